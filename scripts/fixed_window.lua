@@ -1,0 +1,105 @@
+-- Fixed window, aligned to the Unix epoch. The twin of src/algorithm/fixed_window.rs.
+--
+-- Arguments of a rule:  horizon  limit  period
+-- Stored:               an instant in the latest window that holds units, and the units, as `begin:units`
+-- Left by a charge:     begin  units
+
+local fixed_window = { arguments = 3 }
+
+-- The start of the window that holds `at`.
+local function begin_of(rule, at)
+  return at - at % rule.period
+end
+
+local function end_of(rule, state)
+  return begin_of(rule, state.begin) + rule.period
+end
+
+-- The state, if it says anything about `at` or later.
+local function alive(rule, state, at)
+  if not state then
+    return nil
+  end
+  local over = end_of(rule, state) <= at
+  local emptied = state.units == 0 and state.begin <= at
+  if not over and not emptied then
+    return state
+  end
+end
+
+function fixed_window.rule(horizon, limit, period)
+  return { horizon = horizon, limit = limit, period = period }
+end
+
+function fixed_window.read(text)
+  local begin, units = string.match(text, '^(%d+):(%d+)$')
+  if not begin then
+    return nil
+  end
+  begin, units = integer(begin), integer(units)
+  if begin and units then
+    return { begin = begin, units = units }
+  end
+end
+
+function fixed_window.write(state)
+  return string.format('%.0f:%.0f', state.begin, state.units)
+end
+
+function fixed_window.old(rule, state)
+  return end_of(rule, state)
+end
+
+function fixed_window.cut(rule, state, now)
+  local reach = math.ceil(rule.horizon / rule.period) + 1
+  local ahead = (begin_of(rule, state.begin) - begin_of(rule, now)) / rule.period
+  if ahead > reach then
+    return { begin = begin_of(rule, now), units = rule.limit }
+  end
+end
+
+function fixed_window.fit(rule, state, at, cost)
+  if cost > rule.limit then
+    return nil
+  end
+  state = alive(rule, state, at)
+  if not state then
+    return at
+  end
+  if state.units + cost <= rule.limit then
+    return math.max(at, state.begin)
+  end
+  return end_of(rule, state)
+end
+
+function fixed_window.take(rule, state, at, cost)
+  state = alive(rule, state, at)
+  if state then
+    return { begin = state.begin, units = state.units + cost }
+  end
+  return { begin = begin_of(rule, at), units = cost }
+end
+
+function fixed_window.report(rule, state, now)
+  state = alive(rule, state, now)
+  if not state then
+    return rule.limit, 0
+  end
+  local remaining = state.begin > now and 0 or math.max(0, rule.limit - state.units)
+  -- A window that a refund emptied before it begins is nothing once it has begun.
+  local reset = state.units == 0 and state.begin or end_of(rule, state)
+  return remaining, reset - now
+end
+
+function fixed_window.give_back(rule, state, now, cost, left_begin)
+  state = alive(rule, state, now)
+  if not state or state.begin ~= left_begin then
+    return nil
+  end
+  local units = math.min(cost, state.units)
+  return { begin = state.begin, units = state.units - units }, units
+end
+
+function fixed_window.left(state)
+  return state.begin, state.units
+end

@@ -1,0 +1,25 @@
+-- What every script starts with: strict numbers, and the clock.
+
+local LARGEST = 9007199254740992
+local ONE_HOUR = 3600000
+
+-- The number that `text` is, if it is one that a script writes: digits, exact, without leading zeros.
+local function integer(text)
+  if #text > 16 or not string.find(text, '^%d+$') then
+    return nil
+  end
+  local number = tonumber(text)
+  if number > LARGEST or (number > 0) == (string.byte(text) == 48) or (number == 0 and #text > 1) then
+    return nil
+  end
+  return number
+end
+
+-- Now, in microseconds: the caller's if one is given, else the server's, read once.
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end

@@ -1,0 +1,120 @@
+-- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
+--
+-- Arguments of a rule:  horizon  p  l  burst      one unit takes p / l microseconds
+-- Stored:               the instant at which the bucket is full again, as `full` or `full+part/over`
+-- Left by a charge:     full  part
+
+local token_bucket = { arguments = 4 }
+
+-- The time of `units`: whole microseconds, and what is left over `l`.
+local function time(rule, units)
+  local product = units * rule.p
+  local rest = product % rule.l
+  return (product - rest) / rule.l, rest
+end
+
+-- The later of the stored instant, over this rule's `l`, and `at`.
+local function start_of(rule, state, at)
+  if not state then
+    return at, 0
+  end
+  local full, part = state.full, state.part
+  if part > 0 and state.over ~= rule.l then
+    full, part = full + 1, 0
+  end
+  if full < at then
+    return at, 0
+  end
+  return full, part
+end
+
+function token_bucket.rule(horizon, p, l, burst)
+  local rule = { horizon = horizon, p = p, l = l, burst = burst }
+  rule.span, rule.spare = time(rule, burst)
+  return rule
+end
+
+function token_bucket.read(text)
+  local full = integer(text)
+  if full then
+    return { full = full, part = 0, over = 1 }
+  end
+  local whole, part, over = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+  if not whole then
+    return nil
+  end
+  full, part, over = integer(whole), integer(part), integer(over)
+  if full and part and over and 0 < part and part < over then
+    return { full = full, part = part, over = over }
+  end
+end
+
+function token_bucket.write(state)
+  if state.part == 0 then
+    return state.full
+  end
+  return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.over)
+end
+
+function token_bucket.old(rule, state)
+  return state.part > 0 and state.full + 1 or state.full
+end
+
+function token_bucket.cut(rule, state, now)
+  local full, part = start_of(rule, state, 0)
+  local latest = now + rule.horizon + rule.span
+  if full > latest or (full == latest and part > rule.spare) then
+    return { full = latest, part = rule.spare, over = rule.l }
+  end
+end
+
+function token_bucket.fit(rule, state, at, cost)
+  if cost > rule.burst then
+    return nil
+  end
+  local full, part = start_of(rule, state, at)
+  local credit, rest = time(rule, rule.burst - cost)
+  local instant = full - credit
+  if part > rest then
+    instant = instant + 1
+  end
+  return math.max(instant, at)
+end
+
+function token_bucket.take(rule, state, at, cost)
+  local full, part = start_of(rule, state, at)
+  local whole, rest = time(rule, cost)
+  full, part = full + whole, part + rest
+  if part >= rule.l then
+    full, part = full + 1, part - rule.l
+  end
+  return { full = full, part = part, over = rule.l }
+end
+
+function token_bucket.report(rule, state, now)
+  local full, part = start_of(rule, state, now)
+  local ahead = full - now
+  local remaining = 0
+  if ahead <= rule.span then
+    local units = rule.burst * rule.p - ahead * rule.l - part
+    remaining = math.max(0, (units - units % rule.p) / rule.p)
+  end
+  return remaining, part > 0 and ahead + 1 or ahead
+end
+
+function token_bucket.give_back(rule, state, now, cost, left_full, left_part)
+  local full, part = start_of(rule, state, 0)
+  if full ~= left_full or part ~= left_part then
+    return nil
+  end
+  local whole, rest = time(rule, cost)
+  full, part = full - whole, part - rest
+  if part < 0 then
+    full, part = full - 1, part + rule.l
+  end
+  return { full = full, part = part, over = rule.l }, cost
+end
+
+function token_bucket.left(state)
+  return state.full, state.part
+end

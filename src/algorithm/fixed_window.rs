@@ -1,0 +1,162 @@
+//! Fixed window: so many units in each period of the clock.
+//!
+//! The cheapest to explain and to store: a count that starts anew with each period. Windows are aligned
+//! to the Unix epoch, so that a day's quota starts at midnight UTC for everyone.
+//!
+//! **Bound.** At most `limit` units in each window. Any stretch as long as a period may hold
+//! `2 * limit`: one window's at its end, the next one's at its start.
+//!
+//! The twin of `scripts/fixed_window.lua`.
+
+use std::time::Duration;
+
+use super::{Algorithm, HORIZON, Report, checked_horizon, exact, sealed::Sealed};
+use crate::quota::{Quota, QuotaError};
+
+/// A count per period of the clock.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedWindow {
+    quota: Quota,
+    horizon: Duration,
+}
+
+impl FixedWindow {
+    /// The quota's limit in each of its periods.
+    ///
+    /// A window has no burst: under a quota with another burst than its limit every charge is an error.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { quota, horizon: HORIZON }
+    }
+
+    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than 365 days.
+    #[must_use]
+    pub const fn horizon(self, horizon: Duration) -> Self {
+        Self { horizon: checked_horizon(horizon), ..self }
+    }
+}
+
+/// `limit` units in each `period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    limit: i64,
+    period: i64,
+    horizon: i64,
+}
+
+impl Rule {
+    /// The start of the window that holds `at`.
+    fn begin(&self, at: i64) -> i64 {
+        at - at % self.period
+    }
+
+    /// The state, if it says anything about `at` or later.
+    fn alive(&self, state: Option<&State>, at: i64) -> Option<State> {
+        let state = *state?;
+        let over = self.end(&state) <= at;
+        let emptied = state.units == 0 && state.begin <= at;
+        (!over && !emptied).then_some(state)
+    }
+
+    fn end(&self, state: &State) -> i64 {
+        self.begin(state.begin) + self.period
+    }
+}
+
+/// The latest window that holds units, by an instant in it, and the units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    begin: i64,
+    units: i64,
+}
+
+impl Sealed for FixedWindow {}
+
+impl Algorithm for FixedWindow {
+    type Rule = Rule;
+    type State = State;
+
+    const NAME: &'static str = "fixed_window";
+    const TAG: &'static str = "fw1";
+    const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
+
+    fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+        if quota.capacity() != quota.limit() {
+            return Err(QuotaError("a window has no burst"));
+        }
+        Ok(Rule {
+            limit: exact(quota.limit()),
+            period: quota.period().as_micros() as i64,
+            horizon: self.horizon.as_micros() as i64,
+        })
+    }
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.limit, rule.period]
+    }
+
+    fn horizon(rule: &Rule) -> i64 {
+        rule.horizon
+    }
+
+    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+        let reach = (rule.horizon + rule.period - 1) / rule.period + 1;
+        let ahead = (rule.begin(state.begin) - rule.begin(now)) / rule.period;
+        (ahead > reach).then_some(State { begin: rule.begin(now), units: rule.limit })
+    }
+
+    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if cost > rule.limit {
+            return None;
+        }
+        let Some(state) = rule.alive(state, at) else { return Some(at) };
+        if state.units + cost <= rule.limit {
+            return Some(at.max(state.begin));
+        }
+        Some(rule.end(&state))
+    }
+
+    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> State {
+        match rule.alive(state, at) {
+            Some(state) => State { units: state.units + cost, ..state },
+            None => State { begin: rule.begin(at), units: cost },
+        }
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        let Some(state) = rule.alive(state, now) else {
+            return Report { remaining: rule.limit, reset_after: 0 };
+        };
+        let remaining = if state.begin > now { 0 } else { (rule.limit - state.units).max(0) };
+        // A window that a refund emptied before it begins is nothing once it has begun.
+        let reset = if state.units == 0 { state.begin } else { rule.end(&state) };
+        Report { remaining, reset_after: reset - now }
+    }
+
+    fn give_back(
+        rule: &Rule,
+        state: &State,
+        now: i64,
+        cost: i64,
+        left: [i64; 2],
+    ) -> Option<(State, i64)> {
+        let state = rule.alive(Some(state), now)?;
+        if state.begin != left[0] {
+            return None;
+        }
+        let units = cost.min(state.units);
+        Some((State { units: state.units - units, ..state }, units))
+    }
+
+    fn left(state: &State) -> [i64; 2] {
+        [state.begin, state.units]
+    }
+}

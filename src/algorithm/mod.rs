@@ -1,0 +1,204 @@
+//! Algorithms: pure arithmetic that says when a charge fits.
+//!
+//! Each is told twice, as a Lua script for the server and as a Rust twin for the process, and both
+//! answer one question: *what is the earliest instant at which this charge fits?* What follows from
+//! the answer (allow, book a wait, deny) is the same for all and stands here, in [`Algorithm::step`].
+//!
+//! Time is an argument, in microseconds since the Unix epoch, and no float decides:
+//!
+//! ```
+//! use tower_sluice::algorithm::{Algorithm, Ask, TokenBucket, Verdict};
+//! use tower_sluice::Quota;
+//!
+//! let bucket = TokenBucket::new(Quota::per_second(5).burst(1));
+//! let rule = bucket.rule(bucket.quota())?;
+//! let ask = |wait| Ask { cost: 1, patience: wait };
+//!
+//! let first = TokenBucket::step(&rule, None, 1_000_000, ask(0));
+//! assert_eq!(first.verdict, Verdict::Allow);
+//! let second = TokenBucket::step(&rule, first.next.as_ref(), 1_000_000, ask(0));
+//! assert_eq!(second.verdict, Verdict::Deny(200_000));
+//! let third = TokenBucket::step(&rule, first.next.as_ref(), 1_000_000, ask(500_000));
+//! assert_eq!(third.verdict, Verdict::Wait(200_000));
+//! # Ok::<(), tower_sluice::QuotaError>(())
+//! ```
+
+mod fixed_window;
+mod token_bucket;
+
+pub use fixed_window::FixedWindow;
+pub use token_bucket::TokenBucket;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::quota::{Quota, QuotaError};
+
+/// The longest wait that an algorithm books unless told otherwise.
+const HORIZON: Duration = Duration::from_secs(60);
+
+/// The latest instant that the arithmetic is exact for, in the year 2112.
+pub(crate) const LATEST: i64 = 1 << 52;
+
+/// When a charge fits, as pure functions over a stored state.
+///
+/// Sealed: an algorithm is also a script, and scripts are this crate's own.
+pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
+    /// A quota as the numbers that the arithmetic needs.
+    type Rule: Clone + Debug + Send + Sync + 'static;
+    /// What is stored for a key.
+    type State: Clone + Debug + PartialEq + Send + 'static;
+
+    /// Its file's name.
+    const NAME: &'static str;
+    /// What its keys carry between the limiter's name and the charge's key: kind and format version.
+    const TAG: &'static str;
+    /// Its Lua twin, which defines a table of this algorithm's name.
+    const SCRIPT: &'static str;
+
+    /// The quota of charges that bring none.
+    fn quota(&self) -> Quota;
+
+    /// The numbers of `quota`.
+    ///
+    /// # Errors
+    ///
+    /// If this algorithm cannot follow such a quota exactly.
+    fn rule(&self, quota: Quota) -> Result<Self::Rule, QuotaError>;
+
+    /// The rule as the script's `rule` function reads it.
+    fn arguments(rule: &Self::Rule) -> Vec<i64>;
+
+    /// The longest wait that is booked for anyone, in µs.
+    fn horizon(rule: &Self::Rule) -> i64;
+
+    /// State that lies later than possible, cut to what is: a clock was set back, or a quota lowered.
+    fn cut(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State>;
+
+    /// The earliest instant from `at` on at which `cost` fits; `None` if it never does.
+    fn fit(rule: &Self::Rule, state: Option<&Self::State>, at: i64, cost: i64) -> Option<i64>;
+
+    /// The state once `cost` is taken at the instant that `fit` named.
+    fn take(rule: &Self::Rule, state: Option<&Self::State>, at: i64, cost: i64) -> Self::State;
+
+    /// What is left, and when the key is as good as new.
+    fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
+
+    /// The state once a booking of `cost` that left `left` is given back, and the units that were;
+    /// `None` if nothing may be.
+    fn give_back(
+        rule: &Self::Rule,
+        state: &Self::State,
+        now: i64,
+        cost: i64,
+        left: [i64; 2],
+    ) -> Option<(Self::State, i64)>;
+
+    /// What a booking remembers of the state that it left.
+    fn left(state: &Self::State) -> [i64; 2];
+
+    /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
+    fn step(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        ask: Ask,
+    ) -> Step<Self::State> {
+        let cut = state.and_then(|state| Self::cut(rule, state, now));
+        let was_cut = cut.is_some();
+        let state = cut.as_ref().or(state);
+        let patience = ask.patience.min(Self::horizon(rule));
+
+        let (verdict, next) = match Self::fit(rule, state, now, ask.cost) {
+            None => (Verdict::Never, None),
+            Some(instant) if instant == now && ask.cost == 0 => (Verdict::Allow, None),
+            Some(instant) if ask.cost == 0 => (Verdict::Deny(instant - now), None),
+            Some(instant) if instant - now <= patience => {
+                let next = Self::take(rule, state, instant, ask.cost);
+                let verdict = match instant - now {
+                    0 => Verdict::Allow,
+                    wait => Verdict::Wait(wait),
+                };
+                (verdict, Some(next))
+            }
+            // The only write of a refusal: a cut state, or it would move along with the clock.
+            Some(instant) => (Verdict::Deny(instant - now), state.filter(|_| was_cut).cloned()),
+        };
+
+        let report = Self::report(rule, next.as_ref().or(state), now);
+        Step { verdict, report, next }
+    }
+
+    /// Gives a booking back: the twin of `refund` in `scripts/tail.lua`.
+    fn refund(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        cost: i64,
+        left: [i64; 2],
+    ) -> (i64, Option<Self::State>) {
+        let cut = state.and_then(|state| Self::cut(rule, state, now));
+        match cut.as_ref().or(state).and_then(|state| Self::give_back(rule, state, now, cost, left))
+        {
+            Some((next, units)) => (units, Some(next)),
+            None => (0, None),
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// One charge, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The units asked for; 0 peeks.
+    pub cost: i64,
+    /// The longest wait that may be booked, in µs; cut to the horizon.
+    pub patience: i64,
+}
+
+/// What a step decided. Waits are in µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Fits now.
+    Allow,
+    /// Taken at a later instant.
+    Wait(i64),
+    /// Not taken; it would fit then.
+    Deny(i64),
+    /// Can never fit.
+    Never,
+}
+
+/// What may be told about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The units that would be admitted right now.
+    pub remaining: i64,
+    /// The time until the key is as good as new, in µs.
+    pub reset_after: i64,
+}
+
+/// A verdict, what may be told, and the state to store if it changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step<S> {
+    /// What was decided.
+    pub verdict: Verdict,
+    /// What may be told.
+    pub report: Report,
+    /// What is to be stored; `None` leaves the store alone.
+    pub next: Option<S>,
+}
+
+/// Checks a horizon where it is set.
+const fn checked_horizon(horizon: Duration) -> Duration {
+    assert!(horizon.as_secs() <= 365 * 86_400, "a horizon of more than 365 days");
+    horizon
+}
+
+/// A number of a [`Quota`], which is at most 2^53.
+const fn exact(number: u64) -> i64 {
+    number.cast_signed()
+}

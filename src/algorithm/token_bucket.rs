@@ -1,0 +1,262 @@
+//! Token bucket, also known as GCRA; as a meter, the leaky bucket.
+//!
+//! A bucket holds up to `burst` units and gains one every `period / limit`. Instead of counting them it
+//! keeps one instant, the one at which it is full again, so that nothing has to be refilled and the
+//! remainder of a division is never lost.
+//!
+//! **Bound.** In any stretch of time `d`, at most `burst + d * limit / period` units are admitted.
+//!
+//! The twin of `scripts/token_bucket.lua`.
+
+use std::time::Duration;
+
+use super::{Algorithm, HORIZON, Report, checked_horizon, exact, sealed::Sealed};
+use crate::quota::{Quota, QuotaError};
+
+/// Steady refill with a burst: the default choice.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucket {
+    quota: Quota,
+    horizon: Duration,
+}
+
+impl TokenBucket {
+    /// A bucket of the quota's capacity that refills by its limit per period.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { quota, horizon: HORIZON }
+    }
+
+    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than 365 days.
+    #[must_use]
+    pub const fn horizon(self, horizon: Duration) -> Self {
+        Self { horizon: checked_horizon(horizon), ..self }
+    }
+}
+
+/// One unit takes `p / l` µs; `burst` of them take `span + spare / l`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    p: i64,
+    l: i64,
+    burst: i64,
+    horizon: i64,
+    span: i64,
+    spare: i64,
+}
+
+impl Rule {
+    /// The time of `units`, which are at most `burst`: whole µs, and what is left over `l`.
+    fn time(&self, units: i64) -> (i64, i64) {
+        let product = units * self.p;
+        (product / self.l, product % self.l)
+    }
+}
+
+/// The instant at which the bucket is full again: `full + part / over` µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    full: i64,
+    part: i64,
+    over: i64,
+}
+
+impl State {
+    /// The instant over this rule's `l`, rounded up where it was kept over another.
+    fn under(self, rule: &Rule) -> (i64, i64) {
+        if self.part > 0 && self.over != rule.l {
+            return (self.full + 1, 0);
+        }
+        (self.full, self.part)
+    }
+}
+
+impl Sealed for TokenBucket {}
+
+impl Algorithm for TokenBucket {
+    type Rule = Rule;
+    type State = State;
+
+    const NAME: &'static str = "token_bucket";
+    const TAG: &'static str = "tb1";
+    const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
+
+    fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+        let (p, l) = quota.unit();
+        let (p, l, burst) = (exact(p), exact(l), exact(quota.capacity()));
+        let horizon = self.horizon.as_micros() as i64;
+        let mut rule = Rule { p, l, burst, horizon, span: 0, spare: 0 };
+        (rule.span, rule.spare) = rule.time(burst);
+        Ok(rule)
+    }
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.p, rule.l, rule.burst]
+    }
+
+    fn horizon(rule: &Rule) -> i64 {
+        rule.horizon
+    }
+
+    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+        let latest = (now + rule.horizon + rule.span, rule.spare);
+        (state.under(rule) > latest).then_some(State {
+            full: latest.0,
+            part: latest.1,
+            over: rule.l,
+        })
+    }
+
+    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if cost > rule.burst {
+            return None;
+        }
+        let start = state.map_or((at, 0), |state| state.under(rule)).max((at, 0));
+        let credit = rule.time(rule.burst - cost);
+        let instant = start.0 - credit.0 + i64::from(start.1 > credit.1);
+        Some(instant.max(at))
+    }
+
+    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> State {
+        let start = state.map_or((at, 0), |state| state.under(rule)).max((at, 0));
+        let time = rule.time(cost);
+        let part = start.1 + time.1;
+        let carry = i64::from(part >= rule.l);
+        State { full: start.0 + time.0 + carry, part: part - carry * rule.l, over: rule.l }
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        let (full, part) = state.map_or((now, 0), |state| state.under(rule)).max((now, 0));
+        let ahead = full - now;
+        let remaining = if ahead > rule.span {
+            0
+        } else {
+            (rule.burst * rule.p - ahead * rule.l - part).max(0) / rule.p
+        };
+        Report { remaining, reset_after: ahead + i64::from(part > 0) }
+    }
+
+    fn give_back(
+        rule: &Rule,
+        state: &State,
+        _now: i64,
+        cost: i64,
+        left: [i64; 2],
+    ) -> Option<(State, i64)> {
+        let (full, part) = state.under(rule);
+        if [full, part] != left {
+            return None;
+        }
+        let time = rule.time(cost);
+        let borrow = i64::from(part < time.1);
+        let next = State {
+            full: full - time.0 - borrow,
+            part: part - time.1 + borrow * rule.l,
+            over: rule.l,
+        };
+        Some((next, cost))
+    }
+
+    fn left(state: &State) -> [i64; 2] {
+        [state.full, state.part]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{Ask, Step, Verdict};
+
+    const T0: i64 = 1_767_225_600_000_000;
+
+    fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
+        let rule = TokenBucket::new(quota).rule(quota).unwrap();
+        let mut state = None;
+        let told = asks.iter().map(|&(at, cost, patience)| {
+            let Step { verdict, report, next } =
+                TokenBucket::step(&rule, state.as_ref(), T0 + at, Ask { cost, patience });
+            state = next.or(state);
+            (verdict, report.remaining, report.reset_after)
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn ten_at_once_are_five_admitted_two_booked_three_denied() {
+        let told = run(Quota::per_second(5), &[(0, 1, 500_000); 10]);
+        let verdicts: Vec<_> = told.iter().map(|told| told.0).collect();
+        assert_eq!(verdicts[..5], [Verdict::Allow; 5]);
+        assert_eq!(verdicts[5..7], [Verdict::Wait(200_000), Verdict::Wait(400_000)]);
+        assert_eq!(verdicts[7..], [Verdict::Deny(600_000); 3]);
+        assert_eq!(told[4], (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(told[9], (Verdict::Deny(600_000), 0, 1_400_000));
+    }
+
+    #[test]
+    fn thirds_of_a_microsecond_are_kept() {
+        let quota = Quota::new(3, Duration::from_micros(10)).burst(1);
+        let told = run(quota, &[(0, 1, 0), (3, 1, 0), (4, 1, 0), (7, 1, 0), (8, 1, 0)]);
+        assert_eq!(
+            told,
+            [
+                (Verdict::Allow, 0, 4),
+                (Verdict::Deny(1), 0, 1),
+                // Decided at 4, although 3 1/3 would do: full again at 7 1/3.
+                (Verdict::Allow, 0, 4),
+                (Verdict::Deny(1), 0, 1),
+                (Verdict::Allow, 0, 4),
+            ]
+        );
+    }
+
+    #[test]
+    fn cost_over_the_burst_never_fits_and_a_peek_takes_nothing() {
+        let told = run(Quota::per_second(5), &[(0, 6, 1_000_000), (0, 0, 0), (0, 5, 0), (0, 0, 0)]);
+        assert_eq!(
+            told,
+            [
+                (Verdict::Never, 5, 0),
+                (Verdict::Allow, 5, 0),
+                (Verdict::Allow, 0, 1_000_000),
+                (Verdict::Allow, 0, 1_000_000),
+            ]
+        );
+    }
+
+    #[test]
+    fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
+        let quota = Quota::per_second(5);
+        let rule = TokenBucket::new(quota).rule(quota).unwrap();
+        let far = State { full: T0 + 3_600_000_000, part: 0, over: 1 };
+        let step = TokenBucket::step(&rule, Some(&far), T0, Ask { cost: 1, patience: 0 });
+        assert_eq!(step.verdict, Verdict::Deny(60_200_000));
+        assert_eq!(step.next, Some(State { full: T0 + 61_000_000, part: 0, over: 1 }));
+        let peek = TokenBucket::step(&rule, Some(&far), T0, Ask { cost: 0, patience: 0 });
+        assert_eq!(peek.next, None);
+    }
+
+    #[test]
+    fn refund_acts_only_on_the_state_that_the_booking_left() {
+        let quota = Quota::new(3, Duration::from_secs(1)).burst(1);
+        let rule = TokenBucket::new(quota).rule(quota).unwrap();
+        let ask = Ask { cost: 1, patience: 1_000_000 };
+        let first = TokenBucket::step(&rule, None, T0, ask).next.unwrap();
+        let second = TokenBucket::step(&rule, Some(&first), T0, ask).next.unwrap();
+        let back = |left: &State| {
+            TokenBucket::refund(&rule, Some(&second), T0, 1, TokenBucket::left(left))
+        };
+        assert_eq!(back(&first), (0, None));
+        // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
+        let unbooked = State { full: T0 + 333_334, part: 0, over: 3 };
+        assert_eq!(back(&second).0, 1);
+        assert_eq!(back(&second).1.map(|state| state.under(&rule)), Some(unbooked.under(&rule)));
+    }
+}

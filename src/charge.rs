@@ -1,0 +1,213 @@
+//! What is asked: a key, a cost, and how long the asker would wait.
+//!
+//! A key extractor makes charges from requests; workers make them from a string. Most carry a key and
+//! nothing else, so every string is a charge of one unit.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_sluice::Charge;
+//!
+//! let one = Charge::new("user-42");
+//! assert_eq!((one.key(), one.units(), one.patience()), ("user-42", 1, None));
+//!
+//! let upload = Charge::new(String::from("user-42")).cost(8).max_wait(Duration::from_secs(2));
+//! assert_eq!(upload.units(), 8);
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Quota;
+
+/// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum Key {
+    Constant(&'static str),
+    Owned(String),
+    Shared(Arc<str>),
+}
+
+impl Key {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Key::Constant(key) => key,
+            Key::Owned(key) => key,
+            Key::Shared(key) => key,
+        }
+    }
+}
+
+/// A request for units of a key's quota.
+///
+/// Read by limiters through [`key`](Charge::key), [`units`](Charge::units),
+/// [`own_quota`](Charge::own_quota), [`patience`](Charge::patience) and [`budget`](Charge::budget).
+#[derive(Clone, Debug)]
+pub struct Charge {
+    key: Key,
+    cost: u64,
+    quota: Option<Quota>,
+    max_wait: Option<Duration>,
+    budget: Option<Duration>,
+}
+
+impl Charge {
+    /// One unit of `key`: a `&'static str`, a `String` or an `Arc<str>`.
+    #[must_use]
+    pub fn new(key: impl Into<Charge>) -> Self {
+        key.into()
+    }
+
+    /// Sets the units asked for; 0 peeks: it reports and takes nothing. Default: 1.
+    #[must_use]
+    pub fn cost(mut self, units: u64) -> Self {
+        self.cost = units;
+        self
+    }
+
+    /// Sets a quota of this key's own, for tiers and plans. Default: the limiter's.
+    ///
+    /// State is kept when a key's quota changes.
+    #[must_use]
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
+    /// Sets the longest wait that may be booked; 0 admits now or not at all. Default: the layer's.
+    #[must_use]
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = Some(wait);
+        self
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.key.as_str()
+    }
+
+    /// The units asked for.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.cost
+    }
+
+    /// The quota that this charge brings along.
+    #[must_use]
+    pub fn own_quota(&self) -> Option<Quota> {
+        self.quota
+    }
+
+    /// The longest wait that may be booked, if the charge says so.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        self.max_wait
+    }
+
+    /// The time in which the decision itself is needed, if a [`within`] set one.
+    ///
+    /// [`within`]: crate::LimiterExt::within
+    #[must_use]
+    pub fn budget(&self) -> Option<Duration> {
+        self.budget
+    }
+
+    /// Cuts the time in which the decision is needed to at most `budget`.
+    pub(crate) fn cut_budget(mut self, budget: Duration) -> Self {
+        self.budget = Some(self.budget.map_or(budget, |earlier| earlier.min(budget)));
+        self
+    }
+
+    fn of(key: Key) -> Self {
+        Self { key, cost: 1, quota: None, max_wait: None, budget: None }
+    }
+}
+
+impl From<&'static str> for Charge {
+    fn from(key: &'static str) -> Self {
+        Self::of(Key::Constant(key))
+    }
+}
+
+impl From<String> for Charge {
+    fn from(key: String) -> Self {
+        Self::of(Key::Owned(key))
+    }
+}
+
+impl From<Arc<str>> for Charge {
+    fn from(key: Arc<str>) -> Self {
+        Self::of(Key::Shared(key))
+    }
+}
+
+/// What an extractor found in a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Keyed {
+    /// Whom to charge, and how much.
+    Charge(Charge),
+    /// This request is not limited.
+    Exempt,
+    /// There is no key: the responder answers, with 400 unless configured otherwise.
+    Missing,
+}
+
+/// Says that a request is not limited, in so many words; the absence of a key never does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exempt;
+
+/// What a key closure may return: `&'static str`, `String`, `Arc<str>`, [`Charge`], [`Exempt`],
+/// [`Keyed`], and an `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
+///
+/// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
+/// lifetime error: end it with `.to_owned()`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key",
+    note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",
+    note = "a borrowed key must be owned: end the closure with `.to_owned()`"
+)]
+pub trait IntoCharge: sealed::Sealed {
+    /// What was found.
+    fn into_charge(self) -> Keyed;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The types whose conversion to [`Keyed`] is one expression.
+macro_rules! into_charge {
+    ($($type:ty => |$value:pat_param| $keyed:expr;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl IntoCharge for $type {
+            fn into_charge(self) -> Keyed {
+                let $value = self;
+                $keyed
+            }
+        }
+    )*};
+}
+
+into_charge! {
+    &'static str => |key| Keyed::Charge(key.into());
+    String => |key| Keyed::Charge(key.into());
+    Arc<str> => |key| Keyed::Charge(key.into());
+    Charge => |charge| Keyed::Charge(charge);
+    Exempt => |_| Keyed::Exempt;
+    Keyed => |keyed| keyed;
+}
+
+impl<C: IntoCharge> sealed::Sealed for Option<C> {}
+impl<C: IntoCharge> IntoCharge for Option<C> {
+    fn into_charge(self) -> Keyed {
+        self.map_or(Keyed::Missing, C::into_charge)
+    }
+}
+
+impl<C: IntoCharge, E> sealed::Sealed for Result<C, E> {}
+impl<C: IntoCharge, E> IntoCharge for Result<C, E> {
+    fn into_charge(self) -> Keyed {
+        self.map_or(Keyed::Missing, C::into_charge)
+    }
+}

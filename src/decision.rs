@@ -1,0 +1,206 @@
+//! The answer to a charge: admitted, booked, to be asked again, or refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Quota;
+use crate::charge::Key;
+
+/// What a limiter decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Go now.
+    Allow,
+    /// A slot is booked: sleep this long, then go without asking again.
+    Wait(Duration),
+    /// Nothing is taken, and nothing can be booked: ask again after this long.
+    Again(Duration),
+    /// Nothing is taken.
+    Deny {
+        /// The time after which the charge would be admitted at once; `None` if it can never fit.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The shared store.
+    Store,
+    /// This process.
+    Local,
+    /// Nobody: the gate was left open because the store was away.
+    Unasked,
+}
+
+/// An [`Outcome`] with what a caller may be told about it.
+///
+/// Not `Clone`: it holds the one [`Booking`] of what was taken.
+#[derive(Debug)]
+pub struct Decision {
+    outcome: Outcome,
+    origin: Origin,
+    limiter: Option<Arc<str>>,
+    quota: Option<Quota>,
+    remaining: Option<u64>,
+    reset_after: Option<Duration>,
+    decided_at: Option<Duration>,
+    place: u16,
+    booking: Option<Booking>,
+}
+
+impl Decision {
+    /// A decision made in this process that tells nothing but its outcome.
+    #[must_use]
+    pub fn new(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            origin: Origin::Local,
+            limiter: None,
+            quota: None,
+            remaining: None,
+            reset_after: None,
+            decided_at: None,
+            place: 0,
+            booking: None,
+        }
+    }
+
+    /// What was decided.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether the charge goes through, at once or after a booked wait.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        matches!(self.outcome, Outcome::Allow | Outcome::Wait(_))
+    }
+
+    /// The time after which a refused charge would be admitted at once.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.outcome {
+            Outcome::Deny { retry_after } => retry_after,
+            Outcome::Again(pause) => Some(pause),
+            _ => None,
+        }
+    }
+
+    /// Who decided.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The name of the limiter that decided, if it has one.
+    #[must_use]
+    pub fn limiter(&self) -> Option<&str> {
+        self.limiter.as_deref()
+    }
+
+    /// The quota that it was decided by.
+    #[must_use]
+    pub fn quota(&self) -> Option<Quota> {
+        self.quota
+    }
+
+    /// The units that would be admitted right now, after this decision.
+    #[must_use]
+    pub fn remaining(&self) -> Option<u64> {
+        self.remaining
+    }
+
+    /// The time until the key is as good as new, bookings included.
+    #[must_use]
+    pub fn reset_after(&self) -> Option<Duration> {
+        self.reset_after
+    }
+
+    /// When it was decided, since the Unix epoch, by the clock that decided.
+    #[must_use]
+    pub fn decided_at(&self) -> Option<Duration> {
+        self.decided_at
+    }
+
+    /// Its place among the decisions that were made at that instant, in one call.
+    #[must_use]
+    pub fn place(&self) -> u16 {
+        self.place
+    }
+
+    /// Hands out what was taken, once, to be given back with [`Limiter::refund`].
+    ///
+    /// [`Limiter::refund`]: crate::Limiter::refund
+    pub fn booking(&mut self) -> Option<Booking> {
+        self.booking.take()
+    }
+
+    /// Says who decided. Default: [`Origin::Local`].
+    #[must_use]
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    /// Names the limiter and the quota that it decided by.
+    #[must_use]
+    pub fn with_limiter(mut self, name: Arc<str>, quota: Quota) -> Self {
+        self.limiter = Some(name);
+        self.quota = Some(quota);
+        self
+    }
+
+    /// Tells what is left of the quota, and when it is whole again.
+    #[must_use]
+    pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
+        self.remaining = Some(remaining);
+        self.reset_after = Some(reset_after);
+        self
+    }
+
+    /// Tells when it was decided, and which decision of that instant it is.
+    #[must_use]
+    pub fn with_instant(mut self, decided_at: Duration, place: u16) -> Self {
+        self.decided_at = Some(decided_at);
+        self.place = place;
+        self
+    }
+
+    pub(crate) fn with_booking(mut self, booking: Booking) -> Self {
+        self.booking = Some(booking);
+        self
+    }
+
+    /// The denial that an [`Outcome::Again`] becomes when patience is at an end.
+    pub(crate) fn denied(mut self) -> Self {
+        if let Outcome::Again(pause) = self.outcome {
+            self.outcome = Outcome::Deny { retry_after: Some(pause) };
+        }
+        self
+    }
+}
+
+impl From<Outcome> for Decision {
+    fn from(outcome: Outcome) -> Self {
+        Self::new(outcome)
+    }
+}
+
+/// What one decision took: the right to give it back once.
+///
+/// Not `Clone`, so that no refund happens twice.
+#[derive(Debug)]
+pub struct Booking {
+    /// Whose it is: each limiter has a number of its own in this process.
+    pub(crate) owner: u64,
+    /// What the limiter's store calls the key.
+    pub(crate) key: Key,
+    pub(crate) quota: Quota,
+    pub(crate) cost: u64,
+    /// The state that the decision left, as its algorithm tells it.
+    pub(crate) left: [i64; 2],
+}

@@ -1,0 +1,75 @@
+//! Why there is no decision, and whether that may open the gate.
+//!
+//! A refusal is a [`Decision`](crate::Decision); an [`Error`] means that nobody decided. Its
+//! [`Class`] says what a fallback may make of it: only trouble that no request can cause may admit
+//! unasked, so that nobody opens the gate by breaking it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use tower::BoxError;
+
+/// What kind of trouble kept a limiter from deciding.
+///
+/// | class | `.or_else(Allow)` | `.or_else(another limiter)` |
+/// |---|---|---|
+/// | [`Infrastructure`](Class::Infrastructure) | admits | asks it |
+/// | [`Saturation`](Class::Saturation) | stays an error | asks it |
+/// | every other | stays an error | stays an error |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// The store is away: refused, reset, silent, loading, read-only. No request can cause it.
+    Infrastructure,
+    /// This process asks more than its connections carry while answers arrive. Load causes it.
+    Saturation,
+    /// The store, or the memory of this process, is full.
+    Capacity,
+    /// The application or the server is set up wrongly: password, permission, quota, cluster.
+    Configuration,
+    /// The charge itself cannot be: an empty or oversized key, a cost out of range.
+    Request,
+    /// What is stored or was answered is not what this crate writes: wrong type, corrupt, foreign.
+    State,
+}
+
+/// No decision could be had.
+#[derive(Debug)]
+pub struct Error {
+    class: Class,
+    message: Cow<'static, str>,
+    source: Option<BoxError>,
+}
+
+impl Error {
+    /// An error of `class`, for limiters of your own. The message is lower-case, without a full stop.
+    #[must_use]
+    pub fn new(class: Class, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { class, message: message.into(), source: None }
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What a fallback may make of it.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.class
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,83 @@
+//! Keys from a request without its body, so that one closure serves every framework.
+
+use http::{Extensions, HeaderMap, Method, Request, Uri};
+
+use crate::{IntoCharge, KeyExtractor, Keyed};
+
+/// A request without its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+}
+
+impl<'a> Head<'a> {
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The address.
+    #[must_use]
+    pub fn uri(&self) -> &'a Uri {
+        self.uri
+    }
+
+    /// The headers.
+    #[must_use]
+    pub fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// The extensions: where frameworks put the peer's address and the matched route.
+    #[must_use]
+    pub fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+
+    /// The text of the header called `name`, owned, as a key has to be.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<String> {
+        self.headers.get(name)?.to_str().ok().map(str::to_owned)
+    }
+}
+
+/// Finds keys in the head of a request, whatever its body: one closure for several frameworks.
+///
+/// ```
+/// use tower_sluice::{Global, HttpResponse, Memory, Quota, RateLimitLayer, algorithm::TokenBucket, by_head};
+///
+/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
+/// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")));
+/// # let _ = layer;
+/// ```
+pub fn by_head<F, C>(find: F) -> ByHead<F>
+where
+    F: Fn(Head<'_>) -> C,
+    C: IntoCharge,
+{
+    ByHead(find)
+}
+
+/// See [`by_head`].
+#[derive(Clone, Copy, Debug)]
+pub struct ByHead<F>(F);
+
+impl<F, B, C> KeyExtractor<Request<B>> for ByHead<F>
+where
+    F: Fn(Head<'_>) -> C,
+    C: IntoCharge,
+{
+    fn extract(&self, request: &Request<B>) -> Keyed {
+        let head = Head {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        };
+        (self.0)(head).into_charge()
+    }
+}

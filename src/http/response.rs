@@ -1,0 +1,114 @@
+//! What a refused HTTP caller sees: a status, when to come back, and no body.
+//!
+//! | refusal | status | |
+//! |---|---|---|
+//! | denied | 429 | `Retry-After`, unless the charge can never fit |
+//! | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
+//! | undecided, since the key or the cost cannot be | 400 | |
+//! | no key | 400, or as set | |
+//!
+//! A store that is away is never told as 429: the caller did nothing wrong.
+
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode};
+
+use crate::limiter::Limiter;
+use crate::{Class, RateLimitLayer, Refusal, Respond};
+
+/// Answers refusals with an empty response. The inner service's error type stays.
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use tower_sluice::{HttpResponse, Refusal, Respond};
+///
+/// let respond = HttpResponse::new().no_key(StatusCode::UNAUTHORIZED);
+/// let response: Result<Response<String>, ()> = respond.reject(Request::new(()), Refusal::NoKey);
+/// assert_eq!(response.unwrap().status(), 401);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct HttpResponse {
+    no_key: StatusCode,
+}
+
+impl HttpResponse {
+    /// The statuses of the table above.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { no_key: StatusCode::BAD_REQUEST }
+    }
+
+    /// Sets the status for a request without a key. Default: 400.
+    #[must_use]
+    pub const fn no_key(self, status: StatusCode) -> Self {
+        Self { no_key: status }
+    }
+}
+
+impl Default for HttpResponse {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<B, C, E> Respond<Request<B>, Response<C>, E> for HttpResponse
+where
+    C: Default,
+{
+    type Error = E;
+
+    fn reject(&self, _request: Request<B>, refusal: Refusal) -> Result<Response<C>, E> {
+        let mut response = Response::new(C::default());
+        let (status, wait) = match &refusal {
+            Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, decision.retry_after()),
+            Refusal::Undecided(error) if error.class() == Class::Request => {
+                (StatusCode::BAD_REQUEST, None)
+            }
+            Refusal::Undecided(_) => {
+                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                // Spread upwards, so that those who were turned away do not return as one.
+                let jitter = Duration::from_millis(fastrand::u64(0..=2_000));
+                (StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(1) + jitter))
+            }
+            Refusal::NoKey => (self.no_key, None),
+        };
+        *response.status_mut() = status;
+        if let Some(wait) = wait {
+            response.headers_mut().insert(RETRY_AFTER, whole_seconds(wait).into());
+        }
+        Ok(response)
+    }
+}
+
+impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponse> {
+    /// Limits requests by `limiter`, each charged to what `key` finds in it.
+    ///
+    /// `key` is usually a closure over the request: see [`KeyExtractor`](crate::KeyExtractor). Refusals
+    /// are answered by [`HttpResponse`]; [`respond`](RateLimitLayer::respond) changes that, also for
+    /// services that do not speak HTTP.
+    #[must_use]
+    pub fn new(limiter: L, key: K) -> Self {
+        Self::with_responder(limiter, key, HttpResponse::new())
+    }
+}
+
+/// A wait as `Retry-After` tells it: rounded up, and never 0.
+fn whole_seconds(wait: Duration) -> u64 {
+    let whole = wait.as_secs();
+    whole.saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_rounded_up_and_never_zero() {
+        let table = [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (12_300, 13)];
+        for (millis, seconds) in table {
+            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
+        }
+        assert_eq!(whole_seconds(Duration::MAX), u64::MAX);
+    }
+}

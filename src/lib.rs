@@ -1,0 +1,37 @@
+//! Tower middleware for distributed rate limiting.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+// Words.
+mod charge;
+mod decision;
+mod error;
+mod key;
+mod quota;
+mod refusal;
+// Arithmetic.
+pub mod algorithm;
+// Asking.
+mod limiter;
+// Tower.
+mod future;
+mod layer;
+mod respond;
+mod service;
+// Edges.
+mod http;
+pub mod testing;
+
+pub use self::charge::{Charge, Exempt, IntoCharge, Keyed};
+pub use self::decision::{Booking, Decision, Origin, Outcome};
+pub use self::error::{Class, Error};
+pub use self::future::ResponseFuture;
+pub use self::http::{ByHead, Head, HttpResponse, by_head};
+pub use self::key::{Global, KeyExtractor};
+pub use self::layer::RateLimitLayer;
+pub use self::limiter::{
+    Acquire, Allow, Boxed, Deny, Fallback, Limiter, LimiterExt, Memory, OrElse, Pool, Redis, Within,
+};
+pub use self::quota::{Quota, QuotaError};
+pub use self::refusal::Refusal;
+pub use self::respond::{Raise, Respond};
+pub use self::service::RateLimit;

@@ -1,0 +1,62 @@
+//! A limiter whose type is hidden: for fields and tables of limiters of different types.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::Limiter;
+use crate::{Booking, Charge, Decision, Error};
+
+type BoxFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
+
+/// See [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates once per decision.
+#[derive(Clone)]
+pub struct Boxed(Arc<dyn Erased + Send + Sync>);
+
+impl Boxed {
+    pub(super) fn new<L>(limiter: L) -> Self
+    where
+        L: Limiter + Send + Sync + 'static,
+        L::Future: Send + 'static,
+    {
+        Self(Arc::new(limiter))
+    }
+}
+
+impl Limiter for Boxed {
+    type Future = BoxFuture;
+
+    fn check(&self, charge: &Charge) -> BoxFuture {
+        self.0.check_boxed(charge)
+    }
+
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        self.0.refund_boxed(booking)
+    }
+}
+
+impl fmt::Debug for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Boxed").finish_non_exhaustive()
+    }
+}
+
+trait Erased {
+    fn check_boxed(&self, charge: &Charge) -> BoxFuture;
+    fn refund_boxed(&self, booking: Booking) -> Option<Booking>;
+}
+
+impl<L> Erased for L
+where
+    L: Limiter,
+    L::Future: Send + 'static,
+{
+    fn check_boxed(&self, charge: &Charge) -> BoxFuture {
+        Box::pin(self.check(charge))
+    }
+
+    fn refund_boxed(&self, booking: Booking) -> Option<Booking> {
+        self.refund(booking)
+    }
+}

@@ -1,0 +1,236 @@
+//! The embedded limiter: the same algorithms, decided in this process.
+//!
+//! For tests, for a single instance, and as the share that a process falls back to while the store is
+//! away. It is bounded and honest: keys that are as good as new are dropped as time passes, and when
+//! it is full of live ones it answers with a capacity error instead of forgetting anybody's debt.
+//!
+//! Its clock is tokio's, so that a test with paused time decides what it says.
+//!
+//! ```
+//! use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota, algorithm::TokenBucket};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5).burst(1)));
+//! let first = limiter.check(&Charge::new("alice")).await?;
+//! let second = limiter.check(&Charge::new("alice")).await?;
+//! assert_eq!(first.outcome(), Outcome::Allow);
+//! assert!(second.retry_after().is_some_and(|wait| wait.as_secs() >= 11));
+//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+use std::future::{Ready, ready};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use super::Limiter;
+use super::terms::{Answer, Clock, Terms, instant};
+use crate::algorithm::{Algorithm, Step};
+use crate::charge::Key;
+use crate::{Booking, Charge, Class, Decision, Error, Origin};
+
+const CAPACITY: usize = 100_000;
+const SHARDS: usize = 16;
+const SMALLEST_SHARD: usize = 256;
+
+/// A limiter in this process. Share it in an [`Arc`].
+pub struct Memory<A: Algorithm> {
+    terms: Terms<A>,
+    clock: Clock,
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard<A::State>>]>,
+}
+
+impl<A: Algorithm> Memory<A> {
+    /// A limiter called `name`, for up to 100,000 live keys.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, algorithm: A) -> Self {
+        let began =
+            (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
+        Self {
+            terms: Terms::new(name.into(), algorithm),
+            clock: Arc::new(move || began.0 + began.1.elapsed()),
+            hasher: RandomState::new(),
+            shards: shards(CAPACITY),
+        }
+    }
+
+    /// Sets how many live keys are held, at least 1, and forgets all that are. Default: 100,000.
+    ///
+    /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few per
+    /// cent early.
+    #[must_use]
+    pub fn capacity(mut self, keys: usize) -> Self {
+        self.shards = shards(keys.max(1));
+        self
+    }
+
+    /// Decides by `clock`, the time since the Unix epoch. Default: tokio's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The keys held, those included that are as good as new and not yet dropped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
+    }
+
+    /// Whether no key is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives a booking back, and tells how many units that were: 0 if others were decided on it since.
+    ///
+    /// # Errors
+    ///
+    /// If the booking is another limiter's.
+    pub fn give_back(&self, booking: &Booking) -> Result<u64, Error> {
+        if booking.owner != self.terms.owner {
+            return Err(Error::new(Class::Request, "the booking is another limiter's"));
+        }
+        let rule = self.terms.rule(booking.quota)?;
+        let now = instant((self.clock)())?;
+        let key = booking.key.as_str();
+        let mut shard = self.shard(key);
+        let state = shard.entries.get(key).map(|entry| &entry.state);
+        let cost = booking.cost.cast_signed();
+        let (units, next) = A::refund(&rule, state, now, cost, booking.left);
+        if let Some(next) = next {
+            let old = now + A::report(&rule, Some(&next), now).reset_after;
+            shard.store(key, next, old, now)?;
+        }
+        Ok(units.cast_unsigned())
+    }
+
+    fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
+        let question = self.terms.read(charge)?;
+        let now = instant((self.clock)())?;
+        let mut shard = self.shard(charge.key());
+        shard.collect(now, 2);
+
+        let state = shard.entries.get(charge.key()).map(|entry| &entry.state);
+        let Step { verdict, report, next } = A::step(&question.rule, state, now, question.ask);
+        let mut left = [0; 2];
+        let mut key = Key::Constant("");
+        if let Some(next) = next {
+            left = A::left(&next);
+            key = Key::Shared(shard.store(charge.key(), next, now + report.reset_after, now)?);
+        }
+        drop(shard);
+
+        let answer = Answer { verdict, report, left, now, place: 0, origin: Origin::Local };
+        Ok(self.terms.decision(question.quota, question.ask.cost, answer, key))
+    }
+
+    fn shard(&self, key: &str) -> MutexGuard<'_, Shard<A::State>> {
+        let hash = self.hasher.hash_one(key) as usize;
+        lock(&self.shards[hash % self.shards.len()])
+    }
+}
+
+impl<A: Algorithm> Limiter for Memory<A> {
+    type Future = Ready<Result<Decision, Error>>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        ready(self.decide(charge))
+    }
+
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        if booking.owner != self.terms.owner {
+            return Some(booking);
+        }
+        // Best effort: a refund that fails is a unit lost, which errs on the safe side.
+        let _ = self.give_back(&booking);
+        None
+    }
+}
+
+impl<A: Algorithm> fmt::Debug for Memory<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("terms", &self.terms)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A part of the keys, under a lock of its own.
+struct Shard<S> {
+    capacity: usize,
+    entries: HashMap<Arc<str>, Entry<S>>,
+    /// Every key once, by an instant before which it cannot be old.
+    ages: BinaryHeap<Reverse<(i64, Arc<str>)>>,
+}
+
+struct Entry<S> {
+    /// For bookings, which name it.
+    key: Arc<str>,
+    state: S,
+    /// The instant from which on it is as good as new.
+    old: i64,
+}
+
+impl<S> Shard<S> {
+    /// Stores `state`, and returns the key as it is held.
+    fn store(&mut self, key: &str, state: S, old: i64, now: i64) -> Result<Arc<str>, Error> {
+        if let Some(entry) = self.entries.get_mut(key) {
+            (entry.state, entry.old) = (state, old);
+            return Ok(Arc::clone(&entry.key));
+        }
+        while self.entries.len() >= self.capacity {
+            if self.collect(now, 1) == 0 {
+                return Err(Error::new(Class::Capacity, "the memory is full of live keys"));
+            }
+        }
+        let key: Arc<str> = key.into();
+        let entry = Entry { key: Arc::clone(&key), state, old };
+        self.ages.push(Reverse((old, Arc::clone(&key))));
+        self.entries.insert(Arc::clone(&key), entry);
+        Ok(key)
+    }
+
+    /// Looks at up to `most` keys that may be old, drops those that are, and tells how many it saw.
+    fn collect(&mut self, now: i64, most: usize) -> usize {
+        for seen in 0..most {
+            let Some(Reverse((age, _))) = self.ages.peek() else { return seen };
+            if *age > now {
+                return seen;
+            }
+            let Some(Reverse((_, key))) = self.ages.pop() else { return seen };
+            match self.entries.get(&key) {
+                Some(entry) if entry.old > now => self.ages.push(Reverse((entry.old, key))),
+                _ => drop(self.entries.remove(&key)),
+            }
+        }
+        most
+    }
+}
+
+fn shards<S>(keys: usize) -> Box<[Mutex<Shard<S>>]> {
+    let count = (keys / SMALLEST_SHARD).clamp(1, SHARDS);
+    let shard = |_| {
+        let (entries, ages) = (HashMap::new(), BinaryHeap::new());
+        Mutex::new(Shard { capacity: keys.div_ceil(count), entries, ages })
+    };
+    (0..count).map(shard).collect()
+}
+
+/// Nothing panics while a shard is locked, so a poisoned lock protects a whole state all the same.
+fn lock<S>(shard: &Mutex<Shard<S>>) -> MutexGuard<'_, Shard<S>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

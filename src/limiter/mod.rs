@@ -1,0 +1,133 @@
+//! Limiters answer one question: may this charge pass?
+//!
+//! [`Redis`] asks a store that many processes share, [`Memory`] decides in this one; everything else is
+//! a limiter around a limiter, added by [`LimiterExt`]. A closure is a limiter too:
+//!
+//! ```
+//! use tower_sluice::{Allow, Charge, Decision, Error, LimiterExt, Outcome};
+//! use std::{future::ready, time::Duration};
+//!
+//! let only_alice = |charge: &Charge| {
+//!     let outcome = match charge.key() {
+//!         "alice" => Outcome::Allow,
+//!         _ => Outcome::Deny { retry_after: None },
+//!     };
+//!     ready(Ok::<_, Error>(Decision::new(outcome)))
+//! };
+//! let limiter = only_alice.within(Duration::from_millis(20)).or_else(Allow);
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! assert!(limiter.acquire("alice").await.is_ok());
+//! assert!(limiter.acquire("bob").await.is_err());
+//! # });
+//! ```
+//!
+//! | limiter | decides |
+//! |---|---|
+//! | [`Redis`] | by a script on a server that others ask too |
+//! | [`Memory`] | by the same arithmetic in this process |
+//! | [`Within`] | as its inner one, or fails at a deadline |
+//! | [`OrElse`] | as its inner one, or as a fallback where that may be |
+//! | [`Boxed`] | as its inner one, whose type it hides |
+
+mod acquire;
+mod boxed;
+mod memory;
+mod or_else;
+mod redis;
+mod terms;
+mod within;
+
+pub use acquire::Acquire;
+pub(crate) use acquire::{Admission, Reach};
+pub use boxed::Boxed;
+pub use memory::Memory;
+pub use or_else::{Allow, Deny, Fallback, OrElse};
+pub use redis::{Pool, Redis};
+pub use within::Within;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Booking, Charge, Decision, Error};
+
+/// Decides charges.
+///
+/// The future owns what it needs, so that it can outlive the call that made it. A charge whose future
+/// is dropped may or may not have been taken.
+pub trait Limiter {
+    /// The answer to come.
+    type Future: Future<Output = Result<Decision, Error>>;
+
+    /// Asks whether `charge` may pass.
+    fn check(&self, charge: &Charge) -> Self::Future;
+
+    /// Gives back what a decision took; best effort, off the caller's path: it returns at once.
+    ///
+    /// A booking of another limiter comes back.
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        Some(booking)
+    }
+}
+
+impl<F, Fut> Limiter for F
+where
+    F: Fn(&Charge) -> Fut,
+    Fut: Future<Output = Result<Decision, Error>>,
+{
+    type Future = Fut;
+
+    fn check(&self, charge: &Charge) -> Fut {
+        self(charge)
+    }
+}
+
+impl<L: Limiter + ?Sized> Limiter for Arc<L> {
+    type Future = L::Future;
+
+    fn check(&self, charge: &Charge) -> L::Future {
+        (**self).check(charge)
+    }
+
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        (**self).refund(booking)
+    }
+}
+
+/// What can be put around a limiter, and asked of it.
+pub trait LimiterExt: Limiter + Sized {
+    /// Fails decisions that take longer than `deadline`, waiting for a connection included.
+    fn within(self, deadline: Duration) -> Within<Self> {
+        Within::new(self, deadline)
+    }
+
+    /// Asks `fallback` where this limiter cannot decide and its error's [`Class`](crate::Class)
+    /// permits it: [`Allow`], [`Deny`], or another limiter.
+    fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
+        OrElse::new(self, fallback)
+    }
+
+    /// Hides the type, so that limiters of different types fit one place.
+    fn boxed(self) -> Boxed
+    where
+        Self: Send + Sync + 'static,
+        Self::Future: Send + 'static,
+    {
+        Boxed::new(self)
+    }
+
+    /// Decides, and sleeps the booked wait: for workers and for clients without a service.
+    ///
+    /// Patience is the charge's `max_wait`, else as long as the algorithm books (its horizon).
+    /// Dropping the future before its slot has come gives the slot back.
+    ///
+    /// # Errors
+    ///
+    /// The [`Refusal`](crate::Refusal), if the charge is denied or could not be decided.
+    fn acquire(&self, charge: impl Into<Charge>) -> Acquire<'_, Self> {
+        Acquire::new(self, charge.into())
+    }
+}
+
+impl<L: Limiter> LimiterExt for L {}

@@ -1,0 +1,173 @@
+//! What to do when nobody can decide. Without a fallback the answer is no: an error, and 503.
+//!
+//! A fallback is asked only for errors that no request can cause, else anyone could open the gate
+//! by breaking it: see [`Class`]. [`Allow`] leaves the gate open while the store is away; another
+//! limiter, such as a [`Memory`](crate::Memory) with this process's share, keeps a bound and therefore
+//! also answers when load alone is the trouble; [`Deny`] says in so many words what holds anyway.
+
+use std::future::{Future, Ready, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use super::Limiter;
+use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
+
+/// Admits while the store is away: the limit is off until it is back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allow;
+
+/// Leaves the error what it is, which answers 503.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deny;
+
+/// What answers in place of a limiter that cannot: every limiter, [`Allow`] and [`Deny`]. Sealed.
+pub trait Fallback: sealed::Sealed {
+    /// The answer to come.
+    type Future: Future<Output = Result<Decision, Error>>;
+
+    #[doc(hidden)]
+    fn stands_in(&self, class: Class) -> bool;
+
+    #[doc(hidden)]
+    fn answer(&self, charge: &Charge) -> Self::Future;
+
+    #[doc(hidden)]
+    fn give_back(&self, booking: Booking) -> Option<Booking> {
+        Some(booking)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for Allow {}
+impl Fallback for Allow {
+    type Future = Ready<Result<Decision, Error>>;
+
+    fn stands_in(&self, class: Class) -> bool {
+        class == Class::Infrastructure
+    }
+
+    fn answer(&self, _charge: &Charge) -> Self::Future {
+        ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::Unasked)))
+    }
+}
+
+impl sealed::Sealed for Deny {}
+impl Fallback for Deny {
+    type Future = Ready<Result<Decision, Error>>;
+
+    fn stands_in(&self, _class: Class) -> bool {
+        false
+    }
+
+    fn answer(&self, _charge: &Charge) -> Self::Future {
+        ready(Err(Error::new(Class::Infrastructure, "nobody decided")))
+    }
+}
+
+impl<L: Limiter> sealed::Sealed for L {}
+impl<L: Limiter> Fallback for L {
+    type Future = L::Future;
+
+    fn stands_in(&self, class: Class) -> bool {
+        matches!(class, Class::Infrastructure | Class::Saturation)
+    }
+
+    fn answer(&self, charge: &Charge) -> L::Future {
+        self.check(charge)
+    }
+
+    fn give_back(&self, booking: Booking) -> Option<Booking> {
+        self.refund(booking)
+    }
+}
+
+/// See [`LimiterExt::or_else`](crate::LimiterExt::or_else).
+#[derive(Clone, Debug)]
+pub struct OrElse<L, F> {
+    inner: L,
+    fallback: Arc<F>,
+}
+
+impl<L, F> OrElse<L, F> {
+    pub(super) fn new(inner: L, fallback: F) -> Self {
+        Self { inner, fallback: Arc::new(fallback) }
+    }
+}
+
+impl<L, F> Limiter for OrElse<L, F>
+where
+    L: Limiter,
+    F: Fallback,
+{
+    type Future = OrElseFuture<L::Future, F>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        OrElseFuture {
+            asked: Some((charge.clone(), Arc::clone(&self.fallback))),
+            state: State::Asking { check: self.inner.check(charge) },
+        }
+    }
+
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        self.inner.refund(booking).and_then(|booking| self.fallback.give_back(booking))
+    }
+}
+
+pin_project! {
+    /// The future of [`OrElse`].
+    pub struct OrElseFuture<C, F: Fallback> {
+        asked: Option<(Charge, Arc<F>)>,
+        #[pin]
+        state: State<C, F::Future>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<C, A> {
+        Asking { #[pin] check: C },
+        FallingBack { #[pin] answer: A },
+    }
+}
+
+impl<C, F> Future for OrElseFuture<C, F>
+where
+    C: Future<Output = Result<Decision, Error>>,
+    F: Fallback,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Asking { check } => {
+                    let error = match ready!(check.poll(cx)) {
+                        Ok(decision) => return Poll::Ready(Ok(decision)),
+                        Err(error) => error,
+                    };
+                    match this.asked.take() {
+                        Some((charge, fallback)) if fallback.stands_in(error.class()) => {
+                            State::FallingBack { answer: fallback.answer(&charge) }
+                        }
+                        _ => return Poll::Ready(Err(error)),
+                    }
+                }
+                StateProj::FallingBack { answer } => return answer.poll(cx),
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<C, F: Fallback> std::fmt::Debug for OrElseFuture<C, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OrElseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! What a charge's key is called in Redis.
+//!
+//! Prefix, limiter, algorithm with its format's version, and the key in braces, so that a cluster keeps
+//! all keys of one decision together: `sluice:api:tb1:{user-42}`. Whatever a request sends, a
+//! name stays short and its braces are ours; two different keys never share one.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use crate::algorithm::Algorithm;
+
+/// What every key starts with.
+const PREFIX: &str = "sluice";
+
+/// The longest text that is kept verbatim, in bytes.
+const LONGEST: usize = 64;
+
+/// What stands before the braces for the limiter called `name`.
+pub(super) fn scope<A: Algorithm>(name: &str) -> String {
+    let mut scope = format!("{PREFIX}:");
+    push_safe(&mut scope, name);
+    scope.push(':');
+    scope.push_str(A::TAG);
+    scope.push(':');
+    scope
+}
+
+/// The name of `key` in `scope`.
+pub(super) fn name(scope: &str, key: &str) -> String {
+    let mut name = String::with_capacity(scope.len() + LONGEST + 2);
+    name.push_str(scope);
+    name.push('{');
+    push_safe(&mut name, key);
+    name.push('}');
+    name
+}
+
+/// Appends `text` verbatim if it is short and harmless, else its digest.
+fn push_safe(name: &mut String, text: &str) {
+    let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
+    if text.len() <= LONGEST && !text.starts_with("h:") && text.bytes().all(harmless) {
+        name.push_str(text);
+        return;
+    }
+    name.push_str("h:");
+    for byte in &Sha256::digest(text.as_bytes())[..16] {
+        write!(name, "{byte:02x}").expect("a string takes all");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::algorithm::TokenBucket;
+
+    #[test]
+    fn harmless_keys_stay_readable() {
+        assert_eq!(scope::<TokenBucket>("api"), "sluice:api:tb1:");
+        assert_eq!(name("s:", "user-42@example.org"), "s:{user-42@example.org}");
+    }
+
+    #[test]
+    fn everything_else_is_digested() {
+        let long = "x".repeat(65);
+        for key in ["{victim}", "}x", "a}b", "{}", "\0", "é", "a b", "h:00", "\r\n$3\r\nfoo", &long]
+        {
+            let name = name("s:", key);
+            assert_eq!(name.len(), "s:{h:}".len() + 32, "{key:?}");
+            assert_eq!(name.matches(['{', '}']).count(), 2, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn limiter_and_key_never_run_into_each_other() {
+        let mut texts = vec![String::new()];
+        for _ in 0..3 {
+            let longer = |text: &String| ["{", ":", "a"].map(|more| format!("{text}{more}"));
+            texts.extend(texts.iter().flat_map(longer).collect::<Vec<_>>());
+        }
+        let texts: HashSet<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        let mut names = HashSet::new();
+        for limiter in &texts {
+            for key in &texts {
+                assert!(names.insert(name(&scope::<TokenBucket>(limiter), key)), "{limiter} {key}");
+            }
+        }
+    }
+}

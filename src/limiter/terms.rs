@@ -1,0 +1,136 @@
+//! What every limiter that runs an algorithm does alike: it reads a charge into numbers, and an answer's
+//! numbers into a decision.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::algorithm::{Algorithm, Ask, LATEST, Report, Verdict};
+use crate::charge::Key;
+use crate::quota::{Quota, QuotaError};
+use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
+
+/// The longest key that is accepted, in bytes.
+const LONGEST_KEY: usize = 64 * 1024;
+
+/// The largest cost that is accepted: what a script computes with exactly.
+const LARGEST_COST: u64 = 1 << 53;
+
+/// Where a caller's own clock comes from: the time since the Unix epoch.
+pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// A named limiter's algorithm, ready to be asked.
+#[derive(Clone, Debug)]
+pub(super) struct Terms<A: Algorithm> {
+    /// A number that no other limiter of this process has: whose booking is whose.
+    pub(super) owner: u64,
+    pub(super) name: Arc<str>,
+    algorithm: A,
+    quota: Quota,
+    rule: Result<A::Rule, QuotaError>,
+}
+
+/// A charge in numbers.
+#[derive(Debug)]
+pub(super) struct Question<'a, R: Clone> {
+    pub(super) quota: Quota,
+    pub(super) rule: Cow<'a, R>,
+    pub(super) ask: Ask,
+}
+
+/// An answer in numbers.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) verdict: Verdict,
+    pub(super) report: Report,
+    pub(super) left: [i64; 2],
+    pub(super) now: i64,
+    pub(super) place: u16,
+    pub(super) origin: Origin,
+}
+
+impl<A: Algorithm> Terms<A> {
+    pub(super) fn new(name: Arc<str>, algorithm: A) -> Self {
+        static OWNERS: AtomicU64 = AtomicU64::new(0);
+        assert!(!name.is_empty(), "a limiter needs a name");
+        let quota = algorithm.quota();
+        let rule = algorithm.rule(quota);
+        let owner = OWNERS.fetch_add(1, Ordering::Relaxed);
+        Self { owner, name, algorithm, quota, rule }
+    }
+
+    pub(super) fn read(&self, charge: &Charge) -> Result<Question<'_, A::Rule>, Error> {
+        let refuse = |message| Err(Error::new(Class::Request, message));
+        match charge.key().len() {
+            0 => return refuse("the key is empty"),
+            1..=LONGEST_KEY => {}
+            _ => return refuse("the key is longer than 64 KiB"),
+        }
+        if charge.units() > LARGEST_COST {
+            return refuse("the cost exceeds 2^53 units");
+        }
+        self.own_rule()?;
+        let quota = charge.own_quota().unwrap_or(self.quota);
+        let ask = Ask {
+            cost: charge.units().cast_signed(),
+            patience: micros(charge.patience().unwrap_or_default()),
+        };
+        Ok(Question { quota, rule: self.rule(quota)?, ask })
+    }
+
+    /// The rule of the limiter's own quota, which must hold too where a charge brings another.
+    pub(super) fn own_rule(&self) -> Result<Cow<'_, A::Rule>, Error> {
+        self.rule(self.quota)
+    }
+
+    /// The rule of the limiter's own quota, or of another.
+    pub(super) fn rule(&self, quota: Quota) -> Result<Cow<'_, A::Rule>, Error> {
+        let rule = if quota == self.quota {
+            self.rule.as_ref().map(Cow::Borrowed).map_err(|error| *error)
+        } else {
+            self.algorithm.rule(quota).map(Cow::Owned)
+        };
+        rule.map_err(|error| {
+            Error::new(Class::Configuration, "the algorithm cannot follow the quota").because(error)
+        })
+    }
+
+    pub(super) fn decision(&self, quota: Quota, cost: i64, answer: Answer, key: Key) -> Decision {
+        let outcome = match answer.verdict {
+            Verdict::Allow => Outcome::Allow,
+            Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
+            Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
+            Verdict::Never => Outcome::Deny { retry_after: None },
+        };
+        let decision = Decision::new(outcome)
+            .with_origin(answer.origin)
+            .with_limiter(Arc::clone(&self.name), quota)
+            .with_report(
+                answer.report.remaining.cast_unsigned(),
+                duration(answer.report.reset_after),
+            )
+            .with_instant(duration(answer.now), answer.place);
+        if cost == 0 || !decision.is_admitted() {
+            return decision;
+        }
+        let (owner, cost, left) = (self.owner, cost.cast_unsigned(), answer.left);
+        decision.with_booking(Booking { owner, key, quota, cost, left })
+    }
+}
+
+/// What a clock says, in microseconds since the Unix epoch.
+pub(super) fn instant(clock: Duration) -> Result<i64, Error> {
+    match micros(clock) {
+        now @ 0..=LATEST => Ok(now),
+        _ => Err(Error::new(Class::Configuration, "the clock is past the year 2112")),
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn duration(micros: i64) -> Duration {
+    Duration::from_micros(micros.max(0).cast_unsigned())
+}

@@ -1,0 +1,240 @@
+//! How much may pass: a limit per period, and how much of it at once.
+//!
+//! A [`Quota`] is checked where it is made, because every algorithm computes with exact integers that
+//! a Lua number can hold: in a `const` the wrong one does not compile, and [`Quota::try_new`] returns
+//! the reason for those that come from a file.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_sluice::Quota;
+//!
+//! const API: Quota = Quota::per_second(50).burst(100);
+//! assert_eq!((API.limit(), API.capacity()), (50, 100));
+//!
+//! let refused = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
+//! assert_eq!(refused.to_string(), "a quota of 0 admits nothing");
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+/// What a Lua number, a double, holds exactly.
+const EXACT: u128 = 1 << 53;
+
+/// The longest stretch that a quota may speak of: about 35 years, in microseconds.
+const LONGEST: u128 = 1 << 50;
+
+/// The most units that a quota may name.
+const MOST: u64 = 1 << 50;
+
+/// `limit` units per `period`, of which at most `burst` at once.
+///
+/// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The burst is the limit
+/// unless it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    limit: u64,
+    period: u64,
+    burst: u64,
+}
+
+impl Quota {
+    /// `limit` units per second.
+    ///
+    /// # Panics
+    ///
+    /// As [`Quota::new`].
+    #[must_use]
+    pub const fn per_second(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(1))
+    }
+
+    /// `limit` units per minute.
+    ///
+    /// # Panics
+    ///
+    /// As [`Quota::new`].
+    #[must_use]
+    pub const fn per_minute(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(60))
+    }
+
+    /// `limit` units per hour.
+    ///
+    /// # Panics
+    ///
+    /// As [`Quota::new`].
+    #[must_use]
+    pub const fn per_hour(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(3_600))
+    }
+
+    /// `limit` units per day of 24 hours.
+    ///
+    /// # Panics
+    ///
+    /// As [`Quota::new`].
+    #[must_use]
+    pub const fn per_day(limit: u64) -> Self {
+        Self::new(limit, Duration::from_secs(86_400))
+    }
+
+    /// `limit` units per `period`.
+    ///
+    /// # Panics
+    ///
+    /// Where [`Quota::try_new`] returns an error; in a `const`, at compile time.
+    #[must_use]
+    pub const fn new(limit: u64, period: Duration) -> Self {
+        match Self::try_new(limit, period) {
+            Ok(quota) => quota,
+            Err(error) => panic!("{}", error.0),
+        }
+    }
+
+    /// `limit` units per `period`, or the reason why not.
+    ///
+    /// # Errors
+    ///
+    /// If the limit or the period is 0, the period is no whole number of microseconds, or a product
+    /// that an algorithm needs would leave the range of exact integers.
+    pub const fn try_new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
+        let micros = period.as_micros();
+        if micros == 0 {
+            return Err(QuotaError("the period is 0"));
+        }
+        if micros > LONGEST {
+            return Err(QuotaError("the period exceeds 2^50 microseconds (35 years)"));
+        }
+        if !period.subsec_nanos().is_multiple_of(1_000) {
+            return Err(QuotaError("the period is not a whole number of microseconds"));
+        }
+        Self { limit, period: micros as u64, burst: limit }.checked()
+    }
+
+    /// Lets at most `units` go at once. Default: the limit.
+    ///
+    /// Buckets only: windows have no burst, and a charge to one under such a quota is an error.
+    ///
+    /// # Panics
+    ///
+    /// Where [`Quota::try_burst`] returns an error; in a `const`, at compile time.
+    #[must_use]
+    pub const fn burst(self, units: u64) -> Self {
+        match self.try_burst(units) {
+            Ok(quota) => quota,
+            Err(error) => panic!("{}", error.0),
+        }
+    }
+
+    /// Lets at most `units` go at once, or returns the reason why not.
+    ///
+    /// # Errors
+    ///
+    /// If it is 0, or a product that an algorithm needs would leave the range of exact integers.
+    pub const fn try_burst(self, units: u64) -> Result<Self, QuotaError> {
+        Self { burst: units, ..self }.checked()
+    }
+
+    /// The units per period.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period)
+    }
+
+    /// The most units that may go at once: the burst, which is the limit unless set.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    /// The time that one unit takes, as a reduced fraction of microseconds.
+    pub(crate) const fn unit(&self) -> (u64, u64) {
+        let divisor = gcd(self.period, self.limit);
+        (self.period / divisor, self.limit / divisor)
+    }
+
+    const fn checked(self) -> Result<Self, QuotaError> {
+        if self.limit == 0 {
+            return Err(QuotaError("a quota of 0 admits nothing"));
+        }
+        if self.burst == 0 {
+            return Err(QuotaError("a burst of 0 admits nothing"));
+        }
+        if self.limit > MOST || self.burst > MOST {
+            return Err(QuotaError("more than 2^50 units"));
+        }
+        let (p, l) = self.unit();
+        let product = self.burst as u128 * p as u128;
+        if product > EXACT {
+            return Err(QuotaError(
+                "burst * p exceeds 2^53, where p is the numerator of the reduced fraction period / limit",
+            ));
+        }
+        if product > LONGEST * l as u128 {
+            return Err(QuotaError("burst * period / limit exceeds 2^50 microseconds (35 years)"));
+        }
+        Ok(self)
+    }
+}
+
+/// Why a quota cannot be: see [`Quota::try_new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaError(pub(crate) &'static str);
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for QuotaError {}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+    #[test]
+    fn slowest_and_fastest_are_accepted() {
+        assert!(Quota::try_new(1, YEAR).is_ok());
+        assert!(Quota::try_new(1_000_000_000, SECOND).is_ok());
+        assert!(Quota::try_new(1_000_000_000, SECOND).unwrap().try_burst(1_000_000).is_ok());
+        assert!(Quota::per_day(1).try_burst(10_000).is_ok());
+    }
+
+    #[test]
+    fn out_of_range_is_told_by_product() {
+        let reason = |quota: Result<Quota, QuotaError>| quota.unwrap_err().to_string();
+        assert_eq!(reason(Quota::try_new(0, SECOND)), "a quota of 0 admits nothing");
+        assert_eq!(reason(Quota::per_second(5).try_burst(0)), "a burst of 0 admits nothing");
+        assert_eq!(reason(Quota::try_new(1, Duration::ZERO)), "the period is 0");
+        assert!(reason(Quota::try_new(1, Duration::from_nanos(1_500))).contains("whole number"));
+        assert!(reason(Quota::try_new(1, Duration::MAX)).contains("the period exceeds"));
+        assert!(reason(Quota::try_new(u64::MAX, SECOND)).contains("2^50 units"));
+        assert!(reason(Quota::per_day(1).try_burst(1 << 20)).contains("burst * p"));
+        assert!(reason(Quota::per_day(1).try_burst(20_000)).contains("35 years"));
+    }
+
+    #[test]
+    fn unit_is_a_reduced_fraction() {
+        assert_eq!(Quota::per_second(5).unit(), (200_000, 1));
+        assert_eq!(Quota::per_second(3).unit(), (1_000_000, 3));
+        assert_eq!(Quota::per_second(1_000_000_000).unit(), (1, 1_000));
+    }
+}

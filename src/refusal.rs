@@ -1,0 +1,49 @@
+//! Why a request does not pass, as one value: for responders, and as the error that
+//! [`Raise`](crate::Raise) and [`acquire`](crate::LimiterExt::acquire) return.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{Decision, Error};
+
+/// Why a request does not pass.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The limiter said no: 429.
+    Denied(Decision),
+    /// Nobody could decide: 503.
+    Undecided(Error),
+    /// The extractor found no key: 400.
+    NoKey,
+}
+
+impl Refusal {
+    /// The time after which the charge would be admitted at once, where a limiter said so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Refusal::Denied(decision) => decision.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Denied(_) => f.write_str("rate limit exceeded"),
+            Refusal::Undecided(_) => f.write_str("rate limit could not be decided"),
+            Refusal::NoKey => f.write_str("request has no key to limit by"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Refusal::Undecided(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The service: charges a request when it is called, never before.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tower_service::Service;
+
+use crate::future::ResponseFuture;
+use crate::layer::Shared;
+use crate::limiter::{Admission, Limiter};
+use crate::{Charge, KeyExtractor, Keyed, Refusal, Respond};
+
+/// A service behind the gate. Made by [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// It is always ready: the inner service is cloned with each call, and the clone is made ready once
+/// the request is admitted, so that a request which waits or is refused holds nothing of it. Its
+/// back-pressure is therefore not seen above this service; a
+/// `LoadShed` or a `ConcurrencyLimit` belongs inside.
+pub struct RateLimit<S, L, K, R> {
+    inner: S,
+    shared: Arc<Shared<L, K, R>>,
+}
+
+impl<S, L, K, R> RateLimit<S, L, K, R> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// The inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The inner service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<Req, S, L, K, R> Service<Req> for RateLimit<S, L, K, R>
+where
+    S: Service<Req> + Clone,
+    L: Limiter,
+    K: KeyExtractor<Req>,
+    R: Respond<Req, S::Response, S::Error>,
+{
+    type Response = S::Response;
+    type Error = R::Error;
+    type Future = ResponseFuture<S, L, K, R, Req>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let shared = Arc::clone(&self.shared);
+        let inner = self.inner.clone();
+        match shared.key.extract(&request) {
+            Keyed::Charge(charge) => {
+                let patience = shared.respond.patience(&request);
+                let admission = admission(Arc::clone(&shared), charge, patience);
+                ResponseFuture::admitting(request, inner, shared, admission)
+            }
+            Keyed::Exempt => ResponseFuture::exempt(request, inner, shared),
+            Keyed::Missing => ResponseFuture::rejecting(request, inner, shared, Refusal::NoKey),
+        }
+    }
+}
+
+/// Asks for as long as the charge, else the layer, would wait, and no longer than the caller does. Who finds no
+/// place to wait in is admitted now or not at all.
+fn admission<L: Limiter, K, R>(
+    shared: Arc<Shared<L, K, R>>,
+    charge: Charge,
+    callers: Option<Duration>,
+) -> Admission<Arc<Shared<L, K, R>>> {
+    let patience = charge.patience().unwrap_or(shared.max_wait);
+    let patience = callers.map_or(patience, |callers| callers.min(patience));
+    if patience > Duration::ZERO
+        && let Some(place) = shared.place()
+    {
+        return Admission::patient(shared, charge.max_wait(patience), Some(place));
+    }
+    Admission::at_once(shared, &charge.max_wait(Duration::ZERO))
+}
+
+impl<S: Clone, L, K, R> Clone for RateLimit<S, L, K, R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: fmt::Debug, L: fmt::Debug, K, R: fmt::Debug> fmt::Debug for RateLimit<S, L, K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.fmt_as("RateLimit", f).field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

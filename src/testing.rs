@@ -1,0 +1,152 @@
+//! A limiter that plays given decisions and records what it was asked, for unit tests without Redis.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tower_sluice::{Charge, Limiter, Outcome, testing::Scripted};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # runtime.block_on(async {
+//! let limiter = Scripted::new().allow().deny(Duration::from_secs(3));
+//! let first = limiter.check(&Charge::new("alice")).await.unwrap();
+//! let second = limiter.check(&Charge::new("bob").cost(2)).await.unwrap();
+//!
+//! assert!(first.is_admitted());
+//! assert_eq!(second.retry_after(), Some(Duration::from_secs(3)));
+//! assert_eq!(limiter.charges()[1].key(), "bob");
+//! # });
+//! ```
+
+use std::collections::VecDeque;
+use std::future::{Ready, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::charge::Key;
+use crate::{Booking, Charge, Class, Decision, Error, Limiter, Outcome, Quota};
+
+/// Plays decisions in the order in which they were given. Clones share the play and the records.
+///
+/// Once all are played, every further charge is an error of [`Class::State`].
+#[derive(Clone, Debug, Default)]
+pub struct Scripted {
+    play: Arc<Mutex<Play>>,
+}
+
+#[derive(Debug, Default)]
+struct Play {
+    answers: VecDeque<Result<Decision, Error>>,
+    charges: Vec<Charge>,
+    refunds: Vec<u64>,
+}
+
+impl Scripted {
+    /// A play without decisions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Next, admits.
+    #[must_use]
+    pub fn allow(self) -> Self {
+        self.decide(Outcome::Allow)
+    }
+
+    /// Next, books a slot after `wait`.
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        self.decide(Outcome::Wait(wait))
+    }
+
+    /// Next, has the asker ask again after `pause`.
+    #[must_use]
+    pub fn again(self, pause: Duration) -> Self {
+        self.decide(Outcome::Again(pause))
+    }
+
+    /// Next, denies what would be admitted after `retry_after`.
+    #[must_use]
+    pub fn deny(self, retry_after: Duration) -> Self {
+        self.decide(Outcome::Deny { retry_after: Some(retry_after) })
+    }
+
+    /// Next, denies what can never fit.
+    #[must_use]
+    pub fn never(self) -> Self {
+        self.decide(Outcome::Deny { retry_after: None })
+    }
+
+    /// Next, fails to decide.
+    #[must_use]
+    pub fn fail(self, class: Class) -> Self {
+        self.play().answers.push_back(Err(Error::new(class, "as scripted")));
+        self
+    }
+
+    /// Next, decides as given.
+    #[must_use]
+    pub fn decide(self, decision: impl Into<Decision>) -> Self {
+        self.play().answers.push_back(Ok(decision.into()));
+        self
+    }
+
+    /// The charges asked for so far.
+    #[must_use]
+    pub fn charges(&self) -> Vec<Charge> {
+        self.play().charges.clone()
+    }
+
+    /// The bookings given back so far: for each, which charge it was, from 0.
+    #[must_use]
+    pub fn refunds(&self) -> Vec<u64> {
+        self.play().refunds.clone()
+    }
+
+    /// The decisions not yet played.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.play().answers.len()
+    }
+
+    fn play(&self) -> MutexGuard<'_, Play> {
+        self.play.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its number among the owners of bookings: an address, which no counter reaches.
+    fn owner(&self) -> u64 {
+        u64::MAX - Arc::as_ptr(&self.play) as u64
+    }
+}
+
+impl Limiter for Scripted {
+    type Future = Ready<Result<Decision, Error>>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let owner = self.owner();
+        let mut play = self.play();
+        let number = play.charges.len() as i64;
+        play.charges.push(charge.clone());
+        let answer = play.answers.pop_front();
+        let answer = answer.unwrap_or_else(|| Err(Error::new(Class::State, "the play is over")));
+        ready(answer.map(|decision| {
+            if !decision.is_admitted() {
+                return decision;
+            }
+            decision.with_booking(Booking {
+                owner,
+                key: Key::Owned(charge.key().to_owned()),
+                quota: charge.own_quota().unwrap_or(Quota::per_second(1)),
+                cost: charge.units(),
+                left: [number, 0],
+            })
+        }))
+    }
+
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        if booking.owner != self.owner() {
+            return Some(booking);
+        }
+        self.play().refunds.push(booking.left[0].cast_unsigned());
+        None
+    }
+}
