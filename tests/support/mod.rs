@@ -1,0 +1,128 @@
+//! What tests share: real servers of their own, on free loopback ports, in folders of their own.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+
+/// A `redis-server` process, ended when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+    options: Vec<String>,
+}
+
+impl Server {
+    /// A server with default settings that saves nothing.
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server with further command-line options.
+    pub(crate) fn with(options: &[&str]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("redis-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder for the server");
+        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+        for _ in 0..20 {
+            let port = free_port();
+            if let Some(child) = spawn(port, &folder, &options) {
+                return Self { child, port, folder, options };
+            }
+        }
+        panic!("no redis-server came up on any of 20 free ports");
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A connection of the test's own.
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.url()).expect("an address");
+        client.get_multiplexed_async_connection().await.expect("a connection")
+    }
+
+    /// Kills it at once, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+
+    /// Starts it again on the same port, after `kill`.
+    pub(crate) fn restart(&mut self) {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(child) = spawn(self.port, &self.folder, &self.options) {
+                self.child = child;
+                return;
+            }
+            assert!(Instant::now() < end, "redis-server does not come back on its port");
+        }
+    }
+
+    /// Sends it a signal by name, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        let status = kill.arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(status.expect("the kill command").success(), "signalled");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A server that accepts connections, or none if it ended, as it does when another took the port.
+fn spawn(port: u16, folder: &PathBuf, options: &[String]) -> Option<Child> {
+    let spawned = Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        .arg("--dir")
+        .arg(folder)
+        .args(options)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("redis-server is not installed: run ./check.sh, or `apt install redis-server`")
+        }
+        Err(error) => panic!("redis-server does not start: {error}"),
+    };
+    loop {
+        if child.try_wait().expect("a status").is_some() {
+            return None;
+        }
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Some(child);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,173 @@
+//! Lua and Rust are twins: on random histories that land on the edges they agree on every field of
+//! every decision.
+//!
+//! One clock drives both, so each step is decided at the same instant by a script on a real server
+//! and by `step`, whose state the test keeps.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use support::Server;
+use tower_sluice::algorithm::{Algorithm, Ask, FixedWindow, TokenBucket, Verdict};
+use tower_sluice::{Booking, Charge, Decision, Limiter, Outcome, Pool, Quota, Redis};
+
+const START: u64 = 1_767_225_600_000_000;
+const LATEST: u64 = 1 << 52;
+
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+}
+
+/// What a decision tells, as its twin tells it.
+fn verdict(decision: &Decision) -> (Verdict, i64, i64) {
+    let micros = |duration: Duration| i64::try_from(duration.as_micros()).expect("microseconds");
+    let verdict = match decision.outcome() {
+        Outcome::Allow => Verdict::Allow,
+        Outcome::Wait(wait) => Verdict::Wait(micros(wait)),
+        Outcome::Deny { retry_after: Some(wait) } => Verdict::Deny(micros(wait)),
+        Outcome::Deny { retry_after: None } => Verdict::Never,
+        other => panic!("no algorithm answers {other:?}"),
+    };
+    let remaining = i64::try_from(decision.remaining().expect("told")).expect("exact");
+    (verdict, remaining, micros(decision.reset_after().expect("told")))
+}
+
+/// A booking of the script's, and what its twin remembers of the same one.
+struct Twins {
+    lua: Booking,
+    quota: Quota,
+    cost: i64,
+    left: [i64; 2],
+}
+
+/// Runs `histories` of `steps` through both, and returns how many steps were compared.
+async fn compare<A: Algorithm>(
+    algorithm: A,
+    quotas: &[Quota],
+    pool: &Pool,
+    histories: usize,
+    steps: usize,
+) -> usize {
+    let now = Arc::new(AtomicU64::new(START));
+    let lua = Redis::new(format!("twins {quotas:?}"), algorithm.clone(), pool.clone())
+        .clock({
+            let now = Arc::clone(&now);
+            move || Duration::from_micros(now.load(Relaxed))
+        })
+        .deadline(Duration::from_secs(30));
+
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    for history in 0..histories {
+        let key: Arc<str> = format!("history {history}").into();
+        now.store(START, Relaxed);
+        let mut state: Option<A::State> = None;
+        let mut bookings: Vec<Twins> = Vec::new();
+        for step in 0..steps {
+            let quota = dice.pick(quotas);
+            let period = quota.period().as_micros() as u64;
+            let unit = (period / quota.limit()).max(1);
+            let forward =
+                [0, 0, 0, 1, unit - 1, unit, unit + 1, 2 * unit, period - 1, period, period + 1];
+            match dice.below(20) {
+                0 => now.fetch_sub(dice.pick(&[1, unit, period, 3_600_000_000]), Relaxed),
+                _ => now.fetch_add(dice.pick(&forward), Relaxed),
+            };
+            now.fetch_min(LATEST, Relaxed);
+            let instant = now.load(Relaxed) as i64;
+            let place = format!("history {history}, step {step}, {quota:?}");
+
+            if dice.below(5) == 0 && !bookings.is_empty() {
+                let Twins { lua: booking, quota, cost, left } =
+                    bookings.swap_remove(dice.below(bookings.len()));
+                let rule = algorithm.rule(quota).expect("a rule");
+                let (units, next) = A::refund(&rule, state.as_ref(), instant, cost, left);
+                state = next.or(state);
+                let from_lua = lua.give_back(booking).await.expect("lua gives back");
+                assert_eq!(from_lua as i64, units, "{place}");
+                continue;
+            }
+
+            let capacity = quota.capacity();
+            let cost = dice.pick(&[0, 1, 1, 1, 2, capacity, capacity + 1]);
+            let patience = dice.pick(&[0, unit, 60_000_000, u64::MAX]);
+            let mut charge =
+                Charge::new(Arc::clone(&key)).cost(cost).max_wait(Duration::from_micros(patience));
+            if quota != algorithm.quota() || dice.below(2) == 0 {
+                charge = charge.quota(quota);
+            }
+            let mut from_lua = lua.check(&charge).await.expect("lua decides");
+
+            let rule = algorithm.rule(quota).expect("a rule");
+            let ask = Ask { cost: cost as i64, patience: patience.min(1 << 53) as i64 };
+            let told = A::step(&rule, state.as_ref(), instant, ask);
+            let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
+            assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
+            assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
+
+            state = told.next.or(state);
+            if let Some(lua) = from_lua.booking() {
+                let left = A::left(state.as_ref().expect("booked"));
+                bookings.push(Twins { lua, quota, cost: ask.cost, left });
+            }
+        }
+    }
+    histories * steps
+}
+
+fn micros(limit: u64, period: u64) -> Quota {
+    Quota::new(limit, Duration::from_micros(period))
+}
+
+async fn every_quota<A: Algorithm>(new: impl Fn(Quota) -> A, burst: bool) {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let mut quotas = vec![
+        Quota::per_second(5),
+        Quota::per_second(3),
+        micros(7, 10),
+        micros(1, 10),
+        Quota::per_day(1),
+        Quota::new(1, Duration::from_secs(365 * 86_400)),
+        Quota::per_second(1_000_000_000),
+    ];
+    if burst {
+        quotas.extend([
+            micros(3, 10).burst(1),
+            Quota::per_second(3).burst(10),
+            micros(7, 1).burst(100),
+        ]);
+    }
+    let mut compared = 0;
+    for quota in &quotas {
+        compared += compare(new(*quota), &[*quota], &pool, 12, 60).await;
+    }
+    for pair in quotas.windows(2) {
+        compared += compare(new(pair[0]), pair, &pool, 6, 60).await;
+    }
+    println!("twins algorithm={} steps={compared}", A::NAME);
+}
+
+#[tokio::test]
+async fn token_bucket_agrees_with_its_script() {
+    every_quota(TokenBucket::new, true).await;
+}
+
+#[tokio::test]
+async fn fixed_window_agrees_with_its_script() {
+    every_quota(FixedWindow::new, false).await;
+}
