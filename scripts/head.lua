@@ -1,6 +1,6 @@
 -- What every script starts with: strict numbers, and the clock.
 
-local LARGEST = 9007199254740992
+local INEXACT = 9007199254740992
 local ONE_HOUR = 3600000
 
 -- The number that `text` is, if it is one that a script writes: digits, exact, without leading zeros.
@@ -9,7 +9,7 @@ local function integer(text)
     return nil
   end
   local number = tonumber(text)
-  if number > LARGEST or (number > 0) == (string.byte(text) == 48) or (number == 0 and #text > 1) then
+  if number >= INEXACT or (number > 0) == (string.byte(text) == 48) or (number == 0 and #text > 1) then
     return nil
   end
   return number

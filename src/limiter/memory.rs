@@ -99,17 +99,17 @@ impl<A: Algorithm> Memory<A> {
     /// # Errors
     ///
     /// If the booking is another limiter's.
-    pub fn give_back(&self, booking: &Booking) -> Result<u64, Error> {
+    pub fn give_back(&self, booking: Booking) -> Result<u64, Error> {
         if booking.owner != self.terms.owner {
             return Err(Error::new(Class::Request, "the booking is another limiter's"));
         }
         let rule = self.terms.rule(booking.quota)?;
         let now = instant((self.clock)())?;
-        let key = booking.key.as_str();
+        let Booking { key, cost, left, .. } = booking;
+        let key = key.as_str();
         let mut shard = self.shard(key);
         let state = shard.entries.get(key).map(|entry| &entry.state);
-        let cost = booking.cost.cast_signed();
-        let (units, next) = A::refund(&rule, state, now, cost, booking.left);
+        let (units, next) = A::refund(&rule, state, now, cost.cast_signed(), left);
         if let Some(next) = next {
             let old = now + A::report(&rule, Some(&next), now).reset_after;
             shard.store(key, next, old, now)?;
@@ -155,7 +155,7 @@ impl<A: Algorithm> Limiter for Memory<A> {
             return Some(booking);
         }
         // Best effort: a refund that fails is a unit lost, which errs on the safe side.
-        let _ = self.give_back(&booking);
+        let _ = self.give_back(booking);
         None
     }
 }
