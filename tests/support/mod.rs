@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::fs;
-use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -99,14 +99,14 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// A server that accepts connections, or none if it ended, as it does when another took the port.
-fn spawn(port: u16, folder: &PathBuf, options: &[String]) -> Option<Child> {
+/// A server that is ready, or none if it ended, as it does when another took the port.
+fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
     let spawned = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .arg("--dir")
         .arg(folder)
         .args(options)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();
     let mut child = match spawned {
@@ -116,13 +116,16 @@ fn spawn(port: u16, folder: &PathBuf, options: &[String]) -> Option<Child> {
         }
         Err(error) => panic!("redis-server does not start: {error}"),
     };
-    loop {
-        if child.try_wait().expect("a status").is_some() {
+    let mut log = BufReader::new(child.stdout.take().expect("its log"));
+    let mut line = String::new();
+    while !line.contains("Ready to accept connections") {
+        line.clear();
+        if log.read_line(&mut line).is_ok_and(|read| read == 0) {
+            child.wait().expect("ended");
             return None;
         }
-        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return Some(child);
-        }
-        std::thread::sleep(Duration::from_millis(2));
     }
+    // Its log is read on, or it would hold the server up.
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    Some(child)
 }
