@@ -1,0 +1,461 @@
+//! What the layer promises a tower service, with time paused and without Redis.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use tokio::time::Instant;
+use tokio_test::{assert_pending, assert_ready, task};
+use tower::limit::ConcurrencyLimit;
+use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    Charge, Class, Decision, Exempt, Global, HttpResponse, Keyed, Outcome, Raise, RateLimit,
+    RateLimitLayer, Refusal, Respond,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A service that insists on the tower contract: only the very value that was polled ready is called.
+#[derive(Default)]
+struct Strict {
+    ready: bool,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    polled: AtomicU64,
+    called: AtomicU64,
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Self {
+        Self { ready: false, seen: Arc::clone(&self.seen) }
+    }
+}
+
+impl Service<&'static str> for Strict {
+    type Response = &'static str;
+    type Error = BoxError;
+    type Future = Ready<Result<&'static str, BoxError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.seen.polled.fetch_add(1, Relaxed);
+        self.ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: &'static str) -> Self::Future {
+        assert!(std::mem::take(&mut self.ready), "called without being ready");
+        self.seen.called.fetch_add(1, Relaxed);
+        ready(match request {
+            "fail" => Err("the inner service failed".into()),
+            request => Ok(request),
+        })
+    }
+}
+
+impl Strict {
+    fn polled(&self) -> u64 {
+        self.seen.polled.load(Relaxed)
+    }
+
+    fn called(&self) -> u64 {
+        self.seen.called.load(Relaxed)
+    }
+}
+
+type Raised<K> = RateLimitLayer<Scripted, K, Raise>;
+
+fn layer(limiter: &Scripted) -> Raised<Global> {
+    RateLimitLayer::new(limiter.clone(), Global).respond(Raise)
+}
+
+fn gate(limiter: &Scripted) -> (RateLimit<Strict, Scripted, Global, Raise>, Strict) {
+    let inner = Strict::default();
+    (layer(limiter).max_wait(HOUR).layer(inner.clone()), inner)
+}
+
+#[tokio::test(start_paused = true)]
+async fn admitted_request_goes_through_at_once() {
+    let limiter = Scripted::new().allow();
+    let (service, inner) = gate(&limiter);
+    let begun = Instant::now();
+    assert_eq!(service.oneshot("hello").await.unwrap(), "hello");
+    assert_eq!((inner.called(), begun.elapsed()), (1, Duration::ZERO));
+    assert_eq!(limiter.charges()[0].key(), "global");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_request_never_reaches_inner() {
+    let limiter = Scripted::new().deny(SECOND).never().fail(Class::Infrastructure);
+    let (service, inner) = gate(&limiter);
+    for _ in 0..3 {
+        let error = service.clone().oneshot("hello").await.unwrap_err();
+        assert!(error.is::<Refusal>());
+    }
+    assert_eq!((inner.polled(), inner.called()), (0, 0));
+    assert_eq!(limiter.left(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn booked_request_waits_that_long_and_does_not_ask_again() {
+    let limiter = Scripted::new().wait(Duration::from_millis(200));
+    let (service, inner) = gate(&limiter);
+    let begun = Instant::now();
+    let mut call = task::spawn(service.oneshot("hello"));
+    assert_pending!(call.poll());
+    tokio::time::advance(Duration::from_millis(199)).await;
+    assert_pending!(call.poll());
+    assert_eq!(inner.polled(), 0);
+    assert_eq!(call.await.unwrap(), "hello");
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert_eq!((limiter.charges().len(), limiter.refunds()), (1, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_comes_after_admission() {
+    let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
+    let limiter = Scripted::new().wait(SECOND);
+    let service = layer(&limiter).max_wait(HOUR).layer(inner);
+    handle.allow(0);
+    let mut call = task::spawn(service.oneshot("hello"));
+    assert_pending!(call.poll());
+    tokio::time::advance(2 * SECOND).await;
+    // Admitted, and now held up by the inner service alone.
+    assert_pending!(call.poll());
+    handle.allow(1);
+    assert!(call.is_woken());
+    assert_pending!(call.poll());
+    let (request, respond) = handle.next_request().await.unwrap();
+    respond.send_response(request);
+    assert_eq!(assert_ready!(call.poll()).unwrap(), "hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_request_holds_no_permit() {
+    let inner = ConcurrencyLimit::new(Strict::default(), 1);
+    let limiter = Scripted::new().wait(HOUR).allow().allow();
+    let service = layer(&limiter).max_wait(HOUR).layer(inner);
+    let mut delayed = task::spawn(service.clone().oneshot("late"));
+    assert_pending!(delayed.poll());
+    let begun = Instant::now();
+    service.clone().oneshot("first").await.unwrap();
+    service.oneshot("second").await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_waiter_is_refunded_once() {
+    let limiter = Scripted::new().allow().wait(SECOND);
+    let (service, _) = gate(&limiter);
+    service.clone().oneshot("hello").await.unwrap();
+    let mut call = task::spawn(service.oneshot("hello"));
+    assert_pending!(call.poll());
+    tokio::time::advance(SECOND / 2).await;
+    drop(call);
+    assert_eq!(limiter.refunds(), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiter_whose_slot_has_come_is_not_refunded() {
+    let limiter = Scripted::new().wait(SECOND);
+    let (service, _) = gate(&limiter);
+    let mut call = task::spawn(service.oneshot("hello"));
+    assert_pending!(call.poll());
+    tokio::time::advance(SECOND).await;
+    drop(call);
+    assert_eq!(limiter.refunds(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_entered_inner_is_not_refunded() {
+    let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
+    let limiter = Scripted::new().wait(SECOND).allow();
+    let service = layer(&limiter).max_wait(HOUR).layer(inner);
+    let calls = [service.clone(), service].map(|service| tokio::spawn(service.oneshot("hello")));
+    let mut unanswered = Vec::new();
+    for call in &calls {
+        unanswered.push(handle.next_request().await.unwrap());
+        assert!(!call.is_finished());
+    }
+    for call in calls {
+        call.abort();
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(limiter.refunds(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_max_waiters_nobody_waits() {
+    let limiter = Scripted::new().wait(SECOND).deny(SECOND).wait(SECOND);
+    let service = layer(&limiter).max_wait(HOUR).max_waiters(1).layer(Strict::default());
+    let mut first = task::spawn(service.clone().oneshot("first"));
+    assert_pending!(first.poll());
+    service.clone().oneshot("second").await.unwrap_err();
+    first.await.unwrap();
+    service.oneshot("third").await.unwrap();
+    let asked: Vec<_> = limiter.charges().iter().map(Charge::patience).collect();
+    assert_eq!(asked, [Some(HOUR), Some(Duration::ZERO), Some(HOUR)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_given_back_unless_the_answer_is_a_wait() {
+    let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
+    let limiter = Scripted::new().allow().fail(Class::Capacity).deny(SECOND).wait(SECOND);
+    let service = layer(&limiter).max_wait(HOUR).max_waiters(1).layer(inner);
+    let mut admitted = task::spawn(service.clone().oneshot("held up inside"));
+    handle.allow(0);
+    assert_pending!(admitted.poll());
+    service.clone().oneshot("undecided").await.unwrap_err();
+    service.clone().oneshot("denied").await.unwrap_err();
+    let mut waiting = task::spawn(service.oneshot("waits"));
+    assert_pending!(waiting.poll());
+    assert!(limiter.charges().iter().all(|charge| charge.patience() == Some(HOUR)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_brings_its_own_patience() {
+    let limiter = Scripted::new().allow().allow();
+    let key = |request: &&str| Charge::new(String::from(*request)).max_wait(SECOND);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise);
+    layer.clone().layer(Strict::default()).oneshot("one").await.unwrap();
+    layer.layer(Strict::default()).oneshot("two").await.unwrap();
+    assert!(limiter.charges().iter().all(|charge| charge.patience() == Some(SECOND)));
+}
+
+/// A responder for callers who wait at most a second.
+#[derive(Clone)]
+struct Impatient;
+
+impl Respond<&'static str, &'static str, BoxError> for Impatient {
+    type Error = BoxError;
+
+    fn reject(&self, _: &'static str, _: Refusal) -> Result<&'static str, BoxError> {
+        Ok("refused")
+    }
+
+    fn patience(&self, _: &&'static str) -> Option<Duration> {
+        Some(SECOND)
+    }
+
+    fn annotate(&self, decision: &Decision, response: &mut &'static str) {
+        *response = if decision.is_admitted() { "annotated" } else { "wrong" };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_than_the_caller_would() {
+    let limiter = Scripted::new().allow().deny(HOUR);
+    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Impatient).max_wait(HOUR);
+    let service = layer.layer(Strict::default());
+    assert_eq!(service.clone().oneshot("hello").await.unwrap(), "annotated");
+    assert_eq!(service.oneshot("hello").await.unwrap(), "refused");
+    assert_eq!(limiter.charges()[0].patience(), Some(SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_can_be_booked_it_asks_again_while_patience_lasts() {
+    let limiter = Scripted::new().again(SECOND).again(SECOND).allow();
+    let service = layer(&limiter).max_wait(2 * SECOND).layer(Strict::default());
+    let begun = Instant::now();
+    service.oneshot("hello").await.unwrap();
+    assert!(begun.elapsed() >= 2 * SECOND);
+    assert_eq!(limiter.charges().len(), 3);
+
+    let limiter = Scripted::new().again(SECOND).again(2 * SECOND).allow();
+    let service = layer(&limiter).max_wait(2 * SECOND).layer(Strict::default());
+    let error = service.oneshot("hello").await.unwrap_err();
+    assert_eq!(error.downcast_ref::<Refusal>().unwrap().retry_after(), Some(2 * SECOND));
+    assert_eq!((limiter.charges().len(), limiter.left()), (2, 1));
+
+    // A second pause is not a grant for those who do not wait.
+    let limiter = Scripted::new().again(Duration::ZERO).allow();
+    layer(&limiter).layer(Strict::default()).oneshot("hello").await.unwrap_err();
+    assert_eq!(limiter.charges().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn exempt_requests_are_not_charged() {
+    let limiter = Scripted::new();
+    let layer = RateLimitLayer::new(limiter.clone(), |_: &&str| Exempt).respond(Raise);
+    layer.layer(Strict::default()).oneshot("health").await.unwrap();
+    assert_eq!(limiter.charges().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_charged_before_the_call() {
+    let limiter = Scripted::new().allow();
+    let (mut service, inner) = gate(&limiter);
+    for _ in 0..3 {
+        service.ready().await.unwrap();
+    }
+    drop(service);
+    assert_eq!((limiter.charges().len(), inner.polled()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn inner_errors_pass_and_stay_charged() {
+    let limiter = Scripted::new().allow();
+    let (service, _) = gate(&limiter);
+    let error = service.oneshot("fail").await.unwrap_err();
+    assert_eq!(error.to_string(), "the inner service failed");
+    assert_eq!(limiter.refunds(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_extractor_harms_nobody_else() {
+    let limiter = Scripted::new().allow();
+    let key = |request: &&str| match *request {
+        "panic" => panic!("no key"),
+        key => key.to_owned(),
+    };
+    let layer = RateLimitLayer::new(limiter, key).respond(Raise);
+    let service = layer.layer(Strict::default());
+    let panicked = tokio::spawn(service.clone().oneshot("panic")).await;
+    assert!(panicked.unwrap_err().is_panic());
+    service.oneshot("fine").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_waiters_are_released_in_their_order() {
+    let mut limiter = Scripted::new();
+    for place in 1..=1_000 {
+        limiter = limiter.wait(Duration::from_millis(place));
+    }
+    let (inner, mut handle) = tower_test::mock::pair::<u64, u64>();
+    let service = layer(&limiter).max_wait(HOUR).layer(inner);
+    let calls: Vec<_> = (1..=1_000)
+        .map(|place| {
+            let mut call = task::spawn(service.clone().oneshot(place));
+            assert_pending!(call.poll());
+            tokio::spawn(call)
+        })
+        .collect();
+    for place in 1..=1_000 {
+        let (request, respond) = handle.next_request().await.unwrap();
+        assert_eq!(request, place);
+        respond.send_response(request);
+    }
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(limiter.charges().len(), 1_000);
+}
+
+// HTTP.
+
+async fn status_of(limiter: Scripted, responder: HttpResponse) -> Response<String> {
+    let inner = tower::service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(String::from("inner")))
+    });
+    let key = |request: &Request<()>| match request.uri().path() {
+        "/missing" => Keyed::Missing,
+        _ => Keyed::Charge("key".into()),
+    };
+    let missing = limiter.left() == 0;
+    let layer = RateLimitLayer::new(limiter, key).respond(responder);
+    let uri = if missing { "/missing" } else { "/" };
+    let request = Request::builder().uri(uri).body(()).unwrap();
+    layer.layer(inner).oneshot(request).await.unwrap()
+}
+
+fn retry_after(response: &Response<String>) -> Option<&str> {
+    response.headers().get("retry-after").map(|value| value.to_str().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn denied_is_429_with_retry_after() {
+    let response =
+        status_of(Scripted::new().deny(Duration::from_millis(1_001)), HttpResponse::new()).await;
+    assert_eq!(
+        (response.status(), retry_after(&response)),
+        (StatusCode::TOO_MANY_REQUESTS, Some("2"))
+    );
+    assert_eq!(response.body(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_fit_is_429_without_retry_after() {
+    let response = status_of(Scripted::new().never(), HttpResponse::new()).await;
+    assert_eq!((response.status(), retry_after(&response)), (StatusCode::TOO_MANY_REQUESTS, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn undecided_is_503_whatever_the_class() {
+    for class in [
+        Class::Infrastructure,
+        Class::Saturation,
+        Class::Capacity,
+        Class::Configuration,
+        Class::State,
+    ] {
+        let response = status_of(Scripted::new().fail(class), HttpResponse::new()).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{class:?}");
+        let seconds: u64 = retry_after(&response).unwrap().parse().unwrap();
+        assert!((1..=3).contains(&seconds));
+        assert_eq!(response.headers()["cache-control"], "no-store");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_cannot_be_is_400() {
+    let response = status_of(Scripted::new().fail(Class::Request), HttpResponse::new()).await;
+    assert_eq!((response.status(), retry_after(&response)), (StatusCode::BAD_REQUEST, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_400_unless_configured_otherwise() {
+    let response = status_of(Scripted::new(), HttpResponse::new()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let responder = HttpResponse::new().no_key(StatusCode::UNAUTHORIZED);
+    assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_answer_of_a_key_closure_is_understood() {
+    async fn charged<C: tower_sluice::IntoCharge + 'static>(
+        key: impl Fn(&&'static str) -> C + 'static,
+    ) -> Option<String> {
+        let limiter = Scripted::new().allow();
+        let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise);
+        let _ = layer.layer(Strict::default()).oneshot("request").await;
+        limiter.charges().first().map(|charge| charge.key().to_owned())
+    }
+    let key = Some(String::from("a"));
+    assert_eq!(charged(|_| "a").await, key);
+    assert_eq!(charged(|_| String::from("a")).await, key);
+    assert_eq!(charged(|_| Arc::<str>::from("a")).await, key);
+    assert_eq!(charged(|_| Charge::new("a")).await, key);
+    assert_eq!(charged(|_| Some("a")).await, key);
+    assert_eq!(charged(|_| Ok::<_, ()>(Charge::new("a"))).await, key);
+    assert_eq!(charged(|_| Ok::<_, ()>(Some(String::from("a")))).await, key);
+    assert_eq!(charged(|_| None::<&'static str>).await, None);
+    assert_eq!(charged(|_| Err::<String, _>("why")).await, None);
+    assert_eq!(charged(|_| Exempt).await, None);
+}
+
+#[test]
+fn layer_and_future_are_what_frameworks_need() {
+    fn framework<T: Clone + Send + Sync + 'static>() {}
+    fn sent<T: Send>(_: &T) {}
+    framework::<Raised<Global>>();
+    framework::<RateLimit<Strict, Scripted, Global, HttpResponse>>();
+    let (mut service, _) = gate(&Scripted::new().allow());
+    let call = service.call("hello");
+    sent(&call);
+    assert!(size_of_val(&call) <= 1_024, "{}", size_of_val(&call));
+}
+
+#[test]
+fn outcomes_are_copied_and_decisions_hand_out_one_booking() {
+    let mut decision = Decision::new(Outcome::Allow);
+    assert!(decision.booking().is_none());
+    assert_eq!(decision.outcome(), Outcome::Allow);
+}
