@@ -1,0 +1,293 @@
+//! What limiters around limiters promise, and the one in memory; time is paused.
+
+use std::future::{pending, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+use tokio_test::{assert_pending, task};
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    Allow, Boxed, Charge, Class, Decision, Deny, Error, Limiter, LimiterExt, Memory, Origin,
+    Outcome, Quota, Refusal,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const CLASSES: [Class; 6] = [
+    Class::Infrastructure,
+    Class::Saturation,
+    Class::Capacity,
+    Class::Configuration,
+    Class::Request,
+    Class::State,
+];
+
+fn one() -> Charge {
+    Charge::new("key")
+}
+
+// Deadlines and fallbacks.
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_limiter_fails_at_its_deadline() {
+    let silent = |_: &Charge| pending::<Result<Decision, Error>>();
+    let begun = Instant::now();
+    let error = silent.within(SECOND).check(&one()).await.unwrap_err();
+    assert_eq!(error.class(), Class::Infrastructure);
+    assert!(begun.elapsed() <= SECOND + Duration::from_millis(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_narrowest_budget_travels_with_the_charge() {
+    let scripted = Scripted::new().allow().allow();
+    let limiter = Arc::new(scripted.clone()).within(SECOND).within(2 * SECOND);
+    limiter.check(&one()).await.unwrap();
+    let limiter = scripted.clone().within(2 * SECOND).within(SECOND);
+    limiter.check(&one()).await.unwrap();
+    assert!(scripted.charges().iter().all(|charge| charge.budget() == Some(SECOND)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_infrastructure_opens_the_gate() {
+    for class in CLASSES {
+        let answer = Scripted::new().fail(class).or_else(Allow).check(&one()).await;
+        match (class, answer) {
+            (Class::Infrastructure, Ok(decision)) => {
+                assert_eq!(
+                    (decision.outcome(), decision.origin()),
+                    (Outcome::Allow, Origin::Unasked)
+                );
+            }
+            (Class::Infrastructure, Err(error)) => panic!("{error}"),
+            (class, answer) => assert_eq!(answer.unwrap_err().class(), class),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_limiter_stands_in_for_infrastructure_and_saturation() {
+    for class in CLASSES {
+        let share = Scripted::new().deny(SECOND);
+        let answer = Scripted::new().fail(class).or_else(share.clone()).check(&one()).await;
+        let stands_in = matches!(class, Class::Infrastructure | Class::Saturation);
+        assert_eq!(share.charges().len(), usize::from(stands_in), "{class:?}");
+        assert_eq!(answer.is_ok(), stands_in, "{class:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deny_leaves_the_error_what_it_is() {
+    for class in CLASSES {
+        let error = Scripted::new().fail(class).or_else(Deny).check(&one()).await.unwrap_err();
+        assert_eq!(error.class(), class);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_needs_no_fallback() {
+    let share = Scripted::new();
+    let answer = Scripted::new().deny(SECOND).or_else(share.clone()).check(&one()).await;
+    assert_eq!(answer.unwrap().retry_after(), Some(SECOND));
+    assert_eq!(share.charges().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookings_find_their_limiter() {
+    let first = Scripted::new().allow().fail(Class::Infrastructure);
+    let second = Scripted::new().allow();
+    let limiter = first.clone().or_else(second.clone()).within(SECOND).boxed();
+    for _ in 0..2 {
+        let booking = limiter.check(&one()).await.unwrap().booking().unwrap();
+        assert!(limiter.refund(booking).is_none());
+    }
+    assert_eq!((first.refunds(), second.refunds()), (vec![0], vec![0]));
+
+    let stranger = Scripted::new().allow();
+    let booking = stranger.check(&one()).await.unwrap().booking().unwrap();
+    assert!(limiter.refund(booking).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn limiters_of_different_types_share_a_table() {
+    let table: Vec<Boxed> = vec![
+        Scripted::new().allow().boxed(),
+        (|_: &Charge| ready(Ok(Decision::new(Outcome::Allow)))).boxed(),
+        Memory::new("memory", TokenBucket::new(Quota::per_second(1))).boxed(),
+    ];
+    for limiter in &table {
+        assert!(limiter.clone().check(&one()).await.unwrap().is_admitted());
+    }
+}
+
+// Workers.
+
+#[tokio::test(start_paused = true)]
+async fn acquire_sleeps_the_booked_wait() {
+    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
+    let begun = Instant::now();
+    for _ in 0..5 {
+        limiter.acquire("job").await.unwrap();
+    }
+    let took = begun.elapsed();
+    assert!((4 * SECOND..5 * SECOND).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_fails_when_patience_is_at_an_end() {
+    let bucket = TokenBucket::new(Quota::per_second(1)).horizon(3 * SECOND);
+    let limiter = Memory::new("jobs", bucket);
+    limiter.acquire("job").await.unwrap();
+    let impatient = Charge::new("job").max_wait(Duration::from_millis(500));
+    let refusal = limiter.acquire(impatient).await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Denied(_)));
+    let beyond = limiter.acquire(Charge::new("job").cost(2)).await.unwrap_err();
+    assert_eq!(beyond.retry_after(), None);
+    let mut waiting: Vec<_> = (0..3).map(|_| task::spawn(limiter.acquire("job"))).collect();
+    for waiter in &mut waiting {
+        assert_pending!(waiter.poll());
+    }
+    // The horizon is booked out.
+    limiter.acquire("job").await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_acquire_gives_its_slot_back() {
+    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
+    limiter.acquire("job").await.unwrap();
+    let mut waiting = task::spawn(limiter.acquire("job"));
+    assert_pending!(waiting.poll());
+    let reset = || async {
+        let peek = limiter.check(&Charge::new("job").cost(0)).await;
+        peek.unwrap().reset_after().unwrap()
+    };
+    let booked = reset().await;
+    drop(waiting);
+    assert_eq!(booked - reset().await, SECOND);
+}
+
+// Memory.
+
+#[tokio::test(start_paused = true)]
+async fn memory_follows_tokios_clock() {
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(5)));
+    let mut verdicts = Vec::new();
+    for _ in 0..10 {
+        let charge = one().max_wait(Duration::from_millis(500));
+        verdicts.push(limiter.check(&charge).await.unwrap().outcome());
+    }
+    let wait = |millis| Outcome::Wait(Duration::from_millis(millis));
+    assert_eq!(verdicts[..5], [Outcome::Allow; 5]);
+    assert_eq!(verdicts[5..7], [wait(200), wait(400)]);
+    let retry_after = Some(Duration::from_millis(600));
+    assert_eq!(verdicts[7..], [Outcome::Deny { retry_after }; 3]);
+    advance(Duration::from_millis(600)).await;
+    assert_eq!(limiter.check(&one()).await.unwrap().outcome(), Outcome::Allow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_drops_idle_keys() {
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1)));
+    for number in 0..1_000 {
+        limiter.check(&Charge::new(format!("idle {number}"))).await.unwrap();
+    }
+    assert_eq!(limiter.len(), 1_000);
+    advance(2 * SECOND).await;
+    for number in 0..1_000 {
+        limiter.check(&Charge::new(format!("busy {number}"))).await.unwrap();
+    }
+    assert!(limiter.len() < 1_100, "{}", limiter.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_memory_forgets_nobody() {
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1))).capacity(10);
+    for number in 0..10 {
+        limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
+    }
+    let error = limiter.check(&Charge::new("one more")).await.unwrap_err();
+    assert_eq!(error.class(), Class::Capacity);
+    for number in 0..10 {
+        let again = limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
+        assert!(!again.is_admitted());
+    }
+    advance(SECOND).await;
+    assert!(limiter.check(&Charge::new("one more")).await.unwrap().is_admitted());
+    assert_eq!(limiter.len(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_kept_busy_stays() {
+    let limiter =
+        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(2))).capacity(2);
+    limiter.check(&one()).await.unwrap();
+    for number in 0..10 {
+        advance(SECOND).await;
+        limiter.check(&Charge::new(format!("other {number}"))).await.unwrap();
+        limiter.check(&one()).await.unwrap();
+        let peek = limiter.check(&one().cost(0)).await.unwrap();
+        assert_eq!(peek.remaining(), Some(1), "{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_gives_back_what_nobody_relies_on() {
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(3)));
+    let booking = async || limiter.check(&one()).await.unwrap().booking().unwrap();
+    let [first, second, third] = [booking().await, booking().await, booking().await];
+    assert_eq!(limiter.give_back(second).unwrap(), 0);
+    assert_eq!(limiter.give_back(third).unwrap(), 1);
+    assert_eq!(limiter.give_back(first).unwrap(), 0);
+    assert_eq!(limiter.check(&one().cost(0)).await.unwrap().remaining(), Some(1));
+    let other = Memory::new("other", TokenBucket::new(Quota::per_second(1)));
+    assert_eq!(other.give_back(booking().await).unwrap_err().class(), Class::Request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_charges_are_errors_and_take_nothing() {
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1)));
+    let class = |charge: Charge| {
+        let answer = limiter.check(&charge);
+        async { answer.await.unwrap_err().class() }
+    };
+    assert_eq!(class(Charge::new("")).await, Class::Request);
+    assert_eq!(class(Charge::new("x".repeat(1 << 20))).await, Class::Request);
+    assert_eq!(class(one().cost(u64::MAX)).await, Class::Request);
+    assert!(limiter.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_on_a_window_is_an_error() {
+    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_second(5).burst(6)));
+    assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Configuration);
+    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_second(5)));
+    let burst = one().quota(Quota::per_second(9).burst(1));
+    assert_eq!(limiter.check(&burst).await.unwrap_err().class(), Class::Configuration);
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_of_the_callers_own_decides() {
+    let now = Arc::new(AtomicU64::new(1_767_225_600));
+    let clock = Arc::clone(&now);
+    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_day(1)))
+        .clock(move || Duration::from_secs(clock.load(Relaxed)));
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    let denied = limiter.check(&one()).await.unwrap();
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(86_400)));
+    now.fetch_add(86_399, Relaxed);
+    assert!(!limiter.check(&one()).await.unwrap().is_admitted());
+    now.fetch_add(1, Relaxed);
+    let allowed = limiter.check(&one()).await.unwrap();
+    assert_eq!(allowed.decided_at(), Some(Duration::from_secs(1_767_225_600 + 86_400)));
+    now.store(u64::MAX, Relaxed);
+    assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Configuration);
+}
+
+#[test]
+#[should_panic(expected = "a limiter needs a name")]
+fn a_limiter_needs_a_name() {
+    let _ = Memory::new("", TokenBucket::new(Quota::per_second(1)));
+}
