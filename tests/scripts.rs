@@ -1,0 +1,346 @@
+//! The contract of `scripts/README.md`, spoken to a real server without the crate in between.
+
+mod support;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value, cmd};
+use support::Server;
+
+const HEAD: &str = include_str!("../scripts/head.lua");
+const TAIL: &str = include_str!("../scripts/tail.lua");
+const TOKEN_BUCKET: &str = include_str!("../scripts/token_bucket.lua");
+const FIXED_WINDOW: &str = include_str!("../scripts/fixed_window.lua");
+
+const NOW: i64 = 1_767_225_600_000_000;
+/// Token bucket, 5 per second, burst 5.
+const FIVE: [i64; 4] = [60_000_000, 200_000, 1, 5];
+
+/// One call, as the contract has it.
+struct Call {
+    command: Cmd,
+    keys: usize,
+}
+
+impl Call {
+    fn new(algorithm: &str, name: &str, now: Option<i64>, keys: &[&str], rule: &[i64]) -> Self {
+        let mut command = cmd("EVAL");
+        command.arg(format!("{HEAD}{algorithm}{TAIL}return run({name})")).arg(keys.len());
+        command.arg(keys).arg(now.map_or(String::new(), |now| now.to_string())).arg(rule);
+        Self { command, keys: keys.len() }
+    }
+
+    fn bucket(now: Option<i64>, keys: &[&str]) -> Self {
+        Self::new(TOKEN_BUCKET, "token_bucket", now, keys, &FIVE)
+    }
+
+    fn check(mut self, cost: i64, patience: i64) -> Self {
+        self.command.arg(cost).arg(patience);
+        self
+    }
+
+    fn refund(mut self, cost: i64, left: [i64; 2]) -> Self {
+        self.command.arg("refund").arg(cost).arg(&left);
+        self
+    }
+
+    fn quota(mut self, rule: &[i64]) -> Self {
+        self.command.arg("quota").arg(rule);
+        self
+    }
+
+    /// The instant, and what is told of each charge.
+    async fn on(self, connection: &mut MultiplexedConnection) -> (i64, Vec<Told>) {
+        let reply: Value = self.command.query_async(connection).await.expect("a reply");
+        let Value::Array(elements) = reply else { panic!("{reply:?}") };
+        let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
+        assert_eq!(elements.len(), 1 + 6 * self.keys, "{elements:?}");
+        (now, elements[1..].chunks(6).map(Told::read).collect())
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Told {
+    Numbers([i64; 6]),
+    Failed(String),
+}
+
+impl Told {
+    fn read(told: &[Value]) -> Self {
+        if let Value::BulkString(text) = &told[0] {
+            return Told::Failed(
+                String::from_utf8_lossy(text).split(' ').next().unwrap().to_owned(),
+            );
+        }
+        let number = |value: &Value| match value {
+            Value::Int(number) => *number,
+            other => panic!("{other:?}"),
+        };
+        Told::Numbers(std::array::from_fn(|at| number(&told[at])))
+    }
+
+    fn outcome(&self) -> i64 {
+        match self {
+            Told::Numbers(numbers) => numbers[0],
+            Told::Failed(code) => panic!("{code}"),
+        }
+    }
+}
+
+async fn ask<T: redis::FromRedisValue>(connection: &mut MultiplexedConnection, words: &str) -> T {
+    let mut words = words.split(' ');
+    let mut command = cmd(words.next().unwrap());
+    command.arg(words.collect::<Vec<_>>());
+    command.query_async(connection).await.expect("a reply")
+}
+
+/// How often each writing or reading command ran, the scripts aside.
+async fn ran(connection: &mut MultiplexedConnection, command: &str) -> u64 {
+    let stats: String = ask(connection, "INFO commandstats").await;
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn one_call_answers_each_charge_on_its_own() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let call = Call::bucket(Some(NOW), &["a", "b", "a", "a", "b"]);
+    let call = call.check(1, 0).check(6, 0).check(4, 0).check(1, 500_000).check(0, 0);
+    let (now, told) = call.on(&mut connection).await;
+    assert_eq!(now, NOW);
+    assert_eq!(
+        told,
+        [
+            Told::Numbers([0, 0, 4, 200_000, NOW + 200_000, 0]),
+            Told::Numbers([3, 0, 5, 0, 0, 0]),
+            Told::Numbers([0, 0, 0, 1_000_000, NOW + 1_000_000, 0]),
+            Told::Numbers([1, 200_000, 0, 1_200_000, NOW + 1_200_000, 0]),
+            Told::Numbers([0, 0, 5, 0, 0, 0]),
+        ]
+    );
+    assert_eq!(ask::<String>(&mut connection, "GET a").await, (NOW + 1_200_000).to_string());
+    assert_eq!(ask::<bool>(&mut connection, "EXISTS b").await, false);
+    // One read for the call, one more to know an absent key from one of another type; one write.
+    assert_eq!(ran(&mut connection, "mget").await, 1);
+    assert_eq!(ran(&mut connection, "set").await, 1);
+}
+
+#[tokio::test]
+async fn bookings_of_one_call_unwind_last_first() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let call = Call::bucket(Some(NOW), &["a", "a"]).check(2, 0).check(3, 0);
+    let (_, told) = call.on(&mut connection).await;
+    let left = |told: &Told| match told {
+        Told::Numbers([.., left, too]) => [*left, *too],
+        Told::Failed(code) => panic!("{code}"),
+    };
+    let [first, second] = [left(&told[0]), left(&told[1])];
+    let call = Call::bucket(Some(NOW), &["a", "a", "a", "a"]);
+    let call = call.refund(2, first).refund(3, second).refund(2, first).refund(2, first);
+    let (_, told) = call.on(&mut connection).await;
+    let units: Vec<_> = told
+        .iter()
+        .map(|told| match told {
+            Told::Numbers([5, units, ..]) => *units,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(units, [0, 3, 2, 0]);
+}
+
+#[tokio::test]
+async fn a_charge_may_bring_its_own_quota() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let one = [60_000_000, 1_000_000, 1, 1];
+    let call = Call::bucket(Some(NOW), &["a", "b", "a"]);
+    let (_, told) = call.quota(&one).check(1, 0).check(1, 0).check(1, 0).on(&mut connection).await;
+    assert_eq!(told[0], Told::Numbers([0, 0, 0, 1_000_000, NOW + 1_000_000, 0]));
+    assert_eq!(told[1], Told::Numbers([0, 0, 4, 200_000, NOW + 200_000, 0]));
+    assert_eq!(told[2].outcome(), 2);
+}
+
+#[tokio::test]
+async fn broken_keys_fail_their_own_charges_only() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    ask::<()>(&mut connection, "RPUSH list x").await;
+    ask::<()>(&mut connection, "SET corrupt 1.5").await;
+    ask::<()>(&mut connection, "SET kept 5").await;
+    for (cost, patience) in [(1, 0), (0, 0), (6, 0)] {
+        let call = Call::bucket(None, &["fine", "list", "corrupt", "list", "fine"]);
+        let call = (0..5).fold(call, |call, _| call.check(cost, patience));
+        let (_, told) = call.on(&mut connection).await;
+        assert_eq!(told[1], Told::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert_eq!(told[2], Told::Failed(String::from("CORRUPT")), "cost {cost}");
+        assert_eq!(told[3], Told::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert!([0, 3].contains(&told[0].outcome()) && [0, 3].contains(&told[4].outcome()));
+    }
+    assert_eq!(ask::<String>(&mut connection, "GET corrupt").await, "1.5");
+    assert_eq!(ask::<i64>(&mut connection, "LLEN list").await, 1);
+}
+
+#[tokio::test]
+async fn a_failed_write_fails_its_own_charge_only() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let warm = Call::bucket(None, &["known"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(warm.1[0].outcome(), 0);
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
+    let call = Call::bucket(None, &["known", "known", "new"]).check(6, 0).check(0, 0).check(1, 0);
+    let mut command = call.command;
+    let reply: Value = command.query_async(&mut connection).await.expect("a reply");
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
+    let Value::Array(elements) = reply else { panic!("{reply:?}") };
+    let told: Vec<_> = elements[1..].chunks(6).map(Told::read).collect();
+    assert_eq!((told[0].outcome(), told[1].outcome()), (3, 0));
+    assert_eq!(told[2], Told::Failed(String::from("OOM")));
+    command = cmd("EXISTS");
+    assert!(!command.arg("new").query_async::<bool>(&mut connection).await.unwrap());
+}
+
+#[tokio::test]
+async fn only_the_form_that_is_written_is_read() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let texts = [
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "0x10",
+        " 5 ",
+        "",
+        "-1",
+        "9007199254740992",
+        "9007199254740993",
+        "9223372036854775808",
+        "00",
+        "01",
+        "1+1",
+        "1+0/3",
+        "1+3/3",
+        "1+1/0",
+        "1+1/2/3",
+        "1 ",
+        "1\n",
+        "\u{0}",
+        "1:1",
+        "1+01/3",
+    ];
+    let long = "1".repeat(1 << 20);
+    for text in texts.iter().copied().chain([long.as_str()]) {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let (_, told) = Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
+        assert_eq!(
+            told[0],
+            Told::Failed(String::from("CORRUPT")),
+            "{:?}",
+            &text[..text.len().min(30)]
+        );
+    }
+    for text in ["0", "1", "9007199254740991", "1+1/3", "1767225600333333+2/3"] {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let (_, told) = Call::bucket(None, &["k"]).check(0, 0).on(&mut connection).await;
+        assert!(matches!(told[0], Told::Numbers(_)), "{text}");
+    }
+
+    let window = [60_000_000, 5, 1_000_000];
+    for text in ["5", "5:", ":5", "05:1", "5:01", "-5:1", "5:1:1", "5:1.0", "5:9007199254740993"] {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let call = Call::new(FIXED_WINDOW, "fixed_window", None, &["k"], &window);
+        let (_, told) = call.check(1, 0).on(&mut connection).await;
+        assert_eq!(told[0], Told::Failed(String::from("CORRUPT")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_and_a_peek_write_nothing() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let call = Call::bucket(Some(NOW), &["k"]).check(5, 0);
+    call.on(&mut connection).await;
+    let before = (
+        ask::<String>(&mut connection, "GET k").await,
+        ask::<i64>(&mut connection, "PEXPIRETIME k").await,
+        ran(&mut connection, "set").await,
+    );
+    let call = Call::bucket(Some(NOW + 1), &["k", "k", "k", "k"]);
+    let call = call.check(1, 0).check(1, 199_998).check(6, 60_000_000).check(0, 0);
+    let (_, told) = call.on(&mut connection).await;
+    let outcomes: Vec<_> = told.iter().map(Told::outcome).collect();
+    assert_eq!(outcomes, [2, 2, 3, 0]);
+    let after = (
+        ask::<String>(&mut connection, "GET k").await,
+        ask::<i64>(&mut connection, "PEXPIRETIME k").await,
+        ran(&mut connection, "set").await,
+    );
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn a_refusal_writes_a_state_that_had_to_be_cut() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let far = NOW + 3_600_000_000;
+    cmd("SET").arg("k").arg(far).exec_async(&mut connection).await.unwrap();
+    let peek = Call::bucket(Some(NOW), &["k", "k"]).check(0, 0).check(6, 0);
+    peek.on(&mut connection).await;
+    assert_eq!(ask::<i64>(&mut connection, "GET k").await, far);
+    let (_, told) = Call::bucket(Some(NOW), &["k"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(told[0].outcome(), 2);
+    assert_eq!(ask::<i64>(&mut connection, "GET k").await, NOW + 61_000_000);
+}
+
+#[tokio::test]
+async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    for limit in [1, 3, 5, 1_000, 1_000_000] {
+        let rule = [60_000_000, 1_000_000, limit, 1];
+        for step in 0..20 {
+            let key = format!("{limit} {step}");
+            let call = Call::new(TOKEN_BUCKET, "token_bucket", None, &[&key], &rule);
+            let (now, told) = call.check(1, 0).on(&mut connection).await;
+            let Told::Numbers([0, _, _, reset_after, ..]) = told[0] else { panic!("{told:?}") };
+            let expires: i64 =
+                cmd("PEXPIRETIME").arg(&key).query_async(&mut connection).await.unwrap();
+            assert!(expires * 1_000 >= now + reset_after, "{key}: {expires}");
+            assert!(expires * 1_000 <= now + reset_after + 20_000_000, "{key}: {expires}");
+        }
+    }
+    // Where the caller gives the time, the server's clock says nothing: an hour more.
+    let (_, told) = Call::bucket(Some(5), &["given"]).check(5, 0).on(&mut connection).await;
+    assert_eq!(told[0].outcome(), 0);
+    let left: i64 = ask(&mut connection, "PTTL given").await;
+    assert!((3_600_000..=3_602_000).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn a_lost_expiry_comes_back_with_the_next_write() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
+    assert!(ask::<bool>(&mut connection, "PERSIST k").await);
+    Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
+    assert!(ask::<i64>(&mut connection, "PTTL k").await > 0);
+}
+
+#[tokio::test]
+async fn scripts_never_format_numbers_by_accident() {
+    for (name, text) in [
+        ("head", HEAD),
+        ("tail", TAIL),
+        ("token_bucket", TOKEN_BUCKET),
+        ("fixed_window", FIXED_WINDOW),
+    ] {
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("--").next().unwrap();
+            assert!(!code.contains(".."), "{name}.lua:{}: {line}", number + 1);
+            assert!(!code.contains("tostring"), "{name}.lua:{}: {line}", number + 1);
+            assert!(!line.starts_with("#!"), "{name}.lua:{}: {line}", number + 1);
+        }
+    }
+}
