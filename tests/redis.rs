@@ -1,0 +1,284 @@
+//! What the limiter in Redis promises, on real servers.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bb8_redis::{RedisConnectionManager, bb8};
+use redis::aio::MultiplexedConnection;
+use support::{Server, free_port};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::{Charge, Class, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
+
+/// Long enough for the slowest machine: no test here is about speed.
+const PATIENT: Duration = Duration::from_secs(20);
+
+fn pool(server: &Server) -> Pool {
+    Pool::connect(&server.url()).expect("an address")
+}
+
+fn bucket(server: &Server, quota: Quota) -> Redis<TokenBucket> {
+    Redis::new("test", TokenBucket::new(quota), pool(server)).deadline(PATIENT)
+}
+
+fn daily(server: &Server, limit: u64) -> Redis<FixedWindow> {
+    let quota = Quota::new(limit, Duration::from_secs(365 * 86_400));
+    Redis::new("test", FixedWindow::new(quota), pool(server)).deadline(PATIENT)
+}
+
+/// How often `commands` ran, by the server's own count.
+async fn calls(connection: &mut MultiplexedConnection, commands: &[&str]) -> u64 {
+    let stats: String =
+        redis::cmd("INFO").arg("commandstats").query_async(connection).await.expect("stats");
+    let count = |command: &&str| {
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))?;
+        line.split(',').next()?.parse::<u64>().ok()
+    };
+    commands.iter().filter_map(count).sum()
+}
+
+async fn run(connection: &mut MultiplexedConnection, words: &str) {
+    let mut words = words.split(' ');
+    let mut command = redis::cmd(words.next().expect("a command"));
+    command.arg(words.collect::<Vec<_>>()).exec_async(connection).await.expect("a reply");
+}
+
+#[tokio::test]
+async fn the_store_decides() {
+    let server = Server::start();
+    let limiter = bucket(&server, Quota::new(5, Duration::from_secs(3_600)));
+    for left in (0..5).rev() {
+        let decision = limiter.check(&Charge::new("alice")).await.unwrap();
+        assert_eq!((decision.outcome(), decision.remaining()), (Outcome::Allow, Some(left)));
+        assert_eq!((decision.origin(), decision.limiter()), (Origin::Store, Some("test")));
+    }
+    assert!(limiter.check(&Charge::new("alice")).await.unwrap().retry_after().is_some());
+    assert!(limiter.check(&Charge::new("bob")).await.unwrap().is_admitted());
+    let waits = Charge::new("alice").max_wait(Duration::from_secs(60));
+    assert!(matches!(limiter.check(&waits).await.unwrap().outcome(), Outcome::Deny { .. }));
+}
+
+#[tokio::test]
+async fn case_19_a_flush_storm_costs_no_error_and_no_unit() {
+    let server = Server::start();
+    let limiter = daily(&server, 1_000_000);
+    let mut connection = server.connection().await;
+    let storm = tokio::spawn(async move {
+        loop {
+            run(&mut connection, "SCRIPT FLUSH").await;
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move {
+            for _ in 0..750 {
+                assert!(limiter.check(&Charge::new("key")).await.unwrap().is_admitted());
+            }
+        });
+    }
+    tasks.join_all().await;
+    storm.abort();
+    let peek = limiter.check(&Charge::new("key").cost(0)).await.unwrap();
+    assert_eq!(peek.remaining(), Some(1_000_000 - 6_000));
+}
+
+#[tokio::test]
+async fn case_5_and_20_a_restart_is_survived() {
+    let mut server = Server::start();
+    let limiter = daily(&server, 100);
+    limiter.check(&Charge::new("key")).await.unwrap();
+    server.kill();
+    let error = limiter.clone().deadline(Duration::from_millis(500)).check(&Charge::new("key"));
+    assert_eq!(error.await.unwrap_err().class(), Class::Infrastructure);
+    server.restart();
+    let mut errors = 0;
+    while let Err(error) = limiter.check(&Charge::new("key")).await {
+        assert_eq!(error.class(), Class::Infrastructure, "{error:?}");
+        errors += 1;
+        assert!(errors <= 2, "more errors than connections");
+    }
+}
+
+#[tokio::test]
+async fn killed_connections_are_replaced_before_they_are_used() {
+    let server = Server::start();
+    let limiter = daily(&server, 1_000);
+    let mut connection = server.connection().await;
+    for _ in 0..50 {
+        limiter.check(&Charge::new("key")).await.unwrap();
+        run(&mut connection, "CLIENT KILL TYPE normal SKIPME yes").await;
+        // The notice travels through this process; it takes turns, not time.
+        while limiter.check(&Charge::new("key")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn broken_keys_are_errors_of_state() {
+    let server = Server::start();
+    let limiter = bucket(&server, Quota::per_second(5));
+    let mut connection = server.connection().await;
+    run(&mut connection, "RPUSH sluice:test:tb1:{list} x").await;
+    run(&mut connection, "SET sluice:test:tb1:{corrupt} nan").await;
+    for key in ["list", "corrupt"] {
+        let error = limiter.check(&Charge::new(key)).await.unwrap_err();
+        assert_eq!(error.class(), Class::State, "{error:?}");
+    }
+    assert!(limiter.check(&Charge::new("fine")).await.unwrap().is_admitted());
+}
+
+#[tokio::test]
+async fn hostile_keys_are_ordinary_keys() {
+    let server = Server::start();
+    let limiter = bucket(&server, Quota::new(1, Duration::from_secs(3_600)));
+    let long = "x".repeat(64 * 1024);
+    let keys =
+        ["{", "}", "{}", "}x", "{victim}", "a\0b", "\r\n$3\r\nfoo", "é🦀", "%", long.as_str()];
+    for key in keys {
+        let charge = Charge::new(String::from(key));
+        assert!(limiter.check(&charge).await.unwrap().is_admitted(), "{key:?}");
+        assert!(!limiter.check(&charge).await.unwrap().is_admitted(), "{key:?}");
+    }
+    let mut connection = server.connection().await;
+    let names: Vec<String> =
+        redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    assert_eq!(names.len(), keys.len());
+    assert!(names.iter().all(|name| name.len() <= 200));
+}
+
+#[tokio::test]
+async fn bad_charges_never_reach_redis() {
+    let server = Server::start();
+    let limiter = bucket(&server, Quota::per_second(5));
+    let mut connection = server.connection().await;
+    let bad = [
+        Charge::new(""),
+        Charge::new("x".repeat(1 << 20)),
+        Charge::new("key").cost(u64::MAX),
+        Charge::new("key").cost((1 << 53) + 1),
+    ];
+    for charge in bad {
+        assert_eq!(limiter.check(&charge).await.unwrap_err().class(), Class::Request);
+    }
+    let windows = Redis::new("w", FixedWindow::new(Quota::per_second(5).burst(9)), pool(&server));
+    let error = windows.check(&Charge::new("key")).await.unwrap_err();
+    assert_eq!(error.class(), Class::Configuration);
+    assert_eq!(calls(&mut connection, &["eval", "evalsha"]).await, 0);
+}
+
+#[tokio::test]
+async fn case_108_to_110_a_thousand_waiters_ask_once_each() {
+    let server = Server::start();
+    let quota = Quota::per_second(1_000).burst(1);
+    let limiter = Arc::new(bucket(&server, quota));
+    limiter.check(&Charge::new("other")).await.unwrap();
+    let mut connection = server.connection().await;
+    let before = calls(&mut connection, &["eval", "evalsha"]).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..1_000 {
+        let limiter = Arc::clone(&limiter);
+        tasks.spawn(async move {
+            let begun = Instant::now();
+            let decision = limiter.acquire("key").await.expect("admitted");
+            let wait = match decision.outcome() {
+                Outcome::Wait(wait) => wait,
+                _ => Duration::ZERO,
+            };
+            assert!(begun.elapsed() >= wait, "entered early");
+            decision.decided_at().expect("told") + wait
+        });
+    }
+    let mut slots = tasks.join_all().await;
+    slots.sort();
+    for pair in slots.windows(2) {
+        assert!(pair[1] - pair[0] >= Duration::from_millis(1), "{pair:?}");
+    }
+    let asked = calls(&mut connection, &["eval", "evalsha"]).await - before;
+    assert!(asked <= 1_100, "{asked}");
+    println!("waiters=1000 calls_per_admission={}", asked as f64 / 1_000.0);
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_gives_its_slot_back_in_redis() {
+    let server = Server::start();
+    let limiter = bucket(&server, Quota::new(1, Duration::from_secs(50)));
+    limiter.check(&Charge::new("key")).await.unwrap();
+    let reset = async || {
+        let peek = limiter.check(&Charge::new("key").cost(0)).await.unwrap();
+        peek.reset_after().expect("told")
+    };
+    let mut waiter = tokio_test::task::spawn(limiter.acquire("key"));
+    while reset().await <= Duration::from_secs(50) {
+        assert!(waiter.poll().is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(waiter);
+    while reset().await > Duration::from_secs(50) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn no_server_is_an_error_in_time() {
+    let url = format!("redis://user:secret@127.0.0.1:{}", free_port());
+    let pool = Pool::connect(&url).unwrap();
+    let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
+    let limiter = limiter.within(Duration::from_millis(50));
+    let error = limiter.check(&Charge::new("key")).await.unwrap_err();
+    assert_eq!(error.class(), Class::Infrastructure);
+    let told = format!("{error} {error:?} {limiter:?}");
+    assert!(!told.contains("secret"), "{told}");
+}
+
+#[test]
+fn building_needs_neither_a_server_nor_a_runtime() {
+    for url in ["", "redis//", "http://127.0.0.1", "redis://:pa$$word@:x/1"] {
+        let error = Pool::connect(url).unwrap_err();
+        assert_eq!(error.class(), Class::Configuration);
+        assert!(!format!("{error} {error:?}").contains("pa$$word"));
+    }
+    let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
+    let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
+    assert!(format!("{limiter:?}").contains("TokenBucket"));
+}
+
+#[tokio::test]
+async fn any_bb8_pool_of_cheap_clones_will_do() {
+    let server = Server::start();
+    let manager = RedisConnectionManager::new(server.url()).unwrap();
+    let stock = bb8::Pool::builder().build(manager).await.unwrap();
+    let limiter = Redis::new("test", FixedWindow::new(Quota::per_day(3)), Pool::from_bb8(stock))
+        .deadline(PATIENT);
+    for admitted in [true, true, true, false] {
+        let decision = limiter.check(&Charge::new("key")).await.unwrap();
+        assert_eq!(decision.is_admitted(), admitted);
+    }
+}
+
+#[tokio::test]
+async fn limiters_share_connections_and_never_state() {
+    let server = Server::start();
+    let pool = pool(&server);
+    let mut tasks = JoinSet::new();
+    for name in ["a", "a:b", "b"] {
+        for _ in 0..20 {
+            let limiter = Redis::new(name, FixedWindow::new(Quota::per_day(20)), pool.clone());
+            let limiter = limiter.deadline(PATIENT);
+            tasks.spawn(async move {
+                assert!(limiter.check(&Charge::new("b:c")).await.unwrap().is_admitted());
+            });
+        }
+    }
+    tasks.join_all().await;
+    let mut connection = server.connection().await;
+    let list: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.unwrap();
+    assert!(list.lines().count() <= 2 + 1, "{list}");
+}
