@@ -1,5 +1,6 @@
 //! Tower middleware for distributed rate limiting.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 // Words.
 mod charge;
