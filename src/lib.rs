@@ -1,4 +1,10 @@
-//! Tower middleware for distributed rate limiting.
+#![doc = include_str!("../README.md")]
+//!
+//! # Inside
+//!
+//! Arrows point one way: words know nobody, arithmetic knows words, limiters know arithmetic, the tower
+//! part knows limiters by their trait, and the edges know the tower part. `tests/architecture.rs` holds
+//! that as data.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
