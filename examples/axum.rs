@@ -1,0 +1,62 @@
+//! Two routes, two quotas, one pool: who calls is told by a header, and a refusal is answered in JSON.
+//!
+//! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example axum`, then `curl -H 'x-tenant: a' 127.0.0.1:3000/search`.
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::{get, post};
+use http::{Request, Response, StatusCode};
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::{Charge, Pool, Quota, RateLimitLayer, Redis, Refusal, by_head};
+
+// Quotas that cannot be do not compile.
+const SEARCHES: Quota = Quota::per_second(10).burst(20);
+const UPLOADS: Quota = Quota::per_day(1_000);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
+    let pool = Pool::connect(&url)?;
+
+    // A search may wait a little for its turn.
+    let searches = Redis::new("searches", TokenBucket::new(SEARCHES), pool.clone());
+    let searches = RateLimitLayer::new(searches, by_head(|head| head.header("x-tenant")))
+        .max_wait(Duration::from_millis(500))
+        .respond(in_json);
+
+    // An upload is charged by its size, a unit for each MiB begun.
+    let uploads = Redis::new("uploads", FixedWindow::new(UPLOADS), pool);
+    let by_size = |request: &Request<_>| {
+        let tenant = request.headers().get("x-tenant")?.to_str().ok()?.to_owned();
+        let size = request.headers().get("content-length")?.to_str().ok()?.parse::<u64>().ok()?;
+        Some(Charge::from(tenant).cost(size.div_ceil(1 << 20).max(1)))
+    };
+    let uploads = RateLimitLayer::new(uploads, by_size).respond(in_json);
+
+    let app = Router::new()
+        .route("/search", get(async || "found\n").layer(searches))
+        .route("/upload", post(async || "stored\n").layer(uploads));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    Ok(axum::serve(listener, app).await?)
+}
+
+/// A refusal, for programs to read.
+fn in_json(_request: Request<Body>, refusal: Refusal) -> Response<Body> {
+    let status = match &refusal {
+        Refusal::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::NoKey => StatusCode::UNAUTHORIZED,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let wait = refusal.retry_after().map_or("null".to_owned(), |wait| wait.as_millis().to_string());
+    let body = format!("{{\"error\":\"{refusal}\",\"retry_after_ms\":{wait}}}\n");
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert("content-type", http::HeaderValue::from_static("application/json"));
+    response
+}

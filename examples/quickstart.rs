@@ -1,0 +1,188 @@
+//! A server that shows all three verdicts with nothing but curl.
+//!
+//! `cargo run --example quickstart`, then run the line that it prints: out of the box ten requests at once give 5
+//! at once, 2 delayed by 200 and 400 ms, 3 refused.
+//!
+//! | variable | default | |
+//! |---|---|---|
+//! | `LISTEN` | `127.0.0.1:3000` | |
+//! | `REDIS_URL` | absent: in memory | `redis://...` |
+//! | `ALGORITHM` | `token_bucket` | or `fixed_window` |
+//! | `LIMIT`, `PERIOD_MS`, `BURST` | 5, 1000, `LIMIT` | |
+//! | `MAX_WAIT_MS` | 500 | 0: never delay |
+//! | `DEADLINE_MS` | 100 | for one decision in Redis; then 503 |
+
+use std::env;
+use std::error::Error;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use http::{Request, Response};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
+use tower_sluice::{
+    Boxed, Decision, Head, HttpResponse, LimiterExt, Memory, Outcome, Pool, Quota, RateLimitLayer,
+    Redis, Refusal, Respond, by_head,
+};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let settings = match Settings::read() {
+        Ok(settings) => settings,
+        Err(reason) => {
+            eprintln!("quickstart: {reason}");
+            return ExitCode::from(2);
+        }
+    };
+    match serve(settings).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quickstart: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(settings: Settings) -> Result<(), Box<dyn Error>> {
+    let limit = RateLimitLayer::new(settings.limiter, by_head(whom))
+        .max_wait(settings.max_wait)
+        .respond(TellTheWait);
+    let app = Router::new().route("/", get(async || "admitted at once\n")).layer(limit);
+
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
+    let address = listener.local_addr()?;
+    println!("listening on http://{address}, decided in {}", settings.store);
+    println!("try: seq 10 | xargs -P10 -I{{}} curl -s -w '%{{http_code}} ' http://{address}/");
+
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, app).with_graceful_shutdown(asked_to_end()).await?;
+    Ok(())
+}
+
+/// Whom a request is charged to: its API key, else its peer.
+fn whom(head: Head<'_>) -> Option<String> {
+    let peer = head.extensions().get::<ConnectInfo<SocketAddr>>();
+    head.header("x-api-key").or_else(|| Some(peer?.0.ip().to_string()))
+}
+
+/// The usual answers to refusals; admitted callers are told how long they were held back.
+#[derive(Clone)]
+struct TellTheWait;
+
+impl<B, E> Respond<Request<B>, Response<Body>, E> for TellTheWait {
+    type Error = E;
+
+    fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<Body>, E> {
+        HttpResponse::new().reject(request, refusal)
+    }
+
+    fn annotate(&self, decision: &Decision, response: &mut Response<Body>) {
+        if let Outcome::Wait(wait) = decision.outcome() {
+            let text = format!("admitted after {} ms\n", wait.as_millis());
+            response.headers_mut().remove("content-length");
+            *response.body_mut() = Body::from(text);
+        }
+    }
+}
+
+async fn asked_to_end() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+// Settings.
+
+struct Settings {
+    listen: SocketAddr,
+    limiter: Boxed,
+    store: &'static str,
+    max_wait: Duration,
+}
+
+impl Settings {
+    fn read() -> Result<Self, String> {
+        let store = Store {
+            pool: match env::var("REDIS_URL") {
+                Ok(url) => Some(Pool::connect(&url).map_err(|error| told("REDIS_URL", &error))?),
+                Err(_) => None,
+            },
+            deadline: millis("DEADLINE_MS", 100)?,
+        };
+        let limit: u64 = variable("LIMIT", 5)?;
+        let quota = Quota::try_new(limit, millis("PERIOD_MS", 1_000)?)
+            .map_err(|error| told("LIMIT, PERIOD_MS", &error))?
+            .try_burst(variable("BURST", limit)?)
+            .map_err(|error| told("BURST", &error))?;
+        let limiter = match variable("ALGORITHM", String::from("token_bucket"))?.as_str() {
+            "token_bucket" => store.limiter(TokenBucket::new(quota)),
+            "fixed_window" => store.limiter(FixedWindow::new(quota)),
+            other => Err(format!("ALGORITHM: {other:?} is not token_bucket or fixed_window")),
+        }?;
+        Ok(Self {
+            listen: variable("LISTEN", SocketAddr::from(([127, 0, 0, 1], 3_000)))?,
+            limiter,
+            store: if store.pool.is_some() { "Redis" } else { "memory" },
+            max_wait: millis("MAX_WAIT_MS", 500)?,
+        })
+    }
+}
+
+/// Who decides, whatever the algorithm.
+struct Store {
+    pool: Option<Pool>,
+    deadline: Duration,
+}
+
+impl Store {
+    fn limiter(&self, algorithm: impl Algorithm) -> Result<Boxed, String> {
+        algorithm
+            .rule(algorithm.quota())
+            .map_err(|error| told("LIMIT, PERIOD_MS, BURST", &error))?;
+        Ok(match &self.pool {
+            Some(pool) => {
+                Redis::new("quickstart", algorithm, pool.clone()).deadline(self.deadline).boxed()
+            }
+            None => Memory::new("quickstart", algorithm).boxed(),
+        })
+    }
+}
+
+/// The variable called `name`, or its default.
+fn variable<T>(name: &str, default: T) -> Result<T, String>
+where
+    T: FromStr<Err: Display>,
+{
+    match env::var(name) {
+        Ok(text) => text.parse().map_err(|error| format!("{name}: {text:?}: {error}")),
+        Err(env::VarError::NotPresent) => Ok(default),
+        Err(error) => Err(told(name, &error)),
+    }
+}
+
+fn millis(name: &str, default: u64) -> Result<Duration, String> {
+    variable(name, default).map(Duration::from_millis)
+}
+
+fn told(name: &str, error: &dyn Error) -> String {
+    match error.source() {
+        Some(source) => format!("{name}: {error}: {source}"),
+        None => format!("{name}: {error}"),
+    }
+}
