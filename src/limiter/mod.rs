@@ -38,12 +38,12 @@ mod redis;
 mod terms;
 mod within;
 
+pub use self::redis::{Pool, Redis};
 pub use acquire::Acquire;
 pub(crate) use acquire::{Admission, Reach};
 pub use boxed::Boxed;
 pub use memory::Memory;
 pub use or_else::{Allow, Deny, Fallback, OrElse};
-pub use redis::{Pool, Redis};
 pub use within::Within;
 
 use std::future::Future;

@@ -1,6 +1,8 @@
 //! What tests share: real servers of their own, on free loopback ports, in folders of their own.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+
+pub mod http;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};

@@ -1,0 +1,185 @@
+//! The quickstart, as a newcomer starts it: a process, its variables, and requests over real sockets.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+
+use support::http::{Answer, get};
+use support::{Server, free_port};
+use tokio::task::JoinSet;
+
+/// The example, built like this test and beside it.
+fn quickstart() -> Command {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let test = std::env::current_exe().expect("this test");
+        let folder = test.ancestors().nth(2).expect("where cargo builds").to_owned();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--example", "quickstart"]);
+        cargo.args(folder.ends_with("release").then_some("--release"));
+        assert!(cargo.status().expect("cargo").success(), "the example does not build");
+        folder.join("examples").join("quickstart")
+    });
+    let mut command = Command::new(&*BUILT);
+    for name in
+        ["REDIS_URL", "ALGORITHM", "LIMIT", "PERIOD_MS", "BURST", "MAX_WAIT_MS", "DEADLINE_MS"]
+    {
+        command.env_remove(name);
+    }
+    command.env("LISTEN", "127.0.0.1:0").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A running quickstart, ended when it is dropped.
+struct Running {
+    child: Child,
+    address: SocketAddr,
+    hint: String,
+    store: String,
+    _rest: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(variables: &[(&str, &str)]) -> Self {
+        let mut child =
+            quickstart().envs(variables.iter().copied()).spawn().expect("the example is built");
+        let mut said = BufReader::new(child.stdout.take().expect("its words"));
+        let mut line = || {
+            let mut line = String::new();
+            said.read_line(&mut line).expect("a line");
+            line
+        };
+        let (first, hint) = (line(), line());
+        let (address, store) = first.split_once(", ").expect("where and what");
+        let address = address.rsplit('/').next().expect("an address").parse().expect("an address");
+        Self { child, address, hint, store: store.trim().to_owned(), _rest: said }
+    }
+
+    async fn ten_at_once(&self, headers: &'static [(&str, &str)]) -> Vec<Answer> {
+        let mut asking = JoinSet::new();
+        for _ in 0..10 {
+            let address = self.address;
+            asking.spawn(async move { get(address, "/", headers).await });
+        }
+        asking.join_all().await
+    }
+
+    fn end(mut self, signal: &str) -> ExitStatus {
+        let mut kill = Command::new("kill");
+        kill.arg(format!("-{signal}")).arg(self.child.id().to_string());
+        assert!(kill.status().expect("the kill command").success());
+        self.child.wait().expect("ended")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn count(answers: &[Answer], status: u16, body: &str) -> usize {
+    answers.iter().filter(|answer| answer.status == status && answer.body.contains(body)).count()
+}
+
+/// Five minutes a unit, so that nothing comes back while a test runs, and waits that are never slept.
+const SLOW: [(&str, &str); 2] = [("PERIOD_MS", "1500000"), ("MAX_WAIT_MS", "0")];
+
+#[tokio::test]
+async fn out_of_the_box_all_three_verdicts_are_seen() {
+    let running = Running::start(&[]);
+    assert_eq!(running.store, "decided in memory");
+    assert!(running.hint.contains(&format!("http://{}/", running.address)), "{}", running.hint);
+    let answers = running.ten_at_once(&[]).await;
+    let at_once = count(&answers, 200, "admitted at once");
+    let delayed = count(&answers, 200, "admitted after");
+    let refused = count(&answers, 429, "");
+    assert_eq!(at_once + delayed + refused, 10);
+    // Five, two and three, where all ten arrive within the time of a unit: that is the machine's affair.
+    assert!(at_once >= 5 && delayed >= 1, "{answers:?}");
+    assert!(
+        answers
+            .iter()
+            .all(|answer| (answer.status == 429) == answer.header("retry-after").is_some())
+    );
+}
+
+#[tokio::test]
+async fn either_store_and_algorithm_admits_the_limit() {
+    let server = Server::start();
+    let url = server.url();
+    for algorithm in ["token_bucket", "fixed_window"] {
+        for redis in [false, true] {
+            let mut variables = vec![("ALGORITHM", algorithm), ("DEADLINE_MS", "20000")];
+            variables.extend([("PERIOD_MS", "31536000000"), ("MAX_WAIT_MS", "0")]);
+            variables.extend(redis.then_some(("REDIS_URL", url.as_str())));
+            let running = Running::start(&variables);
+            assert_eq!(running.store.ends_with("Redis"), redis);
+            let answers = running.ten_at_once(&[("x-api-key", "alice")]).await;
+            assert_eq!(count(&answers, 200, "admitted at once"), 5, "{algorithm}");
+            assert_eq!(count(&answers, 429, ""), 5, "{algorithm}");
+            assert_eq!(get(running.address, "/", &[("x-api-key", "bob")]).await.status, 200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_processes_share_one_limit() {
+    let server = Server::start();
+    let url = server.url();
+    let variables = [SLOW[0], SLOW[1], ("REDIS_URL", url.as_str()), ("DEADLINE_MS", "20000")];
+    let pair = [Running::start(&variables), Running::start(&variables)];
+    let mut answers = pair[0].ten_at_once(&[]).await;
+    answers.extend(pair[1].ten_at_once(&[]).await);
+    assert_eq!(count(&answers, 200, ""), 5);
+}
+
+#[tokio::test]
+async fn without_its_redis_it_answers_503() {
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    let running = Running::start(&[("REDIS_URL", &url)]);
+    let answer = get(running.address, "/", &[]).await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn signals_end_it_gracefully() {
+    for signal in ["INT", "TERM"] {
+        let running = Running::start(&SLOW);
+        assert_eq!(get(running.address, "/", &[]).await.status, 200);
+        assert!(running.end(signal).success(), "{signal}");
+    }
+}
+
+#[test]
+fn a_wrong_variable_is_named_in_one_line() {
+    let wrong = [
+        ("LIMIT", "many"),
+        ("LIMIT", "0"),
+        ("LIMIT", "-1"),
+        ("PERIOD_MS", "0"),
+        ("PERIOD_MS", "18446744073709551615"),
+        ("BURST", "0"),
+        ("MAX_WAIT_MS", "soon"),
+        ("DEADLINE_MS", ""),
+        ("ALGORITHM", "leaky"),
+        ("LISTEN", "here"),
+        ("REDIS_URL", "localhost"),
+    ];
+    for (name, value) in wrong {
+        let mut child = quickstart().env(name, value).spawn().expect("the example is built");
+        let status = child.wait().expect("ended");
+        let mut said = String::new();
+        child.stderr.take().expect("its words").read_to_string(&mut said).expect("text");
+        assert_eq!(status.code(), Some(2), "{name}={value}: {said}");
+        assert!(said.lines().count() == 1 && said.contains(name), "{name}={value}: {said}");
+    }
+    let burst_on_a_window = [("ALGORITHM", "fixed_window"), ("BURST", "9")];
+    let status = quickstart().envs(burst_on_a_window).status().expect("ended");
+    assert_eq!(status.code(), Some(2));
+}
