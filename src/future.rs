@@ -20,9 +20,19 @@ pin_project! {
     pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, Req> {
         inner: S,
         request: Option<Req>,
+        decision: Option<Decision>,
         shared: Arc<Shared<L, K, R>>,
         #[pin]
-        state: State<Admission<Arc<Shared<L, K, R>>>, S::Future>,
+        state: State<Admission<L::Future>, S::Future>,
+    }
+
+    impl<S: Service<Req>, L: Limiter, K, R, Req> PinnedDrop for ResponseFuture<S, L, K, R, Req> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            if let StateProj::Admitting { admission } = this.state.project() {
+                admission.abandon(&this.shared.limiter);
+            }
+        }
     }
 }
 
@@ -30,9 +40,9 @@ pin_project! {
     #[project = StateProj]
     enum State<A, F> {
         Admitting { #[pin] admission: A },
-        Readying { decision: Option<Decision> },
-        Calling { #[pin] reply: F, decision: Option<Decision> },
-        Rejecting { refusal: Option<Refusal> },
+        Readying,
+        Calling { #[pin] reply: F },
+        Keyless,
     }
 }
 
@@ -41,24 +51,26 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         request: Req,
         inner: S,
         shared: Arc<Shared<L, K, R>>,
-        admission: Admission<Arc<Shared<L, K, R>>>,
+        admission: Admission<L::Future>,
     ) -> Self {
-        Self { inner, request: Some(request), shared, state: State::Admitting { admission } }
+        Self::new(request, inner, shared, State::Admitting { admission })
     }
 
     pub(crate) fn exempt(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
-        let state = State::Readying { decision: None };
-        Self { inner, request: Some(request), shared, state }
+        Self::new(request, inner, shared, State::Readying)
     }
 
-    pub(crate) fn rejecting(
+    pub(crate) fn keyless(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
+        Self::new(request, inner, shared, State::Keyless)
+    }
+
+    fn new(
         request: Req,
         inner: S,
         shared: Arc<Shared<L, K, R>>,
-        refusal: Refusal,
+        state: State<Admission<L::Future>, S::Future>,
     ) -> Self {
-        let state = State::Rejecting { refusal: Some(refusal) };
-        Self { inner, request: Some(request), shared, state }
+        Self { inner, request: Some(request), decision: None, shared, state }
     }
 }
 
@@ -74,26 +86,33 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Admitting { admission } => match ready!(admission.poll(cx)) {
-                    Ok(decision) => State::Readying { decision: Some(decision) },
-                    Err(refusal) => State::Rejecting { refusal: Some(refusal) },
-                },
-                StateProj::Readying { decision } => {
+                StateProj::Admitting { admission } => {
+                    match ready!(admission.poll(&this.shared.limiter, cx)) {
+                        Ok(decision) => {
+                            *this.decision = Some(decision);
+                            State::Readying
+                        }
+                        Err(refusal) => {
+                            let request = this.request.take().expect("rejected once");
+                            return Poll::Ready(this.shared.respond.reject(request, refusal));
+                        }
+                    }
+                }
+                StateProj::Readying => {
                     ready!(this.inner.poll_ready(cx))?;
                     let request = this.request.take().expect("called once");
-                    State::Calling { reply: this.inner.call(request), decision: decision.take() }
+                    State::Calling { reply: this.inner.call(request) }
                 }
-                StateProj::Calling { reply, decision } => {
+                StateProj::Calling { reply } => {
                     let mut response = ready!(reply.poll(cx))?;
-                    if let Some(decision) = decision {
+                    if let Some(decision) = this.decision {
                         this.shared.respond.annotate(decision, &mut response);
                     }
                     return Poll::Ready(Ok(response));
                 }
-                StateProj::Rejecting { refusal } => {
+                StateProj::Keyless => {
                     let request = this.request.take().expect("rejected once");
-                    let refusal = refusal.take().expect("rejected once");
-                    return Poll::Ready(this.shared.respond.reject(request, refusal));
+                    return Poll::Ready(this.shared.respond.reject(request, Refusal::NoKey));
                 }
             };
             this.state.set(next);

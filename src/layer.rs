@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_layer::Layer;
 
-use crate::limiter::{Limiter, Reach};
 use crate::service::RateLimit;
 
 /// How many requests of a layer wait at once unless told otherwise.
@@ -83,14 +82,6 @@ impl<L, K, R> Shared<L, K, R> {
     /// A place among those who wait, if there is one.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.waiters).try_acquire_owned().ok()
-    }
-}
-
-impl<L: Limiter, K, R> Reach for Arc<Shared<L, K, R>> {
-    type Limiter = L;
-
-    fn limiter(&self) -> &L {
-        &self.limiter
     }
 }
 

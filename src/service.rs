@@ -10,7 +10,7 @@ use tower_service::Service;
 use crate::future::ResponseFuture;
 use crate::layer::Shared;
 use crate::limiter::{Admission, Limiter};
-use crate::{Charge, KeyExtractor, Keyed, Refusal, Respond};
+use crate::{Charge, KeyExtractor, Keyed, Respond};
 
 /// A service behind the gate. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -60,11 +60,11 @@ where
         match shared.key.extract(&request) {
             Keyed::Charge(charge) => {
                 let patience = shared.respond.patience(&request);
-                let admission = admission(Arc::clone(&shared), charge, patience);
+                let admission = admission(&shared, charge, patience);
                 ResponseFuture::admitting(request, inner, shared, admission)
             }
             Keyed::Exempt => ResponseFuture::exempt(request, inner, shared),
-            Keyed::Missing => ResponseFuture::rejecting(request, inner, shared, Refusal::NoKey),
+            Keyed::Missing => ResponseFuture::keyless(request, inner, shared),
         }
     }
 }
@@ -72,18 +72,18 @@ where
 /// Asks for as long as the charge, else the layer, would wait, and no longer than the caller does. Who finds no
 /// place to wait in is admitted now or not at all.
 fn admission<L: Limiter, K, R>(
-    shared: Arc<Shared<L, K, R>>,
+    shared: &Shared<L, K, R>,
     charge: Charge,
     callers: Option<Duration>,
-) -> Admission<Arc<Shared<L, K, R>>> {
+) -> Admission<L::Future> {
     let patience = charge.patience().unwrap_or(shared.max_wait);
     let patience = callers.map_or(patience, |callers| callers.min(patience));
     if patience > Duration::ZERO
         && let Some(place) = shared.place()
     {
-        return Admission::patient(shared, charge.max_wait(patience), Some(place));
+        return Admission::patient(&shared.limiter, charge.max_wait(patience), Some(place));
     }
-    Admission::at_once(shared, &charge.max_wait(Duration::ZERO))
+    Admission::at_once(&shared.limiter, &charge.max_wait(Duration::ZERO))
 }
 
 impl<S: Clone, L, K, R> Clone for RateLimit<S, L, K, R> {

@@ -12,44 +12,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::Limiter;
-use crate::{Charge, Decision, Outcome, Refusal};
-
-/// A way to a limiter that a future can own: a borrow, or a share of what holds it.
-pub(crate) trait Reach {
-    type Limiter: Limiter;
-    fn limiter(&self) -> &Self::Limiter;
-}
-
-impl<L: Limiter> Reach for &L {
-    type Limiter = L;
-    fn limiter(&self) -> &L {
-        self
-    }
-}
-
-type Check<G> = <<G as Reach>::Limiter as Limiter>::Future;
+use crate::{Charge, Decision, Error, Outcome, Refusal};
 
 pin_project! {
-    /// One charge on its way through the gate.
-    pub(crate) struct Admission<G: Reach> {
-        gate: G,
+    /// One charge on its way through the gate. Its owner lends it the limiter, and must `abandon` it when
+    /// dropped.
+    pub(crate) struct Admission<C> {
         // For asking again, and as the earliest instant that the decision can have been made at.
         asked: Option<Asked>,
         place: Option<OwnedSemaphorePermit>,
         #[pin]
-        state: State<Check<G>>,
-    }
-
-    impl<G: Reach> PinnedDrop for Admission<G> {
-        fn drop(this: Pin<&mut Self>) {
-            let this = this.project();
-            if let StateProj::Waiting { due, decision, .. } = this.state.project() {
-                let booking = decision.as_mut().and_then(Decision::booking);
-                if let Some(booking) = booking.filter(|_| Instant::now() < *due) {
-                    this.gate.limiter().refund(booking);
-                }
-            }
-        }
+        state: State<C>,
     }
 }
 
@@ -61,41 +34,50 @@ struct Asked {
 
 pin_project! {
     #[project = StateProj]
-    enum State<F> {
-        Asking { #[pin] check: F },
+    enum State<C> {
+        Asking { #[pin] check: C },
         Waiting { #[pin] sleep: Sleep, due: Instant, decision: Option<Decision> },
         Pausing { #[pin] sleep: Sleep },
         Done,
     }
 }
 
-impl<G: Reach> Admission<G> {
+impl<C> Admission<C> {
     /// Asks once, for somebody who does not wait.
-    pub(crate) fn at_once(gate: G, charge: &Charge) -> Self {
-        let state = State::Asking { check: gate.limiter().check(charge) };
-        Self { gate, asked: None, place: None, state }
+    pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
+        Self { asked: None, place: None, state: State::Asking { check: limiter.check(charge) } }
     }
 
     /// Asks for somebody who would wait as long as the charge says, in `place`.
-    pub(crate) fn patient(gate: G, charge: Charge, place: Option<OwnedSemaphorePermit>) -> Self {
+    pub(crate) fn patient<L: Limiter<Future = C>>(
+        limiter: &L,
+        charge: Charge,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         let since = Instant::now();
-        let state = State::Asking { check: gate.limiter().check(&charge) };
-        Self { gate, asked: Some(Asked { charge, since }), place, state }
+        let state = State::Asking { check: limiter.check(&charge) };
+        Self { asked: Some(Asked { charge, since }), place, state }
     }
-}
 
-impl Asked {
-    /// Whether patience, which began with the first question, lasts for another pause.
-    fn allows(&self, pause: Duration) -> bool {
-        let patience = self.charge.patience().unwrap_or_default();
-        self.since.elapsed().saturating_add(pause) <= patience
+    /// Gives the slot back if it was booked and has not come yet.
+    pub(crate) fn abandon<L: Limiter>(self: Pin<&mut Self>, limiter: &L) {
+        if let StateProj::Waiting { due, decision, .. } = self.project().state.project() {
+            let booking = decision.as_mut().and_then(Decision::booking);
+            if let Some(booking) = booking.filter(|_| Instant::now() < *due) {
+                limiter.refund(booking);
+            }
+        }
     }
-}
 
-impl<G: Reach> Future for Admission<G> {
-    type Output = Result<Decision, Refusal>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    /// Goes on, by the limiter that it was made with.
+    pub(crate) fn poll<L: Limiter<Future = C>>(
+        self: Pin<&mut Self>,
+        limiter: &L,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Decision, Refusal>>
+    where
+        C: Future<Output = Result<Decision, Error>>,
+    {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
@@ -139,7 +121,7 @@ impl<G: Reach> Future for Admission<G> {
                 StateProj::Pausing { sleep } => {
                     ready!(sleep.poll(cx));
                     let asked = this.asked.as_ref().expect("only the patient pause");
-                    State::Asking { check: this.gate.limiter().check(&asked.charge) }
+                    State::Asking { check: limiter.check(&asked.charge) }
                 }
                 StateProj::Done => panic!("polled after it was done"),
             };
@@ -148,7 +130,15 @@ impl<G: Reach> Future for Admission<G> {
     }
 }
 
-impl<G: Reach> fmt::Debug for Admission<G> {
+impl Asked {
+    /// Whether patience, which began with the first question, lasts for another pause.
+    fn allows(&self, pause: Duration) -> bool {
+        let patience = self.charge.patience().unwrap_or_default();
+        self.since.elapsed().saturating_add(pause) <= patience
+    }
+}
+
+impl<C> fmt::Debug for Admission<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admission").finish_non_exhaustive()
     }
@@ -156,11 +146,18 @@ impl<G: Reach> fmt::Debug for Admission<G> {
 
 pin_project! {
     /// The future of [`LimiterExt::acquire`](crate::LimiterExt::acquire).
-    #[derive(Debug)]
     #[must_use = "nothing is acquired until it is awaited"]
     pub struct Acquire<'a, L: Limiter> {
+        limiter: &'a L,
         #[pin]
-        admission: Admission<&'a L>,
+        admission: Admission<L::Future>,
+    }
+
+    impl<L: Limiter> PinnedDrop for Acquire<'_, L> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            this.admission.abandon(*this.limiter);
+        }
     }
 }
 
@@ -168,7 +165,7 @@ impl<'a, L: Limiter> Acquire<'a, L> {
     pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
         let patience = charge.patience().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(patience);
-        Self { admission: Admission::patient(limiter, charge, None) }
+        Self { limiter, admission: Admission::patient(limiter, charge, None) }
     }
 }
 
@@ -176,6 +173,13 @@ impl<L: Limiter> Future for Acquire<'_, L> {
     type Output = Result<Decision, Refusal>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().admission.poll(cx)
+        let this = self.project();
+        this.admission.poll(*this.limiter, cx)
+    }
+}
+
+impl<L: Limiter> fmt::Debug for Acquire<'_, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").field("admission", &self.admission).finish_non_exhaustive()
     }
 }

@@ -40,7 +40,7 @@ mod within;
 
 pub use self::redis::{Pool, Redis};
 pub use acquire::Acquire;
-pub(crate) use acquire::{Admission, Reach};
+pub(crate) use acquire::Admission;
 pub use boxed::Boxed;
 pub use memory::Memory;
 pub use or_else::{Allow, Deny, Fallback, OrElse};
