@@ -25,6 +25,7 @@ mod layer;
 mod respond;
 mod service;
 // Edges.
+mod grpc;
 mod http;
 pub mod testing;
 

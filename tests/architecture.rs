@@ -41,8 +41,9 @@ const HOUSE: &[Room] = &[
     Room {
         at: &["http"],
         crates: &["http", "fastrand"],
-        rooms: &["limiter", "respond", "layer", "http"],
+        rooms: &["limiter", "respond", "layer", "http", "grpc"],
     },
+    Room { at: &["grpc"], crates: &["http"], rooms: &["grpc"] },
     Room { at: &["testing"], crates: &[], rooms: &["limiter"] },
 ];
 

@@ -7,6 +7,9 @@
 //! | undecided, since the key or the cost cannot be | 400 | |
 //! | no key | 400, or as set | |
 //!
+//! A gRPC request, known by its content type, gets a trailers-only status instead: 8 with the delay, 14, or 3;
+//! and it never waits longer than its `grpc-timeout`.
+//!
 //! A store that is away is never told as 429: the caller did nothing wrong.
 
 use std::time::Duration;
@@ -15,7 +18,7 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use crate::limiter::Limiter;
-use crate::{Class, RateLimitLayer, Refusal, Respond};
+use crate::{Class, RateLimitLayer, Refusal, Respond, grpc};
 
 /// Answers refusals with an empty response. The inner service's error type stays.
 ///
@@ -58,8 +61,18 @@ where
 {
     type Error = E;
 
-    fn reject(&self, _request: Request<B>, refusal: Refusal) -> Result<Response<C>, E> {
+    fn patience(&self, request: &Request<B>) -> Option<Duration> {
+        grpc::content_type(request.headers()).and_then(|_| grpc::timeout(request.headers()))
+    }
+
+    fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, E> {
         let mut response = Response::new(C::default());
+        // Spread upwards, so that those who were turned away do not return as one.
+        let undecided = Duration::from_millis(fastrand::u64(1_000..=3_000));
+        if let Some(kind) = grpc::content_type(request.headers()) {
+            grpc::write(response.headers_mut(), kind, &refusal, undecided);
+            return Ok(response);
+        }
         let (status, wait) = match &refusal {
             Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, decision.retry_after()),
             Refusal::Undecided(error) if error.class() == Class::Request => {
@@ -67,9 +80,7 @@ where
             }
             Refusal::Undecided(_) => {
                 response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                // Spread upwards, so that those who were turned away do not return as one.
-                let jitter = Duration::from_millis(fastrand::u64(0..=2_000));
-                (StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(1) + jitter))
+                (StatusCode::SERVICE_UNAVAILABLE, Some(undecided))
             }
             Refusal::NoKey => (self.no_key, None),
         };

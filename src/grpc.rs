@@ -1,0 +1,271 @@
+//! gRPC at the edge: refusals as trailers-only statuses, which need no gRPC library.
+//!
+//! A gRPC client reads neither a 429 nor `Retry-After`. It reads `grpc-status`, the delay that its details
+//! carry as `google.rpc.RetryInfo`, and `grpc-retry-pushback-ms`; one header block that also ends the stream
+//! carries them all, since a response that begins apart would commit the call.
+
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+
+use crate::{Class, Refusal};
+
+const INVALID_ARGUMENT: u8 = 3;
+const RESOURCE_EXHAUSTED: u8 = 8;
+const UNAVAILABLE: u8 = 14;
+
+const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
+
+/// The content type that a refusal of this request carries, if the request is gRPC.
+pub(crate) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
+    let asked = request.get(CONTENT_TYPE)?;
+    match asked.as_bytes().strip_prefix(b"application/grpc")? {
+        // Browsers expect their own dialect back.
+        rest if rest.starts_with(b"-web") => Some(asked.clone()),
+        [] | [b'+' | b';', ..] => Some(HeaderValue::from_static("application/grpc")),
+        _ => None,
+    }
+}
+
+/// How long the caller waits for its answer, if it says so: up to 8 digits and a unit.
+pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
+    let (unit, digits) = request.get("grpc-timeout")?.as_bytes().split_last()?;
+    if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    match unit {
+        b'H' => Some(Duration::from_secs(number * 3_600)),
+        b'M' => Some(Duration::from_secs(number * 60)),
+        b'S' => Some(Duration::from_secs(number)),
+        b'm' => Some(Duration::from_millis(number)),
+        b'u' => Some(Duration::from_micros(number)),
+        b'n' => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
+}
+
+/// Writes the status of `refusal` into the headers of an empty response. `undecided` is when to come back if
+/// nobody could decide.
+pub(crate) fn write(
+    headers: &mut HeaderMap,
+    content_type: HeaderValue,
+    refusal: &Refusal,
+    undecided: Duration,
+) {
+    let (code, details, pushback) = match refusal {
+        Refusal::Denied(decision) => {
+            let wait = decision.retry_after().map(whole_millis);
+            let message = refusal.to_string();
+            let details = wait.map(|wait| details(RESOURCE_EXHAUSTED, &message, wait));
+            (RESOURCE_EXHAUSTED, details, Some(wait.map_or(-1, pushback)))
+        }
+        Refusal::Undecided(error) if error.class() == Class::Request => {
+            (INVALID_ARGUMENT, None, None)
+        }
+        Refusal::Undecided(_) => (UNAVAILABLE, None, Some(pushback(whole_millis(undecided)))),
+        Refusal::NoKey => (INVALID_ARGUMENT, None, None),
+    };
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert("grpc-status", u16::from(code).into());
+    // What a refusal says of itself is plain ASCII without a per cent sign, which needs no encoding.
+    if let Ok(message) = HeaderValue::try_from(refusal.to_string()) {
+        headers.insert("grpc-message", message);
+    }
+    if let Some(Ok(details)) = details.map(|bytes| HeaderValue::try_from(base64(&bytes))) {
+        headers.insert("grpc-status-details-bin", details);
+    }
+    if let Some(pushback) = pushback {
+        headers.insert("grpc-retry-pushback-ms", pushback.into());
+    }
+}
+
+/// A wait in whole milliseconds, rounded up.
+fn whole_millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// A pushback is a signed 32-bit number.
+fn pushback(millis: u64) -> i32 {
+    i32::try_from(millis).unwrap_or(i32::MAX)
+}
+
+/// A `google.rpc.Status` with a `RetryInfo`, in protobuf's bytes.
+fn details(code: u8, message: &str, millis: u64) -> Vec<u8> {
+    // Durations end at 10,000 years.
+    let seconds = (millis / 1_000).min(315_576_000_000);
+    let nanos = millis % 1_000 * 1_000_000;
+    let mut delay = Vec::new();
+    number(&mut delay, 1, seconds);
+    number(&mut delay, 2, nanos);
+    let mut info = Vec::new();
+    bytes(&mut info, 1, &delay);
+    let mut any = Vec::new();
+    bytes(&mut any, 1, RETRY_INFO.as_bytes());
+    bytes(&mut any, 2, &info);
+    let mut status = Vec::new();
+    number(&mut status, 1, code.into());
+    bytes(&mut status, 2, message.as_bytes());
+    bytes(&mut status, 3, &any);
+    status
+}
+
+/// A field with a number; 0 is not sent.
+fn number(message: &mut Vec<u8>, field: u8, value: u64) {
+    if value > 0 {
+        message.push(field << 3);
+        varint(message, value);
+    }
+}
+
+/// A field with bytes.
+fn bytes(message: &mut Vec<u8>, field: u8, value: &[u8]) {
+    message.push(field << 3 | 2);
+    varint(message, value.len() as u64);
+    message.extend_from_slice(value);
+}
+
+fn varint(message: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        message.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    message.push(value as u8);
+}
+
+/// Base64 without padding, as gRPC sends it.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for place in 0..=chunk.len() {
+            let index = group >> (18 - 6 * place) & 0x3F;
+            text.push(char::from(ALPHABET[index as usize]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Decision, Error, Outcome};
+
+    fn headers(name: &'static str, value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).unwrap());
+        headers
+    }
+
+    fn written(refusal: &Refusal) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let kind = HeaderValue::from_static("application/grpc");
+        write(&mut headers, kind, refusal, Duration::from_millis(1_500));
+        headers
+    }
+
+    fn denied(retry_after: Option<Duration>) -> Refusal {
+        Refusal::Denied(Decision::new(Outcome::Deny { retry_after }))
+    }
+
+    #[test]
+    fn a_denial_is_told_byte_by_byte() {
+        let headers = written(&denied(Some(Duration::from_millis(250))));
+        let told: Vec<_> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(
+            told,
+            [
+                ("content-type", "application/grpc"),
+                ("grpc-status", "8"),
+                ("grpc-message", "rate limit exceeded"),
+                (
+                    "grpc-status-details-bin",
+                    "CAgSE3JhdGUgbGltaXQgZXhjZWVkZWQaMwoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJl\
+                     dHJ5SW5mbxIHCgUQgOWadw",
+                ),
+                ("grpc-retry-pushback-ms", "250"),
+            ]
+        );
+    }
+
+    #[test]
+    fn delays_leave_out_what_is_zero() {
+        let tail = |millis| {
+            let details = details(8, "rate limit exceeded", millis);
+            let any = details[23 + 1..].to_vec();
+            let value = any.iter().rposition(|byte| *byte == b'o').unwrap() + 1;
+            (any[0], any[value..].to_vec())
+        };
+        let hex = |text: &str| {
+            text.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(tail(250), (0x33, hex("12 07 0a 05 10 80 e5 9a 77")));
+        assert_eq!(tail(1_250), (0x35, hex("12 09 0a 07 08 01 10 80 e5 9a 77")));
+        assert_eq!(tail(3_000), (0x30, hex("12 04 0a 02 08 03")));
+    }
+
+    #[test]
+    fn every_refusal_has_its_code() {
+        let code = |headers: HeaderMap| headers["grpc-status"].to_str().unwrap().to_owned();
+        let pushback = |headers: &HeaderMap| {
+            headers.get("grpc-retry-pushback-ms").map(|value| value.to_str().unwrap().to_owned())
+        };
+        let never = written(&denied(None));
+        assert_eq!(pushback(&never).as_deref(), Some("-1"));
+        assert!(!never.contains_key("grpc-status-details-bin"));
+        assert_eq!(code(never), "8");
+
+        let far = written(&denied(Some(Duration::MAX)));
+        assert_eq!(pushback(&far).as_deref(), Some("2147483647"));
+
+        let undecided = written(&Refusal::Undecided(Error::new(Class::Infrastructure, "away")));
+        assert_eq!(pushback(&undecided).as_deref(), Some("1500"));
+        assert_eq!(code(undecided), "14");
+
+        for refusal in [Refusal::NoKey, Refusal::Undecided(Error::new(Class::Request, "no"))] {
+            let headers = written(&refusal);
+            assert_eq!((pushback(&headers), code(headers)), (None, String::from("3")));
+        }
+    }
+
+    #[test]
+    fn grpc_is_known_by_its_content_type() {
+        let answered = |asked| {
+            let kind = content_type(&headers("content-type", asked))?;
+            Some(kind.to_str().unwrap().to_owned())
+        };
+        for asked in ["application/grpc", "application/grpc+proto", "application/grpc;x=1"] {
+            assert_eq!(answered(asked).as_deref(), Some("application/grpc"));
+        }
+        for web in
+            ["application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text"]
+        {
+            assert_eq!(answered(web).as_deref(), Some(web));
+        }
+        for other in ["application/grpcx", "application/json", "text/plain", "application/grp"] {
+            assert_eq!(answered(other), None);
+        }
+        assert_eq!(content_type(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn timeouts_are_read_as_the_protocol_writes_them() {
+        let read = |text| timeout(&headers("grpc-timeout", text));
+        assert_eq!(read("250m"), Some(Duration::from_millis(250)));
+        assert_eq!(read("99999999H"), Some(Duration::from_secs(99_999_999 * 3_600)));
+        assert_eq!(read("1n"), Some(Duration::from_nanos(1)));
+        for odd in ["", "m", "1", "1x", "123456789m", "-1m", "1.5S", " 1S"] {
+            assert_eq!(read(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn base64_has_no_padding() {
+        let told = ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes()));
+        assert_eq!(told, ["", "Zg", "Zm8", "Zm9v", "Zm9vYg"]);
+    }
+}
