@@ -82,6 +82,11 @@ fn gate(limiter: &Scripted) -> (RateLimit<Strict, Scripted, Global, Raise>, Stri
     (layer(limiter).max_wait(HOUR).layer(inner.clone()), inner)
 }
 
+/// What `future` comes to: with time paused, one that waits for nothing fails instead of hanging.
+async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(24 * HOUR, future).await.expect("it hangs")
+}
+
 #[tokio::test(start_paused = true)]
 async fn admitted_request_goes_through_at_once() {
     let limiter = Scripted::new().allow();
@@ -133,7 +138,7 @@ async fn readiness_comes_after_admission() {
     handle.allow(1);
     assert!(call.is_woken());
     assert_pending!(call.poll());
-    let (request, respond) = handle.next_request().await.unwrap();
+    let (request, respond) = soon(handle.next_request()).await.unwrap();
     respond.send_response(request);
     assert_eq!(assert_ready!(call.poll()).unwrap(), "hello");
 }
@@ -182,7 +187,7 @@ async fn request_that_entered_inner_is_not_refunded() {
     let calls = [service.clone(), service].map(|service| tokio::spawn(service.oneshot("hello")));
     let mut unanswered = Vec::new();
     for call in &calls {
-        unanswered.push(handle.next_request().await.unwrap());
+        unanswered.push(soon(handle.next_request()).await.unwrap());
         assert!(!call.is_finished());
     }
     for call in calls {
@@ -198,7 +203,7 @@ async fn beyond_max_waiters_nobody_waits() {
     let service = layer(&limiter).max_wait(HOUR).max_waiters(1).layer(Strict::default());
     let mut first = task::spawn(service.clone().oneshot("first"));
     assert_pending!(first.poll());
-    service.clone().oneshot("second").await.unwrap_err();
+    soon(service.clone().oneshot("second")).await.unwrap_err();
     first.await.unwrap();
     service.oneshot("third").await.unwrap();
     let asked: Vec<_> = limiter.charges().iter().map(Charge::patience).collect();
@@ -213,8 +218,8 @@ async fn a_place_is_given_back_unless_the_answer_is_a_wait() {
     let mut admitted = task::spawn(service.clone().oneshot("held up inside"));
     handle.allow(0);
     assert_pending!(admitted.poll());
-    service.clone().oneshot("undecided").await.unwrap_err();
-    service.clone().oneshot("denied").await.unwrap_err();
+    soon(service.clone().oneshot("undecided")).await.unwrap_err();
+    soon(service.clone().oneshot("denied")).await.unwrap_err();
     let mut waiting = task::spawn(service.oneshot("waits"));
     assert_pending!(waiting.poll());
     assert!(limiter.charges().iter().all(|charge| charge.patience() == Some(HOUR)));
@@ -339,7 +344,7 @@ async fn many_waiters_are_released_in_their_order() {
         })
         .collect();
     for place in 1..=1_000 {
-        let (request, respond) = handle.next_request().await.unwrap();
+        let (request, respond) = soon(handle.next_request()).await.unwrap();
         assert_eq!(request, place);
         respond.send_response(request);
     }

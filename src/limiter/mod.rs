@@ -38,7 +38,7 @@ mod redis;
 mod terms;
 mod within;
 
-pub use self::redis::{Pool, Redis};
+pub use self::redis::{Deciding, Pool, PoolBuilder, Redis};
 pub use acquire::Acquire;
 pub(crate) use acquire::Admission;
 pub use boxed::Boxed;

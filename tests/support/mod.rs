@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
 pub mod http;
+pub mod proxy;
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -14,9 +15,12 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
+/// What a server says when it is ready.
+const READY: &str = "Ready to accept connections";
+
 /// A `redis-server` process, ended when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
     port: u16,
     folder: PathBuf,
@@ -25,12 +29,12 @@ pub(crate) struct Server {
 
 impl Server {
     /// A server with default settings that saves nothing.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::with(&[])
     }
 
     /// A server with further command-line options.
-    pub(crate) fn with(options: &[&str]) -> Self {
+    pub fn with(options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
@@ -39,7 +43,7 @@ impl Server {
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         for _ in 0..20 {
             let port = free_port();
-            if let Some(child) = spawn(port, &folder, &options) {
+            if let Some(child) = spawn(port, &folder, &options, READY) {
                 return Self { child, port, folder, options };
             }
         }
@@ -47,31 +51,41 @@ impl Server {
     }
 
     /// Its address.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Adds options for the next start.
+    pub fn option(&mut self, options: &[&str]) {
+        self.options.extend(options.iter().map(ToString::to_string));
+    }
+
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// A connection of the test's own.
-    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+    pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("an address");
         client.get_multiplexed_async_connection().await.expect("a connection")
     }
 
     /// Kills it at once, as a crash would.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
     }
 
     /// Starts it again on the same port, after `kill`.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
+        self.restart_until(READY);
+    }
+
+    /// Starts it again, and waits until its log says `word`.
+    pub fn restart_until(&mut self, word: &str) {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            if let Some(child) = spawn(self.port, &self.folder, &self.options) {
+            if let Some(child) = spawn(self.port, &self.folder, &self.options, word) {
                 self.child = child;
                 return;
             }
@@ -80,7 +94,7 @@ impl Server {
     }
 
     /// Sends it a signal by name, such as `STOP`.
-    pub(crate) fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
         let status = kill.arg(format!("-{name}")).arg(self.child.id().to_string()).status();
         assert!(status.expect("the kill command").success(), "signalled");
@@ -96,13 +110,13 @@ impl Drop for Server {
 }
 
 /// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address").port()
 }
 
 /// A server that is ready, or none if it ended, as it does when another took the port.
-fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
+fn spawn(port: u16, folder: &Path, options: &[String], word: &str) -> Option<Child> {
     let spawned = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .arg("--dir")
@@ -120,7 +134,7 @@ fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
     };
     let mut log = BufReader::new(child.stdout.take().expect("its log"));
     let mut line = String::new();
-    while !line.contains("Ready to accept connections") {
+    while !line.contains(word) {
         line.clear();
         if log.read_line(&mut line).is_ok_and(|read| read == 0) {
             child.wait().expect("ended");

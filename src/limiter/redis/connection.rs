@@ -4,40 +4,74 @@
 //! dead connection: the client library's notice that its reader ended, a call that failed beyond
 //! repair or met a read-only server, and three calls in a row that nobody answered.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bb8_redis::bb8::ManageConnection;
+use bb8_redis::bb8::{ErrorSink, ManageConnection};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, Pipeline,
-    ProtocolVersion, PushInfo, PushKind, RedisError, RedisFuture, RedisResult, ServerErrorKind,
-    Value, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
+    PushKind, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value, io::tcp::TcpSettings,
 };
 
-/// How many calls in a row may stay unanswered before a connection counts as dead.
+/// How many calls in a row may stay unanswered before a connection counts as dead; and, if no other
+/// connection is answered either, before all do.
 const PATIENCE: u32 = 3;
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(1);
-
-/// Where connections lead.
+/// Where connections lead, and what is known of the way there.
 #[derive(Debug)]
 pub(super) struct Server {
     client: Client,
+    connect_timeout: Duration,
+    trouble: LastTrouble,
+    silence: Arc<Silence>,
 }
 
 impl Server {
     /// Opens nothing; fails if the address does not parse.
-    pub(super) fn new(url: &str) -> RedisResult<Self> {
-        let info: ConnectionInfo = url.into_connection_info()?;
+    pub(super) fn new(info: ConnectionInfo, connect_timeout: Duration) -> RedisResult<Self> {
         // RESP3 carries the notice of a lost connection.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let info = info
             .set_redis_settings(settings)
             .set_tcp_settings(TcpSettings::default().set_nodelay(true));
-        Ok(Self { client: Client::open(info)? })
+        let client = Client::open(info)?;
+        Ok(Self {
+            client,
+            connect_timeout,
+            trouble: LastTrouble::default(),
+            silence: Arc::default(),
+        })
+    }
+
+    /// The last failure to connect, as it will be known.
+    pub(super) fn trouble(&self) -> LastTrouble {
+        self.trouble.clone()
+    }
+}
+
+/// The last failure to connect, which bb8 tells nobody but its sink; none since the last success.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastTrouble(Arc<Mutex<Option<RedisError>>>);
+
+impl LastTrouble {
+    pub(super) fn get(&self) -> Option<RedisError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, error: Option<RedisError>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+impl ErrorSink<RedisError> for LastTrouble {
+    fn sink(&self, error: RedisError) {
+        self.set(Some(error));
+    }
+
+    fn boxed_clone(&self) -> Box<dyn ErrorSink<RedisError>> {
+        Box::new(self.clone())
     }
 }
 
@@ -46,10 +80,12 @@ impl ManageConnection for Server {
     type Error = RedisError;
 
     async fn connect(&self) -> RedisResult<Line> {
-        let pulse = Arc::new(Pulse::default());
+        let silence = Arc::clone(&self.silence);
+        let born = silence.epoch.load(Relaxed);
+        let pulse = Arc::new(Pulse { silence, born, ..Pulse::default() });
         let watcher = Arc::clone(&pulse);
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT))
+            .set_connection_timeout(Some(self.connect_timeout))
             // Each call has a deadline of its own.
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
@@ -59,6 +95,7 @@ impl ManageConnection for Server {
                 Ok::<_, redis::aio::SendError>(())
             });
         let wire = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        self.trouble.set(None);
         Ok(Line { wire, pulse })
     }
 
@@ -84,7 +121,7 @@ pub(super) struct Line {
 impl Line {
     /// Notes that a call over this connection met its deadline unanswered.
     pub(super) fn overdue(&self) {
-        self.pulse.unanswered.fetch_add(1, Relaxed);
+        self.pulse.overdue();
     }
 }
 
@@ -120,6 +157,16 @@ impl ConnectionLike for Line {
 struct Pulse {
     lost: AtomicBool,
     unanswered: AtomicU32,
+    silence: Arc<Silence>,
+    born: u32,
+}
+
+/// What the connections to one server know together: when all are silent, each need not find out alone.
+#[derive(Debug, Default)]
+struct Silence {
+    unanswered: AtomicU32,
+    /// Connections of an earlier epoch are given up.
+    epoch: AtomicU32,
 }
 
 impl Pulse {
@@ -128,16 +175,29 @@ impl Pulse {
             Err(error) if error.is_unrecoverable_error() || is_read_only(error) => {
                 self.lost.store(true, Relaxed);
             }
-            Err(error) if error.is_timeout() => {
-                self.unanswered.fetch_add(1, Relaxed);
-            }
+            Err(error) if error.is_timeout() => self.overdue(),
             Ok(answer) if answer.tells_read_only() => self.lost.store(true, Relaxed),
-            _ => self.unanswered.store(0, Relaxed),
+            _ => {
+                self.unanswered.store(0, Relaxed);
+                self.silence.unanswered.store(0, Relaxed);
+            }
+        }
+    }
+
+    fn overdue(&self) {
+        self.unanswered.fetch_add(1, Relaxed);
+        if self.born == self.silence.epoch.load(Relaxed)
+            && self.silence.unanswered.fetch_add(1, Relaxed) + 1 >= PATIENCE
+        {
+            self.silence.unanswered.store(0, Relaxed);
+            self.silence.epoch.fetch_add(1, Relaxed);
         }
     }
 
     fn is_gone(&self) -> bool {
-        self.lost.load(Relaxed) || self.unanswered.load(Relaxed) >= PATIENCE
+        self.lost.load(Relaxed)
+            || self.unanswered.load(Relaxed) >= PATIENCE
+            || self.born != self.silence.epoch.load(Relaxed)
     }
 }
 

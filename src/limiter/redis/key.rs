@@ -10,15 +10,12 @@ use sha2::{Digest, Sha256};
 
 use crate::algorithm::Algorithm;
 
-/// What every key starts with.
-const PREFIX: &str = "sluice";
-
 /// The longest text that is kept verbatim, in bytes.
 const LONGEST: usize = 64;
 
 /// What stands before the braces for the limiter called `name`.
-pub(super) fn scope<A: Algorithm>(name: &str) -> String {
-    let mut scope = format!("{PREFIX}:");
+pub(super) fn scope<A: Algorithm>(prefix: &str, name: &str) -> String {
+    let mut scope = format!("{prefix}:");
     push_safe(&mut scope, name);
     scope.push(':');
     scope.push_str(A::TAG);
@@ -58,7 +55,7 @@ mod tests {
 
     #[test]
     fn harmless_keys_stay_readable() {
-        assert_eq!(scope::<TokenBucket>("api"), "sluice:api:tb1:");
+        assert_eq!(scope::<TokenBucket>("sluice", "api"), "sluice:api:tb1:");
         assert_eq!(name("s:", "user-42@example.org"), "s:{user-42@example.org}");
     }
 
@@ -84,7 +81,10 @@ mod tests {
         let mut names = HashSet::new();
         for limiter in &texts {
             for key in &texts {
-                assert!(names.insert(name(&scope::<TokenBucket>(limiter), key)), "{limiter} {key}");
+                assert!(
+                    names.insert(name(&scope::<TokenBucket>("sluice", limiter), key)),
+                    "{limiter} {key}"
+                );
             }
         }
     }

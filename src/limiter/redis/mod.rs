@@ -23,26 +23,26 @@ mod key;
 mod pool;
 mod script;
 
-pub use pool::Pool;
+pub use pool::{Pool, PoolBuilder};
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redis::Value;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use self::pool::Failure;
+use self::pool::{Failure, Late};
 use self::script::{Line, Op, Script, Told};
 use super::Limiter;
 use super::terms::{Answer, Clock, Terms, instant};
 use crate::algorithm::Algorithm;
 use crate::charge::Key;
-use crate::{Booking, Charge, Class, Decision, Error, Origin};
+use crate::{Booking, Charge, Class, Decision, Error, Origin, Quota};
 
 /// How long a decision may take unless told otherwise.
 const DEADLINE: Duration = Duration::from_millis(100);
@@ -73,7 +73,7 @@ impl<A: Algorithm> Redis<A> {
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
         let terms = Terms::new(name.into(), algorithm);
-        let scope = key::scope::<A>(&terms.name);
+        let scope = key::scope::<A>(pool.key_prefix(), &terms.name);
         let script = Script::of::<A>();
         let shared = Shared { terms, scope, script, pool, deadline: DEADLINE, clock: None };
         Self { shared: Arc::new(shared) }
@@ -101,24 +101,16 @@ impl<A: Algorithm> Redis<A> {
     ///
     /// If the booking is another limiter's, or Redis cannot be asked.
     pub async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        let shared = &self.shared;
-        if booking.owner != shared.terms.owner {
-            return Err(Error::new(Class::Request, "the booking is another limiter's"));
-        }
-        let line = Line {
-            key: booking.key.as_str().to_owned(),
-            rule: Some(A::arguments(&*shared.terms.rule(booking.quota)?)),
-            op: Op::Refund { cost: booking.cost.cast_signed(), left: booking.left },
-        };
-        match shared.ask(&line, Instant::now() + shared.deadline).await?.1 {
-            Told::Refunded { units } => Ok(units.cast_unsigned()),
-            Told::Decided { .. } => Err(script::odd()),
-        }
+        self.shared.give_back(booking).await
     }
 }
 
 impl<A: Algorithm> Shared<A> {
-    async fn decide(&self, charge: Charge, deadline: Instant) -> Result<Decision, Error> {
+    async fn decide(
+        self: &Arc<Self>,
+        charge: Charge,
+        deadline: Instant,
+    ) -> Result<Decision, Error> {
         let question = self.terms.read(&charge)?;
         let (cost, patience) = (question.ask.cost, question.ask.patience);
         let line = Line {
@@ -126,33 +118,81 @@ impl<A: Algorithm> Shared<A> {
             rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
             op: Op::Check { cost, patience },
         };
-        match self.ask(&line, deadline).await? {
+        let decided = Decided { quota: question.quota, cost, line };
+        let now = self.now()?;
+        let late = (cost > 0).then(|| {
+            let (shared, decided) = (Arc::clone(self), decided.clone());
+            Arc::new(move |reply: &Value| shared.undo(&decided, reply)) as Late
+        });
+        let reply = self.call(now, &decided.line, deadline, late).await?;
+        self.read(&decided, &reply)
+    }
+
+    fn read(&self, decided: &Decided, reply: &Value) -> Result<Decision, Error> {
+        match script::read_one(reply, &decided.line)? {
             (now, Told::Decided { verdict, report, left }) => {
                 let answer = Answer { verdict, report, left, now, place: 0, origin: Origin::Store };
-                Ok(self.terms.decision(question.quota, cost, answer, Key::Owned(line.key)))
+                let key = Key::Owned(decided.line.key.clone());
+                Ok(self.terms.decision(decided.quota, decided.cost, answer, key))
             }
             (_, Told::Refunded { .. }) => Err(script::odd()),
         }
     }
 
-    async fn ask(&self, line: &Line, deadline: Instant) -> Result<(i64, Told), Error> {
-        let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
-        let (now, told) =
-            script::read(&self.call(now, line, deadline).await?, std::slice::from_ref(line))?;
-        let told = told.into_iter().next().ok_or_else(script::odd)?;
-        Ok((now, told?))
+    /// Gives back what was decided for nobody.
+    fn undo(self: &Arc<Self>, decided: &Decided, reply: &Value) {
+        if let Some(booking) = self.read(decided, reply).ok().and_then(|mut told| told.booking()) {
+            self.spawn_refund(booking);
+        }
+    }
+
+    /// Best effort: without a runtime the units are lost, which errs on the safe side.
+    fn spawn_refund(self: &Arc<Self>, booking: Booking) {
+        if let Ok(runtime) = Handle::try_current() {
+            let shared = Arc::clone(self);
+            runtime.spawn(async move { shared.give_back(booking).await });
+        }
+    }
+
+    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+        if booking.owner != self.terms.owner {
+            return Err(Error::new(Class::Request, "the booking is another limiter's"));
+        }
+        let line = Line {
+            key: booking.key.as_str().to_owned(),
+            rule: Some(A::arguments(&*self.terms.rule(booking.quota)?)),
+            op: Op::Refund { cost: booking.cost.cast_signed(), left: booking.left },
+        };
+        let deadline = Instant::now() + self.deadline;
+        let reply = self.call(self.now()?, &line, deadline, None).await?;
+        match script::read_one(&reply, &line)? {
+            (_, Told::Refunded { units }) => Ok(units.cast_unsigned()),
+            (_, Told::Decided { .. }) => Err(script::odd()),
+        }
+    }
+
+    /// The caller's time, if it is to decide.
+    fn now(&self) -> Result<Option<i64>, Error> {
+        self.clock.as_ref().map(|clock| instant(clock())).transpose()
     }
 
     /// Calls by digest; where the server does not know it, nothing was done, and the text is sent.
-    async fn call(&self, now: Option<i64>, line: &Line, deadline: Instant) -> Result<Value, Error> {
+    async fn call(
+        &self,
+        now: Option<i64>,
+        line: &Line,
+        deadline: Instant,
+        late: Option<Late>,
+    ) -> Result<Value, Error> {
         let rule = A::arguments(&*self.terms.own_rule()?);
         let lines = std::slice::from_ref(line);
-        match self.pool.call(self.script.by_digest(now, &rule, lines), deadline).await {
+        let by_digest = self.script.by_digest(now, &rule, lines);
+        match self.pool.call(by_digest, deadline, late.clone()).await {
             Ok(reply) => return Ok(reply),
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::NoScript) => {}
         }
-        match self.pool.call(self.script.by_text(now, &rule, lines), deadline).await {
+        match self.pool.call(self.script.by_text(now, &rule, lines), deadline, late).await {
             Ok(reply) => Ok(reply),
             Err(Failure::Error(error)) => Err(error),
             Err(Failure::NoScript) => Err(Error::new(
@@ -163,26 +203,31 @@ impl<A: Algorithm> Shared<A> {
     }
 }
 
-impl<A: Algorithm> Limiter for Redis<A> {
-    type Future = Deciding;
+/// What was asked, and what its answer is read with.
+#[derive(Clone, Debug)]
+struct Decided {
+    quota: Quota,
+    cost: i64,
+    line: Line,
+}
 
-    fn check(&self, charge: &Charge) -> Deciding {
+impl<A: Algorithm> Limiter for Redis<A> {
+    type Future = Deciding<A>;
+
+    fn check(&self, charge: &Charge) -> Deciding<A> {
         let shared = Arc::clone(&self.shared);
         let charge = charge.clone();
         let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
         let deadline = Instant::now() + budget;
-        Deciding(Box::pin(async move { shared.decide(charge, deadline).await }))
+        let flight = Box::pin(async move { shared.decide(charge, deadline).await });
+        Deciding { shared: Arc::clone(&self.shared), flight: Some(flight), begun: false }
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
         if booking.owner != self.shared.terms.owner {
             return Some(booking);
         }
-        // Best effort: without a runtime the units are lost, which errs on the safe side.
-        if let Ok(runtime) = Handle::try_current() {
-            let limiter = self.clone();
-            runtime.spawn(async move { limiter.give_back(booking).await });
-        }
+        self.shared.spawn_refund(booking);
         None
     }
 }
@@ -198,19 +243,48 @@ impl<A: Algorithm> fmt::Debug for Redis<A> {
     }
 }
 
-/// The future of a decision in Redis.
-#[must_use = "nothing is decided until it is awaited"]
-pub struct Deciding(Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>);
+type Flight = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
-impl Future for Deciding {
+/// The future of a decision in Redis.
+///
+/// A charge that is on its way when this is dropped may be taken all the same; what is taken for nobody is given
+/// back where that is safe.
+#[must_use = "nothing is decided until it is awaited"]
+pub struct Deciding<A: Algorithm> {
+    shared: Arc<Shared<A>>,
+    flight: Option<Flight>,
+    begun: bool,
+}
+
+impl<A: Algorithm> Future for Deciding<A> {
     type Output = Result<Decision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
+        self.begun = true;
+        let flight = self.flight.as_mut().expect("polled after it was done");
+        let decided = ready!(flight.as_mut().poll(cx));
+        self.flight = None;
+        Poll::Ready(decided)
     }
 }
 
-impl fmt::Debug for Deciding {
+impl<A: Algorithm> Drop for Deciding<A> {
+    fn drop(&mut self) {
+        let flight = self.flight.take().filter(|_| self.begun);
+        if let (Some(flight), Ok(runtime)) = (flight, Handle::try_current()) {
+            let shared = Arc::clone(&self.shared);
+            // It ends at its deadline.
+            runtime.spawn(async move {
+                let booking = flight.await.ok().and_then(|mut decision| decision.booking());
+                if let Some(booking) = booking {
+                    shared.spawn_refund(booking);
+                }
+            });
+        }
+    }
+}
+
+impl<A: Algorithm> fmt::Debug for Deciding<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deciding").finish_non_exhaustive()
     }

@@ -33,7 +33,7 @@ pub(super) enum Op {
 }
 
 /// One charge of a call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) key: String,
     /// The numbers of a quota of its own.
@@ -104,11 +104,18 @@ pub(super) fn read(
     if told.len() != lines.len() * WIDTH {
         return Err(odd());
     }
-    let told = told.chunks_exact(WIDTH).zip(lines).map(|(told, line)| read_one(told, line));
+    let told = told.chunks_exact(WIDTH).zip(lines).map(|(told, line)| read_told(told, line));
     Ok((*now, told.collect()))
 }
 
-fn read_one(told: &[Value], line: &Line) -> Result<Told, Error> {
+/// Reads the reply to a call of one charge.
+pub(super) fn read_one(reply: &Value, line: &Line) -> Result<(i64, Told), Error> {
+    let (now, told) = read(reply, std::slice::from_ref(line))?;
+    let told = told.into_iter().next().ok_or_else(odd)?;
+    Ok((now, told?))
+}
+
+fn read_told(told: &[Value], line: &Line) -> Result<Told, Error> {
     if let Value::BulkString(text) = &told[0] {
         return Err(failure::reply(&String::from_utf8_lossy(text)));
     }
