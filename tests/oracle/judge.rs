@@ -81,6 +81,7 @@ fn order(rows: &mut [Row]) {
 
 fn judge_key(model: &mut dyn Model, rows: &[Row], verdicts: &mut Verdicts) -> f64 {
     let mut admitted: Vec<(i128, i128)> = Vec::new();
+    let mut decided: Vec<i128> = Vec::new();
     let mut end = i128::MIN;
     for row in rows {
         let (t, cost, told) = (i128::from(row.now), i128::from(row.cost), i128::from(row.wait));
@@ -90,13 +91,15 @@ fn judge_key(model: &mut dyn Model, rows: &[Row], verdicts: &mut Verdicts) -> f6
         }
         if row.outcome == Outcome::Refunded {
             let s = t + told;
-            let index = admitted.iter().rposition(|admission| admission.0 == s);
+            // Another charge may have been admitted at this very slot: its own decision tells them apart.
+            let index = decided.iter().rposition(|at| *at == t);
             let index = index.expect("what is given back was taken");
             let (from, to) = (i128::from(row.sent), i128::from(row.received));
             let taken = admitted[index].1;
             match model.give_back(s, taken, cost, from, to) {
                 true if cost > 0 => {
                     admitted.remove(index);
+                    decided.remove(index);
                     verdicts.changes += 1;
                 }
                 true => {}
@@ -124,6 +127,7 @@ fn judge_key(model: &mut dyn Model, rows: &[Row], verdicts: &mut Verdicts) -> f6
         if matches!(row.outcome, Outcome::Allowed | Outcome::Waited) && cost > 0 {
             model.take(t + told, cost);
             admitted.push((t + told, cost));
+            decided.push(t);
             verdicts.changes += 1;
         }
         let report = (i128::from(row.remaining), i128::from(row.reset_after));
