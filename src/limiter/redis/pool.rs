@@ -29,6 +29,9 @@ use crate::{Class, Error};
 /// How long bb8 waits for a connection; it also shapes how soon it tries again.
 const CHECKOUT: Duration = Duration::from_millis(500);
 
+/// How long an answer is awaited behind the back of an asker who is gone.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// Connections to Redis, shared by every clone and by many limiters.
 #[derive(Clone)]
 pub struct Pool {
@@ -56,7 +59,7 @@ impl Pool {
             info: url.into_connection_info().map_err(unusable)?,
             size: 2,
             connect_timeout: Duration::from_secs(1),
-            response_timeout: Duration::from_millis(500),
+            response_timeout: None,
         })
     }
 
@@ -76,7 +79,7 @@ impl Pool {
             pool: OnceLock::from(pool),
             build: Mutex::new(None),
             trouble: LastTrouble::default(),
-            response_timeout: Duration::from_millis(500),
+            response_timeout: None,
             overdue: |_: &M::Connection| (),
             answered: AtomicU64::new(0),
         })
@@ -130,7 +133,7 @@ pub struct PoolBuilder {
     info: ConnectionInfo,
     size: u32,
     connect_timeout: Duration,
-    response_timeout: Duration,
+    response_timeout: Option<Duration>,
 }
 
 impl PoolBuilder {
@@ -148,10 +151,10 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets how long an answer is awaited, where a decision's deadline does not end it before. Default: 500 ms.
+    /// Sets how long an answer is awaited at most. Default: as long as the decision's deadline allows.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = timeout;
+        self.response_timeout = Some(timeout);
         self
     }
 
@@ -231,10 +234,10 @@ struct Shared<M: ManageConnection> {
     /// What the pool is built of on first use, since that needs a runtime.
     build: Mutex<Option<(M, u32)>>,
     trouble: LastTrouble,
-    response_timeout: Duration,
+    response_timeout: Option<Duration>,
     /// Tells a connection that a call over it was not answered in time.
     overdue: fn(&M::Connection),
-    /// Calls that were answered: whether a silence is the server's or a queue's.
+    /// Calls that were answered in time: whether a silence is the server's or a queue's.
     answered: AtomicU64,
 }
 
@@ -250,6 +253,9 @@ where
                 .max_size(size)
                 .min_idle(size)
                 .connection_timeout(CHECKOUT)
+                // Connections go when they are dead, and no task outlives the pool to see to their age.
+                .max_lifetime(None)
+                .idle_timeout(None)
                 .error_sink(Box::new(self.trouble.clone()))
                 .build_unchecked(manager)
         })
@@ -281,8 +287,7 @@ where
         }
     }
 
-    fn read(&self, outcome: RedisResult<Value>) -> Result<Value, Failure> {
-        self.answered.fetch_add(1, Relaxed);
+    fn read(outcome: RedisResult<Value>) -> Result<Value, Failure> {
         outcome.and_then(Value::extract_error).map_err(|error| match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoScript) => Failure::NoScript,
             _ => Failure::Error(failure::call(error)),
@@ -304,15 +309,19 @@ where
             let connection = self.connection(deadline).await.map_err(Failure::Error)?;
             let mut sender = connection.clone();
             let mut answer = Box::pin(async move { sender.req_packed_command(&command).await });
-            let cut = deadline.min(Instant::now() + self.response_timeout);
+            let cut = match self.response_timeout {
+                Some(timeout) => deadline.min(Instant::now() + timeout),
+                None => deadline,
+            };
             if let Ok(outcome) = timeout_at(cut, &mut answer).await {
-                return self.read(outcome);
+                self.answered.fetch_add(1, Relaxed);
+                return Self::read(outcome);
             }
             (self.overdue)(&connection);
             if let Some(late) = late {
                 tokio::spawn(async move {
-                    let outcome = timeout(self.response_timeout, answer).await;
-                    if let Some(Ok(reply)) = outcome.ok().map(|outcome| self.read(outcome)) {
+                    let outcome = timeout(GRACE, answer).await;
+                    if let Some(Ok(reply)) = outcome.ok().map(Self::read) {
                         late(&reply);
                     }
                 });
