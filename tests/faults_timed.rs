@@ -42,7 +42,7 @@ fn report(case: &str, mut times: Vec<Duration>, rest: &str) -> Duration {
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     println!(
-        "fault case={case} p50_us={} p999_us={} max_us={} deadline_us={} calls={} {rest}",
+        "\nfault case={case} p50_us={} p999_us={} max_us={} deadline_us={} calls={} {rest}",
         at(0.5).as_micros(),
         at(0.999).as_micros(),
         at(1.0).as_micros(),
@@ -94,7 +94,7 @@ async fn case_6_black_hole() {
     recovery(&limiter).await;
     proxy.strand();
     let (back, errors) = recovery(&limiter).await;
-    println!("fault case=6 back_ms={} errors={errors} pool=10", back.as_millis());
+    println!("\nfault case=6 back_ms={} errors={errors} pool=10", back.as_millis());
     assert!(back <= Duration::from_secs(1));
 }
 
