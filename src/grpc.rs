@@ -219,6 +219,9 @@ mod tests {
         assert!(!never.contains_key("grpc-status-details-bin"));
         assert_eq!(code(never), "8");
 
+        let odd = written(&denied(Some(Duration::from_micros(1_000_001))));
+        assert_eq!(pushback(&odd).as_deref(), Some("1001"));
+
         let far = written(&denied(Some(Duration::MAX)));
         assert_eq!(pushback(&far).as_deref(), Some("2147483647"));
 
