@@ -1,8 +1,13 @@
 //! The house: who may import whom, held as data and read from every path in `src`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+#[path = "support/imports.rs"]
+mod imports;
+
+use imports::named;
 
 /// A room: the files whose path starts so, the crates it may name, and the rooms it may enter.
 struct Room {
@@ -47,80 +52,68 @@ const HOUSE: &[Room] = &[
     Room { at: &["testing"], crates: &[], rooms: &["limiter"] },
 ];
 
-/// The room of each name that `lib.rs` re-exports.
-const EXPORTS: &[(&str, &[&str])] = &[
-    ("limiter", &["Limiter", "LimiterExt", "Memory", "Redis", "Pool", "Allow", "Deny", "Boxed"]),
-    ("respond", &["Respond", "Raise"]),
-    ("layer", &["RateLimitLayer"]),
-    ("service", &["RateLimit"]),
-    ("future", &["ResponseFuture"]),
-    ("http", &["HttpResponse", "ByHead", "Head", "by_head"]),
-];
-
-/// The code of a file: without comments, and without the tests at its end but for their imports.
-fn code(text: &str) -> Vec<(usize, &str)> {
-    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
-    lines.filter(|(_, line)| !line.trim_start().starts_with("//")).collect()
+/// What a path may lead to: the room behind each name that `lib.rs` has, and the crates that may be named at all.
+struct Map {
+    rooms: BTreeMap<String, String>,
+    foreign: BTreeSet<String>,
 }
 
-/// The paths that one line of code names and that lead out of its file: `crate::...`, or a foreign crate.
-fn paths(line: &str) -> Vec<String> {
-    let start = line.trim_start();
-    let mut found = Vec::new();
-    let is_name = |character: char| character.is_alphanumeric() || character == '_';
-    for (at, _) in line.match_indices("::") {
-        let before = &line[..at];
-        let head = before.rsplit(|character| !is_name(character)).next().unwrap_or_default();
-        let path_before = before.strip_suffix(head).unwrap_or_default();
-        if head.is_empty() || path_before.ends_with("::") || path_before.ends_with('"') {
-            continue;
+impl Map {
+    fn read() -> Self {
+        let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+        let name = |line: &String| line.split(['=', ' ']).next().map(|name| name.replace('-', "_"));
+        let foreign = dependencies(&manifest).iter().filter_map(name).collect();
+
+        let front = fs::read_to_string(root().join("src/lib.rs")).expect("a front page");
+        let mut rooms = BTreeMap::new();
+        for (_, path) in named("lib.rs", &front) {
+            let Some((room, name)) = path.strip_prefix("crate::").and_then(|p| p.split_once("::"))
+            else {
+                continue;
+            };
+            rooms.insert(room.to_owned(), room.to_owned());
+            rooms.insert(name.to_owned(), room.to_owned());
         }
-        let rest = line[at + 2..].trim_end_matches(';');
-        let rest = rest.split(|character| !is_name(character) && character != ':').next();
-        found.push(format!("{head}::{}", rest.unwrap_or_default().trim_end_matches(':')));
-    }
-    if let Some(list) = start.strip_prefix("use crate::{") {
-        let names = list.split(|character: char| !is_name(character) && character != ':');
-        found.extend(names.filter(|name| !name.is_empty()).map(|name| format!("crate::{name}")));
-    }
-    found
-}
-
-/// Why `path` may not stand in the room, if it may not.
-fn trespass(room: &Room, path: &str, foreign: &BTreeSet<String>) -> Option<String> {
-    let (head, rest) = path.split_once("::")?;
-    let first = rest.split("::").next().unwrap_or_default();
-    if head == "crate" {
-        let mut exports = EXPORTS.iter();
-        let export = exports.find(|(_, names)| names.contains(&first)).map(|(room, _)| *room);
-        let lower = first.chars().next().is_some_and(char::is_lowercase);
-        let entered = export.or(lower.then_some(first))?;
-        let allowed = WORDS.contains(&entered) || room.rooms.contains(&entered);
-        return (!allowed).then(|| format!("enters {entered}"));
-    }
-    if !foreign.contains(head) {
-        return None;
-    }
-    let allowed = room.crates.iter().any(|allowed| path == *allowed || head == *allowed);
-    (!allowed).then(|| format!("names the crate {path}"))
-}
-
-fn trespasses(file: &str, text: &str, foreign: &BTreeSet<String>) -> Vec<String> {
-    let inside = |at: &&&str| {
-        let rest = file.strip_prefix(**at);
-        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-    };
-    let room = HOUSE.iter().find(|room| room.at.iter().any(|at| inside(&at)));
-    let room = room.unwrap_or_else(|| panic!("{file} is in no room of the house"));
-    let mut found = Vec::new();
-    for (number, line) in code(text) {
-        for path in paths(line) {
-            if let Some(why) = trespass(room, &path, foreign) {
-                found.push(format!("src/{file}:{number} {why}: {}", line.trim()));
-            }
+        for room in HOUSE.iter().flat_map(|room| room.at) {
+            let room = room.split('/').next().expect("a name").to_owned();
+            rooms.insert(room.clone(), room);
         }
+        Self { rooms, foreign }
     }
-    found
+
+    /// Why `path` may not stand in `room`, if it may not.
+    fn trespass(&self, room: &Room, path: &str) -> Option<String> {
+        let mut names = path.split("::");
+        let head = names.next().expect("a name");
+        if head == "crate" {
+            let name = names.next().unwrap_or("*");
+            let Some(entered) = self.rooms.get(name) else {
+                return Some(format!("takes {name}, which lib.rs has from no room"));
+            };
+            let allowed = WORDS.contains(&&**entered) || room.rooms.contains(&&**entered);
+            return (!allowed).then(|| format!("enters {entered}"));
+        }
+        let allowed = |allowed: &&str| {
+            path.strip_prefix(*allowed)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        (self.foreign.contains(head) && !room.crates.iter().any(allowed))
+            .then(|| format!("names the crate {head}"))
+    }
+
+    fn trespasses(&self, file: &str, text: &str) -> Vec<String> {
+        let inside = |at: &&str| {
+            let rest = file.strip_prefix(*at);
+            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        };
+        let room = HOUSE.iter().find(|room| room.at.iter().any(inside));
+        let room = room.unwrap_or_else(|| panic!("src/{file} is in no room of the house"));
+        let paths = named(file, text).into_iter();
+        let told = |(line, path): (usize, String)| {
+            self.trespass(room, &path).map(|why| format!("src/{file}:{line} {why}: {path}"))
+        };
+        paths.filter_map(told).collect()
+    }
 }
 
 fn root() -> &'static Path {
@@ -139,53 +132,103 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Lines of a table of `Cargo.toml` that name a dependency.
-fn dependencies(manifest: &str, table: &str) -> Vec<String> {
-    let lines = manifest.lines().skip_while(|line| *line != format!("[{table}]")).skip(1);
-    let lines = lines.take_while(|line| !line.starts_with('['));
-    lines.filter(|line| line.contains('=')).map(str::to_owned).collect()
-}
-
-fn foreign() -> BTreeSet<String> {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
-    let lines = ["dependencies", "dev-dependencies"].map(|table| dependencies(&manifest, table));
-    let name = |line: &String| line.split(['=', ' ']).next().map(|name| name.replace('-', "_"));
-    lines.iter().flatten().filter_map(name).collect()
+/// The lines of `Cargo.toml` that name a dependency, of whatever kind.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.ends_with("dependencies]");
+        } else if inside && line.contains('=') {
+            found.push(line.to_owned());
+        }
+    }
+    found
 }
 
 #[test]
 fn every_import_points_the_right_way() {
-    let (source, foreign) = (root().join("src"), foreign());
-    assert!(foreign.contains("bb8_redis") && foreign.contains("tower_test"));
+    let (source, map) = (root().join("src"), Map::read());
     let mut found = Vec::new();
+    let mut paths = 0;
     for path in files(&source) {
         let file = path.strip_prefix(&source).expect("inside").to_str().expect("a name");
         if file != "lib.rs" {
-            found.extend(trespasses(file, &fs::read_to_string(&path).expect("text"), &foreign));
+            let text = fs::read_to_string(&path).expect("text");
+            paths += named(file, &text).len();
+            found.extend(map.trespasses(file, &text));
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(paths > 100, "only {paths} paths were read");
 }
 
 #[test]
-fn a_planted_trespass_is_found() {
-    let foreign = foreign();
-    let found = |file: &str, text: &str| trespasses(file, text, &foreign).len();
-    assert_eq!(found("quota.rs", "use std::fmt;\n"), 0);
-    assert_eq!(found("quota.rs", "use tokio::time::Instant;\n"), 1);
-    assert_eq!(found("quota.rs", "use crate::limiter::Limiter;\n"), 1);
-    assert_eq!(found("algorithm/token_bucket.rs", "use crate::{Limiter, Quota};\n"), 1);
-    assert_eq!(found("limiter/memory.rs", "    let value = redis::Value::Nil;\n"), 1);
-    assert_eq!(found("limiter/redis/pool.rs", "    let value = redis::Value::Nil;\n"), 0);
-    assert_eq!(found("service.rs", "use crate::http::HttpResponse;\n"), 1);
-    assert_eq!(found("respond.rs", "use tower::ServiceExt;\n"), 1);
-    assert_eq!(found("error.rs", "/// [`x`](crate::limiter::Limiter)\n"), 0);
+fn a_planted_trespass_is_found_with_its_line() {
+    let map = Map::read();
+    let planted = [
+        ("quota.rs", "use tokio::time::Instant;"),
+        ("quota.rs", "use crate::limiter::Limiter;"),
+        ("quota.rs", "use crate::Within;"),
+        ("quota.rs", "use crate::*;"),
+        ("quota.rs", "use crate as all;"),
+        ("quota.rs", "use redis;"),
+        ("quota.rs", "use ::redis::Value;"),
+        ("quota.rs", "use {std::fmt, redis::Value};"),
+        ("quota.rs", "extern crate redis;"),
+        ("quota.rs", "pub(crate) use redis::{self as client};"),
+        ("algorithm/token_bucket.rs", "use crate::{Limiter, Quota};"),
+        (
+            "algorithm/token_bucket.rs",
+            "use crate::{\n    Quota, limiter::{\n        Limiter,\n    },\n};",
+        ),
+        ("algorithm/mod.rs", "use super::limiter::Limiter;"),
+        ("algorithm/token_bucket.rs", "use super::super::Limiter;"),
+        ("limiter/memory.rs", "let value = redis::Value::Nil;"),
+        ("limiter/memory.rs", "let value: Vec<redis::Value> = Vec::new();"),
+        ("limiter/memory.rs", "mod tests { use super::super::super::layer::Shared; }"),
+        ("service.rs", "use crate::http::HttpResponse;"),
+        ("service.rs", "use crate::HttpResponse;"),
+        ("layer.rs", "let edge = super::http::by_head;"),
+        ("respond.rs", "use tower::ServiceExt;"),
+        ("error.rs", "use tower;"),
+        ("http/head.rs", "let quote = '\"'; use redis::Value; let other = '\"';"),
+    ];
+    for (file, text) in planted {
+        let found = map.trespasses(file, &format!("use std::fmt;\n\n{text}\n"));
+        assert_eq!(found.len(), 1, "{file}: {text}: {found:?}");
+        let line = if text.contains("Limiter,\n") { 5 } else { 3 };
+        assert!(found[0].starts_with(&format!("src/{file}:{line} ")), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_allowed_or_no_import_is_no_trespass() {
+    let map = Map::read();
+    let innocent = [
+        ("error.rs", "use tower::BoxError;"),
+        ("error.rs", "/// [`x`](crate::limiter::Limiter)"),
+        ("error.rs", "//! use redis::Value;"),
+        ("error.rs", "let x = 1; // as redis::Value"),
+        ("error.rs", "/* use redis::Value;\n*/ let text = \"redis::\\\"Value\";"),
+        ("error.rs", "let text = r#\"a \" redis::Value\"#;"),
+        ("error.rs", "fn f<'a>(a: &'a str) -> impl Sized + use<'a> { a }"),
+        ("limiter/redis/pool.rs", "let value = redis::Value::Nil;"),
+        ("limiter/mod.rs", "pub use self::redis::{Pool, Redis};"),
+        ("limiter/redis/key.rs", "mod tests { use super::*; use super::super::Terms; }"),
+        ("service.rs", "use crate::{Charge, KeyExtractor, Limiter, Respond};"),
+        ("algorithm/mod.rs", "let outcome = Outcome::Allow;"),
+    ];
+    for (file, text) in innocent {
+        let found = map.trespasses(file, text);
+        assert!(found.is_empty(), "{file}: {text}: {found:?}");
+    }
 }
 
 #[test]
 fn every_dependency_says_why() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
-    for line in dependencies(&manifest, "dependencies") {
+    for line in dependencies(&manifest) {
         assert!(line.contains(" # "), "no reason beside: {line}");
     }
 }
