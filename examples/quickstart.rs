@@ -62,7 +62,7 @@ async fn serve(settings: Settings) -> Result<(), Box<dyn Error>> {
         .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
     let address = listener.local_addr()?;
     println!("listening on http://{address}, decided in {}", settings.store);
-    println!("try: seq 10 | xargs -P10 -I{{}} curl -s -w '%{{http_code}} ' http://{address}/");
+    println!("try: seq 10 | xargs -P10 -I{{}} curl -s -w '%{{http_code}}\\n' http://{address}/");
 
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, app).with_graceful_shutdown(asked_to_end()).await?;
