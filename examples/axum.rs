@@ -2,15 +2,19 @@
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example axum`, then `curl -H 'x-tenant: a' 127.0.0.1:3000/search`.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::{get, post};
-use http::{Request, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, Pool, Quota, RateLimitLayer, Redis, Refusal, by_head};
+use tower_sluice::{
+    Charge, HttpResponse, Pool, Quota, RateLimitLayer, Redis, Refusal, Respond, by_head,
+};
 
 // Quotas that cannot be do not compile.
 const SEARCHES: Quota = Quota::per_second(10).burst(20);
@@ -44,19 +48,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(axum::serve(listener, app).await?)
 }
 
-/// A refusal, for programs to read.
-fn in_json(_request: Request<Body>, refusal: Refusal) -> Response<Body> {
-    let status = match &refusal {
-        Refusal::Denied(_) => StatusCode::TOO_MANY_REQUESTS,
-        Refusal::NoKey => StatusCode::UNAUTHORIZED,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
+/// A refusal, for programs to read: the usual status and headers, `Retry-After` among them, and a body.
+fn in_json(request: Request<Body>, refusal: Refusal) -> Response<Body> {
     let wait = refusal.retry_after().map_or("null".to_owned(), |wait| wait.as_millis().to_string());
     let body = format!("{{\"error\":\"{refusal}\",\"retry_after_ms\":{wait}}}\n");
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert("content-type", http::HeaderValue::from_static("application/json"));
+    let Ok::<_, Infallible>(mut response) = HttpResponse::new().reject(request, refusal);
+    *response.body_mut() = Body::from(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
