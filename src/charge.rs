@@ -74,6 +74,8 @@ impl Charge {
     }
 
     /// Sets the longest wait that may be booked; 0 admits now or not at all. Default: the layer's.
+    ///
+    /// An algorithm books no further ahead than its horizon, 60 s unless set.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);

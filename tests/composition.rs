@@ -159,6 +159,91 @@ fn case_98_dropped_requests_leave_no_task_and_no_timer() {
 }
 
 #[tokio::test]
+async fn case_97_clones_and_tasks_share_one_limit() {
+    let limiter = Memory::new("m", TokenBucket::new(Quota::new(20, 8_760 * HOUR)));
+    let called = Arc::default();
+    let layer = RateLimitLayer::new(limiter, Global).respond(Raise);
+    let service = ServiceBuilder::new().layer(layer).service(inner(&called, 0));
+    let mut tasks = JoinSet::new();
+    for number in 0..64 {
+        tasks.spawn(service.clone().oneshot(number));
+    }
+    let answers = tasks.join_all().await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 20);
+    assert_eq!(called.load(Relaxed), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_99_and_100_cancelled_waiters_leave_the_bound_and_lose_nothing_that_may_be_given_back()
+{
+    let quota = Quota::per_second(100).burst(1);
+    let limiter = Arc::new(Memory::new("m", TokenBucket::new(quota)));
+    let mut dice = 0x9E37_79B9_7F4A_7C15_u64;
+    for round in 0..1_000 {
+        limiter.acquire("key").await.unwrap();
+        let mut waiters: Vec<_> =
+            (0..10).map(|_| tokio_test::task::spawn(Box::pin(limiter.acquire("key")))).collect();
+        for waiter in &mut waiters {
+            assert!(waiter.poll().is_pending());
+        }
+        let debt = async || {
+            let peek = limiter.check(&Charge::new("key").cost(0)).await.unwrap();
+            peek.reset_after().unwrap()
+        };
+        let full = debt().await;
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // From the tail, every slot comes back; from the head or the middle, none that a later one relies on.
+        let mut back = 0;
+        for _ in 0..dice >> 62 {
+            drop(waiters.pop());
+            back += 1;
+        }
+        drop(waiters.remove((dice >> 40) as usize % (waiters.len() - 1)));
+        assert_eq!(full - debt().await, Duration::from_millis(10) * back, "round {round}");
+        for waiter in waiters {
+            waiter.into_inner().await.unwrap();
+        }
+        tokio::time::advance(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_101_a_panic_inside_stays_charged_and_harms_nobody_else() {
+    let limiter = Scripted::new().allow().allow();
+    let inner = service_fn(|request: u64| async move {
+        assert!(request != 0, "the inner service panics");
+        Ok::<_, BoxError>(request)
+    });
+    let service = ServiceBuilder::new().layer(limit(&limiter)).service(inner);
+    assert!(tokio::spawn(service.clone().oneshot(0)).await.unwrap_err().is_panic());
+    assert_eq!(service.oneshot(7).await.unwrap(), 7);
+    assert_eq!(limiter.refunds(), []);
+}
+
+#[test]
+fn case_103_it_runs_on_every_kind_of_runtime() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter = Redis::new("r", FixedWindow::new(Quota::per_day(1_000)), pool)
+        .deadline(Duration::from_secs(30));
+    let ask = async |limiter: Redis<FixedWindow>| {
+        let called = Arc::default();
+        let layer = RateLimitLayer::new(limiter, Global).respond(Raise);
+        let service = ServiceBuilder::new().layer(layer).service(inner(&called, 0));
+        // Connections end with the runtime that made them; the next one finds that out and makes its own.
+        while service.clone().oneshot(7).await.is_err() {}
+    };
+    let mut current = tokio::runtime::Builder::new_current_thread();
+    let mut several = tokio::runtime::Builder::new_multi_thread();
+    let starved = several.enable_all().worker_threads(2).max_blocking_threads(1);
+    for runtime in [current.enable_all().build().unwrap(), starved.build().unwrap()] {
+        runtime.block_on(ask(limiter.clone()));
+        let local = tokio::task::LocalSet::new();
+        runtime.block_on(local.run_until(ask(limiter.clone())));
+    }
+}
+
+#[tokio::test]
 async fn case_117_no_byte_of_a_request_opens_the_gate() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();

@@ -299,6 +299,7 @@ async fn case_12_and_98_cancelled_calls_never_steal_an_answer_nor_keep_a_unit() 
         assert!(begun.elapsed() < LONG, "{lost} units were kept for nobody");
         tokio::task::yield_now().await;
     }
+    assert_eq!(others(&mut server.connection().await).await.len(), 2, "connections were lost");
     let cancelled: u64 = cancelled.iter().sum();
     println!("fault case=12 points={points} cancelled={cancelled} mismatched=0 lost=0");
 }
@@ -536,6 +537,48 @@ async fn case_31_a_missing_right_is_configuration() {
     run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
     until_decided(&limiter, Class::Configuration).await;
     limiter.check(&one().cost(0)).await.unwrap();
+}
+
+/// The answer to one charge, by a server that replies to every script with `reply`.
+async fn answered(reply: &[u8]) -> Result<Decision, Error> {
+    let address = support::fake::answering(reply.to_vec()).await;
+    yearly(&format!("redis://{address}")).deadline(LONG).check(&one()).await
+}
+
+#[tokio::test]
+async fn case_32_an_unknown_error_is_of_state_and_short() {
+    let long = format!("-FOO {}\r\n", "x".repeat(64 * 1024));
+    for reply in [&b"-FOO bar\r\n"[..], b"-ERR \xFF\xFE\r\n", b"-\r\n", long.as_bytes()] {
+        let error = answered(reply).await.unwrap_err();
+        assert_ne!(error.class(), Class::Infrastructure, "{error:?}");
+        assert!(format!("{error}").len() <= 512);
+    }
+}
+
+#[tokio::test]
+async fn case_33_an_odd_reply_never_admits() {
+    let odd: [&[u8]; 14] = [
+        b"$-1\r\n",
+        b"_\r\n",
+        b"+OK\r\n",
+        b":1\r\n",
+        b"$2\r\nok\r\n",
+        b",1.5\r\n",
+        b"#t\r\n",
+        b"%1\r\n+a\r\n:1\r\n",
+        b"*0\r\n",
+        b"*1\r\n:1767225600000000\r\n",
+        b"*6\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*7\r\n:-9223372036854775808\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*7\r\n:1\r\n:1\r\n:-9223372036854775808\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*7\r\n:1\r\n,0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+    ];
+    for reply in odd {
+        let error = answered(reply).await.unwrap_err();
+        assert_eq!(error.class(), Class::State, "{}", String::from_utf8_lossy(reply));
+    }
+    let fine = b"*7\r\n:1767225600000000\r\n:0\r\n:0\r\n:4\r\n:9\r\n:0\r\n:1\r\n";
+    assert_eq!(answered(fine).await.unwrap().remaining(), Some(4));
 }
 
 #[tokio::test]

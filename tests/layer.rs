@@ -110,7 +110,7 @@ async fn refused_request_never_reaches_inner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn booked_request_waits_that_long_and_does_not_ask_again() {
+async fn case_110_a_booked_request_is_never_early_and_does_not_ask_again() {
     let limiter = Scripted::new().wait(Duration::from_millis(200));
     let (service, inner) = gate(&limiter);
     let begun = Instant::now();
@@ -125,7 +125,7 @@ async fn booked_request_waits_that_long_and_does_not_ask_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_comes_after_admission() {
+async fn case_95_readiness_comes_after_admission() {
     let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
     let limiter = Scripted::new().wait(SECOND);
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
@@ -144,7 +144,7 @@ async fn readiness_comes_after_admission() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_request_holds_no_permit() {
+async fn case_96_a_delayed_request_holds_no_permit() {
     let inner = ConcurrencyLimit::new(Strict::default(), 1);
     let limiter = Scripted::new().wait(HOUR).allow().allow();
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
@@ -169,7 +169,7 @@ async fn dropped_waiter_is_refunded_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_whose_slot_has_come_is_not_refunded() {
+async fn case_100_a_waiter_whose_slot_has_come_is_not_refunded() {
     let limiter = Scripted::new().wait(SECOND);
     let (service, _) = gate(&limiter);
     let mut call = task::spawn(service.oneshot("hello"));
@@ -198,7 +198,7 @@ async fn request_that_entered_inner_is_not_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_max_waiters_nobody_waits() {
+async fn case_111_beyond_max_waiters_nobody_waits() {
     let limiter = Scripted::new().wait(SECOND).deny(SECOND).wait(SECOND);
     let service = layer(&limiter).max_wait(HOUR).max_waiters(1).layer(Strict::default());
     let mut first = task::spawn(service.clone().oneshot("first"));
@@ -295,7 +295,7 @@ async fn exempt_requests_are_not_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_charged_before_the_call() {
+async fn case_94_nothing_is_charged_before_the_call() {
     let limiter = Scripted::new().allow();
     let (mut service, inner) = gate(&limiter);
     for _ in 0..3 {
@@ -306,7 +306,7 @@ async fn nothing_is_charged_before_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inner_errors_pass_and_stay_charged() {
+async fn case_101_inner_errors_pass_and_stay_charged() {
     let limiter = Scripted::new().allow();
     let (service, _) = gate(&limiter);
     let error = service.oneshot("fail").await.unwrap_err();
@@ -315,7 +315,7 @@ async fn inner_errors_pass_and_stay_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_the_extractor_harms_nobody_else() {
+async fn case_80_a_panic_in_the_extractor_harms_nobody_else() {
     let limiter = Scripted::new().allow();
     let key = |request: &&str| match *request {
         "panic" => panic!("no key"),
@@ -329,7 +329,7 @@ async fn a_panic_in_the_extractor_harms_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_waiters_are_released_in_their_order() {
+async fn case_109_waiters_are_released_in_their_order() {
     let mut limiter = Scripted::new();
     for place in 1..=1_000 {
         limiter = limiter.wait(Duration::from_millis(place));
@@ -447,7 +447,7 @@ async fn every_answer_of_a_key_closure_is_understood() {
 }
 
 #[test]
-fn layer_and_future_are_what_frameworks_need() {
+fn case_104_and_105_layer_and_future_are_what_frameworks_need() {
     fn framework<T: Clone + Send + Sync + 'static>() {}
     fn sent<T: Send>(_: &T) {}
     framework::<Raised<Global>>();

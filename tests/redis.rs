@@ -250,13 +250,6 @@ fn building_needs_neither_a_server_nor_a_runtime() {
     assert!(format!("{limiter:?}").contains("TokenBucket"));
 }
 
-#[cfg(not(feature = "rustls"))]
-#[test]
-fn tls_without_its_feature_is_an_error_and_no_downgrade() {
-    let error = Pool::connect("rediss://127.0.0.1:1").unwrap_err();
-    assert_eq!(error.class(), Class::Configuration);
-}
-
 #[tokio::test]
 async fn any_bb8_pool_of_cheap_clones_will_do() {
     let server = Server::start();

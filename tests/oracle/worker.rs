@@ -44,8 +44,8 @@ impl Workload {
 
     pub fn quota(self) -> Quota {
         match self {
-            // Periods that their limit does not divide.
-            Workload::Saturating => Quota::new(700, Duration::from_millis(110)),
+            // Periods that their limit does not divide, and so little that a slow machine exhausts it too.
+            Workload::Saturating => Quota::new(140, Duration::from_millis(110)),
             Workload::Sparse => Quota::new(20, Duration::from_millis(100)),
             Workload::Bursty => Quota::new(70, Duration::from_millis(110)),
             Workload::Mixed => Quota::new(7, Duration::from_millis(10)),

@@ -331,3 +331,17 @@ where
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_is_a_feature_and_never_a_downgrade() {
+        let built = Pool::connect("rediss://127.0.0.1:1");
+        match cfg!(feature = "rustls") {
+            true => assert!(built.is_ok()),
+            false => assert_eq!(built.unwrap_err().class(), Class::Configuration),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! A server that says what a test wants: the handshake goes well, and every script is answered with given bytes.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Answers every script with `reply`, and tells where.
+pub async fn answering(reply: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, reply.clone()));
+        }
+    });
+    address
+}
+
+async fn serve(stream: TcpStream, reply: Vec<u8>) -> Option<()> {
+    let mut stream = BufStream::new(stream);
+    loop {
+        let words = command(&mut stream).await?;
+        let answer = match words.first()?.to_ascii_uppercase().as_slice() {
+            b"EVALSHA" | b"EVAL" => reply.as_slice(),
+            b"HELLO" => b"%1\r\n+proto\r\n:3\r\n",
+            _ => b"+OK\r\n",
+        };
+        stream.write_all(answer).await.ok()?;
+        stream.flush().await.ok()?;
+    }
+}
+
+/// The words of one command.
+async fn command(stream: &mut BufStream<TcpStream>) -> Option<Vec<Vec<u8>>> {
+    let count = number(stream).await?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let length = number(stream).await?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        word.truncate(length);
+        words.push(word);
+    }
+    Some(words)
+}
+
+/// The number of a line such as `*3` or `$5`.
+async fn number(stream: &mut BufStream<TcpStream>) -> Option<usize> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok().filter(|read| *read > 0)?;
+    line.get(1..)?.trim_end().parse().ok()
+}
