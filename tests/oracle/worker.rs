@@ -302,7 +302,8 @@ pub fn probe<A: Algorithm>(new: fn(Quota) -> A, url: &str, probes: usize) -> usi
         let mut exact = 0;
         for probe in 0..probes {
             let limit = 1 + dice.below(50);
-            let quota = Quota::new(limit, Duration::from_micros(1 + dice.below(1_000_000)));
+            // Slower than the probe, or it would never be refused.
+            let quota = Quota::new(limit, Duration::from_micros(10_000 + dice.below(1_000_000)));
             let cost = 1 + dice.below(limit);
             let charge = Charge::new(format!("probe {probe}")).quota(quota).cost(cost);
             let wait = loop {
