@@ -1,99 +1,163 @@
-//! What is written down of each call: rows of fixed size, little-endian.
+//! The trace: one fixed-size little-endian row per call, and the order in which the calls were decided.
+//!
+//! `sent` and `received` are `SystemTime`, not the monotonic clock: the standard library's `Instant`
+//! means nothing to another process, and the server's `TIME` is this very clock of this very host, so
+//! that every `now` can be checked to lie between the two.
 
-use std::fs;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What came of a call.
+/// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Event {
+    /// Admitted at once; of a peek: it would be.
     Allowed,
+    /// Booked for later.
     Waited,
+    /// Refused, with the wait after which it would be admitted.
     Denied,
+    /// Refused: it can never fit.
     Never,
-    /// Units were asked back.
+    /// No answer.
+    Error,
+    /// A booking given back before its slot came.
+    Cancelled,
+    /// A booking given back after its slot came.
     Refunded,
-    Failed,
 }
 
-/// One call. Times are microseconds; `sent` and `received` by this host's clock, which is the server's too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
-    pub outcome: Outcome,
-    /// Test key, process and task that asked.
-    pub key: i64,
-    pub task: i64,
-    /// Units asked for; of a refund, units given back.
-    pub cost: i64,
-    pub patience: i64,
-    /// From the reply. Of a refund: the `now` and the place of the decision that is given back.
-    pub wait: i64,
-    pub now: i64,
-    pub place: i64,
-    pub remaining: i64,
-    pub reset_after: i64,
-    pub sent: i64,
-    pub received: i64,
-}
+impl Event {
+    const ALL: [Self; 7] = [
+        Self::Allowed,
+        Self::Waited,
+        Self::Denied,
+        Self::Never,
+        Self::Error,
+        Self::Cancelled,
+        Self::Refunded,
+    ];
 
-const FIELDS: usize = 12;
-
-const OUTCOMES: [Outcome; 6] = [
-    Outcome::Allowed,
-    Outcome::Waited,
-    Outcome::Denied,
-    Outcome::Never,
-    Outcome::Refunded,
-    Outcome::Failed,
-];
-
-impl Row {
-    fn fields(&self) -> [i64; FIELDS] {
-        let outcome = OUTCOMES.iter().position(|outcome| *outcome == self.outcome);
-        [
-            outcome.expect("one of six") as i64,
-            self.key,
-            self.task,
-            self.cost,
-            self.patience,
-            self.wait,
-            self.now,
-            self.place,
-            self.remaining,
-            self.reset_after,
-            self.sent,
-            self.received,
-        ]
+    /// Whether it gives a booking back, which is answered without a `now`.
+    pub(crate) fn returns(self) -> bool {
+        matches!(self, Self::Cancelled | Self::Refunded)
     }
 }
 
-pub fn write(path: &Path, rows: &[Row]) {
-    let bytes: Vec<u8> = rows.iter().flat_map(Row::fields).flat_map(i64::to_le_bytes).collect();
-    fs::write(path, bytes).expect("a trace");
+/// One call. Zero stands where nothing was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) key: u32,
+    pub(crate) cost: u32,
+    pub(crate) process: u16,
+    pub(crate) task: u16,
+    /// Which of its task's calls this is.
+    pub(crate) number: u32,
+    pub(crate) event: Event,
+    /// Its place among the decisions of one call to the server.
+    pub(crate) place: u16,
+    pub(crate) patience: i64,
+    pub(crate) wait: i64,
+    pub(crate) now: i64,
+    pub(crate) remaining: i64,
+    pub(crate) reset: i64,
+    /// The number of the call whose booking is given back, and the units that were.
+    pub(crate) of: u32,
+    pub(crate) units: u32,
+    /// Nanoseconds since the Unix epoch.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
-/// Reads a trace, and removes its file.
-pub fn read(path: &Path) -> Vec<Row> {
-    let bytes = fs::read(path).expect("a trace");
-    fs::remove_file(path).expect("removed");
-    let row = |bytes: &[u8]| {
-        let mut fields = bytes
-            .chunks_exact(8)
-            .map(|field| i64::from_le_bytes(field.try_into().expect("eight bytes")));
-        let mut next = || fields.next().expect("a field");
-        Row {
-            outcome: OUTCOMES[next() as usize],
-            key: next(),
-            task: next(),
-            cost: next(),
-            patience: next(),
-            wait: next(),
-            now: next(),
-            place: next(),
-            remaining: next(),
-            reset_after: next(),
-            sent: next(),
-            received: next(),
+impl Row {
+    pub(crate) const SIZE: usize = 83;
+
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.key.to_le_bytes());
+        bytes.extend(self.cost.to_le_bytes());
+        bytes.extend(self.process.to_le_bytes());
+        bytes.extend(self.task.to_le_bytes());
+        bytes.extend(self.number.to_le_bytes());
+        bytes.push(self.event as u8);
+        bytes.extend(self.place.to_le_bytes());
+        for number in [self.patience, self.wait, self.now, self.remaining, self.reset] {
+            bytes.extend(number.to_le_bytes());
         }
-    };
-    bytes.chunks_exact(8 * FIELDS).map(row).collect()
+        bytes.extend(self.of.to_le_bytes());
+        bytes.extend(self.units.to_le_bytes());
+        bytes.extend(self.sent.to_le_bytes());
+        bytes.extend(self.received.to_le_bytes());
+    }
+
+    pub(crate) fn read(bytes: &[u8; Self::SIZE]) -> Self {
+        let mut rest = &bytes[..];
+        let rest = &mut rest;
+        Self {
+            key: u32::from_le_bytes(next(rest)),
+            cost: u32::from_le_bytes(next(rest)),
+            process: u16::from_le_bytes(next(rest)),
+            task: u16::from_le_bytes(next(rest)),
+            number: u32::from_le_bytes(next(rest)),
+            event: Event::ALL[usize::from(u8::from_le_bytes(next(rest)))],
+            place: u16::from_le_bytes(next(rest)),
+            patience: i64::from_le_bytes(next(rest)),
+            wait: i64::from_le_bytes(next(rest)),
+            now: i64::from_le_bytes(next(rest)),
+            remaining: i64::from_le_bytes(next(rest)),
+            reset: i64::from_le_bytes(next(rest)),
+            of: u32::from_le_bytes(next(rest)),
+            units: u32::from_le_bytes(next(rest)),
+            sent: u64::from_le_bytes(next(rest)),
+            received: u64::from_le_bytes(next(rest)),
+        }
+    }
+}
+
+fn next<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
+    let (first, others) = rest.split_first_chunk().expect("a row is long enough");
+    *rest = others;
+    *first
+}
+
+/// The clock of `sent` and `received`.
+pub(crate) fn nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    u64::try_from(since.as_nanos()).expect("before 2554")
+}
+
+/// The rows of each key.
+pub(crate) fn by_key(rows: &[Row]) -> BTreeMap<u32, Vec<Row>> {
+    let mut keys: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
+    for row in rows {
+        keys.entry(row.key).or_default().push(*row);
+    }
+    keys
+}
+
+/// Puts the rows of one key into the order in which they were decided, or says why that is unknown.
+///
+/// Decisions are ordered by the server's `now`. A refund is answered without one, so a key on which
+/// there are any belongs to one task, whose calls follow one another: its own numbers are the order.
+pub(crate) fn order(rows: &mut [Row]) -> Result<(), String> {
+    let Some(first) = rows.first().copied() else { return Ok(()) };
+    let key = first.key;
+    if rows.iter().any(|row| row.event.returns()) {
+        if rows.iter().any(|row| (row.process, row.task) != (first.process, first.task)) {
+            return Err(format!("key {key}: a refund on a key of many tasks has no order"));
+        }
+        rows.sort_by_key(|row| row.number);
+        let decided: Vec<_> = rows.iter().filter(|row| !row.event.returns()).collect();
+        if decided.windows(2).any(|pair| instant(pair[0]) >= instant(pair[1])) {
+            return Err(format!("key {key}: the task's order is not the server's"));
+        }
+        return Ok(());
+    }
+    rows.sort_by_key(instant);
+    match rows.windows(2).find(|pair| instant(&pair[0]) == instant(&pair[1])) {
+        Some(pair) => Err(format!("key {key}: two decisions at {:?}", instant(&pair[0]))),
+        None => Ok(()),
+    }
+}
+
+fn instant(row: &Row) -> (i64, u16) {
+    (row.now, row.place)
 }

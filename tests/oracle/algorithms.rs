@@ -1,0 +1,92 @@
+//! The algorithms that are judged: one line each, beside its model.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tower_sluice::algorithm::{Algorithm as Arithmetic, FixedWindow, TokenBucket};
+use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis};
+
+use crate::model::{Bucket, Model, Window};
+
+/// What is judged, by which model.
+pub(crate) struct Algorithm {
+    pub(crate) name: &'static str,
+    /// The quota with a burst, if the algorithm knows bursts.
+    pub(crate) quota: fn(Quota, u64) -> Quota,
+    pub(crate) limiter: fn(Quota, Site) -> Arc<dyn Judged>,
+    pub(crate) model: fn(Quota) -> Box<dyn Model>,
+}
+
+pub(crate) const ALGORITHMS: [Algorithm; 2] = [
+    line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
+    line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
+];
+
+const fn line(
+    name: &'static str,
+    quota: fn(Quota, u64) -> Quota,
+    limiter: fn(Quota, Site) -> Arc<dyn Judged>,
+    model: fn(Quota) -> Box<dyn Model>,
+) -> Algorithm {
+    Algorithm { name, quota, limiter, model }
+}
+
+fn no_burst(quota: Quota, _burst: u64) -> Quota {
+    quota
+}
+
+impl Algorithm {
+    pub(crate) fn called(name: &str) -> &'static Self {
+        ALGORITHMS.iter().find(|algorithm| algorithm.name == name).expect("a known algorithm")
+    }
+}
+
+/// So long that the machine's speed decides nothing.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Connections to `url` that wait for an answer as long as the decisions do.
+pub(crate) fn pool(url: &str) -> Pool {
+    let builder = Pool::builder(url).expect("an address");
+    builder.connect_timeout(DEADLINE).response_timeout(DEADLINE).build().expect("a pool")
+}
+
+/// Where a limiter decides, and by which clock: the server's unless one is given.
+pub(crate) struct Site {
+    pub(crate) pool: Pool,
+    pub(crate) clock: Option<Arc<AtomicU64>>,
+}
+
+impl Site {
+    fn of<A: Arithmetic>(self, algorithm: A) -> Arc<dyn Judged> {
+        let limiter = Redis::new("oracle", algorithm, self.pool).deadline(DEADLINE);
+        Arc::new(match self.clock {
+            Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
+            None => limiter,
+        })
+    }
+}
+
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// A limiter in Redis, whatever its algorithm.
+pub(crate) trait Judged: Debug + Send + Sync {
+    fn check(&self, charge: &Charge) -> Answer<Decision>;
+
+    /// Gives a booking back, and tells how many units that were.
+    fn give_back(&self, booking: Booking) -> Answer<u64>;
+}
+
+impl<A: Arithmetic> Judged for Redis<A> {
+    fn check(&self, charge: &Charge) -> Answer<Decision> {
+        Box::pin(Limiter::check(self, charge))
+    }
+
+    fn give_back(&self, booking: Booking) -> Answer<u64> {
+        let limiter = self.clone();
+        Box::pin(async move { Redis::give_back(&limiter, booking).await })
+    }
+}

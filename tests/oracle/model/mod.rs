@@ -1,0 +1,62 @@
+//! What the spec says that algorithms do, in `i128`: the judge's own account, which shares nothing with
+//! the limiter or its scripts.
+//!
+//! An algorithm is judged once it has a [`Model`] here and its line in `algorithms.rs`.
+
+mod fixed_window;
+mod token_bucket;
+
+pub(crate) use fixed_window::Window;
+pub(crate) use token_bucket::Bucket;
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use tower_sluice::Quota;
+
+/// What was admitted: the instant at which it goes, and its units.
+pub(crate) type Grant = (i128, i128);
+
+/// What a booking remembers of the state that it left.
+pub(crate) type Mark = [i128; 2];
+
+/// One key under one quota. Instants and stretches are in µs.
+pub(crate) trait Model: Debug {
+    /// The earliest instant from `now` on at which `cost` fits; none if it never does.
+    fn earliest(&self, now: i128, cost: i128) -> Option<i128>;
+
+    /// Takes `cost` at an instant, whether or not it fits: what was admitted is a fact.
+    fn take(&mut self, at: i128, cost: i128) -> Mark;
+
+    /// The units that a booking gives back at `now`.
+    fn returnable(&self, now: i128, cost: i128, mark: Mark) -> i128;
+
+    /// Puts units back, as told.
+    fn put_back(&mut self, units: i128);
+
+    /// The units that would be admitted at `now`.
+    fn remaining(&self, now: i128) -> i128;
+
+    /// The time until the key is as good as new.
+    fn reset_after(&self, now: i128) -> i128;
+
+    /// Whether this is what the server should hold.
+    fn is_stored_as(&self, text: &str) -> bool;
+
+    /// How many grants, ordered by instant, break the bound in some window that ends with them.
+    fn excess(&self, grants: &[Grant]) -> usize;
+
+    /// A stretch within `first` to `last` whose use can be measured, and the most that it admits.
+    fn most(&self, first: i128, last: i128) -> (Range<i128>, i128);
+}
+
+/// The limit, the period in µs, and the burst.
+fn numbers(quota: Quota) -> (i128, i128, i128) {
+    let period = i128::try_from(quota.period().as_micros()).expect("a period");
+    (i128::from(quota.limit()), period, i128::from(quota.capacity()))
+}
+
+/// A quotient rounded up, for a divisor above 0.
+fn ceil(dividend: i128, divisor: i128) -> i128 {
+    -(-dividend).div_euclid(divisor)
+}

@@ -1,0 +1,118 @@
+//! One task of a worker: it asks, and writes down what it was told.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tower_sluice::{Booking, Charge, Error, Outcome};
+
+use crate::algorithms::Judged;
+use crate::trace::{Event, Row, nanos};
+
+/// Who asks, what it has seen, and when it is done.
+pub(crate) struct Task {
+    pub(crate) process: u16,
+    pub(crate) number: u16,
+    /// How many tasks there are in each process.
+    pub(crate) tasks: u16,
+    pub(crate) limiter: Arc<dyn Judged>,
+    pub(crate) dice: fastrand::Rng,
+    pub(crate) end: Instant,
+    pub(crate) most_calls: usize,
+    pub(crate) rows: Vec<Row>,
+    /// Calls begun, counted apart from the rows.
+    pub(crate) calls: usize,
+}
+
+/// A booking, and the call that made it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    booking: Booking,
+    row: Row,
+}
+
+impl Task {
+    pub(crate) fn is_done(&self) -> bool {
+        self.calls >= self.most_calls || Instant::now() >= self.end
+    }
+
+    /// A key that no other task asks for.
+    pub(crate) fn own_key(&self) -> u32 {
+        u32::from(self.process) * u32::from(self.tasks) + u32::from(self.number)
+    }
+
+    /// Asks, and returns what was told, with the booking if something was taken.
+    pub(crate) async fn ask(
+        &mut self,
+        key: u32,
+        cost: u64,
+        patience: Duration,
+    ) -> (Row, Option<Held>) {
+        let charge = Charge::new(key.to_string()).cost(cost).max_wait(patience);
+        let mut row = self.begin(key, cost);
+        row.patience = micros(patience);
+        let answer = self.limiter.check(&charge).await;
+        row.received = nanos();
+        let mut booking = None;
+        if let Ok(mut decision) = told(&row, answer) {
+            (row.event, row.wait) = match decision.outcome() {
+                Outcome::Allow => (Event::Allowed, 0),
+                Outcome::Wait(wait) => (Event::Waited, micros(wait)),
+                Outcome::Deny { retry_after: Some(wait) } => (Event::Denied, micros(wait)),
+                Outcome::Deny { retry_after: None } => (Event::Never, 0),
+                other => panic!("no algorithm answers {other:?}"),
+            };
+            row.place = decision.place();
+            row.now = micros(decision.decided_at().expect("told"));
+            row.remaining = decision.remaining().expect("told").cast_signed();
+            row.reset = micros(decision.reset_after().expect("told"));
+            booking = decision.booking();
+        }
+        self.rows.push(row);
+        (row, booking.map(|booking| Held { booking, row }))
+    }
+
+    /// Gives a booking back: a cancel if its slot is still ahead, else a refund.
+    pub(crate) async fn give_back(&mut self, held: Held) {
+        let mut row = self.begin(held.row.key, held.row.cost.into());
+        row.of = held.row.number;
+        let due = (held.row.now + held.row.wait).cast_unsigned() * 1_000;
+        let answer = self.limiter.give_back(held.booking).await;
+        row.received = nanos();
+        if let Ok(units) = told(&row, answer) {
+            row.event = if row.sent < due { Event::Cancelled } else { Event::Refunded };
+            row.units = u32::try_from(units).expect("no more than was taken");
+        }
+        self.rows.push(row);
+    }
+
+    fn begin(&mut self, key: u32, cost: u64) -> Row {
+        self.calls += 1;
+        Row {
+            key,
+            cost: u32::try_from(cost).expect("a small cost"),
+            process: self.process,
+            task: self.number,
+            number: u32::try_from(self.calls).expect("a bounded number of calls"),
+            event: Event::Error,
+            place: 0,
+            patience: 0,
+            wait: 0,
+            now: 0,
+            remaining: 0,
+            reset: 0,
+            of: 0,
+            units: 0,
+            sent: nanos(),
+            received: 0,
+        }
+    }
+}
+
+/// Says why there is no answer, since a row has no room for words.
+fn told<T>(row: &Row, answer: Result<T, Error>) -> Result<T, Error> {
+    answer.inspect_err(|error| eprintln!("key {}: {error:?}", row.key))
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("microseconds")
+}

@@ -1,0 +1,148 @@
+//! Four ways to ask, each of which finds what the others miss.
+//!
+//! Saturation alone is not enough: a key that expires a millisecond early passes it, and only who
+//! comes back right at the edge can tell.
+
+use std::time::Duration;
+
+use tower_sluice::Quota;
+
+use crate::task::Task;
+use crate::trace::{Event, Row, nanos};
+
+/// Keys that all tasks share under saturation.
+const SHARED: u32 = 4;
+
+/// Tasks of a process that probe edges: more would be late for them.
+const PROBES: u16 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// All tasks ask without pause, costs 1 to 3.
+    Saturating,
+    /// One task to a key comes back within 2 ms of each wait, reset and end of a key's life.
+    Sparse,
+    /// On and off, with exponential gaps.
+    Bursty,
+    /// Every cost from 0 to one too many, with refunds and cancels; one task to a key, since a
+    /// refund is answered without the instant that would order it among others.
+    Mixed,
+}
+
+impl Workload {
+    pub(crate) const ALL: [Self; 4] = [Self::Saturating, Self::Sparse, Self::Bursty, Self::Mixed];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Saturating => "saturating",
+            Self::Sparse => "sparse",
+            Self::Bursty => "bursty",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    pub(crate) fn called(name: &str) -> Self {
+        Self::ALL.into_iter().find(|workload| workload.name() == name).expect("a known workload")
+    }
+
+    /// What is asked of: a quota, and the burst of those that know bursts. A unit takes a fraction
+    /// of a microsecond in all but the sparse one, whose edges fall on the milliseconds of expiry.
+    pub(crate) fn quota(self, with_burst: fn(Quota, u64) -> Quota) -> Quota {
+        let (limit, millis, burst) = match self {
+            Self::Saturating => (105, 500, 60),
+            Self::Sparse => (20, 100, 20),
+            Self::Bursty => (63, 200, 30),
+            Self::Mixed => (9, 20, 8),
+        };
+        with_burst(Quota::new(limit, Duration::from_millis(millis)), burst)
+    }
+
+    pub(crate) async fn run(self, task: &mut Task, capacity: u64) {
+        match self {
+            Self::Saturating => saturating(task).await,
+            Self::Sparse if task.number < PROBES => sparse(task, capacity).await,
+            Self::Sparse => {}
+            Self::Bursty => bursty(task).await,
+            Self::Mixed => mixed(task, capacity).await,
+        }
+    }
+}
+
+async fn saturating(task: &mut Task) {
+    while !task.is_done() {
+        let (key, cost) = (task.dice.u32(..SHARED), task.dice.u64(1..=3));
+        // Half of the keys are booked ahead, half admit now or not at all.
+        let patience = Duration::from_millis(if key % 2 == 0 { 0 } else { 200 });
+        task.ask(key, cost, patience).await;
+    }
+}
+
+async fn sparse(task: &mut Task, capacity: u64) {
+    let key = task.own_key();
+    while !task.is_done() {
+        let cost = task.dice.u64(1..=capacity);
+        let patience = Duration::from_millis(task.dice.u64(..3) * 5);
+        let (mut told, _) = task.ask(key, cost, patience).await;
+        while told.event == Event::Denied && !task.is_done() {
+            arrive(task, told.now + told.wait).await;
+            told = task.ask(key, cost, Duration::ZERO).await.0;
+        }
+        match task.dice.u8(..6) {
+            0 => arrive(task, told.now + told.reset).await,
+            1 => arrive(task, end_of_life(&told)).await,
+            _ => continue,
+        }
+        task.ask(key, capacity, Duration::ZERO).await;
+    }
+}
+
+/// The deadline that the key is written with: a millisecond after it is as good as new.
+fn end_of_life(told: &Row) -> i64 {
+    (told.now + told.reset + 999) / 1_000 * 1_000 + 1_000
+}
+
+/// Sleeps until some instant within 2 ms of `at`.
+async fn arrive(task: &mut Task, at: i64) {
+    let at = (at + task.dice.i64(-2_000..=2_000)).cast_unsigned() * 1_000;
+    tokio::time::sleep(Duration::from_nanos(at.saturating_sub(nanos()))).await;
+}
+
+async fn bursty(task: &mut Task) {
+    // Two tasks of each process to a key, or so many would ask that they never pause together.
+    let key = u32::from(task.number / 2);
+    while !task.is_done() {
+        for _ in 0..task.dice.u8(1..=20) {
+            let (cost, patience) = (task.dice.u64(1..=3), [0, 0, 20, 500][task.dice.usize(..4)]);
+            task.ask(key, cost, Duration::from_millis(patience)).await;
+        }
+        let gap = -0.4 * (1.0 - task.dice.f64()).ln();
+        tokio::time::sleep(Duration::from_secs_f64(gap)).await;
+    }
+}
+
+async fn mixed(task: &mut Task, capacity: u64) {
+    let key = task.own_key();
+    let mut bookings = Vec::new();
+    while !task.is_done() {
+        match task.dice.u8(..8) {
+            // The newest booking is the one that a bucket can give back.
+            0 if !bookings.is_empty() => task.give_back(bookings.remove(bookings.len() - 1)).await,
+            1 if !bookings.is_empty() => {
+                let any = task.dice.usize(..bookings.len());
+                task.give_back(bookings.swap_remove(any)).await;
+            }
+            2 => tokio::time::sleep(Duration::from_millis(task.dice.u64(1..30))).await,
+            _ => {
+                let most = [1, capacity + 1][task.dice.usize(..2)];
+                let cost = task.dice.u64(0..=most);
+                let patience = [0, 3, 20, 100][task.dice.usize(..4)];
+                let (_, held) = task.ask(key, cost, Duration::from_millis(patience)).await;
+                bookings.extend(held);
+            }
+        }
+        // What is not given back soon stays taken.
+        if bookings.len() > 8 {
+            bookings.remove(0);
+        }
+    }
+}
