@@ -17,8 +17,10 @@
 
 mod algorithms;
 mod crew;
+mod history;
 mod judge;
 mod model;
+mod planted;
 #[path = "../support/mod.rs"]
 mod support;
 mod task;
