@@ -21,6 +21,7 @@ mod history;
 mod judge;
 mod model;
 mod planted;
+mod stock;
 #[path = "../support/mod.rs"]
 mod support;
 mod task;
@@ -60,7 +61,7 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
     let server = Server::start();
     let quota = workload.quota(algorithm.quota);
     let (calls, rows) = crew::run(algorithm, workload, size, &server);
-    let (mut findings, _) = judge(&rows, || (algorithm.model)(quota));
+    let (mut findings, models) = judge(&rows, || (algorithm.model)(quota));
 
     let share = findings.utilisation().map_or("-".into(), |share| format!("{share:.3}"));
     println!(
@@ -85,6 +86,7 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
     if workload == Workload::Saturating && findings.admitted * 100 < findings.most * 99 {
         findings.faults.push(format!("{} of {} used", findings.admitted, findings.most));
     }
+    findings.faults.extend(stock::faults(&server, &models, rows.len(), findings.changes));
     findings.faults
 }
 

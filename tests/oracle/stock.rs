@@ -1,0 +1,83 @@
+//! Taking stock: what Redis holds and has counted, against what the models say that it must (S4).
+
+use std::collections::BTreeMap;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tokio::runtime;
+
+use crate::model::Model;
+use crate::support::Server;
+
+/// What is not as it must be: each key's state, one script run for each call, one write for each
+/// change and none for a refusal or a peek (S5).
+pub(crate) fn faults(
+    server: &Server,
+    models: &BTreeMap<u32, Box<dyn Model>>,
+    calls: usize,
+    changes: usize,
+) -> Vec<String> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut connection = server.connection().await;
+        let mut faults = Vec::new();
+        let (runs, writes) = counted(&mut connection).await;
+        if runs != calls {
+            faults.push(format!("{calls} calls, but {runs} scripts ran"));
+        }
+        if writes != changes {
+            faults.push(format!("{changes} changes, but {writes} writes"));
+        }
+        let held = held(&mut connection).await;
+        let now = time(&mut connection).await;
+        for (key, model) in models {
+            let right = match held.get(key) {
+                Some(text) => model.is_stored_as(text),
+                None => model.reset_after(now) == 0,
+            };
+            if !right {
+                faults.push(format!("key {key} holds {:?} for {model:?}", held.get(key)));
+            }
+        }
+        faults.extend(
+            held.keys()
+                .filter(|key| !models.contains_key(key))
+                .map(|key| format!("key {key} was never asked for")),
+        );
+        faults
+    })
+}
+
+/// The scripts that ran to their end, and the values that they wrote.
+pub(crate) async fn counted(connection: &mut MultiplexedConnection) -> (usize, usize) {
+    let stats: String =
+        cmd("INFO").arg("commandstats").query_async(connection).await.expect("statistics");
+    let number = |command: &str, field: &str| -> usize {
+        let line = stats.lines().find_map(|line| line.strip_prefix(command)).unwrap_or_default();
+        let found = line.split([':', ',']).find_map(|pair| pair.strip_prefix(field));
+        found.map_or(0, |number| number.parse().expect("a number"))
+    };
+    let succeeded = |command: &str| number(command, "calls=") - number(command, "failed_calls=");
+    (succeeded("cmdstat_evalsha:") + succeeded("cmdstat_eval:"), number("cmdstat_set:", "calls="))
+}
+
+/// The value of each key, by the key's own name: what stands between the braces.
+async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
+    let names: Vec<String> =
+        cmd("KEYS").arg("*").query_async(connection).await.expect("names of keys");
+    let mut held = BTreeMap::new();
+    for name in names {
+        let key = name.split(['{', '}']).nth(1).and_then(|key| key.parse().ok());
+        let value: Option<String> =
+            cmd("GET").arg(&name).query_async(connection).await.expect("a value");
+        held.extend(value.map(|value| (key.expect("a number in braces"), value)));
+    }
+    held
+}
+
+/// The server's clock, in µs.
+async fn time(connection: &mut MultiplexedConnection) -> i128 {
+    let (seconds, micros): (i128, i128) =
+        cmd("TIME").query_async(connection).await.expect("the time");
+    seconds * 1_000_000 + micros
+}
