@@ -17,6 +17,7 @@
 
 mod algorithms;
 mod crew;
+mod exact;
 mod history;
 mod judge;
 mod model;
