@@ -49,7 +49,7 @@ impl Workload {
     /// of a microsecond in all but the sparse one, whose edges fall on the milliseconds of expiry.
     pub(crate) fn quota(self, with_burst: fn(Quota, u64) -> Quota) -> Quota {
         let (limit, millis, burst) = match self {
-            Self::Saturating => (105, 500, 60),
+            Self::Saturating => (210, 500, 120),
             Self::Sparse => (20, 100, 20),
             Self::Bursty => (63, 200, 30),
             Self::Mixed => (9, 20, 8),
