@@ -16,6 +16,9 @@ const SHARED: u32 = 4;
 /// Tasks of a process that probe edges: more would be late for them.
 const PROBES: u16 = 4;
 
+/// Tasks of a process that own keys of mixed use: with more, each asks too seldom to be refused.
+const OWNERS: u16 = 16;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     /// All tasks ask without pause, costs 1 to 3.
@@ -61,9 +64,9 @@ impl Workload {
         match self {
             Self::Saturating => saturating(task).await,
             Self::Sparse if task.number < PROBES => sparse(task, capacity).await,
-            Self::Sparse => {}
             Self::Bursty => bursty(task).await,
-            Self::Mixed => mixed(task, capacity).await,
+            Self::Mixed if task.number < OWNERS => mixed(task, capacity).await,
+            Self::Sparse | Self::Mixed => {}
         }
     }
 }
