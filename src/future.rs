@@ -30,7 +30,7 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if let StateProj::Admitting { admission } = this.state.project() {
-                admission.abandon(&this.shared.limiter);
+                admission.abandon(&this.shared.limiter, this.decision);
             }
         }
     }
@@ -87,11 +87,8 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Admitting { admission } => {
-                    match ready!(admission.poll(&this.shared.limiter, cx)) {
-                        Ok(decision) => {
-                            *this.decision = Some(decision);
-                            State::Readying
-                        }
+                    match ready!(admission.poll(&this.shared.limiter, this.decision, cx)) {
+                        Ok(()) => State::Readying,
                         Err(refusal) => {
                             let request = this.request.take().expect("rejected once");
                             return Poll::Ready(this.shared.respond.reject(request, refusal));

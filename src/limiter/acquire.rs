@@ -15,8 +15,8 @@ use super::Limiter;
 use crate::{Charge, Decision, Error, Outcome, Refusal};
 
 pin_project! {
-    /// One charge on its way through the gate. Its owner lends it the limiter, and must `abandon` it when
-    /// dropped.
+    /// One charge on its way through the gate. Its owner lends it the limiter and keeps the decision, and must
+    /// `abandon` it when dropped.
     pub(crate) struct Admission<C> {
         // For asking again, and as the earliest instant that the decision can have been made at.
         asked: Option<Asked>,
@@ -36,7 +36,7 @@ pin_project! {
     #[project = StateProj]
     enum State<C> {
         Asking { #[pin] check: C },
-        Waiting { #[pin] sleep: Sleep, due: Instant, decision: Option<Decision> },
+        Waiting { #[pin] sleep: Sleep, due: Instant },
         Pausing { #[pin] sleep: Sleep },
         Done,
     }
@@ -60,8 +60,12 @@ impl<C> Admission<C> {
     }
 
     /// Gives the slot back if it was booked and has not come yet.
-    pub(crate) fn abandon<L: Limiter>(self: Pin<&mut Self>, limiter: &L) {
-        if let StateProj::Waiting { due, decision, .. } = self.project().state.project() {
+    pub(crate) fn abandon<L: Limiter>(
+        self: Pin<&mut Self>,
+        limiter: &L,
+        decision: &mut Option<Decision>,
+    ) {
+        if let StateProj::Waiting { due, .. } = self.project().state.project() {
             let booking = decision.as_mut().and_then(Decision::booking);
             if let Some(booking) = booking.filter(|_| Instant::now() < *due) {
                 limiter.refund(booking);
@@ -69,12 +73,13 @@ impl<C> Admission<C> {
         }
     }
 
-    /// Goes on, by the limiter that it was made with.
+    /// Goes on, by the limiter that it was made with; what admits is left in `slot`.
     pub(crate) fn poll<L: Limiter<Future = C>>(
         self: Pin<&mut Self>,
         limiter: &L,
+        slot: &mut Option<Decision>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Decision, Refusal>>
+    ) -> Poll<Result<(), Refusal>>
     where
         C: Future<Output = Result<Decision, Error>>,
     {
@@ -85,11 +90,9 @@ impl<C> Admission<C> {
                     Ok(decision) => match decision.outcome() {
                         Outcome::Wait(wait) => {
                             let since = this.asked.as_ref().map_or_else(Instant::now, |a| a.since);
-                            State::Waiting {
-                                sleep: sleep(wait),
-                                due: since.checked_add(wait).unwrap_or(since),
-                                decision: Some(decision),
-                            }
+                            *slot = Some(decision);
+                            let due = since.checked_add(wait).unwrap_or(since);
+                            State::Waiting { sleep: sleep(wait), due }
                         }
                         Outcome::Again(pause)
                             if this.asked.as_ref().is_some_and(|a| a.allows(pause)) =>
@@ -100,7 +103,10 @@ impl<C> Admission<C> {
                             this.state.set(State::Done);
                             *this.place = None;
                             return Poll::Ready(match outcome {
-                                Outcome::Allow => Ok(decision),
+                                Outcome::Allow => {
+                                    *slot = Some(decision);
+                                    Ok(())
+                                }
                                 _ => Err(Refusal::Denied(decision.denied())),
                             });
                         }
@@ -111,12 +117,11 @@ impl<C> Admission<C> {
                         return Poll::Ready(Err(Refusal::Undecided(error)));
                     }
                 },
-                StateProj::Waiting { sleep, decision, .. } => {
+                StateProj::Waiting { sleep, .. } => {
                     ready!(sleep.poll(cx));
-                    let decision = decision.take().expect("decided before it waited");
                     this.state.set(State::Done);
                     *this.place = None;
-                    return Poll::Ready(Ok(decision));
+                    return Poll::Ready(Ok(()));
                 }
                 StateProj::Pausing { sleep } => {
                     ready!(sleep.poll(cx));
@@ -149,6 +154,7 @@ pin_project! {
     #[must_use = "nothing is acquired until it is awaited"]
     pub struct Acquire<'a, L: Limiter> {
         limiter: &'a L,
+        decision: Option<Decision>,
         #[pin]
         admission: Admission<L::Future>,
     }
@@ -156,7 +162,7 @@ pin_project! {
     impl<L: Limiter> PinnedDrop for Acquire<'_, L> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            this.admission.abandon(*this.limiter);
+            this.admission.abandon(*this.limiter, this.decision);
         }
     }
 }
@@ -165,7 +171,8 @@ impl<'a, L: Limiter> Acquire<'a, L> {
     pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
         let patience = charge.patience().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(patience);
-        Self { limiter, admission: Admission::patient(limiter, charge, None) }
+        let admission = Admission::patient(limiter, charge, None);
+        Self { limiter, decision: None, admission }
     }
 }
 
@@ -174,7 +181,8 @@ impl<L: Limiter> Future for Acquire<'_, L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        this.admission.poll(*this.limiter, cx)
+        ready!(this.admission.poll(*this.limiter, this.decision, cx))?;
+        Poll::Ready(Ok(this.decision.take().expect("admitted by a decision")))
     }
 }
 
