@@ -251,6 +251,20 @@ fn building_needs_neither_a_server_nor_a_runtime() {
 }
 
 #[tokio::test]
+async fn no_timeout_is_too_long() {
+    let server = Server::start();
+    let pool =
+        Pool::builder(&server.url()).unwrap().response_timeout(Duration::MAX).build().unwrap();
+    let limiter = Redis::new("test", TokenBucket::new(Quota::per_day(5)), pool)
+        .deadline(Duration::MAX)
+        .clock(|| Duration::ZERO)
+        .within(Duration::MAX);
+    let charge = Charge::new("key").max_wait(Duration::MAX);
+    assert!(limiter.check(&charge).await.unwrap().is_admitted());
+    assert!(limiter.acquire(charge).await.unwrap().is_admitted());
+}
+
+#[tokio::test]
 async fn any_bb8_pool_of_cheap_clones_will_do() {
     let server = Server::start();
     let manager = RedisConnectionManager::new(server.url()).unwrap();

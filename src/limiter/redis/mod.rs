@@ -79,10 +79,12 @@ impl<A: Algorithm> Redis<A> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Sets how long a decision may take, waiting for a connection included. Default: 100 ms.
+    /// Sets how long a decision may take, waiting for a connection included; a day at most. Default: 100 ms.
+    ///
+    /// Where no connection can be had at all, the error comes after 500 ms at the latest.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.shared).deadline = deadline;
+        Arc::make_mut(&mut self.shared).deadline = deadline.min(pool::LONGEST);
         self
     }
 

@@ -29,6 +29,9 @@ use crate::{Class, Error};
 /// How long bb8 waits for a connection; it also shapes how soon it tries again.
 const CHECKOUT: Duration = Duration::from_millis(500);
 
+/// No timeout is longer: an instant that far away can still be told.
+pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// How long an answer is awaited behind the back of an asker who is gone.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -154,7 +157,7 @@ impl PoolBuilder {
     /// Sets how long an answer is awaited at most. Default: as long as the decision's deadline allows.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = Some(timeout);
+        self.response_timeout = Some(timeout.min(LONGEST));
         self
     }
 

@@ -98,7 +98,7 @@ pub(super) fn read(
     lines: &[Line],
 ) -> Result<(i64, Vec<Result<Told, Error>>), Error> {
     let Value::Array(elements) = reply else { return Err(odd()) };
-    let Some((Value::Int(now @ 1..=LATEST), told)) = elements.split_first() else {
+    let Some((Value::Int(now @ 0..=LATEST), told)) = elements.split_first() else {
         return Err(odd());
     };
     if told.len() != lines.len() * WIDTH {
@@ -186,7 +186,6 @@ mod tests {
             ints(&[7]),
             ints(&[7, 0, 0, 0, 0, 0]),
             ints(&[7, 0, 0, 0, 0, 0, 0, 0]),
-            ints(&[0, 0, 0, 0, 0, 0, 0]),
             ints(&[-1, 0, 0, 0, 0, 0, 0]),
             ints(&[i64::MIN, 0, 0, 0, 0, 0, 0]),
         ];
