@@ -3,6 +3,10 @@
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
 
+-- How much longer than its state a key lives, in µs: as long as the state stays within one such stretch,
+-- the expiry that was set first suffices. Part of the format: every writer of a key keeps to one number.
+local SPARE = 10000000
+
 -- Decides one charge. The twin of `step` in src/algorithm/mod.rs.
 -- Returns the outcome, the wait, and the state to store if it changed.
 local function decide(algorithm, rule, state, was_cut, now, cost, patience)
@@ -14,7 +18,7 @@ local function decide(algorithm, rule, state, was_cut, now, cost, patience)
   if cost == 0 then
     return wait == 0 and ALLOW or DENY, wait, nil
   end
-  if wait <= math.min(patience, rule.horizon) then
+  if wait <= patience and wait <= rule.horizon then
     return wait == 0 and ALLOW or WAIT, wait, algorithm.take(rule, state, instant, cost)
   end
   -- The only write of a refusal: a cut state, or it would move along with the clock.
@@ -24,22 +28,10 @@ end
 -- Gives a booking back. Returns the units that were, and the state to store if it changed.
 local function refund(algorithm, rule, state, now, cost, left, left_too)
   if not state then
-    return 0, nil
+    return REFUNDED, 0, nil
   end
   local next, units = algorithm.give_back(rule, state, now, cost, left, left_too)
-  return units or 0, next
-end
-
--- What a key holds: `state`, or why it cannot be used as `broken`.
-local function load(algorithm, key, text)
-  if not text then
-    return { key = key }
-  end
-  local state = algorithm.read(text)
-  if not state then
-    return { key = key, broken = 'CORRUPT the stored value is not one that this limiter writes' }
-  end
-  return { key = key, state = state, stored = true }
+  return REFUNDED, units or 0, next
 end
 
 -- Why a key that reads as absent cannot be used: it may hold another type.
@@ -48,20 +40,24 @@ local function why_absent(key)
   return type(value) == 'table' and value.err or nil
 end
 
--- Writes a changed key. Returns why it could not.
+-- Writes a changed key, which held `number` if that was a plain one. Returns why it could not.
 -- Expiry only collects garbage: it never comes before the state is old.
-local function store(algorithm, entry, now, given)
-  local value = algorithm.write(entry.state)
-  local old = math.max(algorithm.old(entry.rule, entry.state), now)
-  local unit, expiry = 'PXAT', math.ceil(old / 1000) + 1
+local function store(algorithm, key, exists, number, rule, state, now, given)
+  local value = algorithm.write(state)
+  if number and not given and type(value) == 'number' and value - value % SPARE == number - number % SPARE then
+    local sum = redis.pcall('INCRBY', key, value - number)
+    return type(sum) == 'table' and sum.err or nil
+  end
+  local old = math.max(algorithm.old(rule, state), now)
+  local unit, expiry = 'PXAT', math.ceil((old + SPARE) / 1000)
   if given then
     unit, expiry = 'PX', math.ceil((old - now) / 1000) + ONE_HOUR
   end
   local written
-  if entry.stored then
-    written = redis.pcall('SET', entry.key, value, unit, expiry)
+  if exists then
+    written = redis.pcall('SET', key, value, unit, expiry)
   else
-    written = redis.pcall('SET', entry.key, value, unit, expiry, 'NX')
+    written = redis.pcall('SET', key, value, unit, expiry, 'NX')
   end
   if not written then
     return 'WRONGTYPE the key holds a value of another type'
@@ -85,65 +81,86 @@ local function run(algorithm)
 
   local common = read_rule()
   local texts = redis.call('MGET', unpack(KEYS))
-  local reply, entries, changed = { now }, {}, {}
+  -- What is known of a key, at the place of its first charge. A rule stands where the state has changed.
+  -- (Several plain arrays: a table for each key would cost more than all the arithmetic.)
+  local places, states, numbers, rules, broken = {}, {}, {}, {}, {}
+  local reply = { now }
+  local n = 1
 
   -- Plan: every charge is answered with the state that the ones before it left.
-  for i, key in ipairs(KEYS) do
-    local entry = entries[key]
-    if not entry then
-      entry = load(algorithm, key, texts[i])
-      entries[key] = entry
-    end
-
+  local last, count = 0, #KEYS
+  while last < count do
+    local first = last + 1
+    last = last + tonumber(ARGV[at])
+    at = at + 1
     local rule = common
     if ARGV[at] == 'quota' then
       at = at + 1
       rule = read_rule()
     end
-    local cut = entry.state and algorithm.cut(rule, entry.state, now)
-    local state = cut or entry.state
-
-    local outcome, wait, next
-    if ARGV[at] == 'refund' then
-      outcome = REFUNDED
-      wait, next = refund(algorithm, rule, state, now, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]))
+    local refunding = ARGV[at] == 'refund'
+    local cost, patience, left, left_too
+    if refunding then
+      cost, left, left_too = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
       at = at + 4
     else
-      outcome, wait, next = decide(algorithm, rule, state, cut, now, tonumber(ARGV[at]), tonumber(ARGV[at + 1]))
+      cost, patience = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
       at = at + 2
     end
 
-    if next then
-      state = next
-      entry.state, entry.rule = next, rule
-      if not entry.changed then
-        entry.changed = true
-        changed[#changed + 1] = entry
+    for i = first, last do
+      local key = KEYS[i]
+      local place = places[key]
+      if not place then
+        place = i
+        places[key] = i
+        if texts[i] then
+          states[i], numbers[i] = algorithm.read(texts[i])
+          if not states[i] then
+            broken[i] = 'CORRUPT the stored value is not one that this limiter writes'
+          end
+        end
       end
-    elseif not entry.stored and not entry.changed and not entry.broken then
-      entry.broken = why_absent(key)
-    end
+      local state = states[place]
+      local cut = state and algorithm.cut(rule, state, now)
+      state = cut or state
 
-    local left, left_too = 0, 0
-    if state then
-      left, left_too = algorithm.left(state)
+      local outcome, wait, next
+      if refunding then
+        outcome, wait, next = refund(algorithm, rule, state, now, cost, left, left_too)
+      else
+        outcome, wait, next = decide(algorithm, rule, state, cut, now, cost, patience)
+      end
+      if next then
+        state = next
+        states[place], rules[place] = next, rule
+      elseif not state and not broken[place] then
+        broken[place] = why_absent(key)
+      end
+
+      reply[n + 1], reply[n + 2] = outcome, wait
+      reply[n + 3], reply[n + 4] = algorithm.report(rule, state, now)
+      if state then
+        reply[n + 5], reply[n + 6] = algorithm.left(state)
+      else
+        reply[n + 5], reply[n + 6] = 0, 0
+      end
+      n = n + 6
     end
-    local remaining, reset_after = algorithm.report(rule, state, now)
-    local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3] = outcome, wait, remaining
-    reply[n + 4], reply[n + 5], reply[n + 6] = reset_after, left, left_too
   end
 
   -- Commit: one write for each changed key. What fails, fails the charges of its key.
-  for _, entry in ipairs(changed) do
-    if not entry.broken then
-      entry.broken = store(algorithm, entry, now, given)
+  local failed = false
+  for place = 1, count do
+    if rules[place] and not broken[place] then
+      broken[place] = store(algorithm, KEYS[place], texts[place], numbers[place], rules[place], states[place], now, given)
+    end
+    failed = failed or broken[place]
+  end
+  if failed then
+    for i = 1, count do
+      reply[i * 6 - 4] = broken[places[KEYS[i]]] or reply[i * 6 - 4]
     end
   end
-  for i, key in ipairs(KEYS) do
-    if entries[key].broken then
-      reply[i * 6 - 4] = entries[key].broken
-    end
-  end
-  return reply
+  return cmsgpack.pack(reply)
 end

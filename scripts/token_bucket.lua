@@ -37,7 +37,7 @@ end
 function token_bucket.read(text)
   local full = integer(text)
   if full then
-    return { full = full, part = 0, over = 1 }
+    return { full = full, part = 0, over = 1 }, full
   end
   local whole, part, over = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
   if not whole then

@@ -58,7 +58,8 @@ pub(crate) async fn counted(connection: &mut MultiplexedConnection) -> (usize, u
         found.map_or(0, |number| number.parse().expect("a number"))
     };
     let succeeded = |command: &str| number(command, "calls=") - number(command, "failed_calls=");
-    (succeeded("cmdstat_evalsha:") + succeeded("cmdstat_eval:"), number("cmdstat_set:", "calls="))
+    let writes = ["cmdstat_set:", "cmdstat_incrby:"].map(|command| number(command, "calls="));
+    (succeeded("cmdstat_evalsha:") + succeeded("cmdstat_eval:"), writes.iter().sum())
 }
 
 /// The value of each key, by the key's own name: what stands between the braces.

@@ -214,7 +214,7 @@ impl Answer for Value {
     fn tells_read_only(&self) -> bool {
         match self {
             Value::Array(elements) => elements.iter().any(Answer::tells_read_only),
-            Value::BulkString(text) => text.starts_with(b"READONLY"),
+            Value::BulkString(packed) => packed.windows(9).any(|text| text == b"READONLY "),
             _ => false,
         }
     }

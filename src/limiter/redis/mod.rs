@@ -21,6 +21,7 @@ mod connection;
 mod failure;
 mod key;
 mod pool;
+mod reply;
 mod script;
 
 pub use pool::{Pool, PoolBuilder};
@@ -37,7 +38,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use self::pool::{Failure, Late};
-use self::script::{Line, Op, Script, Told};
+use self::reply::{Reply, Told, odd};
+use self::script::{Line, Op, Script};
 use super::Limiter;
 use super::terms::{Answer, Clock, Terms, instant};
 use crate::algorithm::Algorithm;
@@ -131,13 +133,13 @@ impl<A: Algorithm> Shared<A> {
     }
 
     fn read(&self, decided: &Decided, reply: &Value) -> Result<Decision, Error> {
-        match script::read_one(reply, &decided.line)? {
+        match read_one(reply, &decided.line)? {
             (now, Told::Decided { verdict, report, left }) => {
                 let answer = Answer { verdict, report, left, now, place: 0, origin: Origin::Store };
                 let key = Key::Owned(decided.line.key.clone());
                 Ok(self.terms.decision(decided.quota, decided.cost, answer, key))
             }
-            (_, Told::Refunded { .. }) => Err(script::odd()),
+            (_, Told::Refunded { .. }) => Err(odd()),
         }
     }
 
@@ -167,9 +169,9 @@ impl<A: Algorithm> Shared<A> {
         };
         let deadline = Instant::now() + self.deadline;
         let reply = self.call(self.now()?, &line, deadline, None).await?;
-        match script::read_one(&reply, &line)? {
+        match read_one(&reply, &line)? {
             (_, Told::Refunded { units }) => Ok(units.cast_unsigned()),
-            (_, Told::Decided { .. }) => Err(script::odd()),
+            (_, Told::Decided { .. }) => Err(odd()),
         }
     }
 
@@ -187,7 +189,7 @@ impl<A: Algorithm> Shared<A> {
         late: Option<Late>,
     ) -> Result<Value, Error> {
         let rule = A::arguments(&*self.terms.own_rule()?);
-        let lines = std::slice::from_ref(line);
+        let lines = &[line];
         let by_digest = self.script.by_digest(now, &rule, lines);
         match self.pool.call(by_digest, deadline, late.clone()).await {
             Ok(reply) => return Ok(reply),
@@ -203,6 +205,11 @@ impl<A: Algorithm> Shared<A> {
             )),
         }
     }
+}
+
+fn read_one(reply: &Value, line: &Line) -> Result<(i64, Told), Error> {
+    let reply = Reply::read(reply, 1)?;
+    Ok((reply.now, reply.told(0, line)?))
 }
 
 /// What was asked, and what its answer is read with.

@@ -1,0 +1,275 @@
+//! A script's reply, read with suspicion: whatever a server sends, nothing is admitted that was not decided.
+//!
+//! It is one string, a flat list that the server's `cmsgpack` packed: cheaper to send and to read than an array. Of
+//! that format only what a script uses is known here: a list of integers and texts.
+
+use redis::Value;
+
+use super::failure;
+use super::script::{Line, Op};
+use crate::algorithm::{LATEST, Report, Verdict};
+use crate::{Class, Error};
+
+/// The elements that answer one charge.
+const WIDTH: usize = 6;
+
+/// No wait, count or state is larger: what a Lua number holds exactly.
+const LARGEST: i64 = 1 << 53;
+
+/// What a script says of one charge.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Decided { verdict: Verdict, report: Report, left: [i64; 2] },
+    Refunded { units: i64 },
+}
+
+/// A reply in order: the instant it was decided at, and what it says of each charge.
+#[derive(Debug)]
+pub(super) struct Reply<'a> {
+    pub(super) now: i64,
+    elements: Vec<Element<'a>>,
+}
+
+impl<'a> Reply<'a> {
+    /// Unpacks the reply to a call of `charges`.
+    ///
+    /// # Errors
+    ///
+    /// If it has another shape than the script gives it.
+    pub(super) fn read(reply: &'a Value, charges: usize) -> Result<Self, Error> {
+        let Value::BulkString(packed) = reply else { return Err(odd()) };
+        let elements = unpack(packed).ok_or_else(odd)?;
+        match elements.first() {
+            Some(Element::Number(now @ 0..=LATEST)) if elements.len() == 1 + charges * WIDTH => {
+                Ok(Self { now: *now, elements })
+            }
+            _ => Err(odd()),
+        }
+    }
+
+    /// What it says of the charge at `place`, which `line` asked about.
+    ///
+    /// # Errors
+    ///
+    /// Why this charge failed; or if what is said of it cannot be.
+    pub(super) fn told(&self, place: usize, line: &Line) -> Result<Told, Error> {
+        let begin = 1 + place * WIDTH;
+        let elements = &self.elements[begin..begin + WIDTH];
+        if let Element::Text(text) = elements[0] {
+            return Err(failure::reply(&String::from_utf8_lossy(text)));
+        }
+        let mut numbers = [0; WIDTH];
+        for (number, element) in numbers.iter_mut().zip(elements) {
+            match element {
+                Element::Number(value @ 0..=LARGEST) => *number = *value,
+                _ => return Err(odd()),
+            }
+        }
+        let [outcome, wait, remaining, reset_after, left, left_too] = numbers;
+        let decided = |verdict| Told::Decided {
+            verdict,
+            report: Report { remaining, reset_after },
+            left: [left, left_too],
+        };
+        match (outcome, &line.op) {
+            (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
+            (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {
+                Ok(decided(Verdict::Wait(wait)))
+            }
+            (2, Op::Check { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
+            (3, Op::Check { .. }) => Ok(decided(Verdict::Never)),
+            (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Told::Refunded { units: wait }),
+            _ => Err(odd()),
+        }
+    }
+}
+
+pub(super) fn odd() -> Error {
+    Error::new(Class::State, "the reply is not one that the script gives")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Element<'a> {
+    Number(i64),
+    Text(&'a [u8]),
+}
+
+/// The elements of a packed list; `None` if it is none, or anything follows it.
+fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
+    let mut rest = packed;
+    let count = match byte(&mut rest)? {
+        small @ 0x90..=0x9f => usize::from(small & 0x0f),
+        0xdc => usize::try_from(unsigned(&mut rest, 2)?).ok()?,
+        0xdd => usize::try_from(unsigned(&mut rest, 4)?).ok()?,
+        _ => return None,
+    };
+    // Each element has a byte at least, so no count makes this reserve more than was sent.
+    let mut elements = Vec::with_capacity(count.min(rest.len()));
+    for _ in 0..count {
+        elements.push(element(&mut rest)?);
+    }
+    rest.is_empty().then_some(elements)
+}
+
+fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
+    let kind = byte(rest)?;
+    let length = match kind {
+        0x00..=0x7f => return Some(Element::Number(kind.into())),
+        0xcc..=0xcf => return unsigned(rest, 1 << (kind - 0xcc)).map(Element::Number),
+        0xa0..=0xbf => i64::from(kind & 0x1f),
+        0xd9..=0xdb => unsigned(rest, 1 << (kind - 0xd9))?,
+        // Negative numbers, fractions and all else are nothing that a script says.
+        _ => return None,
+    };
+    let (text, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
+    Some(Element::Text(text))
+}
+
+fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, after) = rest.split_first()?;
+    *rest = after;
+    Some(*first)
+}
+
+/// A number of so many bytes, the highest first.
+fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    let number = number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    i64::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn line(op: Op) -> Line {
+        Line { key: String::from("k"), rule: None, op }
+    }
+
+    fn check() -> Line {
+        line(Op::Check { cost: 1, patience: 500 })
+    }
+
+    /// Packed as the widest form of each, with an error text where `None` stands.
+    fn packed(elements: &[Option<i64>]) -> Value {
+        let mut bytes = vec![0xdc];
+        bytes.extend((elements.len() as u16).to_be_bytes());
+        for element in elements {
+            match element {
+                Some(number) => {
+                    bytes.push(0xcf);
+                    bytes.extend(number.to_be_bytes());
+                }
+                None => bytes.extend(b"\xa6OOM no"),
+            }
+        }
+        Value::BulkString(bytes)
+    }
+
+    fn ints(numbers: &[i64]) -> Value {
+        packed(&numbers.iter().copied().map(Some).collect::<Vec<_>>())
+    }
+
+    fn told(reply: &Value) -> Result<Told, Error> {
+        Reply::read(reply, 1)?.told(0, &check())
+    }
+
+    #[test]
+    fn a_booked_wait_is_read() {
+        let reply = ints(&[7, 1, 400, 0, 900, 11, 12]);
+        assert_eq!(Reply::read(&reply, 1).unwrap().now, 7);
+        let report = Report { remaining: 0, reset_after: 900 };
+        let decided = Told::Decided { verdict: Verdict::Wait(400), report, left: [11, 12] };
+        assert_eq!(told(&reply).unwrap(), decided);
+    }
+
+    #[test]
+    fn every_form_of_an_element_is_read() {
+        let text = |bytes: &[u8]| unpack(bytes).map(|elements| format!("{elements:?}"));
+        let numbers =
+            b"\x95\x7f\xcc\xff\xcd\x01\x00\xce\x00\x01\x00\x00\xcf\x00\x06\x4b\x5e\x2a\x00\x00\x01";
+        let read = [127, 255, 256, 65_536, 0x0006_4b5e_2a00_0001].map(Element::Number);
+        assert_eq!(unpack(numbers), Some(read.to_vec()));
+        for bytes in [
+            &b"\x91\xa2no"[..],
+            b"\x91\xd9\x02no",
+            b"\x91\xda\x00\x02no",
+            b"\xdd\0\0\0\x01\xdb\0\0\0\x02no",
+        ] {
+            assert_eq!(unpack(bytes), Some(vec![Element::Text(b"no")]), "{:?}", text(bytes));
+        }
+    }
+
+    #[test]
+    fn odd_replies_are_errors() {
+        let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
+        let odd = [
+            Value::Nil,
+            Value::Okay,
+            Value::Int(7),
+            Value::Double(1.0),
+            Value::Boolean(true),
+            Value::Array(vec![Value::Int(7); 7]),
+            bytes(b""),
+            bytes(b"\x90"),
+            bytes(b"\xc0"),
+            bytes(b"\x07"),
+            bytes(b"\xdd\xff\xff\xff\xff"),
+            bytes(b"\x97\x07\0\0\0\0\0"),
+            bytes(b"\x97\x07\0\0\0\0\0\0\0"),
+            bytes(b"\x97\x07\0\0\0\0\0\xc0"),
+            bytes(b"\x97\x07\0\0\0\0\0\xdb\xff\xff\xff\xff"),
+            ints(&[7]),
+            ints(&[7, 0, 0, 0, 0, 0]),
+            ints(&[7, 0, 0, 0, 0, 0, 0, 0]),
+            ints(&[-1, 0, 0, 0, 0, 0, 0]),
+            ints(&[i64::MIN, 0, 0, 0, 0, 0, 0]),
+        ];
+        for reply in odd {
+            assert_eq!(told(&reply).unwrap_err().class(), Class::State, "{reply:?}");
+        }
+        let odd = [
+            [0, 1, 0, 0, 0, 0],
+            [1, 0, 0, 0, 0, 0],
+            [1, 501, 0, 0, 0, 0],
+            [1, i64::MIN, 0, 0, 0, 0],
+            [2, 0, 0, 0, 0, 0],
+            [4, 1, 0, 0, 0, 0],
+            [5, 0, 0, 0, 0, 0],
+            [0, 0, -1, 0, 0, 0],
+            [0, 0, 0, i64::MAX, 0, 0],
+        ];
+        for numbers in odd {
+            let reply = ints(&[&[7], numbers.as_slice()].concat());
+            assert_eq!(told(&reply).unwrap_err().class(), Class::State, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn one_charge_fails_alone() {
+        let mut elements = vec![Some(7), None];
+        elements.extend([0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7].map(Some));
+        let reply = packed(&elements);
+        let reply = Reply::read(&reply, 2).unwrap();
+        assert_eq!(reply.told(0, &check()).unwrap_err().class(), Class::Capacity);
+        assert!(reply.told(1, &check()).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..9)) {
+            if let Ok(Told::Decided { verdict: Verdict::Wait(wait), .. }) = told(&ints(&numbers)) {
+                prop_assert!((1..=500).contains(&wait));
+            }
+        }
+
+        #[test]
+        fn no_bytes_are_read_beyond_their_end(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = told(&Value::BulkString([b"\x97".as_slice(), &bytes].concat()));
+        }
+    }
+}
