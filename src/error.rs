@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use tower::BoxError;
 
@@ -34,11 +35,11 @@ pub enum Class {
 }
 
 /// No decision could be had.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     class: Class,
     message: Cow<'static, str>,
-    source: Option<BoxError>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
@@ -51,7 +52,7 @@ impl Error {
     /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<BoxError>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(source.into().into());
         self
     }
 

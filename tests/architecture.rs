@@ -29,7 +29,15 @@ const HOUSE: &[Room] = &[
     Room { at: &["algorithm"], crates: &[], rooms: &["algorithm"] },
     Room {
         at: &["limiter/redis"],
-        crates: &["tokio", "redis", "bb8_redis", "sha1_smol", "sha2", "proptest"],
+        crates: &[
+            "tokio",
+            "pin_project_lite",
+            "redis",
+            "bb8_redis",
+            "sha1_smol",
+            "sha2",
+            "proptest",
+        ],
         rooms: &["algorithm", "limiter"],
     },
     Room {

@@ -29,8 +29,9 @@ pub(crate) struct Findings {
     /// Units admitted where use can be measured, and the most that could have been.
     pub(crate) admitted: i128,
     pub(crate) most: i128,
-    /// Events that change what is stored.
+    /// Events that change what is stored, and the fewest writes that do: a call writes a key once.
     pub(crate) changes: usize,
+    pub(crate) fewest: usize,
     counts: HashMap<u8, usize>,
 }
 
@@ -82,13 +83,15 @@ struct Replay<'a> {
     model: Box<dyn Model>,
     findings: &'a mut Findings,
     grants: Vec<Grant>,
+    /// When something was taken last: what is taken at one instant is taken by one call.
+    taken_at: Option<i64>,
     /// The bookings by task and number of their call: the mark, and the place of the grant.
     booked: HashMap<(u16, u16, u32), (Mark, usize)>,
 }
 
 impl<'a> Replay<'a> {
     fn new(model: Box<dyn Model>, findings: &'a mut Findings) -> Self {
-        Self { model, findings, grants: Vec::new(), booked: HashMap::new() }
+        Self { model, findings, grants: Vec::new(), taken_at: None, booked: HashMap::new() }
     }
 
     fn follow(&mut self, row: &Row) {
@@ -125,6 +128,8 @@ impl<'a> Replay<'a> {
             self.booked.insert((row.process, row.task, row.number), (mark, self.grants.len()));
             self.grants.push((told, cost));
             self.findings.changes += 1;
+            self.findings.fewest += usize::from(self.taken_at != Some(row.now));
+            self.taken_at = Some(row.now);
         }
         let report = (self.model.remaining(now), self.model.reset_after(now));
         if (i128::from(row.remaining), i128::from(row.reset)) != report {

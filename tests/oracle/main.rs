@@ -87,7 +87,12 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
     if workload == Workload::Saturating && findings.admitted * 100 < findings.most * 99 {
         findings.faults.push(format!("{} of {} used", findings.admitted, findings.most));
     }
-    findings.faults.extend(stock::faults(&server, &models, rows.len(), findings.changes));
+    findings.faults.extend(stock::faults(
+        &server,
+        &models,
+        rows.len(),
+        findings.fewest..=findings.changes,
+    ));
     findings.faults
 }
 

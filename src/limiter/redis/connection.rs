@@ -1,7 +1,7 @@
 //! Connections that are shared, and known to be alive without asking.
 //!
 //! bb8's own way is to send a PING with every checkout. Here three signs that cost nothing tell of a
-//! dead connection: the client library's notice that its reader ended, a call that failed beyond
+//! dead connection: the end of the task that reads its socket, a call that failed beyond
 //! repair or met a read-only server, and three calls in a row that nobody answered.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -20,7 +20,7 @@ use redis::{
 const PATIENCE: u32 = 3;
 
 /// Where connections lead, and what is known of the way there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Server {
     client: Client,
     connect_timeout: Duration,
@@ -83,14 +83,14 @@ impl ManageConnection for Server {
         let silence = Arc::clone(&self.silence);
         let born = silence.epoch.load(Relaxed);
         let pulse = Arc::new(Pulse { silence, born, ..Pulse::default() });
-        let watcher = Arc::clone(&pulse);
+        let watcher = Watcher(Arc::clone(&pulse));
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             // Each call has a deadline of its own.
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
-                    watcher.lost.store(true, Relaxed);
+                    watcher.0.lost.store(true, Relaxed);
                 }
                 Ok::<_, redis::aio::SendError>(())
             });
@@ -123,6 +123,11 @@ impl Line {
     pub(super) fn overdue(&self) {
         self.pulse.overdue();
     }
+
+    /// Notes that the server takes no writes.
+    pub(super) fn demoted(&self) {
+        self.pulse.lost.store(true, Relaxed);
+    }
 }
 
 impl ConnectionLike for Line {
@@ -152,6 +157,15 @@ impl ConnectionLike for Line {
     }
 }
 
+/// Lives in the task that reads the socket, and ends with it: also where a runtime takes that task along.
+struct Watcher(Arc<Pulse>);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.lost.store(true, Relaxed);
+    }
+}
+
 /// What is known of one socket.
 #[derive(Debug, Default)]
 struct Pulse {
@@ -170,13 +184,12 @@ struct Silence {
 }
 
 impl Pulse {
-    fn note<T: Answer>(&self, outcome: &RedisResult<T>) {
+    fn note<T>(&self, outcome: &RedisResult<T>) {
         match outcome {
             Err(error) if error.is_unrecoverable_error() || is_read_only(error) => {
                 self.lost.store(true, Relaxed);
             }
             Err(error) if error.is_timeout() => self.overdue(),
-            Ok(answer) if answer.tells_read_only() => self.lost.store(true, Relaxed),
             _ => {
                 self.unanswered.store(0, Relaxed);
                 self.silence.unanswered.store(0, Relaxed);
@@ -203,25 +216,4 @@ impl Pulse {
 
 fn is_read_only(error: &RedisError) -> bool {
     error.kind() == ServerErrorKind::ReadOnly.into()
-}
-
-/// A reply in which a script may tell, as a string, that the server takes no writes.
-trait Answer {
-    fn tells_read_only(&self) -> bool;
-}
-
-impl Answer for Value {
-    fn tells_read_only(&self) -> bool {
-        match self {
-            Value::Array(elements) => elements.iter().any(Answer::tells_read_only),
-            Value::BulkString(packed) => packed.windows(9).any(|text| text == b"READONLY "),
-            _ => false,
-        }
-    }
-}
-
-impl Answer for Vec<Value> {
-    fn tells_read_only(&self) -> bool {
-        self.iter().any(Answer::tells_read_only)
-    }
 }

@@ -33,6 +33,20 @@ pub(super) fn name(scope: &str, key: &str) -> String {
     name
 }
 
+/// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
+pub(super) fn slot(name: &str) -> u16 {
+    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
+    // CRC-16 as XMODEM computes it.
+    let sum = hashed.bytes().fold(0u16, |sum, byte| {
+        (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| match sum >> 15 {
+            0 => sum << 1,
+            _ => sum << 1 ^ 0x1021,
+        })
+    });
+    sum % 16_384
+}
+
 /// Appends `text` verbatim if it is short and harmless, else its digest.
 fn push_safe(name: &mut String, text: &str) {
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
@@ -68,6 +82,14 @@ mod tests {
             assert_eq!(name.len(), "s:{h:}".len() + 32, "{key:?}");
             assert_eq!(name.matches(['{', '}']).count(), 2, "{key:?}");
         }
+    }
+
+    #[test]
+    fn slots_are_those_of_a_cluster() {
+        // As CLUSTER KEYSLOT tells them.
+        assert_eq!(slot("123456789"), 12_739);
+        assert_eq!(slot("sluice:api:tb1:{foo}"), 12_182);
+        assert_eq!(slot("foo"), 12_182);
     }
 
     #[test]

@@ -3,43 +3,31 @@
 //! Connections are shared, not checked out: a call takes a clone of one and gives it back at once, so
 //! that many calls travel on one socket. The pool is lazy: it connects when it is first asked, and a
 //! server that is away fails decisions, never the start of an application.
-//!
-//! A call that may have landed is never sent again. When its deadline passes, the asker is told at once, and the
-//! answer is awaited a little longer behind its back, so that what was taken in vain can be given back.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bb8_redis::bb8::{self, ManageConnection, RunError};
+use bb8_redis::bb8::{self, ManageConnection};
 use redis::aio::ConnectionLike;
-use redis::{
-    Cmd, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, RedisResult, ServerErrorKind,
-    Value,
-};
-use tokio::time::{Instant, timeout, timeout_at};
+use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
+use tokio::time::{Instant, timeout};
 
-use super::connection::{LastTrouble, Line, Server};
-use super::failure;
+use super::connection::Server;
+use super::source::{Opening, Shared, Source};
 use crate::{Class, Error};
-
-/// How long bb8 waits for a connection; it also shapes how soon it tries again.
-const CHECKOUT: Duration = Duration::from_millis(500);
 
 /// No timeout is longer: an instant that far away can still be told.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
-
-/// How long an answer is awaited behind the back of an asker who is gone.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// Connections to Redis, shared by every clone and by many limiters.
 #[derive(Clone)]
 pub struct Pool {
     source: Arc<dyn Source>,
+    answered: Arc<AtomicU64>,
     prefix: Arc<str>,
+    clustered: bool,
 }
 
 impl Pool {
@@ -77,15 +65,7 @@ impl Pool {
         M: ManageConnection<Error = RedisError>,
         M::Connection: ConnectionLike + Clone + Sync,
     {
-        Self::of(Shared {
-            address: String::from("redis"),
-            pool: OnceLock::from(pool),
-            build: Mutex::new(None),
-            trouble: LastTrouble::default(),
-            response_timeout: None,
-            overdue: |_: &M::Connection| (),
-            answered: AtomicU64::new(0),
-        })
+        Self::of(Shared::of(pool))
     }
 
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
@@ -96,7 +76,12 @@ impl Pool {
     }
 
     fn of(source: impl Source + 'static) -> Self {
-        Self { source: Arc::new(source), prefix: "sluice".into() }
+        Self {
+            source: Arc::new(source),
+            answered: Arc::default(),
+            prefix: "sluice".into(),
+            clustered: false,
+        }
     }
 
     /// What keys start with.
@@ -110,17 +95,50 @@ impl Pool {
     ///
     /// If none is made within a second: the error names where to, and its source says why.
     pub async fn ready(&self) -> Result<(), Error> {
-        Arc::clone(&self.source).ready(Instant::now() + Duration::from_secs(1)).await
+        match timeout(Duration::from_secs(1), self.wire()).await {
+            Ok(opened) => opened.map(drop),
+            Err(_) => Err(self.silence()),
+        }
     }
 
-    /// Sends one command, and waits for the answer until `deadline`; one that comes later goes to `late`.
-    pub(super) async fn call(
-        &self,
-        command: Cmd,
-        deadline: Instant,
-        late: Option<Late>,
-    ) -> Result<Value, Failure> {
-        Arc::clone(&self.source).call(command, deadline, late).await
+    /// Says that the connections lead to a cluster: a call then carries keys of one hash slot only.
+    #[must_use]
+    pub fn clustered(mut self) -> Self {
+        self.clustered = true;
+        self
+    }
+
+    pub(super) fn is_clustered(&self) -> bool {
+        self.clustered
+    }
+
+    /// A connection to send over.
+    pub(super) fn wire(&self) -> Opening {
+        Arc::clone(&self.source).wire()
+    }
+
+    /// How many connections there are, at least 1.
+    pub(super) fn width(&self) -> usize {
+        self.source.width()
+    }
+
+    /// When to give up on an answer that is wanted by `deadline`.
+    pub(super) fn cut(&self, deadline: Instant) -> Instant {
+        self.source.cut(deadline)
+    }
+
+    /// How many calls were answered in time: whether a silence is the server's or a queue's.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Relaxed)
+    }
+
+    pub(super) fn note_answer(&self) {
+        self.answered.fetch_add(1, Relaxed);
+    }
+
+    /// Why nothing is heard.
+    pub(super) fn silence(&self) -> Error {
+        self.source.silence()
     }
 }
 
@@ -186,15 +204,7 @@ impl PoolBuilder {
     pub fn build(self) -> Result<Pool, Error> {
         let address = format!("redis at {}", self.info.addr());
         let server = Server::new(self.info, self.connect_timeout).map_err(unusable)?;
-        Ok(Pool::of(Shared {
-            address,
-            pool: OnceLock::new(),
-            trouble: server.trouble(),
-            build: Mutex::new(Some((server, self.size))),
-            response_timeout: self.response_timeout,
-            overdue: Line::overdue,
-            answered: AtomicU64::new(0),
-        }))
+        Ok(Pool::of(Shared::to(address, server, self.size, self.response_timeout)))
     }
 }
 
@@ -206,133 +216,6 @@ impl fmt::Debug for PoolBuilder {
 
 fn unusable(error: RedisError) -> Error {
     Error::new(Class::Configuration, "the address of redis cannot be used").because(error)
-}
-
-/// Why a call has no answer.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The server does not know the script: nothing was done.
-    NoScript,
-    Error(Error),
-}
-
-/// What is done with an answer that nobody waits for any more.
-pub(super) type Late = Arc<dyn Fn(&Value) + Send + Sync>;
-
-type Ready = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
-
-type Called = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
-
-/// Where connections come from, whatever their type.
-trait Source: Send + Sync {
-    fn ready(self: Arc<Self>, deadline: Instant) -> Ready;
-    fn call(self: Arc<Self>, command: Cmd, deadline: Instant, late: Option<Late>) -> Called;
-}
-
-/// A bb8 pool whose connections are shared by clone.
-struct Shared<M: ManageConnection> {
-    /// Host and port, for errors.
-    address: String,
-    pool: OnceLock<bb8::Pool<M>>,
-    /// What the pool is built of on first use, since that needs a runtime.
-    build: Mutex<Option<(M, u32)>>,
-    trouble: LastTrouble,
-    response_timeout: Option<Duration>,
-    /// Tells a connection that a call over it was not answered in time.
-    overdue: fn(&M::Connection),
-    /// Calls that were answered in time: whether a silence is the server's or a queue's.
-    answered: AtomicU64,
-}
-
-impl<M> Shared<M>
-where
-    M: ManageConnection<Error = RedisError>,
-{
-    fn pool(&self) -> &bb8::Pool<M> {
-        self.pool.get_or_init(|| {
-            let build = self.build.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let (manager, size) = build.expect("built once");
-            bb8::Pool::builder()
-                .max_size(size)
-                .min_idle(size)
-                .connection_timeout(CHECKOUT)
-                // Connections go when they are dead, and no task outlives the pool to see to their age.
-                .max_lifetime(None)
-                .idle_timeout(None)
-                .error_sink(Box::new(self.trouble.clone()))
-                .build_unchecked(manager)
-        })
-    }
-
-    async fn connection(&self, deadline: Instant) -> Result<M::Connection, Error>
-    where
-        M::Connection: Clone,
-    {
-        let answered = self.answered.load(Relaxed);
-        match timeout_at(deadline, self.pool().get()).await {
-            Ok(Ok(connection)) => Ok(connection.clone()),
-            Ok(Err(RunError::User(error))) => Err(failure::call(error)),
-            Ok(Err(RunError::TimedOut)) | Err(_) if self.answered.load(Relaxed) > answered => {
-                Err(Error::new(Class::Saturation, "no connection came free in time"))
-            }
-            // bb8 keeps the cause to itself, so the last failure to connect tells the class.
-            Ok(Err(RunError::TimedOut)) | Err(_) => Err(match self.trouble.get() {
-                Some(cause) => {
-                    let cause = failure::call(cause);
-                    Error::new(cause.class(), format!("no connection to {}", self.address))
-                        .because(cause)
-                }
-                None => {
-                    let message = format!("no connection to {} in time", self.address);
-                    Error::new(Class::Infrastructure, message)
-                }
-            }),
-        }
-    }
-
-    fn read(outcome: RedisResult<Value>) -> Result<Value, Failure> {
-        outcome.and_then(Value::extract_error).map_err(|error| match error.kind() {
-            ErrorKind::Server(ServerErrorKind::NoScript) => Failure::NoScript,
-            _ => Failure::Error(failure::call(error)),
-        })
-    }
-}
-
-impl<M> Source for Shared<M>
-where
-    M: ManageConnection<Error = RedisError>,
-    M::Connection: ConnectionLike + Clone + Sync,
-{
-    fn ready(self: Arc<Self>, deadline: Instant) -> Ready {
-        Box::pin(async move { self.connection(deadline).await.map(drop) })
-    }
-
-    fn call(self: Arc<Self>, command: Cmd, deadline: Instant, late: Option<Late>) -> Called {
-        Box::pin(async move {
-            let connection = self.connection(deadline).await.map_err(Failure::Error)?;
-            let mut sender = connection.clone();
-            let mut answer = Box::pin(async move { sender.req_packed_command(&command).await });
-            let cut = match self.response_timeout {
-                Some(timeout) => deadline.min(Instant::now() + timeout),
-                None => deadline,
-            };
-            if let Ok(outcome) = timeout_at(cut, &mut answer).await {
-                self.answered.fetch_add(1, Relaxed);
-                return Self::read(outcome);
-            }
-            (self.overdue)(&connection);
-            if let Some(late) = late {
-                tokio::spawn(async move {
-                    let outcome = timeout(GRACE, answer).await;
-                    if let Some(Ok(reply)) = outcome.ok().map(Self::read) {
-                        late(&reply);
-                    }
-                });
-            }
-            let error = Error::new(Class::Infrastructure, "redis did not answer in time");
-            Err(Failure::Error(error))
-        })
-    }
 }
 
 #[cfg(test)]

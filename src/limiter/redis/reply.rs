@@ -82,6 +82,12 @@ impl<'a> Reply<'a> {
             _ => Err(odd()),
         }
     }
+
+    /// Whether a charge failed since the server takes no writes.
+    pub(super) fn tells_read_only(&self) -> bool {
+        let told = |element: &Element<'_>| matches!(element, Element::Text(text) if text.starts_with(b"READONLY"));
+        self.elements.iter().any(told)
+    }
 }
 
 pub(super) fn odd() -> Error {

@@ -1,0 +1,203 @@
+//! Where connections come from, whatever their type: a bb8 pool that is built on first use.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bb8_redis::bb8::{self, ManageConnection, RunError};
+use redis::aio::ConnectionLike;
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::connection::{LastTrouble, Line, Server};
+use super::failure;
+use crate::{Class, Error};
+
+/// How long a connection is waited for; it also shapes how soon bb8 tries again.
+const CHECKOUT: Duration = Duration::from_millis(500);
+
+/// A connection to come.
+pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Box<dyn Wire>, Error>> + Send>>;
+
+/// An answer to come.
+pub(super) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
+
+/// Gives connections.
+pub(super) trait Source: Send + Sync {
+    /// A connection, or why there is none.
+    fn wire(self: Arc<Self>) -> Opening;
+    /// How many connections there are, at least 1.
+    fn width(&self) -> usize;
+    /// When to give up on an answer that is wanted by `deadline`.
+    fn cut(&self, deadline: Instant) -> Instant;
+    /// Why nothing is heard.
+    fn silence(&self) -> Error;
+}
+
+/// A shared connection.
+pub(super) trait Wire: Send + Sync {
+    /// Sends one command.
+    fn send(&self, command: Cmd) -> Reply;
+    /// Notes that a call was not answered in time.
+    fn overdue(&self);
+    /// Notes that the server takes no writes.
+    fn demoted(&self);
+}
+
+/// A pool, and whether the runtime that it was built in still runs.
+struct Kept<M: ManageConnection> {
+    pool: bb8::Pool<M>,
+    home: Option<mpsc::Sender<Infallible>>,
+}
+
+type Build<M> = Box<dyn Fn() -> bb8::Pool<M> + Send + Sync>;
+
+/// A bb8 pool whose connections are shared by clone.
+pub(super) struct Shared<M: ManageConnection> {
+    /// Host and port, for errors.
+    address: String,
+    kept: Mutex<Option<Kept<M>>>,
+    /// Builds the pool on first use, since that needs a runtime, and again when that runtime has ended: bb8 would wait
+    /// for ever for the connections that it was making.
+    build: Option<Build<M>>,
+    trouble: LastTrouble,
+    response_timeout: Option<Duration>,
+    overdue: fn(&M::Connection),
+    demoted: fn(&M::Connection),
+}
+
+impl Shared<Server> {
+    /// So many connections of the crate's own kind, to `address`.
+    pub(super) fn to(
+        address: String,
+        server: Server,
+        size: u32,
+        response_timeout: Option<Duration>,
+    ) -> Self {
+        Self {
+            address,
+            kept: Mutex::default(),
+            trouble: server.trouble(),
+            build: Some(Box::new(move || {
+                bb8::Pool::builder()
+                    .max_size(size)
+                    .min_idle(size)
+                    .connection_timeout(CHECKOUT)
+                    // Connections go when they are dead, and no task outlives the pool to see to their age.
+                    .max_lifetime(None)
+                    .idle_timeout(None)
+                    .error_sink(Box::new(server.trouble()))
+                    .build_unchecked(server.clone())
+            })),
+            response_timeout,
+            overdue: Line::overdue,
+            demoted: Line::demoted,
+        }
+    }
+}
+
+impl<M: ManageConnection<Error = RedisError>> Shared<M> {
+    /// The connections of a pool that is there already.
+    pub(super) fn of(pool: bb8::Pool<M>) -> Self {
+        Self {
+            address: String::from("redis"),
+            kept: Mutex::new(Some(Kept { pool, home: None })),
+            build: None,
+            trouble: LastTrouble::default(),
+            response_timeout: None,
+            overdue: |_| (),
+            demoted: |_| (),
+        }
+    }
+
+    fn pool(&self) -> bb8::Pool<M> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let usable = |kept: &Kept<M>| kept.home.as_ref().is_none_or(|home| !home.is_closed());
+        match (&*kept, &self.build) {
+            (Some(kept), _) if usable(kept) => kept.pool.clone(),
+            (_, Some(build)) => {
+                let (home, mut end) = mpsc::channel::<Infallible>(1);
+                // Ends with the last use of the pool, or with the runtime.
+                tokio::spawn(async move { end.recv().await });
+                kept.insert(Kept { pool: build(), home: Some(home) }).pool.clone()
+            }
+            (_, None) => unreachable!("a pool that was given has no home to lose"),
+        }
+    }
+
+    /// bb8 keeps the cause to itself, so the last failure to connect tells the class.
+    fn no_connection(&self) -> Option<Error> {
+        let cause = failure::call(self.trouble.get()?);
+        let message = format!("no connection to {}", self.address);
+        Some(Error::new(cause.class(), message).because(cause))
+    }
+}
+
+impl<M> Source for Shared<M>
+where
+    M: ManageConnection<Error = RedisError>,
+    M::Connection: ConnectionLike + Clone + Sync,
+{
+    fn wire(self: Arc<Self>) -> Opening {
+        Box::pin(async move {
+            match timeout(CHECKOUT, self.pool().get()).await {
+                Ok(Ok(connection)) => Ok(Box::new(Held {
+                    connection: connection.clone(),
+                    overdue: self.overdue,
+                    demoted: self.demoted,
+                }) as Box<dyn Wire>),
+                Ok(Err(RunError::User(error))) => Err(failure::call(error)),
+                Ok(Err(RunError::TimedOut)) | Err(_) => {
+                    Err(self.no_connection().unwrap_or_else(|| {
+                        let message = format!("no connection to {} in time", self.address);
+                        Error::new(Class::Infrastructure, message)
+                    }))
+                }
+            }
+        })
+    }
+
+    fn width(&self) -> usize {
+        (self.pool().state().connections as usize).max(1)
+    }
+
+    fn cut(&self, deadline: Instant) -> Instant {
+        match self.response_timeout {
+            Some(timeout) => deadline.min(Instant::now() + timeout),
+            None => deadline,
+        }
+    }
+
+    fn silence(&self) -> Error {
+        self.no_connection()
+            .unwrap_or_else(|| Error::new(Class::Infrastructure, "redis did not answer in time"))
+    }
+}
+
+/// One connection, and what its kind can note of it.
+struct Held<C> {
+    connection: C,
+    overdue: fn(&C),
+    demoted: fn(&C),
+}
+
+impl<C> Wire for Held<C>
+where
+    C: ConnectionLike + Clone + Send + Sync + 'static,
+{
+    fn send(&self, command: Cmd) -> Reply {
+        let mut connection = self.connection.clone();
+        Box::pin(async move { connection.req_packed_command(&command).await })
+    }
+
+    fn overdue(&self) {
+        (self.overdue)(&self.connection);
+    }
+
+    fn demoted(&self) {
+        (self.demoted)(&self.connection);
+    }
+}

@@ -1,0 +1,330 @@
+//! Charges that leave together: each is answered as if it had gone alone, and nobody waits longer for company.
+
+mod support;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use support::Server;
+use support::proxy::{Fault, Proxy};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::{Charge, Class, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+
+/// Long enough for the slowest machine: no test here is about speed.
+const PATIENT: Duration = Duration::from_secs(20);
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+fn yearly(url: &str, limit: u64) -> Redis<FixedWindow> {
+    let pool = Pool::builder(url).and_then(|pool| pool.size(1).build()).expect("an address");
+    Redis::new("test", FixedWindow::new(Quota::new(limit, YEAR)), pool).deadline(PATIENT)
+}
+
+/// How often `command` ran, by the server's own count.
+async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64 {
+    let stats: String =
+        redis::cmd("INFO").arg("commandstats").query_async(connection).await.expect("stats");
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+async fn run(connection: &mut MultiplexedConnection, words: &str) {
+    let mut words = words.split(' ');
+    let mut command = redis::cmd(words.next().expect("a command"));
+    command.arg(words.collect::<Vec<_>>()).exec_async(connection).await.expect("a reply");
+}
+
+type Asker = tokio_test::task::Spawn<Pin<Box<tower_sluice::Deciding<FixedWindow>>>>;
+
+/// Asks about a unit of `k`, to be polled by hand.
+fn begin(limiter: &Redis<FixedWindow>) -> Asker {
+    tokio_test::task::spawn(Box::pin(limiter.check(&"k".into())))
+}
+
+/// Answers to `asked`, which are polled at the same moment.
+async fn together<L, C>(
+    limiter: &L,
+    asked: impl IntoIterator<Item = C>,
+) -> Vec<Result<Outcome, Class>>
+where
+    L: Limiter<Future: Send + 'static>,
+    C: Into<Charge>,
+{
+    let mut tasks = JoinSet::new();
+    for (at, charge) in asked.into_iter().enumerate() {
+        let answer = limiter.check(&charge.into());
+        tasks.spawn(async move {
+            (at, answer.await.map(|decision| decision.outcome()).map_err(|error| error.class()))
+        });
+    }
+    let mut answers = tasks.join_all().await;
+    answers.sort_by_key(|answer| answer.0);
+    answers.into_iter().map(|answer| answer.1).collect()
+}
+
+#[tokio::test]
+async fn what_waits_at_one_moment_leaves_in_one_call() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 500).batch(100);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut connection = server.connection().await;
+    let before = calls(&mut connection, "evalsha").await;
+    let answers = together(&limiter, (0..1_000).map(|_| "k")).await;
+    assert_eq!(answers.iter().filter(|answer| **answer == Ok(Outcome::Allow)).count(), 500);
+    assert!(answers.iter().all(Result::is_ok));
+    let sent = calls(&mut connection, "evalsha").await - before;
+    // The first alone, then batches of a hundred.
+    assert!((10..=13).contains(&sent), "{sent} calls");
+}
+
+#[tokio::test]
+async fn one_alone_is_one_call_and_a_batch_of_one_is_a_setting() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 100).batch(1);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut connection = server.connection().await;
+    let before = calls(&mut connection, "evalsha").await;
+    together(&limiter, (0..20).map(|_| "k")).await;
+    assert_eq!(calls(&mut connection, "evalsha").await - before, 20);
+}
+
+#[tokio::test]
+async fn a_broken_key_fails_its_own_charges_and_no_others() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 1_000);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut connection = server.connection().await;
+    run(&mut connection, "RPUSH sluice:test:fw1:{list} x").await;
+    run(&mut connection, "SET sluice:test:fw1:{corrupt} nan").await;
+    let own = |limit| Charge::new("own").quota(Quota::new(limit, YEAR));
+    let asked = [
+        Charge::new("fine"),
+        Charge::new("fine"),
+        Charge::new("list"),
+        Charge::new("corrupt"),
+        Charge::new(String::new()),
+        Charge::new("x".repeat(65 * 1024)),
+        own(1),
+        own(1),
+        Charge::new("fine").cost(1_001),
+        Charge::new("fine").cost(u64::MAX),
+    ];
+    run(&mut connection, "SCRIPT FLUSH").await;
+    let answers = together(&limiter, asked).await;
+    assert_eq!(answers[..2], [Ok(Outcome::Allow); 2]);
+    assert_eq!(
+        answers[2..6],
+        [Err(Class::State), Err(Class::State), Err(Class::Request), Err(Class::Request)]
+    );
+    assert_eq!(answers[6], Ok(Outcome::Allow));
+    assert!(matches!(answers[7], Ok(Outcome::Deny { retry_after: Some(_) })), "{answers:?}");
+    assert_eq!(answers[8..], [Ok(Outcome::Deny { retry_after: None }), Err(Class::Request)]);
+    // Charged once each, although the script had to be sent again.
+    let peek = limiter.check(&Charge::new("fine").cost(0)).await.unwrap();
+    assert_eq!(peek.remaining(), Some(998));
+}
+
+#[tokio::test]
+async fn who_leaves_before_departure_is_not_charged() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 1_000);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut askers: Vec<_> = (0..10).map(|_| begin(&limiter)).collect();
+    // None of them is sent before this task yields, but for the first.
+    assert!(askers.iter_mut().all(|asker| asker.poll().is_pending()));
+    askers.truncate(4);
+    for asker in askers {
+        assert_eq!(asker.into_inner().await.unwrap().outcome(), Outcome::Allow);
+    }
+    let mut connection = server.connection().await;
+    let peek = limiter.check(&Charge::new("k").cost(0)).await.unwrap();
+    assert_eq!(peek.remaining(), Some(996));
+    // Nor was anything given back: they were never sent.
+    assert!(calls(&mut connection, "evalsha").await <= 6);
+}
+
+#[tokio::test]
+async fn who_leaves_on_the_way_gets_the_units_back() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 1_000);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut connection = server.connection().await;
+    for _ in 0..50 {
+        let mut lone = begin(&limiter);
+        assert!(lone.poll().is_pending());
+        let mut company: Vec<_> = (0..5).map(|_| begin(&limiter)).collect();
+        assert!(company.iter_mut().all(|asker| asker.poll().is_pending()));
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        drop((lone, company));
+    }
+    let begun = Instant::now();
+    loop {
+        let peek = limiter.check(&Charge::new("k").cost(0)).await.unwrap();
+        if peek.remaining() == Some(1_000) {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENT, "{:?} left", peek.remaining());
+    }
+    // The first was sent, and undone.
+    assert!(calls(&mut connection, "evalsha").await > 2);
+}
+
+#[tokio::test]
+async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = yearly(&proxy.url(), 1_000_000).backlog(10);
+    limiter.check(&"warm".into()).await.unwrap();
+    proxy.set(Fault::Delay(Duration::from_millis(20)));
+    let answers = together(&limiter, (0..1_000).map(|_| "k")).await;
+    let full = answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count();
+    let decided = answers.iter().filter(|answer| **answer == Ok(Outcome::Allow)).count();
+    assert_eq!(
+        (full + decided, full > 900, decided >= 11),
+        (1_000, true, true),
+        "{full} and {decided}"
+    );
+
+    let open = limiter.clone().or_else(tower_sluice::Allow);
+    let answers = together(&open, (0..1_000).map(|_| "k")).await;
+    assert!(answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count() > 900);
+    // Those who have gone make room.
+    proxy.set(Fault::None);
+    let answers = together(&limiter, (0..10).map(|_| "k")).await;
+    assert_eq!(answers, [Ok(Outcome::Allow); 10]);
+}
+
+#[tokio::test]
+async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = yearly(&proxy.url(), 1_000_000).batch(1).flights(1);
+    limiter.check(&"warm".into()).await.unwrap();
+    proxy.set(Fault::Delay(Duration::from_millis(30)));
+    let hurried = limiter.clone().deadline(Duration::from_millis(200));
+    let answers = together(&hurried, (0..200).map(|_| "k")).await;
+    let late = answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count();
+    assert!(late > 100, "{late} of 200");
+    assert!(answers.contains(&Ok(Outcome::Allow)));
+}
+
+#[tokio::test]
+async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = yearly(&proxy.url(), 1_000_000);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut connection = server.connection().await;
+    for _ in 0..20 {
+        let answers = {
+            let asked = together(&limiter, (0..50).map(|_| "k"));
+            let cut = async {
+                tokio::task::yield_now().await;
+                run(&mut connection, "CLIENT KILL TYPE normal SKIPME yes").await;
+            };
+            tokio::join!(asked, cut).0
+        };
+        let odd = |answer: &&Result<Outcome, Class>| {
+            !matches!(answer, Ok(Outcome::Allow) | Err(Class::Infrastructure))
+        };
+        assert_eq!(answers.iter().find(odd), None);
+    }
+    // No charge more than was asked for, whatever became of the answers.
+    let begun = Instant::now();
+    let peek = loop {
+        match limiter.check(&Charge::new("k").cost(0)).await {
+            Ok(peek) => break peek,
+            Err(error) => assert!(begun.elapsed() < PATIENT, "{error:?}"),
+        }
+    };
+    assert!(peek.remaining().unwrap() >= 1_000_000 - 20 * 50);
+}
+
+#[test]
+fn runtimes_may_come_and_go() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 1_000);
+    for round in 0..5 {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let answers = together(&limiter, (0..100).map(|_| "k")).await;
+            assert_eq!(answers, [Ok(Outcome::Allow); 100], "in round {round}");
+            // Left in the middle of things.
+            for _ in 0..10 {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.acquire("other").await });
+            }
+        });
+        drop(runtime);
+    }
+}
+
+#[tokio::test]
+async fn a_charge_whose_carrier_ended_with_its_runtime_is_carried_by_another() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = yearly(&proxy.url(), 1_000).batch(1).flights(1);
+    limiter.check(&"warm".into()).await.unwrap();
+    proxy.set(Fault::Delay(Duration::from_millis(100)));
+    let doomed =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let begun = limiter.clone();
+    doomed
+        .spawn(async move {
+            let mut askers: Vec<_> = (0..3).map(|_| begin(&begun)).collect();
+            for asker in &mut askers {
+                assert!(asker.poll().is_pending());
+            }
+            // Their flight has begun in this runtime; they themselves are forgotten unpolled.
+            std::mem::forget(askers);
+        })
+        .await
+        .unwrap();
+    let mut mine = begin(&limiter);
+    assert!(mine.poll().is_pending());
+    doomed.shutdown_background();
+    assert_eq!(mine.into_inner().await.unwrap().outcome(), Outcome::Allow);
+}
+
+#[tokio::test]
+async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap().clustered();
+    let quota = Quota::new(1_000, YEAR);
+    let limiter = Redis::new("test", TokenBucket::new(quota), pool).deadline(PATIENT);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut connection = server.connection().await;
+    let before = calls(&mut connection, "evalsha").await;
+    // Twenty keys of as many slots, five times each: none shares a call with another.
+    let asked = (0..100).map(|number| format!("key {}", number % 20));
+    let answers = together(&limiter, asked).await;
+    assert_eq!(answers, [Ok(Outcome::Allow); 100]);
+    let sent = calls(&mut connection, "evalsha").await - before;
+    assert!((40..=60).contains(&sent), "{sent} calls");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_starves() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 1_000_000);
+    let mut tasks = JoinSet::new();
+    for task in 0..256 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move {
+            for _ in 0..50 {
+                limiter.check(&format!("key {task}").into()).await.unwrap();
+            }
+        });
+    }
+    // All of them end: a starving one would meet its deadline.
+    tasks.join_all().await;
+}
