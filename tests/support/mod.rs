@@ -65,6 +65,11 @@ impl Server {
         self.port
     }
 
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A connection of the test's own.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("an address");

@@ -65,8 +65,9 @@ impl Future for Asking {
             let Some(ticket) = this.ticket else {
                 let line = this.line.take().expect("polled after it was done");
                 let (ticket, lone) = this.dispatcher.submit(line, *this.deadline)?;
+                // A lone flight keeps to the deadline by itself.
+                this.end.set(lone.is_none().then(|| sleep_until(*this.deadline)));
                 (*this.ticket, *this.lone) = (Some(ticket), lone);
-                this.end.set(Some(sleep_until(*this.deadline)));
                 continue;
             };
             if let Some(lone) = this.lone
@@ -87,7 +88,8 @@ impl Future for Asking {
                     Error::new(Class::Infrastructure, "the runtime that carried the charge is gone")
                 }
                 Poll::Pending => {
-                    ready!(this.end.as_pin_mut().expect("set with the ticket").poll(cx));
+                    let Some(end) = this.end.as_pin_mut() else { return Poll::Pending };
+                    ready!(end.poll(cx));
                     this.dispatcher.too_late(ticket)
                 }
             };

@@ -119,6 +119,11 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Whether nothing speaks against another call over this connection.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.pulse.is_gone()
+    }
+
     /// Notes that a call over this connection met its deadline unanswered.
     pub(super) fn overdue(&self) {
         self.pulse.overdue();

@@ -22,6 +22,7 @@ use super::key;
 use super::pool::Pool;
 use super::reply::Told;
 use super::script::{Line, Op, Script};
+use super::source::Wire;
 use crate::algorithm::Verdict;
 use crate::limiter::terms::Clock;
 use crate::{Class, Error};
@@ -49,6 +50,8 @@ pub(super) struct Route {
 pub(super) struct Dispatcher {
     pub(super) route: Route,
     lanes: Mutex<Lanes>,
+    /// What the last lone charge went over, to be used again without asking the pool.
+    wire: Mutex<Option<Arc<dyn Wire>>>,
 }
 
 /// The queues, by hash slot.
@@ -172,7 +175,16 @@ pub(super) struct Ticket {
 
 impl Dispatcher {
     pub(super) fn new(route: Route) -> Arc<Self> {
-        Arc::new(Self { route, lanes: Mutex::default() })
+        Arc::new(Self { route, lanes: Mutex::default(), wire: Mutex::default() })
+    }
+
+    /// A connection that is known to be alive.
+    pub(super) fn wire(&self) -> Option<Arc<dyn Wire>> {
+        lock(&self.wire).as_ref().filter(|wire| wire.is_alive()).cloned()
+    }
+
+    pub(super) fn keep(&self, wire: &Arc<dyn Wire>) {
+        *lock(&self.wire) = Some(Arc::clone(wire));
     }
 
     /// Asks about one charge.
@@ -348,7 +360,7 @@ impl Drop for Seat {
     }
 }
 
-/// Nothing panics while the lanes are locked, so a poisoned lock protects whole lanes all the same.
-fn lock(lanes: &Mutex<Lanes>) -> MutexGuard<'_, Lanes> {
-    lanes.lock().unwrap_or_else(PoisonError::into_inner)
+/// Nothing panics while one of these is locked, so a poisoned lock protects a whole state all the same.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -30,9 +30,18 @@ pub(super) type Flight = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) fn alone(seat: Seat, charge: Waiting) -> Flight {
     Box::pin(async move {
         let dispatcher = Arc::clone(&seat.dispatcher);
-        match dispatcher.route.pool.wire().await {
-            Ok(wire) => carry(&dispatcher, wire, vec![charge]).await,
-            Err(error) => charge.fail(error),
+        let pool = &dispatcher.route.pool;
+        let opened = match dispatcher.wire() {
+            Some(wire) => Ok(Ok(wire)),
+            None => timeout_at(charge.deadline, pool.wire()).await,
+        };
+        match opened {
+            Ok(Ok(wire)) => {
+                dispatcher.keep(&wire);
+                carry(&dispatcher, &wire, vec![charge]).await;
+            }
+            Ok(Err(error)) => charge.fail(error),
+            Err(_) => charge.fail(pool.silence()),
         }
         drop(seat);
     })
@@ -40,9 +49,14 @@ pub(super) fn alone(seat: Seat, charge: Waiting) -> Flight {
 
 /// Carries batch after batch, as long as there is somebody to carry.
 pub(super) async fn in_batches(mut seat: Seat) {
+    let dispatcher = Arc::clone(&seat.dispatcher);
+    let mut held: Option<Arc<dyn Wire>> = None;
     loop {
         let next = seat.next();
-        let wire = seat.dispatcher.route.pool.wire().await;
+        let wire = match held.take().filter(|wire| wire.is_alive()) {
+            Some(wire) => Ok(wire),
+            None => dispatcher.route.pool.wire().await,
+        };
         // Those who are about to ask come along.
         yield_now().await;
         match wire {
@@ -51,8 +65,8 @@ pub(super) async fn in_batches(mut seat: Seat) {
                 if batch.is_empty() {
                     return;
                 }
-                let dispatcher = Arc::clone(&seat.dispatcher);
-                carry(&dispatcher, wire, batch).await;
+                carry(&dispatcher, &wire, batch).await;
+                held = Some(wire);
             }
             Err(error) => seat.fail(next, &error),
         }
@@ -67,7 +81,7 @@ enum Failure {
 }
 
 /// Sends a batch, and tells each of its charges.
-async fn carry(dispatcher: &Arc<Dispatcher>, wire: Box<dyn Wire>, mut batch: Vec<Waiting>) {
+async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Vec<Waiting>) {
     let route = &dispatcher.route;
     let now = match route.clock.as_ref().map(|clock| instant(clock())).transpose() {
         Ok(now) => now,
@@ -76,17 +90,17 @@ async fn carry(dispatcher: &Arc<Dispatcher>, wire: Box<dyn Wire>, mut batch: Vec
     let deadline = batch.iter().map(|charge| charge.deadline).max().unwrap_or_else(Instant::now);
 
     let mut command = route.script.by_digest(now, &route.rule, &lines(&batch));
-    let mut sent = send(dispatcher, &*wire, command, deadline).await;
+    let mut sent = send(dispatcher, &**wire, command, deadline).await;
     if let Err(Failure::Refused(error)) = &sent
         && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
     {
         // Nothing was done: the text goes out, for those who still ask.
         batch.retain(Waiting::is_wanted);
         command = route.script.by_text(now, &route.rule, &lines(&batch));
-        sent = send(dispatcher, &*wire, command, deadline).await;
+        sent = send(dispatcher, &**wire, command, deadline).await;
     }
     match sent {
-        Ok(reply) => distribute(dispatcher, Some(&*wire), batch, &reply),
+        Ok(reply) => distribute(dispatcher, Some(&**wire), batch, &reply),
         Err(Failure::Refused(error)) => fail(batch, &failure::call(error)),
         Err(Failure::Overdue(answer)) => {
             wire.overdue();

@@ -20,7 +20,7 @@ use crate::{Class, Error};
 const CHECKOUT: Duration = Duration::from_millis(500);
 
 /// A connection to come.
-pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Box<dyn Wire>, Error>> + Send>>;
+pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Wire>, Error>> + Send>>;
 
 /// An answer to come.
 pub(super) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
@@ -41,6 +41,8 @@ pub(super) trait Source: Send + Sync {
 pub(super) trait Wire: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> Reply;
+    /// Whether it is known to be fit for another call, without asking the pool.
+    fn is_alive(&self) -> bool;
     /// Notes that a call was not answered in time.
     fn overdue(&self);
     /// Notes that the server takes no writes.
@@ -65,8 +67,7 @@ pub(super) struct Shared<M: ManageConnection> {
     build: Option<Build<M>>,
     trouble: LastTrouble,
     response_timeout: Option<Duration>,
-    overdue: fn(&M::Connection),
-    demoted: fn(&M::Connection),
+    signs: Signs<M::Connection>,
 }
 
 impl Shared<Server> {
@@ -93,8 +94,11 @@ impl Shared<Server> {
                     .build_unchecked(server.clone())
             })),
             response_timeout,
-            overdue: Line::overdue,
-            demoted: Line::demoted,
+            signs: Signs {
+                is_alive: Line::is_alive,
+                overdue: Line::overdue,
+                demoted: Line::demoted,
+            },
         }
     }
 }
@@ -108,8 +112,7 @@ impl<M: ManageConnection<Error = RedisError>> Shared<M> {
             build: None,
             trouble: LastTrouble::default(),
             response_timeout: None,
-            overdue: |_| (),
-            demoted: |_| (),
+            signs: Signs { is_alive: |_| false, overdue: |_| (), demoted: |_| () },
         }
     }
 
@@ -144,11 +147,10 @@ where
     fn wire(self: Arc<Self>) -> Opening {
         Box::pin(async move {
             match timeout(CHECKOUT, self.pool().get()).await {
-                Ok(Ok(connection)) => Ok(Box::new(Held {
-                    connection: connection.clone(),
-                    overdue: self.overdue,
-                    demoted: self.demoted,
-                }) as Box<dyn Wire>),
+                Ok(Ok(connection)) => {
+                    Ok(Arc::new(Held { connection: connection.clone(), signs: self.signs })
+                        as Arc<dyn Wire>)
+                }
                 Ok(Err(RunError::User(error))) => Err(failure::call(error)),
                 Ok(Err(RunError::TimedOut)) | Err(_) => {
                     Err(self.no_connection().unwrap_or_else(|| {
@@ -177,11 +179,25 @@ where
     }
 }
 
-/// One connection, and what its kind can note of it.
-struct Held<C> {
-    connection: C,
+/// What a kind of connection knows of its own state.
+struct Signs<C> {
+    is_alive: fn(&C) -> bool,
     overdue: fn(&C),
     demoted: fn(&C),
+}
+
+impl<C> Clone for Signs<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for Signs<C> {}
+
+/// One connection.
+struct Held<C> {
+    connection: C,
+    signs: Signs<C>,
 }
 
 impl<C> Wire for Held<C>
@@ -193,11 +209,15 @@ where
         Box::pin(async move { connection.req_packed_command(&command).await })
     }
 
+    fn is_alive(&self) -> bool {
+        (self.signs.is_alive)(&self.connection)
+    }
+
     fn overdue(&self) {
-        (self.overdue)(&self.connection);
+        (self.signs.overdue)(&self.connection);
     }
 
     fn demoted(&self) {
-        (self.demoted)(&self.connection);
+        (self.signs.demoted)(&self.connection);
     }
 }

@@ -1,6 +1,4 @@
-//! What a decision costs, side by side.
-//!
-//! `cargo bench --bench decisions` prints one line per case.
+//! What a decision costs in this process alone.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -18,14 +16,15 @@ use tower_sluice::{
 const ROUNDS: usize = 9;
 const CALLS: usize = 200_000;
 
-fn main() {
-    in_process("service", bare());
-    in_process("layer", layer());
-    in_process("memory", memory());
+/// Prints a line for each case: a bare service, the layer around it, and the embedded limiter.
+pub(crate) fn run() {
+    time("service", bare());
+    time("layer", layer());
+    time("memory", memory());
 }
 
 /// Times `call` alone in this process: the median of the rounds, and what it allocates.
-fn in_process(case: &str, mut call: impl FnMut()) {
+fn time(case: &str, mut call: impl FnMut()) {
     let mut rounds = [0.0; ROUNDS];
     for round in &mut rounds {
         let begun = Instant::now();

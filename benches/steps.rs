@@ -1,0 +1,30 @@
+//! So many pure steps of one algorithm, for `instructions.sh` to count: `steps <algorithm> <steps>`.
+
+use std::hint::black_box;
+
+use tower_sluice::Quota;
+use tower_sluice::algorithm::{Algorithm, Ask, FixedWindow, TokenBucket};
+
+fn main() {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
+    let (Some(name), Some(steps)) = (words.next(), words.next()) else { return };
+    let steps = steps.parse().expect("a number of steps");
+    let quota = Quota::per_second(1_000);
+    match name.as_str() {
+        TokenBucket::NAME => run(&TokenBucket::new(quota), steps),
+        FixedWindow::NAME => run(&FixedWindow::new(quota), steps),
+        _ => panic!("no algorithm is called {name}"),
+    }
+}
+
+/// Charges one key again and again: admitted, booked and refused in turn.
+fn run<A: Algorithm>(algorithm: &A, steps: i64) {
+    let rule = algorithm.rule(algorithm.quota()).expect("a quota that it follows");
+    let mut state = None;
+    for step in 0..steps {
+        let now = 1_767_225_600_000_000 + step * 900;
+        let ask = Ask { cost: 1, patience: step % 3 * 500 };
+        let decided = A::step(black_box(&rule), state.as_ref(), now, ask);
+        state = black_box(decided).next.or(state);
+    }
+}
