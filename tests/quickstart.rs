@@ -14,15 +14,7 @@ use tokio::task::JoinSet;
 
 /// The example, built like this test and beside it.
 fn quickstart() -> Command {
-    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
-        let test = std::env::current_exe().expect("this test");
-        let folder = test.ancestors().nth(2).expect("where cargo builds").to_owned();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--example", "quickstart"]);
-        cargo.args(folder.ends_with("release").then_some("--release"));
-        assert!(cargo.status().expect("cargo").success(), "the example does not build");
-        folder.join("examples").join("quickstart")
-    });
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("quickstart"));
     let mut command = Command::new(&*BUILT);
     for name in
         ["REDIS_URL", "ALGORITHM", "LIMIT", "PERIOD_MS", "BURST", "MAX_WAIT_MS", "DEADLINE_MS"]

@@ -2,7 +2,9 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
+pub mod example;
 pub mod fake;
+pub mod faults;
 pub mod http;
 pub mod proxy;
 

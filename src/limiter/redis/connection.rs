@@ -4,12 +4,17 @@
 //! dead connection: the end of the task that reads its socket, a call that failed beyond
 //! repair or met a read-only server, and three calls in a row that nobody answered.
 
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use bb8_redis::bb8::{ErrorSink, ManageConnection};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::io::AsyncDNSResolver;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
     PushKind, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value, io::tcp::TcpSettings,
@@ -24,13 +29,18 @@ const PATIENCE: u32 = 3;
 pub(super) struct Server {
     client: Client,
     connect_timeout: Duration,
+    resolver: Option<Resolver>,
     trouble: LastTrouble,
     silence: Arc<Silence>,
 }
 
 impl Server {
     /// Opens nothing; fails if the address does not parse.
-    pub(super) fn new(info: ConnectionInfo, connect_timeout: Duration) -> RedisResult<Self> {
+    pub(super) fn new(
+        info: ConnectionInfo,
+        connect_timeout: Duration,
+        resolver: Option<Resolver>,
+    ) -> RedisResult<Self> {
         // RESP3 carries the notice of a lost connection.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let info = info
@@ -40,6 +50,7 @@ impl Server {
         Ok(Self {
             client,
             connect_timeout,
+            resolver,
             trouble: LastTrouble::default(),
             silence: Arc::default(),
         })
@@ -48,6 +59,38 @@ impl Server {
     /// The last failure to connect, as it will be known.
     pub(super) fn trouble(&self) -> LastTrouble {
         self.trouble.clone()
+    }
+}
+
+type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// Where a host name leads, asked anew for each connection.
+#[derive(Clone)]
+pub(super) struct Resolver(Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>);
+
+impl Resolver {
+    pub(super) fn new<F>(resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
+    }
+}
+
+impl AsyncDNSResolver for Resolver {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        host: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        let resolved = (self.0)(host.to_owned(), port);
+        Box::pin(async move { Ok(Box::new(resolved.await?.into_iter()) as Box<_>) })
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
     }
 }
 
@@ -84,7 +127,7 @@ impl ManageConnection for Server {
         let born = silence.epoch.load(Relaxed);
         let pulse = Arc::new(Pulse { silence, born, ..Pulse::default() });
         let watcher = Watcher(Arc::clone(&pulse));
-        let config = AsyncConnectionConfig::new()
+        let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             // Each call has a deadline of its own.
             .set_response_timeout(None)
@@ -94,6 +137,9 @@ impl ManageConnection for Server {
                 }
                 Ok::<_, redis::aio::SendError>(())
             });
+        if let Some(resolver) = &self.resolver {
+            config = config.set_dns_resolver(resolver.clone());
+        }
         let wire = self.client.get_multiplexed_async_connection_with_config(&config).await?;
         self.trouble.set(None);
         Ok(Line { wire, pulse })
@@ -101,7 +147,7 @@ impl ManageConnection for Server {
 
     async fn is_valid(&self, line: &mut Line) -> RedisResult<()> {
         if line.pulse.is_gone() {
-            return Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into());
+            return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         }
         Ok(())
     }

@@ -4,17 +4,19 @@
 //! that many calls travel on one socket. The pool is lazy: it connects when it is first asked, and a
 //! server that is away fails decisions, never the start of an application.
 
-use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use std::{fmt, io};
 
 use bb8_redis::bb8::{self, ManageConnection};
 use redis::aio::ConnectionLike;
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 use tokio::time::{Instant, timeout};
 
-use super::connection::Server;
+use super::connection::{Resolver, Server};
 use super::source::{Opening, Shared, Source};
 use crate::{Class, Error};
 
@@ -51,6 +53,7 @@ impl Pool {
             size: 2,
             connect_timeout: Duration::from_secs(1),
             response_timeout: None,
+            resolver: None,
         })
     }
 
@@ -155,6 +158,7 @@ pub struct PoolBuilder {
     size: u32,
     connect_timeout: Duration,
     response_timeout: Option<Duration>,
+    resolver: Option<Resolver>,
 }
 
 impl PoolBuilder {
@@ -176,6 +180,17 @@ impl PoolBuilder {
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout.min(LONGEST));
+        self
+    }
+
+    /// Resolves the host's name by `resolve`, anew for each connection: for service discovery. Default: the system's
+    /// way.
+    #[must_use]
+    pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        self.resolver = Some(Resolver::new(resolve));
         self
     }
 
@@ -203,7 +218,8 @@ impl PoolBuilder {
     /// If the crate was built without what the address needs, as `rediss://` needs the feature `rustls`.
     pub fn build(self) -> Result<Pool, Error> {
         let address = format!("redis at {}", self.info.addr());
-        let server = Server::new(self.info, self.connect_timeout).map_err(unusable)?;
+        let server =
+            Server::new(self.info, self.connect_timeout, self.resolver).map_err(unusable)?;
         Ok(Pool::of(Shared::to(address, server, self.size, self.response_timeout)))
     }
 }

@@ -1,0 +1,244 @@
+//! Redis answering, but not deciding: what every class of error reply, and every odd one, looks like from here.
+
+mod support;
+
+use std::time::Duration;
+
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::{Server, free_port};
+use tokio::time::Instant;
+use tower_sluice::{Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Redis};
+
+#[tokio::test]
+async fn case_21_a_script_that_the_server_forgot_is_sent_again() {
+    let server = Server::start();
+    let limiter = yearly(&server.url()).deadline(LONG);
+    limiter.check(&one()).await.unwrap();
+    let mut connection = server.connection().await;
+    for number in 0..600 {
+        let text = format!("return {number}");
+        run(&mut connection, &["EVAL", &text, "0"]).await;
+    }
+    run(&mut connection, &["SCRIPT", "FLUSH"]).await;
+    limiter.check(&one()).await.unwrap();
+    assert_eq!(taken(&server).await, 2);
+}
+
+#[tokio::test]
+async fn case_22_a_demoted_primary_is_infrastructure_and_its_connections_go() {
+    let server = Server::start();
+    let limiter = yearly(&server.url()).deadline(LONG);
+    limiter.check(&one()).await.unwrap();
+    let mut connection = server.connection().await;
+    let nowhere = free_port().to_string();
+    let before = others(&mut connection).await;
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
+    let begun = Instant::now();
+    while others(&mut connection).await.iter().any(|id| before.contains(id)) {
+        let error = limiter.check(&one()).await.unwrap_err();
+        assert_eq!(error.class(), Class::Infrastructure);
+        assert!(begun.elapsed() < LONG, "it stays connected to a replica");
+    }
+    run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
+    until_decided(&limiter.deadline(D), Class::Infrastructure).await;
+}
+
+#[tokio::test]
+async fn case_24_a_loading_server_is_infrastructure() {
+    let mut server = Server::start();
+    let mut connection = server.connection().await;
+    for key in 0..2_000 {
+        run(&mut connection, &["SET", &key.to_string(), "x"]).await;
+    }
+    run(&mut connection, &["SAVE"]).await;
+    server.kill();
+    server.option(&["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]);
+    server.restart_until("Server initialized");
+    let limiter = yearly(&server.url()).deadline(Duration::from_secs(1));
+    let begun = Instant::now();
+    assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Infrastructure);
+    until_decided(&limiter, Class::Infrastructure).await;
+    // A server that loads is not hammered: it has seen no more than 20 connections a second.
+    let seconds = begun.elapsed().as_secs_f64();
+    let attempts = figure(&mut server.connection().await, "total_connections_received").await;
+    println!("fault case=24 connects={attempts} seconds={seconds:.1}");
+    assert!(attempts as f64 <= 20.0 * (seconds + 1.0), "{attempts} in {seconds} s");
+}
+
+#[tokio::test]
+async fn case_25_and_26_a_busy_server_is_infrastructure_and_its_script_is_not_killed() {
+    let server = Server::with(&["--lua-time-limit", "1"]);
+    let limiter = yearly(&server.url());
+    until_decided(&limiter, Class::Infrastructure).await;
+    let (mut busy, mut killer) = (server.connection().await, server.connection().await);
+    let looping = tokio::spawn(async move {
+        redis::cmd("EVAL").arg("while true do end").arg(0).exec_async(&mut busy).await
+    });
+    until(&limiter, Class::Infrastructure).await;
+    assert!(!looping.is_finished(), "somebody killed another's script");
+    while redis::cmd("SCRIPT").arg("KILL").exec_async(&mut killer).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let _ = looping.await;
+    until_decided(&limiter, Class::Infrastructure).await;
+}
+
+#[tokio::test]
+async fn case_27_a_server_that_may_not_write_is_infrastructure() {
+    let server = Server::start();
+    let limiter = yearly(&server.url()).deadline(LONG);
+    limiter.check(&one()).await.unwrap();
+    let mut connection = server.connection().await;
+
+    run(&mut connection, &["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    until(&limiter, Class::Infrastructure).await;
+    run(&mut connection, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+
+    let nowhere = free_port().to_string();
+    run(&mut connection, &["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
+    until(&limiter, Class::Infrastructure).await;
+    run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
+    until_decided(&limiter, Class::Infrastructure).await;
+}
+
+#[tokio::test]
+async fn case_28_and_29_a_full_server_is_capacity_and_grows_no_more() {
+    let server = Server::start();
+    let limiter = yearly(&server.url()).deadline(LONG);
+    let mut connection = server.connection().await;
+    limiter.check(&one()).await.unwrap();
+    run(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    for number in 0..100 {
+        let error = limiter.check(&Charge::new(format!("new {number}"))).await.unwrap_err();
+        assert_eq!(error.class(), Class::Capacity);
+    }
+    let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
+    assert_eq!(keys, 1);
+    run(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    limiter.check(&one()).await.unwrap();
+}
+
+#[tokio::test]
+async fn case_30_a_wrong_password_is_configuration_and_told_without_it() {
+    let server = Server::with(&["--requirepass", "right"]);
+    for (user, class) in [
+        ("", Some(Class::Configuration)),
+        (":wrong@", Some(Class::Configuration)),
+        (":right@", None),
+    ] {
+        let url = format!("redis://{user}127.0.0.1:{}", server.port());
+        let limiter = yearly(&url).deadline(Duration::from_secs(1));
+        let answer = limiter.check(&one()).await;
+        if let Err(error) = &answer {
+            let told = format!("{error:?} {error}");
+            assert!(!told.contains("wrong@") && !told.contains("\"wrong\""), "{told}");
+        }
+        assert_eq!(answer.err().map(|error| error.class()), class, "{user}");
+    }
+    let pool = Pool::builder(&format!("redis://127.0.0.1:{}", server.port())).unwrap();
+    let limiter =
+        over(pool.credentials("default", "right").database(3).build().unwrap().prefix("mine"));
+    limiter.clone().deadline(LONG).check(&one()).await.unwrap();
+}
+
+#[tokio::test]
+async fn case_31_a_missing_right_is_configuration() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let allowed = ["+eval", "+evalsha", "+get", "+incrby", "+mget", "+set", "+time", "~sluice:*"];
+    let rules = |without: &str| {
+        let rules = allowed.iter().copied().filter(|rule| *rule != without);
+        ["ACL", "SETUSER", "app", "reset", "on", ">secret", "-@all", "+hello"]
+            .into_iter()
+            .chain(rules)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let limiter = yearly(&url).deadline(LONG);
+    for without in ["+evalsha", "+mget", "+set", "+time", "~sluice:*"] {
+        let rules = rules(without);
+        run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        until(&limiter, Class::Configuration).await;
+    }
+    let rules = rules("");
+    run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    until_decided(&limiter, Class::Configuration).await;
+    limiter.check(&one().cost(0)).await.unwrap();
+}
+
+/// The answer to one charge, by a server that replies to every script with `reply`.
+async fn answered(reply: &[u8]) -> Result<Decision, Error> {
+    let address = support::fake::answering(reply.to_vec()).await;
+    yearly(&format!("redis://{address}")).deadline(LONG).check(&one()).await
+}
+
+#[tokio::test]
+async fn case_32_an_unknown_error_is_of_state_and_short() {
+    let long = format!("-FOO {}\r\n", "x".repeat(64 * 1024));
+    for reply in [&b"-FOO bar\r\n"[..], b"-ERR \xFF\xFE\r\n", b"-\r\n", long.as_bytes()] {
+        let error = answered(reply).await.unwrap_err();
+        assert_ne!(error.class(), Class::Infrastructure, "{error:?}");
+        assert!(format!("{error}").len() <= 512);
+    }
+}
+
+#[tokio::test]
+async fn case_33_an_odd_reply_never_admits() {
+    let odd: [&[u8]; 14] = [
+        b"$-1\r\n",
+        b"_\r\n",
+        b"+OK\r\n",
+        b":1\r\n",
+        b"$2\r\nok\r\n",
+        b",1.5\r\n",
+        b"#t\r\n",
+        b"%1\r\n+a\r\n:1\r\n",
+        b"*0\r\n",
+        b"*1\r\n:1767225600000000\r\n",
+        b"*6\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*7\r\n:-9223372036854775808\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*7\r\n:1\r\n:1\r\n:-9223372036854775808\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+        b"*7\r\n:1\r\n,0\r\n:0\r\n:0\r\n:0\r\n:0\r\n:0\r\n",
+    ];
+    for reply in odd {
+        let error = answered(reply).await.unwrap_err();
+        assert_eq!(error.class(), Class::State, "{}", String::from_utf8_lossy(reply));
+    }
+    // As the script packs it: now, then outcome, wait, remaining, reset after, and the state that was left.
+    let fine = b"$16\r\n\x97\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x04\x09\x00\x01\r\n";
+    assert_eq!(answered(fine).await.unwrap().remaining(), Some(4));
+}
+
+#[tokio::test]
+async fn a_late_answer_is_undone() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = yearly(&proxy.url());
+    until_decided(&limiter, Class::Infrastructure).await;
+    let before = taken(&server).await;
+    proxy.set(Fault::Delay(Duration::from_millis(150)));
+    assert_eq!(class(&limiter).await, Class::Infrastructure);
+    proxy.set(Fault::None);
+    let begun = Instant::now();
+    while taken(&server).await != before {
+        assert!(begun.elapsed() < LONG, "a unit was kept for nobody");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn case_107_and_111_without_patience_the_true_wait_is_told_and_nothing_taken() {
+    let server = Server::start();
+    let quota = Quota::new(1, Duration::from_secs(1_000));
+    let pool = Pool::connect(&server.url()).unwrap();
+    let bucket = tower_sluice::algorithm::TokenBucket::new(quota);
+    let limiter = Redis::new("faults", bucket, pool).deadline(LONG);
+    limiter.check(&one()).await.unwrap();
+    let denied = limiter.check(&one()).await.unwrap();
+    assert!(matches!(denied.outcome(), Outcome::Deny { retry_after: Some(_) }));
+    let again = limiter.check(&one()).await.unwrap();
+    assert!(again.retry_after() <= denied.retry_after());
+}

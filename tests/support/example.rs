@@ -1,0 +1,15 @@
+//! An example as a user runs it: built like the test, and beside it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Builds the example called `name`, and tells where it is.
+pub fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this test");
+    let folder = test.ancestors().nth(2).expect("where cargo builds").to_owned();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--example", name]);
+    cargo.args(folder.ends_with("release").then_some("--release"));
+    assert!(cargo.status().expect("cargo").success(), "the example does not build");
+    folder.join("examples").join(name)
+}

@@ -1,0 +1,105 @@
+//! What tests of faults share: a limiter whose `remaining` counts what was taken, and ways to wait for trouble and its end.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tokio::time::{Instant, sleep};
+use tower_sluice::algorithm::FixedWindow;
+use tower_sluice::{Charge, Class, Decision, Error, Limiter, Pool, Quota, Redis};
+
+use super::Server;
+
+/// The deadline of one decision.
+pub const D: Duration = Duration::from_millis(50);
+/// What a slow machine may add to it.
+pub const SLACK: Duration = Duration::from_secs(2);
+/// By when things must be well again, however slow the machine is.
+pub const LONG: Duration = Duration::from_secs(30);
+
+pub const MILLION: u64 = 1_000_000;
+
+pub type Yearly = Redis<FixedWindow>;
+
+/// A limiter that admits a million a year, so that its `remaining` counts what was taken.
+pub fn yearly(url: &str) -> Yearly {
+    over(Pool::connect(url).expect("an address"))
+}
+
+pub fn over(pool: Pool) -> Yearly {
+    let quota = Quota::new(MILLION, Duration::from_secs(365 * 86_400));
+    Redis::new("faults", FixedWindow::new(quota), pool).deadline(D)
+}
+
+pub fn one() -> Charge {
+    Charge::new("key")
+}
+
+/// Asks, and sees to it that the answer comes in time.
+pub async fn ask(limiter: &Yearly) -> Result<Decision, Error> {
+    let begun = Instant::now();
+    let answer = limiter.check(&one()).await;
+    assert!(begun.elapsed() < D + SLACK, "past its deadline: {:?}", begun.elapsed());
+    answer
+}
+
+pub async fn class(limiter: &Yearly) -> Class {
+    ask(limiter).await.expect_err("no decision").class()
+}
+
+/// Asks until it is decided, and returns how many errors came before, all of one class.
+pub async fn until_decided(limiter: &Yearly, class: Class) -> usize {
+    let begun = Instant::now();
+    let mut errors = 0;
+    while let Err(error) = ask(limiter).await {
+        assert_eq!(error.class(), class, "{error:?}");
+        assert!(begun.elapsed() < LONG, "{error:?}");
+        errors += 1;
+        sleep(Duration::from_millis(1)).await;
+    }
+    errors
+}
+
+/// Asks until the answer is an error of `class`.
+pub async fn until(limiter: &Yearly, class: Class) {
+    let begun = Instant::now();
+    loop {
+        match ask(limiter).await {
+            Err(error) if error.class() == class => return,
+            other => assert!(begun.elapsed() < LONG, "{other:?}"),
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The units taken, by a limiter of its own.
+pub async fn taken(server: &Server) -> u64 {
+    let limiter = yearly(&server.url()).deadline(LONG);
+    let peek = limiter.check(&one().cost(0)).await.expect("a peek");
+    MILLION - peek.remaining().expect("told")
+}
+
+pub async fn run(connection: &mut MultiplexedConnection, words: &[&str]) {
+    redis::cmd(words[0]).arg(&words[1..]).exec_async(connection).await.expect("a reply");
+}
+
+/// The numbers of the other connections that the server has.
+pub async fn others(connection: &mut MultiplexedConnection) -> Vec<u64> {
+    let own: u64 = redis::cmd("CLIENT").arg("ID").query_async(connection).await.expect("a number");
+    let list: String =
+        redis::cmd("CLIENT").arg("LIST").query_async(connection).await.expect("a list");
+    let id = |line: &str| line.strip_prefix("id=")?.split(' ').next()?.parse::<u64>().ok();
+    list.lines().filter_map(id).filter(|id| *id != own).collect()
+}
+
+/// One of the server's own statistics.
+pub async fn figure(connection: &mut MultiplexedConnection, name: &str) -> u64 {
+    let stats: String =
+        redis::cmd("INFO").arg("stats").query_async(connection).await.expect("statistics");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.expect("known").parse().expect("a number")
+}
+
+/// The size of a test that a command of its own makes larger.
+pub fn size(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
+}
