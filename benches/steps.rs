@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{Algorithm, Ask, FixedWindow, TokenBucket};
+use tower_sluice::algorithm::{
+    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingWindow, TokenBucket,
+};
 
 fn main() {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
@@ -13,6 +15,8 @@ fn main() {
     match name.as_str() {
         TokenBucket::NAME => run(&TokenBucket::new(quota), steps),
         FixedWindow::NAME => run(&FixedWindow::new(quota), steps),
+        SlidingWindow::NAME => run(&SlidingWindow::new(quota), steps),
+        SlidingCounter::NAME => run(&SlidingCounter::new(quota), steps),
         _ => panic!("no algorithm is called {name}"),
     }
 }

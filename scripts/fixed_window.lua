@@ -1,13 +1,16 @@
--- Fixed window, aligned to the Unix epoch. The twin of src/algorithm/fixed_window.rs.
+-- Fixed window. The twin of src/algorithm/fixed_window.rs.
 --
--- Arguments of a rule:  horizon  limit  period
--- Stored:               an instant in the latest window that holds units, and the units, as `begin:units`
+-- Arguments of a rule:  horizon  limit  period  anchored     1: a window starts with its first charge; 0: with the epoch's periods
+-- Stored:               an instant in the latest window that holds units (anchored: its start), and the units, as `begin:units`
 -- Left by a charge:     begin  units
 
-local fixed_window = { arguments = 3 }
+local fixed_window = { arguments = 4 }
 
--- The start of the window that holds `at`.
+-- The start of the window that holds `at`, or that starts there.
 local function begin_of(rule, at)
+  if rule.anchored then
+    return at
+  end
   return at - at % rule.period
 end
 
@@ -27,8 +30,8 @@ local function alive(rule, state, at)
   end
 end
 
-function fixed_window.rule(horizon, limit, period)
-  return { horizon = horizon, limit = limit, period = period }
+function fixed_window.rule(horizon, limit, period, anchored)
+  return { horizon = horizon, limit = limit, period = period, anchored = anchored == 1 }
 end
 
 function fixed_window.read(text)
@@ -51,6 +54,12 @@ function fixed_window.old(rule, state)
 end
 
 function fixed_window.cut(rule, state, now)
+  if rule.anchored then
+    if state.begin > now + rule.horizon + rule.period then
+      return { begin = now, units = rule.limit }
+    end
+    return nil
+  end
   local reach = math.ceil(rule.horizon / rule.period) + 1
   local ahead = (begin_of(rule, state.begin) - begin_of(rule, now)) / rule.period
   if ahead > reach then

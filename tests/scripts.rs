@@ -10,6 +10,16 @@ const HEAD: &str = include_str!("../scripts/head.lua");
 const TAIL: &str = include_str!("../scripts/tail.lua");
 const TOKEN_BUCKET: &str = include_str!("../scripts/token_bucket.lua");
 const FIXED_WINDOW: &str = include_str!("../scripts/fixed_window.lua");
+const SLIDING_WINDOW: &str = include_str!("../scripts/sliding_window.lua");
+const SLIDING_COUNTER: &str = include_str!("../scripts/sliding_counter.lua");
+
+/// Every algorithm, by its file.
+const ALGORITHMS: [(&str, &str); 4] = [
+    ("token_bucket", TOKEN_BUCKET),
+    ("fixed_window", FIXED_WINDOW),
+    ("sliding_window", SLIDING_WINDOW),
+    ("sliding_counter", SLIDING_COUNTER),
+];
 
 const NOW: i64 = 1_767_225_600_000_000;
 /// Token bucket, 5 per second, burst 5.
@@ -255,12 +265,95 @@ async fn only_the_form_that_is_written_is_read() {
         assert!(matches!(told[0], Told::Numbers(_)), "{text}");
     }
 
-    let window = [60_000_000, 5, 1_000_000];
-    for text in ["5", "5:", ":5", "05:1", "5:01", "-5:1", "5:1:1", "5:1.0", "5:9007199254740993"] {
+    let window = [60_000_000, 5, 1_000_000, 0];
+    let cells = [60_000_000, 5, 100_000, 10];
+    let odd: [(&str, &str, &[i64], &[&str]); 3] = [
+        (
+            "fixed_window",
+            FIXED_WINDOW,
+            &window,
+            &["5", "5:", ":5", "05:1", "5:01", "-5:1", "5:1:1", "5:1.0", "5:9007199254740993"],
+        ),
+        (
+            "sliding_window",
+            SLIDING_WINDOW,
+            &cells,
+            &[
+                "5:5",
+                "5:5,",
+                "5:5,1",
+                "0:5,1,1",
+                "5:5,1,,1",
+                "5:5,1,1,",
+                "5:5,01,1",
+                "5:5,-1,1",
+                "5:5,1,nan",
+                "5,5,1,1",
+                "99999999:99999999,1,1",
+                "5:9007199254740992,1,1",
+                "5:5 ,1,1",
+            ],
+        ),
+        (
+            "sliding_counter",
+            SLIDING_COUNTER,
+            &window[..3],
+            &[
+                "5:1:1",
+                "5:1:1:",
+                "5:1:1:4",
+                "5:1:1:05",
+                "5:-1:1:5",
+                "5:1:nan:5",
+                "5:1:1:5:1",
+                "5:1:1:9007199254740992",
+            ],
+        ),
+    ];
+    for (name, script, rule, texts) in odd {
+        for text in texts {
+            cmd("SET").arg("k").arg(*text).exec_async(&mut connection).await.unwrap();
+            let call = Call::new(script, name, None, &["k"], rule);
+            let (_, told) = call.check(1, 0).on(&mut connection).await;
+            assert_eq!(told[0], Told::Failed(String::from("CORRUPT")), "{name}: {text}");
+        }
+    }
+    let many = [&b"5:5"[..], &b",1".repeat(62)].concat();
+    cmd("SET").arg("k").arg(many).exec_async(&mut connection).await.unwrap();
+    let call = Call::new(SLIDING_WINDOW, "sliding_window", None, &["k"], &cells);
+    let (_, told) = call.check(1, 0).on(&mut connection).await;
+    assert_eq!(told[0], Told::Failed(String::from("CORRUPT")));
+}
+
+/// States that the scripts write, but no clock or quota of these can have led to: they end, and admit nothing beyond.
+#[tokio::test]
+async fn extreme_states_are_answered_all_the_same() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let most = "9007199254740991";
+    let cells = format!("1:{most},{most},{most},{most}");
+    let counter = format!("{most}:{most}:{most}:{most}");
+    let cases: [(&str, &str, &[i64], &str); 4] = [
+        ("sliding_window", SLIDING_WINDOW, &[60_000_000, 5, 100_000, 10], &cells),
+        (
+            "sliding_window",
+            SLIDING_WINDOW,
+            &[60_000_000, 5, 1, 60],
+            "100:17672256000001,9007199254740991,9007199254740991",
+        ),
+        ("sliding_counter", SLIDING_COUNTER, &[60_000_000, 5, 1_000_000], &counter),
+        (
+            "fixed_window",
+            FIXED_WINDOW,
+            &[60_000_000, 5, 1_000_000, 1],
+            "9007199254740991:9007199254740991",
+        ),
+    ];
+    for (name, script, rule, text) in cases {
         cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
-        let call = Call::new(FIXED_WINDOW, "fixed_window", None, &["k"], &window);
+        let call = Call::new(script, name, Some(NOW), &["k"], rule);
         let (_, told) = call.check(1, 0).on(&mut connection).await;
-        assert_eq!(told[0], Told::Failed(String::from("CORRUPT")), "{text}");
+        assert_eq!(told[0].outcome(), 2, "{name}: {told:?}");
     }
 }
 
@@ -444,12 +537,7 @@ async fn a_lost_expiry_comes_back_with_the_next_full_write() {
 
 #[tokio::test]
 async fn scripts_never_format_numbers_by_accident() {
-    for (name, text) in [
-        ("head", HEAD),
-        ("tail", TAIL),
-        ("token_bucket", TOKEN_BUCKET),
-        ("fixed_window", FIXED_WINDOW),
-    ] {
+    for (name, text) in [("head", HEAD), ("tail", TAIL)].into_iter().chain(ALGORITHMS) {
         for (number, line) in text.lines().enumerate() {
             let code = line.split("--").next().unwrap();
             assert!(!code.contains(".."), "{name}.lua:{}: {line}", number + 1);
@@ -461,7 +549,7 @@ async fn scripts_never_format_numbers_by_accident() {
 
 #[test]
 fn case_34_there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
-    for (name, text) in [("token_bucket", TOKEN_BUCKET), ("fixed_window", FIXED_WINDOW)] {
+    for (name, text) in ALGORITHMS {
         assert!(!text.contains("redis."), "{name}.lua talks to redis");
     }
     let calls: Vec<_> = format!("{HEAD}{TAIL}")

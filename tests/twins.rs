@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::Server;
-use tower_sluice::algorithm::{Algorithm, Ask, FixedWindow, TokenBucket, Verdict};
+use tower_sluice::algorithm::{
+    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingWindow, TokenBucket, Verdict,
+};
 use tower_sluice::{Booking, Charge, Decision, Limiter, Outcome, Pool, Quota, Redis};
 
 const START: u64 = 1_767_225_600_000_000;
@@ -170,4 +172,21 @@ async fn token_bucket_agrees_with_its_script() {
 #[tokio::test]
 async fn fixed_window_agrees_with_its_script() {
     every_quota(FixedWindow::new, false).await;
+}
+
+#[tokio::test]
+async fn anchored_window_agrees_with_its_script() {
+    every_quota(|quota| FixedWindow::new(quota).anchored(), false).await;
+}
+
+#[tokio::test]
+async fn sliding_window_agrees_with_its_script() {
+    every_quota(SlidingWindow::new, false).await;
+    every_quota(|quota| SlidingWindow::new(quota).cells(60), false).await;
+    every_quota(|quota| SlidingWindow::new(quota).cells(1), false).await;
+}
+
+#[tokio::test]
+async fn sliding_counter_agrees_with_its_script() {
+    every_quota(SlidingCounter::new, false).await;
 }

@@ -1,7 +1,8 @@
 //! Fixed window: so many units in each period of the clock.
 //!
 //! The cheapest to explain and to store: a count that starts anew with each period. Windows are aligned
-//! to the Unix epoch, so that a day's quota starts at midnight UTC for everyone.
+//! to the Unix epoch, so that a day's quota starts at midnight UTC for everyone; or anchored, so that each key's
+//! starts with its first charge.
 //!
 //! **Bound.** At most `limit` units in each window. Any stretch as long as a period may hold
 //! `2 * limit`: one window's at its end, the next one's at its start.
@@ -18,6 +19,7 @@ use crate::quota::{Quota, QuotaError};
 pub struct FixedWindow {
     quota: Quota,
     horizon: Duration,
+    anchored: bool,
 }
 
 impl FixedWindow {
@@ -26,7 +28,15 @@ impl FixedWindow {
     /// A window has no burst: under a quota with another burst than its limit every charge is an error.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: HORIZON }
+        Self { quota, horizon: HORIZON, anchored: false }
+    }
+
+    /// Starts a key's window with its first charge. Default: with the periods of the clock.
+    ///
+    /// A refused charge and a peek start none.
+    #[must_use]
+    pub const fn anchored(self) -> Self {
+        Self { anchored: true, ..self }
     }
 
     /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
@@ -46,11 +56,15 @@ pub struct Rule {
     limit: i64,
     period: i64,
     horizon: i64,
+    anchored: bool,
 }
 
 impl Rule {
-    /// The start of the window that holds `at`.
+    /// The start of the window that holds `at`, or that starts there.
     fn begin(&self, at: i64) -> i64 {
+        if self.anchored {
+            return at;
+        }
         at - at % self.period
     }
 
@@ -96,18 +110,27 @@ impl Algorithm for FixedWindow {
             limit: exact(quota.limit()),
             period: quota.period().as_micros() as i64,
             horizon: self.horizon.as_micros() as i64,
+            anchored: self.anchored,
         })
     }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.limit, rule.period]
+        vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
     }
 
     fn horizon(rule: &Rule) -> i64 {
         rule.horizon
     }
 
+    fn old(rule: &Rule, state: &State) -> i64 {
+        rule.end(state)
+    }
+
     fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+        if rule.anchored {
+            let late = state.begin > now + rule.horizon + rule.period;
+            return late.then_some(State { begin: now, units: rule.limit });
+        }
         let reach = (rule.horizon + rule.period - 1) / rule.period + 1;
         let ahead = (rule.begin(state.begin) - rule.begin(now)) / rule.period;
         (ahead > reach).then_some(State { begin: rule.begin(now), units: rule.limit })

@@ -24,10 +24,23 @@
 //! ```
 
 mod fixed_window;
+mod sliding_counter;
+mod sliding_window;
 mod token_bucket;
 
 pub use fixed_window::FixedWindow;
+pub use sliding_counter::SlidingCounter;
+pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
+
+/// The token bucket by its other name: the generic cell rate algorithm keeps the same instant.
+pub type Gcra = TokenBucket;
+
+/// The token bucket as a meter: what may flow in now is what the bucket would hold.
+///
+/// As a queue it is one with `burst(1)`, whose charges bring a [`max_wait`](crate::Charge::max_wait): they leave one by
+/// one, at the quota's pace.
+pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -71,6 +84,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// The longest wait that is booked for anyone, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
+
+    /// The instant from which on the state decides like none.
+    fn old(rule: &Self::Rule, state: &Self::State) -> i64;
 
     /// State that lies later than possible, cut to what is: a clock was set back, or a quota lowered.
     fn cut(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State>;

@@ -106,6 +106,10 @@ impl Algorithm for TokenBucket {
         rule.horizon
     }
 
+    fn old(_rule: &Rule, state: &State) -> i64 {
+        state.full + i64::from(state.part > 0)
+    }
+
     fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let latest = (now + rule.horizon + rule.span, rule.spare);
         (state.under(rule) > latest).then_some(State {

@@ -111,7 +111,7 @@ impl<A: Algorithm> Memory<A> {
         let state = shard.entries.get(key).map(|entry| &entry.state);
         let (units, next) = A::refund(&rule, state, now, cost.cast_signed(), left);
         if let Some(next) = next {
-            let old = now + A::report(&rule, Some(&next), now).reset_after;
+            let old = A::old(&rule, &next);
             shard.store(key, next, old, now)?;
         }
         Ok(units.cast_unsigned())
@@ -129,7 +129,8 @@ impl<A: Algorithm> Memory<A> {
         let mut key = Key::Constant("");
         if let Some(next) = next {
             left = A::left(&next);
-            key = Key::Shared(shard.store(charge.key(), next, now + report.reset_after, now)?);
+            let old = A::old(&question.rule, &next);
+            key = Key::Shared(shard.store(charge.key(), next, old, now)?);
         }
         drop(shard);
 

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::{Algorithm as Arithmetic, FixedWindow, TokenBucket};
+use tower_sluice::algorithm::{
+    Algorithm as Arithmetic, FixedWindow, SlidingCounter, SlidingWindow, TokenBucket,
+};
 use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis};
 
-use crate::model::{Bucket, Model, Window};
+use crate::model::{Anchored, Bucket, Cells, Counter, Model, Window};
 
 /// What is judged, by which model.
 pub(crate) struct Algorithm {
@@ -21,9 +23,22 @@ pub(crate) struct Algorithm {
     pub(crate) model: fn(Quota) -> Box<dyn Model>,
 }
 
-pub(crate) const ALGORITHMS: [Algorithm; 2] = [
+pub(crate) const ALGORITHMS: [Algorithm; 5] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
+    line(
+        "fixed_window_anchored",
+        no_burst,
+        |quota, at| at.of(FixedWindow::new(quota).anchored()),
+        Anchored::boxed,
+    ),
+    line("sliding_window", no_burst, |quota, at| at.of(SlidingWindow::new(quota)), Cells::boxed),
+    line(
+        "sliding_counter",
+        no_burst,
+        |quota, at| at.of(SlidingCounter::new(quota)),
+        Counter::boxed,
+    ),
 ];
 
 const fn line(

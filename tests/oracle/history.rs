@@ -45,7 +45,7 @@ pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
         if dice.u8(..5) == 0 && !booked.is_empty() {
             let (of, mark) = booked.pop().expect("booked");
             let units = model.returnable(at, of.cost.into(), mark);
-            model.put_back(units);
+            model.put_back(mark, units);
             row = Row { event: Event::Refunded, cost: of.cost, of: of.number, now: 0, ..row };
             row.units = u32::try_from(units).expect("few");
             rows.push(row);

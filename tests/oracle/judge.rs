@@ -153,7 +153,7 @@ impl<'a> Replay<'a> {
             self.findings.tell(row, &format!("should give back one of {right:?}"));
         }
         if units > 0 {
-            self.model.put_back(units);
+            self.model.put_back(mark, units);
             self.grants[grant].1 -= units;
             self.findings.changes += 1;
         }

@@ -99,7 +99,7 @@ async fn sparse(task: &mut Task, capacity: u64) {
     }
 }
 
-/// The deadline that the key is written with: a millisecond after it is as good as new.
+/// A millisecond after it is as good as new, from when on its key might expire.
 fn end_of_life(told: &Row) -> i64 {
     (told.now + told.reset + 999) / 1_000 * 1_000 + 1_000
 }

@@ -52,7 +52,7 @@ impl Model for Window {
         self.alive(now).filter(|latest| latest.0 == mark[0]).map_or(0, |latest| latest.1.min(cost))
     }
 
-    fn put_back(&mut self, units: i128) {
+    fn put_back(&mut self, _mark: Mark, units: i128) {
         self.latest = self.latest.map(|(number, taken)| (number, taken - units));
     }
 

@@ -3,10 +3,16 @@
 //!
 //! An algorithm is judged once it has a [`Model`] here and its line in `algorithms.rs`.
 
+mod anchored_window;
 mod fixed_window;
+mod sliding_counter;
+mod sliding_window;
 mod token_bucket;
 
+pub(crate) use anchored_window::Anchored;
 pub(crate) use fixed_window::Window;
+pub(crate) use sliding_counter::Counter;
+pub(crate) use sliding_window::Cells;
 pub(crate) use token_bucket::Bucket;
 
 use std::fmt::Debug;
@@ -31,8 +37,8 @@ pub(crate) trait Model: Debug {
     /// The units that a booking gives back at `now`.
     fn returnable(&self, now: i128, cost: i128, mark: Mark) -> i128;
 
-    /// Puts units back, as told.
-    fn put_back(&mut self, units: i128);
+    /// Puts units of a booking back, as told.
+    fn put_back(&mut self, mark: Mark, units: i128);
 
     /// The units that would be admitted at `now`.
     fn remaining(&self, now: i128) -> i128;
@@ -59,4 +65,18 @@ fn numbers(quota: Quota) -> (i128, i128, i128) {
 /// A quotient rounded up, for a divisor above 0.
 fn ceil(dividend: i128, divisor: i128) -> i128 {
     -(-dividend).div_euclid(divisor)
+}
+
+/// How many grants, ordered by instant, end a half-open window of `period` that holds more than `limit`.
+fn over_any_window(grants: &[Grant], period: i128, limit: i128) -> usize {
+    let (mut oldest, mut sum, mut over) = (0, 0, 0);
+    for (at, cost) in grants {
+        sum += cost;
+        while grants[oldest].0 <= at - period {
+            sum -= grants[oldest].1;
+            oldest += 1;
+        }
+        over += usize::from(sum > limit);
+    }
+    over
 }

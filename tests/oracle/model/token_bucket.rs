@@ -46,7 +46,7 @@ impl Model for Bucket {
         if mark == [self.full, 0] { cost } else { 0 }
     }
 
-    fn put_back(&mut self, units: i128) {
+    fn put_back(&mut self, _mark: Mark, units: i128) {
         self.full -= units * self.period;
     }
 

@@ -1,0 +1,160 @@
+-- Sliding window by cells. The twin of src/algorithm/sliding_window.rs.
+--
+-- Arguments of a rule:  horizon  limit  width  cells     the period is cut into cells of `width` microseconds
+-- Stored:               the width, the newest cell, and the units of the cells up to it, as `width:newest,units,..,units`
+-- Left by a charge:     newest  width
+
+local sliding_window = { arguments = 4 }
+
+-- The units of the cell so many places before the newest one.
+local function units_at(state, back)
+  return state.units[#state.units - back] or 0
+end
+
+-- The state in this rule's cells: units that lie in others move to the cell of their last instant.
+local function under(rule, state)
+  if not state or (state.width == rule.width and #state.units == rule.cells + 1) then
+    return state
+  end
+  local function cell_of(cell)
+    return math.floor(((cell + 1) * state.width - 1) / rule.width)
+  end
+  local newest = cell_of(state.newest)
+  local units = {}
+  for i = 1, rule.cells + 1 do
+    units[i] = 0
+  end
+  for back = 0, #state.units - 1 do
+    local place = rule.cells + 1 - (newest - cell_of(state.newest - back))
+    if place >= 1 then
+      units[place] = units[place] + units_at(state, back)
+    end
+  end
+  return { width = rule.width, newest = newest, units = units }
+end
+
+-- The units in the cells that count in cell `at`, which is no earlier than the newest.
+local function sum(rule, state, at)
+  local total = 0
+  for back = 0, rule.cells - (at - state.newest) do
+    total = total + units_at(state, back)
+  end
+  return total
+end
+
+-- The instant from which on nothing of the state counts any more.
+local function end_of(rule, state)
+  for back = 0, rule.cells do
+    if units_at(state, back) > 0 then
+      return (state.newest - back + rule.cells + 1) * rule.width
+    end
+  end
+  return state.newest * rule.width
+end
+
+function sliding_window.rule(horizon, limit, width, cells)
+  return { horizon = horizon, limit = limit, width = width, cells = cells }
+end
+
+function sliding_window.read(text)
+  local width, newest, list = string.match(text, '^(%d+):(%d+)(,[%d,]+)$')
+  if not width or #list > 1037 then
+    return nil
+  end
+  width, newest = integer(width), integer(newest)
+  if not width or not newest or width == 0 or newest * width >= INEXACT then
+    return nil
+  end
+  local units = {}
+  for digits in string.gmatch(list, ',(%d*)') do
+    units[#units + 1] = integer(digits)
+    if not units[#units] or digits == '' then
+      return nil
+    end
+  end
+  if #units < 2 or #units > 61 then
+    return nil
+  end
+  return { width = width, newest = newest, units = units }
+end
+
+function sliding_window.write(state)
+  local list = string.format(string.rep(',%.0f', #state.units), unpack(state.units))
+  return string.format('%.0f:%.0f%s', state.width, state.newest, list)
+end
+
+function sliding_window.old(rule, state)
+  return end_of(rule, under(rule, state))
+end
+
+function sliding_window.cut(rule, state, now)
+  state = under(rule, state)
+  if state.newest * rule.width > now + rule.horizon then
+    return sliding_window.take(rule, nil, now, rule.limit)
+  end
+end
+
+function sliding_window.fit(rule, state, at, cost)
+  if cost > rule.limit then
+    return nil
+  end
+  state = under(rule, state)
+  if not state then
+    return at
+  end
+  local cell = math.max(math.floor(at / rule.width), state.newest)
+  local total = sum(rule, state, cell)
+  while total + cost > rule.limit and cell <= state.newest + rule.cells do
+    total = total - units_at(state, rule.cells - (cell - state.newest))
+    cell = cell + 1
+  end
+  return math.max(at, cell * rule.width)
+end
+
+function sliding_window.take(rule, state, at, cost)
+  state = under(rule, state)
+  local newest = math.floor(at / rule.width)
+  local units = {}
+  for back = 0, rule.cells do
+    local before = state and back - (newest - state.newest) or -1
+    units[rule.cells + 1 - back] = before >= 0 and units_at(state, before) or 0
+  end
+  units[rule.cells + 1] = units[rule.cells + 1] + cost
+  return { width = rule.width, newest = newest, units = units }
+end
+
+function sliding_window.report(rule, state, now)
+  state = under(rule, state)
+  if not state then
+    return rule.limit, 0
+  end
+  local cell = math.floor(now / rule.width)
+  local remaining = 0
+  if state.newest <= cell then
+    remaining = math.max(0, rule.limit - sum(rule, state, cell))
+  end
+  return remaining, math.max(0, end_of(rule, state) - now)
+end
+
+function sliding_window.give_back(rule, state, now, cost, left_newest, left_width)
+  state = under(rule, state)
+  local back = state.newest - left_newest
+  if state.width ~= left_width or back < 0 or back > rule.cells then
+    return nil
+  end
+  if (left_newest + rule.cells + 1) * rule.width <= now then
+    return nil
+  end
+  local units = {}
+  for i = 1, rule.cells + 1 do
+    units[i] = state.units[i]
+  end
+  local place = rule.cells + 1 - back
+  local given = math.min(cost, units[place])
+  units[place] = units[place] - given
+  return { width = state.width, newest = state.newest, units = units }, given
+end
+
+function sliding_window.left(state)
+  return state.newest, state.width
+end
