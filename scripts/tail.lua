@@ -3,6 +3,9 @@
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
 
+-- The numbers that a booking remembers of the state that it left, and those that answer one charge.
+local LEFT, WIDTH = 4, 8
+
 -- How much longer than its state a key lives, in µs: as long as the state stays within one such stretch,
 -- the expiry that was set first suffices. Part of the format: every writer of a key keeps to one number.
 local SPARE = 10000000
@@ -19,18 +22,18 @@ local function decide(algorithm, rule, state, was_cut, now, cost, patience)
     return wait == 0 and ALLOW or DENY, wait, nil
   end
   if wait <= patience and wait <= rule.horizon then
-    return wait == 0 and ALLOW or WAIT, wait, algorithm.take(rule, state, instant, cost)
+    return wait == 0 and ALLOW or WAIT, wait, algorithm.take(rule, state, instant, cost, now)
   end
   -- The only write of a refusal: a cut state, or it would move along with the clock.
   return DENY, wait, was_cut and state or nil
 end
 
 -- Gives a booking back. Returns the units that were, and the state to store if it changed.
-local function refund(algorithm, rule, state, now, cost, left, left_too)
+local function refund(algorithm, rule, state, now, cost, ...)
   if not state then
     return REFUNDED, 0, nil
   end
-  local next, units = algorithm.give_back(rule, state, now, cost, left, left_too)
+  local next, units = algorithm.give_back(rule, state, now, cost, ...)
   return REFUNDED, units or 0, next
 end
 
@@ -99,10 +102,13 @@ local function run(algorithm)
       rule = read_rule()
     end
     local refunding = ARGV[at] == 'refund'
-    local cost, patience, left, left_too
+    local cost, patience, left
     if refunding then
-      cost, left, left_too = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-      at = at + 4
+      cost, left = tonumber(ARGV[at + 1]), {}
+      for i = 1, LEFT do
+        left[i] = tonumber(ARGV[at + 1 + i])
+      end
+      at = at + 2 + LEFT
     else
       cost, patience = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
       at = at + 2
@@ -127,7 +133,7 @@ local function run(algorithm)
 
       local outcome, wait, next
       if refunding then
-        outcome, wait, next = refund(algorithm, rule, state, now, cost, left, left_too)
+        outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(left))
       else
         outcome, wait, next = decide(algorithm, rule, state, cut, now, cost, patience)
       end
@@ -140,12 +146,12 @@ local function run(algorithm)
 
       reply[n + 1], reply[n + 2] = outcome, wait
       reply[n + 3], reply[n + 4] = algorithm.report(rule, state, now)
+      local one, two, three, four
       if state then
-        reply[n + 5], reply[n + 6] = algorithm.left(state)
-      else
-        reply[n + 5], reply[n + 6] = 0, 0
+        one, two, three, four = algorithm.left(state)
       end
-      n = n + 6
+      reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = one or 0, two or 0, three or 0, four or 0
+      n = n + WIDTH
     end
   end
 
@@ -159,7 +165,8 @@ local function run(algorithm)
   end
   if failed then
     for i = 1, count do
-      reply[i * 6 - 4] = broken[places[KEYS[i]]] or reply[i * 6 - 4]
+      local place = 2 + (i - 1) * WIDTH
+      reply[place] = broken[places[KEYS[i]]] or reply[place]
     end
   end
   return cmsgpack.pack(reply)

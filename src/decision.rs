@@ -202,5 +202,5 @@ pub struct Booking {
     pub(crate) quota: Quota,
     pub(crate) cost: u64,
     /// The state that the decision left, as its algorithm tells it.
-    pub(crate) left: [i64; 2],
+    pub(crate) left: [i64; 4],
 }

@@ -137,7 +137,7 @@ impl Limiter for Scripted {
                 key: Key::Owned(charge.key().to_owned()),
                 quota: charge.own_quota().unwrap_or(Quota::per_second(1)),
                 cost: charge.units(),
-                left: [number, 0],
+                left: [number, 0, 0, 0],
             })
         }))
     }

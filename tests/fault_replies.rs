@@ -208,7 +208,8 @@ async fn case_33_an_odd_reply_never_admits() {
         assert_eq!(error.class(), Class::State, "{}", String::from_utf8_lossy(reply));
     }
     // As the script packs it: now, then outcome, wait, remaining, reset after, and the state that was left.
-    let fine = b"$16\r\n\x97\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x04\x09\x00\x01\r\n";
+    let fine =
+        b"$18\r\n\x99\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x04\x09\x00\x01\x00\x00\r\n";
     assert_eq!(answered(fine).await.unwrap().remaining(), Some(4));
 }
 

@@ -12,13 +12,17 @@ const TOKEN_BUCKET: &str = include_str!("../scripts/token_bucket.lua");
 const FIXED_WINDOW: &str = include_str!("../scripts/fixed_window.lua");
 const SLIDING_WINDOW: &str = include_str!("../scripts/sliding_window.lua");
 const SLIDING_COUNTER: &str = include_str!("../scripts/sliding_counter.lua");
+const SMOOTH_BURSTY: &str = include_str!("../scripts/smooth_bursty.lua");
+const SMOOTH_WARMING_UP: &str = include_str!("../scripts/smooth_warming_up.lua");
 
 /// Every algorithm, by its file.
-const ALGORITHMS: [(&str, &str); 4] = [
+const ALGORITHMS: [(&str, &str); 6] = [
     ("token_bucket", TOKEN_BUCKET),
     ("fixed_window", FIXED_WINDOW),
     ("sliding_window", SLIDING_WINDOW),
     ("sliding_counter", SLIDING_COUNTER),
+    ("smooth_bursty", SMOOTH_BURSTY),
+    ("smooth_warming_up", SMOOTH_WARMING_UP),
 ];
 
 const NOW: i64 = 1_767_225_600_000_000;
@@ -51,7 +55,7 @@ impl Call {
     }
 
     fn refund(mut self, cost: i64, left: [i64; 2]) -> Self {
-        self.command.arg(1).arg("refund").arg(cost).arg(&left);
+        self.command.arg(1).arg("refund").arg(cost).arg(&left).arg(&[0, 0]);
         self
     }
 
@@ -71,8 +75,8 @@ impl Call {
         let reply: Value = self.command.query_async(connection).await.expect("a reply");
         let Value::Array(elements) = reply else { panic!("{reply:?}") };
         let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
-        assert_eq!(elements.len(), 1 + 6 * self.keys, "{elements:?}");
-        (now, elements[1..].chunks(6).map(Told::read).collect())
+        assert_eq!(elements.len(), 1 + 8 * self.keys, "{elements:?}");
+        (now, elements[1..].chunks(8).map(Told::read).collect())
     }
 }
 
@@ -212,7 +216,7 @@ async fn a_failed_write_fails_its_own_charge_only() {
     let reply: Value = command.query_async(&mut connection).await.expect("a reply");
     ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
     let Value::Array(elements) = reply else { panic!("{reply:?}") };
-    let told: Vec<_> = elements[1..].chunks(6).map(Told::read).collect();
+    let told: Vec<_> = elements[1..].chunks(8).map(Told::read).collect();
     assert_eq!((told[0].outcome(), told[1].outcome()), (3, 0));
     assert_eq!(told[2], Told::Failed(String::from("OOM")));
     command = cmd("EXISTS");
@@ -267,7 +271,8 @@ async fn only_the_form_that_is_written_is_read() {
 
     let window = [60_000_000, 5, 1_000_000, 0];
     let cells = [60_000_000, 5, 100_000, 10];
-    let odd: [(&str, &str, &[i64], &[&str]); 3] = [
+    let pace = [60_000_000, 5, 1_000_000, 1_000_000, 0, 1];
+    let odd: [(&str, &str, &[i64], &[&str]); 5] = [
         (
             "fixed_window",
             FIXED_WINDOW,
@@ -309,8 +314,45 @@ async fn only_the_form_that_is_written_is_read() {
                 "5:1:1:9007199254740992",
             ],
         ),
+        (
+            "smooth_bursty",
+            SMOOTH_BURSTY,
+            &pace,
+            &[
+                "5",
+                "5:5:1/1",
+                "-0:5:1/1:5",
+                "-2:5:1/1:5",
+                "5:5:0/1:5",
+                "5:5:1/0:5",
+                "05:5:1/1:5",
+                "nan:5:1/1:5",
+                "5:5:1/1:9007199254740992",
+                "--1:5:1/1:5",
+            ],
+        ),
+        (
+            "smooth_warming_up",
+            SMOOTH_WARMING_UP,
+            &pace,
+            &[
+                "5",
+                "nan:5:1/1:5",
+                "-nan:5:1/1:5",
+                "inf:5:1/1:5",
+                "1e400:5:1/1:5",
+                "0x10:5:1/1:5",
+                "-1:5:1/1:5",
+                "1.50:5:1/1:5",
+                "9007199254740992:5:1/1:5",
+                "1:5:0/1:5",
+                "+1:5:1/1:5",
+                "1e1:5:1/1:5",
+            ],
+        ),
     ];
     for (name, script, rule, texts) in odd {
+        assert!(ALGORITHMS.contains(&(name, script)));
         for text in texts {
             cmd("SET").arg("k").arg(*text).exec_async(&mut connection).await.unwrap();
             let call = Call::new(script, name, None, &["k"], rule);
@@ -539,7 +581,7 @@ async fn a_lost_expiry_comes_back_with_the_next_full_write() {
 async fn scripts_never_format_numbers_by_accident() {
     for (name, text) in [("head", HEAD), ("tail", TAIL)].into_iter().chain(ALGORITHMS) {
         for (number, line) in text.lines().enumerate() {
-            let code = line.split("--").next().unwrap();
+            let code = line.split("--").next().unwrap().replace("...", "");
             assert!(!code.contains(".."), "{name}.lua:{}: {line}", number + 1);
             assert!(!code.contains("tostring"), "{name}.lua:{}: {line}", number + 1);
             assert!(!line.starts_with("#!"), "{name}.lua:{}: {line}", number + 1);

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use support::Server;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingWindow, TokenBucket, Verdict,
+    Algorithm, Ask, FixedWindow, Left, SlidingCounter, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{Booking, Charge, Decision, Limiter, Outcome, Pool, Quota, Redis};
 
+const DAY: Duration = Duration::from_secs(86_400);
 const START: u64 = 1_767_225_600_000_000;
 const LATEST: u64 = 1 << 52;
 
@@ -54,7 +56,7 @@ struct Twins {
     lua: Booking,
     quota: Quota,
     cost: i64,
-    left: [i64; 2],
+    left: Left,
 }
 
 /// Runs `histories` of `steps` through both, and returns how many steps were compared.
@@ -136,8 +138,6 @@ fn micros(limit: u64, period: u64) -> Quota {
 }
 
 async fn every_quota<A: Algorithm>(new: impl Fn(Quota) -> A, burst: bool) {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).expect("an address");
     let mut quotas = vec![
         Quota::per_second(5),
         Quota::per_second(3),
@@ -154,8 +154,15 @@ async fn every_quota<A: Algorithm>(new: impl Fn(Quota) -> A, burst: bool) {
             micros(7, 1).burst(100),
         ]);
     }
+    every_pace(new, &quotas).await;
+}
+
+/// Each quota alone, and in turn with the next.
+async fn every_pace<A: Algorithm>(new: impl Fn(Quota) -> A, quotas: &[Quota]) {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).expect("an address");
     let mut compared = 0;
-    for quota in &quotas {
+    for quota in quotas {
         compared += compare(new(*quota), &[*quota], &pool, 12, 60).await;
     }
     for pair in quotas.windows(2) {
@@ -189,4 +196,36 @@ async fn sliding_window_agrees_with_its_script() {
 #[tokio::test]
 async fn sliding_counter_agrees_with_its_script() {
     every_quota(SlidingCounter::new, false).await;
+}
+
+#[tokio::test]
+async fn smooth_bursty_agrees_with_its_script() {
+    every_quota(SmoothBursty::new, false).await;
+    every_quota(|quota| SmoothBursty::new(quota).start_empty(), false).await;
+    let own = |quota| SmoothBursty::new(quota).max_burst(400 * DAY).own_debt();
+    every_pace(
+        own,
+        &[Quota::per_second(5), Quota::per_second(3), Quota::per_day(1), micros(7, 10)],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn smooth_warming_up_agrees_with_its_script() {
+    let paces = [
+        Quota::per_second(5),
+        Quota::per_second(3),
+        micros(7, 10),
+        Quota::per_day(1),
+        Quota::new(1, 365 * DAY),
+        Quota::per_second(1_000_000),
+    ];
+    for warm_up in [Duration::from_micros(1), Duration::from_secs(4), 30 * DAY] {
+        every_pace(|quota| SmoothWarmingUp::new(quota, warm_up), &paces).await;
+        every_pace(
+            |quota| SmoothWarmingUp::new(quota, warm_up).cold_factor(1.7).own_debt(),
+            &paces,
+        )
+        .await;
+    }
 }

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 
 /// A count per period of the clock.
@@ -147,7 +147,7 @@ impl Algorithm for FixedWindow {
         Some(rule.end(&state))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> State {
+    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
         match rule.alive(state, at) {
             Some(state) => State { units: state.units + cost, ..state },
             None => State { begin: rule.begin(at), units: cost },
@@ -169,7 +169,7 @@ impl Algorithm for FixedWindow {
         state: &State,
         now: i64,
         cost: i64,
-        left: [i64; 2],
+        left: Left,
     ) -> Option<(State, i64)> {
         let state = rule.alive(Some(state), now)?;
         if state.begin != left[0] {
@@ -179,7 +179,7 @@ impl Algorithm for FixedWindow {
         Some((State { units: state.units - units, ..state }, units))
     }
 
-    fn left(state: &State) -> [i64; 2] {
-        [state.begin, state.units]
+    fn left(state: &State) -> Left {
+        [state.begin, state.units, 0, 0]
     }
 }

@@ -26,11 +26,15 @@
 mod fixed_window;
 mod sliding_counter;
 mod sliding_window;
+mod smooth_bursty;
+mod smooth_warming_up;
 mod token_bucket;
 
 pub use fixed_window::FixedWindow;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_window::SlidingWindow;
+pub use smooth_bursty::SmoothBursty;
+pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
 
 /// The token bucket by its other name: the generic cell rate algorithm keeps the same instant.
@@ -94,8 +98,14 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The earliest instant from `at` on at which `cost` fits; `None` if it never does.
     fn fit(rule: &Self::Rule, state: Option<&Self::State>, at: i64, cost: i64) -> Option<i64>;
 
-    /// The state once `cost` is taken at the instant that `fit` named.
-    fn take(rule: &Self::Rule, state: Option<&Self::State>, at: i64, cost: i64) -> Self::State;
+    /// The state once `cost` is taken at the instant that `fit` named, decided now.
+    fn take(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State;
 
     /// What is left, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
@@ -107,11 +117,11 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         state: &Self::State,
         now: i64,
         cost: i64,
-        left: [i64; 2],
+        left: Left,
     ) -> Option<(Self::State, i64)>;
 
     /// What a booking remembers of the state that it left.
-    fn left(state: &Self::State) -> [i64; 2];
+    fn left(state: &Self::State) -> Left;
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
     fn step(
@@ -130,7 +140,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             Some(instant) if instant == now && ask.cost == 0 => (Verdict::Allow, None),
             Some(instant) if ask.cost == 0 => (Verdict::Deny(instant - now), None),
             Some(instant) if instant - now <= patience => {
-                let next = Self::take(rule, state, instant, ask.cost);
+                let next = Self::take(rule, state, instant, ask.cost, now);
                 let verdict = match instant - now {
                     0 => Verdict::Allow,
                     wait => Verdict::Wait(wait),
@@ -151,7 +161,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         state: Option<&Self::State>,
         now: i64,
         cost: i64,
-        left: [i64; 2],
+        left: Left,
     ) -> (i64, Option<Self::State>) {
         let cut = state.and_then(|state| Self::cut(rule, state, now));
         match cut.as_ref().or(state).and_then(|state| Self::give_back(rule, state, now, cost, left))
@@ -165,6 +175,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 mod sealed {
     pub trait Sealed {}
 }
+
+/// What a booking remembers of the state that it left; an algorithm that needs fewer leaves zeros.
+pub type Left = [i64; 4];
 
 /// One charge, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

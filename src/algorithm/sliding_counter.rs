@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 
 /// What a script computes with exactly.
@@ -183,7 +183,7 @@ impl Algorithm for SlidingCounter {
         }
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> State {
+    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
         let state = rule.under(state);
         let begin = rule.begin(at);
         let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
@@ -206,7 +206,7 @@ impl Algorithm for SlidingCounter {
         state: &State,
         now: i64,
         cost: i64,
-        left: [i64; 2],
+        left: Left,
     ) -> Option<(State, i64)> {
         let mut state = rule.under(Some(state))?;
         if left[0] + 2 * rule.period <= now {
@@ -224,8 +224,8 @@ impl Algorithm for SlidingCounter {
         Some((state, given))
     }
 
-    fn left(state: &State) -> [i64; 2] {
-        [state.begin, state.latest]
+    fn left(state: &State) -> Left {
+        [state.begin, state.latest, 0, 0]
     }
 }
 
@@ -298,8 +298,8 @@ mod tests {
     fn refund_returns_to_the_window_it_was_counted_in() {
         let quota = Quota::per_second(10);
         let rule = SlidingCounter::new(quota).rule(quota).unwrap();
-        let first = SlidingCounter::take(&rule, None, T0, 4);
-        let second = SlidingCounter::take(&rule, Some(&first), T0 + 1_000_000, 3);
+        let first = SlidingCounter::take(&rule, None, T0, 4, T0);
+        let second = SlidingCounter::take(&rule, Some(&first), T0 + 1_000_000, 3, T0 + 1_000_000);
         let left = SlidingCounter::left(&first);
         let (units, state) = SlidingCounter::refund(&rule, Some(&second), T0 + 1_000_000, 4, left);
         assert_eq!((units, state.unwrap().previous), (4, 0));

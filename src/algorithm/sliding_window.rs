@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 
 /// Counts by cell: strict over every window, at a fixed size.
@@ -152,7 +152,7 @@ impl Algorithm for SlidingWindow {
     fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let state = rule.under(Some(state))?;
         let late = state.newest * rule.width > now + rule.horizon;
-        late.then(|| Self::take(rule, None, now, rule.limit))
+        late.then(|| Self::take(rule, None, now, rule.limit, now))
     }
 
     fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -169,7 +169,7 @@ impl Algorithm for SlidingWindow {
         Some(at.max(cell * rule.width))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> State {
+    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
         let state = rule.under(state);
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {
@@ -200,7 +200,7 @@ impl Algorithm for SlidingWindow {
         state: &State,
         now: i64,
         cost: i64,
-        left: [i64; 2],
+        left: Left,
     ) -> Option<(State, i64)> {
         let mut state = rule.under(Some(state))?;
         let back = state.newest - left[0];
@@ -216,8 +216,8 @@ impl Algorithm for SlidingWindow {
         Some((state, given))
     }
 
-    fn left(state: &State) -> [i64; 2] {
-        [state.newest, state.width]
+    fn left(state: &State) -> Left {
+        [state.newest, state.width, 0, 0]
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
     fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
         let window = SlidingWindow::new(Quota::per_second(5));
         let rule = window.rule(window.quota()).unwrap();
-        let state = SlidingWindow::take(&rule, None, T0, 3);
+        let state = SlidingWindow::take(&rule, None, T0, 3, T0);
         let longer = window.rule(Quota::new(5, Duration::from_secs(10))).unwrap();
         let moved = longer.under(Some(&state)).unwrap();
         assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
@@ -302,7 +302,7 @@ mod tests {
     fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
         let window = SlidingWindow::new(Quota::per_second(5));
         let rule = window.rule(window.quota()).unwrap();
-        let far = SlidingWindow::take(&rule, None, T0 + 3_600_000_000, 1);
+        let far = SlidingWindow::take(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
         let step = SlidingWindow::step(&rule, Some(&far), T0, Ask { cost: 1, patience: 0 });
         assert_eq!(step.verdict, Verdict::Deny(1_100_000));
         assert!(step.next.is_some());

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 
 /// Steady refill with a burst: the default choice.
@@ -129,7 +129,7 @@ impl Algorithm for TokenBucket {
         Some(instant.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> State {
+    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
         let start = state.map_or((at, 0), |state| state.under(rule)).max((at, 0));
         let time = rule.time(cost);
         let part = start.1 + time.1;
@@ -153,10 +153,10 @@ impl Algorithm for TokenBucket {
         state: &State,
         _now: i64,
         cost: i64,
-        left: [i64; 2],
+        left: Left,
     ) -> Option<(State, i64)> {
         let (full, part) = state.under(rule);
-        if [full, part] != left {
+        if left[..2] != [full, part] {
             return None;
         }
         let time = rule.time(cost);
@@ -169,8 +169,8 @@ impl Algorithm for TokenBucket {
         Some((next, cost))
     }
 
-    fn left(state: &State) -> [i64; 2] {
-        [state.full, state.part]
+    fn left(state: &State) -> Left {
+        [state.full, state.part, 0, 0]
     }
 }
 

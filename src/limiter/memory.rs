@@ -125,7 +125,7 @@ impl<A: Algorithm> Memory<A> {
 
         let state = shard.entries.get(charge.key()).map(|entry| &entry.state);
         let Step { verdict, report, next } = A::step(&question.rule, state, now, question.ask);
-        let mut left = [0; 2];
+        let mut left = [0; 4];
         let mut key = Key::Constant("");
         if let Some(next) = next {
             left = A::left(&next);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Ask, LATEST, Report, Verdict};
+use crate::algorithm::{Algorithm, Ask, LATEST, Left, Report, Verdict};
 use crate::charge::Key;
 use crate::quota::{Quota, QuotaError};
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
@@ -44,7 +44,7 @@ pub(super) struct Question<'a, R: Clone> {
 pub(super) struct Answer {
     pub(super) verdict: Verdict,
     pub(super) report: Report,
-    pub(super) left: [i64; 2],
+    pub(super) left: Left,
     pub(super) now: i64,
     pub(super) place: u16,
     pub(super) origin: Origin,

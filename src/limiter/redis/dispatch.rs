@@ -319,7 +319,7 @@ impl Seat {
         if batch.iter().any(|charge| matches!(charge.line.op, Op::Refund { .. })) {
             batch.sort_by_key(|charge| match charge.line.op {
                 Op::Refund { left, .. } => (false, Reverse(left)),
-                Op::Check { .. } => (true, Reverse([0; 2])),
+                Op::Check { .. } => (true, Reverse([0; 4])),
             });
         }
         batch

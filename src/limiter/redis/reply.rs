@@ -7,11 +7,11 @@ use redis::Value;
 
 use super::failure;
 use super::script::{Line, Op};
-use crate::algorithm::{LATEST, Report, Verdict};
+use crate::algorithm::{LATEST, Left, Report, Verdict};
 use crate::{Class, Error};
 
 /// The elements that answer one charge.
-const WIDTH: usize = 6;
+const WIDTH: usize = 8;
 
 /// No wait, count or state is larger: what a Lua number holds exactly.
 const LARGEST: i64 = 1 << 53;
@@ -19,7 +19,7 @@ const LARGEST: i64 = 1 << 53;
 /// What a script says of one charge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    Decided { verdict: Verdict, report: Report, left: [i64; 2] },
+    Decided { verdict: Verdict, report: Report, left: Left },
     Refunded { units: i64 },
 }
 
@@ -65,12 +65,9 @@ impl<'a> Reply<'a> {
                 _ => return Err(odd()),
             }
         }
-        let [outcome, wait, remaining, reset_after, left, left_too] = numbers;
-        let decided = |verdict| Told::Decided {
-            verdict,
-            report: Report { remaining, reset_after },
-            left: [left, left_too],
-        };
+        let [outcome, wait, remaining, reset_after, left @ ..] = numbers;
+        let decided =
+            |verdict| Told::Decided { verdict, report: Report { remaining, reset_after }, left };
         match (outcome, &line.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
             (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {
@@ -186,10 +183,10 @@ mod tests {
 
     #[test]
     fn a_booked_wait_is_read() {
-        let reply = ints(&[7, 1, 400, 0, 900, 11, 12]);
+        let reply = ints(&[7, 1, 400, 0, 900, 11, 12, 13, 14]);
         assert_eq!(Reply::read(&reply, 1).unwrap().now, 7);
         let report = Report { remaining: 0, reset_after: 900 };
-        let decided = Told::Decided { verdict: Verdict::Wait(400), report, left: [11, 12] };
+        let decided = Told::Decided { verdict: Verdict::Wait(400), report, left: [11, 12, 13, 14] };
         assert_eq!(told(&reply).unwrap(), decided);
     }
 
@@ -225,15 +222,15 @@ mod tests {
             bytes(b"\xc0"),
             bytes(b"\x07"),
             bytes(b"\xdd\xff\xff\xff\xff"),
-            bytes(b"\x97\x07\0\0\0\0\0"),
-            bytes(b"\x97\x07\0\0\0\0\0\0\0"),
-            bytes(b"\x97\x07\0\0\0\0\0\xc0"),
-            bytes(b"\x97\x07\0\0\0\0\0\xdb\xff\xff\xff\xff"),
+            bytes(b"\x99\x07\0\0\0\0\0\0\0"),
+            bytes(b"\x99\x07\0\0\0\0\0\0\0\0\0"),
+            bytes(b"\x99\x07\0\0\0\0\0\0\0\xc0"),
+            bytes(b"\x99\x07\0\0\0\0\0\0\0\xdb\xff\xff\xff\xff"),
             ints(&[7]),
-            ints(&[7, 0, 0, 0, 0, 0]),
             ints(&[7, 0, 0, 0, 0, 0, 0, 0]),
-            ints(&[-1, 0, 0, 0, 0, 0, 0]),
-            ints(&[i64::MIN, 0, 0, 0, 0, 0, 0]),
+            ints(&[7, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ints(&[-1, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ints(&[i64::MIN, 0, 0, 0, 0, 0, 0, 0, 0]),
         ];
         for reply in odd {
             assert_eq!(told(&reply).unwrap_err().class(), Class::State, "{reply:?}");
@@ -250,7 +247,7 @@ mod tests {
             [0, 0, 0, i64::MAX, 0, 0],
         ];
         for numbers in odd {
-            let reply = ints(&[&[7], numbers.as_slice()].concat());
+            let reply = ints(&[&[7], numbers.as_slice(), &[0, 0]].concat());
             assert_eq!(told(&reply).unwrap_err().class(), Class::State, "{reply:?}");
         }
     }
@@ -258,7 +255,7 @@ mod tests {
     #[test]
     fn one_charge_fails_alone() {
         let mut elements = vec![Some(7), None];
-        elements.extend([0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7].map(Some));
+        elements.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9].map(Some));
         let reply = packed(&elements);
         let reply = Reply::read(&reply, 2).unwrap();
         assert_eq!(reply.told(0, &check()).unwrap_err().class(), Class::Capacity);
@@ -267,15 +264,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..9)) {
+        fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..11)) {
             if let Ok(Told::Decided { verdict: Verdict::Wait(wait), .. }) = told(&ints(&numbers)) {
                 prop_assert!((1..=500).contains(&wait));
             }
         }
 
         #[test]
-        fn no_bytes_are_read_beyond_their_end(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            let _ = told(&Value::BulkString([b"\x97".as_slice(), &bytes].concat()));
+        fn no_bytes_are_read_beyond_their_end(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
+            let _ = told(&Value::BulkString([b"\x99".as_slice(), &bytes].concat()));
         }
     }
 }

@@ -5,7 +5,7 @@
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Left};
 
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
@@ -21,7 +21,7 @@ pub(super) struct Script {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Check { cost: i64, patience: i64 },
-    Refund { cost: i64, left: [i64; 2] },
+    Refund { cost: i64, left: Left },
 }
 
 /// One charge of a call.

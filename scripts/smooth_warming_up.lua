@@ -1,0 +1,141 @@
+-- Smooth warming up: Guava's pacing, slow after a rest. The twin of src/algorithm/smooth_warming_up.rs.
+-- The one algorithm that computes with fractions, as its model does, in the order in which that does.
+--
+-- Arguments of a rule:  horizon  r  p  warm_up  factor  own     r permits take p microseconds; factor: in thousandths
+-- Stored:               the stored permits, the instant from which on nobody waits, the rate, and the last now, as
+--                       `stored:next:r/p:last`
+-- Left by a charge:     next  the stored permits before, as two halves of a double  what was added to next
+
+local smooth_warming_up = { arguments = 6 }
+
+-- The stable interval in microseconds, and the permits that are stored when cold.
+local function pace(rule, r, p)
+  local stable = 1000000 / (r * 1000000 / p)
+  local threshold = 0.5 * rule.warm_up / stable
+  local most = threshold + 2 * rule.warm_up / (stable + stable * rule.factor)
+  return stable, threshold, most
+end
+
+-- The state under this rule's rate, with what the time since has stored.
+local function resynced(rule, state, now)
+  if not state then
+    return rule.most, now
+  end
+  local stored, next = state.stored, state.next
+  local most = rule.most
+  if state.r ~= rule.r or state.p ~= rule.p then
+    local _, _, before = pace(rule, state.r, state.p)
+    most = before
+  end
+  stored = math.min(stored, most)
+  if now > next then
+    stored = math.min(most, stored + (now - next) / (rule.warm_up / most))
+    next = now
+  end
+  if most ~= rule.most then
+    stored = math.min(stored * rule.most / most, rule.most)
+  end
+  return stored, next
+end
+
+-- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear, all else is not.
+local function price(rule, stored, cost)
+  local take = math.min(cost, stored)
+  local fresh = cost - take
+  local above = stored - rule.threshold
+  local time = 0
+  if above > 0 then
+    local part = math.min(above, take)
+    local length = (rule.stable + above * rule.slope) + (rule.stable + (above - part) * rule.slope)
+    time = math.floor(part * length / 2)
+    take = take - part
+  end
+  return time + math.floor(rule.stable * take) + math.floor(fresh * rule.stable)
+end
+
+function smooth_warming_up.rule(horizon, r, p, warm_up, factor, own)
+  local rule = { horizon = horizon, r = r, p = p, warm_up = warm_up, factor = factor / 1000, own = own == 1 }
+  rule.stable, rule.threshold, rule.most = pace(rule, r, p)
+  rule.slope = (rule.stable * rule.factor - rule.stable) / (rule.most - rule.threshold)
+  return rule
+end
+
+function smooth_warming_up.read(text)
+  local digits, next, r, p, last = string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
+  if not digits or #digits > 24 then
+    return nil
+  end
+  local stored = tonumber(digits)
+  next, r, p, last = integer(next), integer(r), integer(p), integer(last)
+  if not stored or not next or not r or not p or not last or r == 0 or p == 0 then
+    return nil
+  end
+  if stored >= 0 and stored < INEXACT and string.format('%.17g', stored) == digits then
+    return { stored = stored, next = next, r = r, p = p, last = last }
+  end
+end
+
+function smooth_warming_up.write(state)
+  return string.format('%.17g:%.0f:%.0f/%.0f:%.0f', state.stored, state.next, state.r, state.p, state.last)
+end
+
+function smooth_warming_up.old(rule, state)
+  local stored, next = resynced(rule, state, state.next)
+  return next + math.ceil((rule.most - stored) * (rule.warm_up / rule.most)) + 1
+end
+
+function smooth_warming_up.cut(rule, state, now)
+  if now < state.last then
+    local next = math.max(0, state.next - (state.last - now))
+    return { stored = state.stored, next = next, r = state.r, p = state.p, last = now }
+  end
+end
+
+function smooth_warming_up.fit(rule, state, at, cost)
+  if cost * rule.p >= INEXACT then
+    return nil
+  end
+  local stored, next = resynced(rule, state, at)
+  if rule.own then
+    next = math.min(next + price(rule, stored, cost), INEXACT - 1)
+  end
+  return math.max(next, at)
+end
+
+function smooth_warming_up.take(rule, state, at, cost, now)
+  local stored, next = resynced(rule, state, now)
+  local added = math.min(price(rule, stored, cost), INEXACT - 1 - next)
+  return {
+    stored = stored - math.min(cost, stored),
+    next = next + added,
+    r = rule.r,
+    p = rule.p,
+    last = now,
+    before = stored,
+    added = added,
+  }
+end
+
+function smooth_warming_up.report(rule, state, now)
+  local stored, next = resynced(rule, state, now)
+  local ahead = math.max(0, next - now)
+  local remaining = 0
+  if ahead == 0 and not rule.own then
+    remaining = math.max(1, math.floor(stored))
+  end
+  return remaining, ahead + math.ceil((rule.most - stored) * (rule.warm_up / rule.most))
+end
+
+function smooth_warming_up.give_back(rule, state, now, cost, left_next, left_high, left_low, left_added)
+  local before = struct.unpack('>d', struct.pack('>I4I4', left_high, left_low))
+  local after = before - math.min(cost, before)
+  if state.r ~= rule.r or state.p ~= rule.p or state.next ~= left_next or state.stored ~= after then
+    return nil
+  end
+  return { stored = before, next = state.next - left_added, r = state.r, p = state.p, last = state.last }, cost
+end
+
+function smooth_warming_up.left(state)
+  local high, low = struct.unpack('>I4I4', struct.pack('>d', state.before or 0))
+  return state.next, high, low, state.added
+end

@@ -1,0 +1,253 @@
+//! Smooth bursty: pacing with a store of unused permits, as Guava's `RateLimiter` has it.
+//!
+//! Permits appear one by one, and those that nobody asks for are stored, up to a burst. A charge is admitted as soon as
+//! those before it are paid for, and its own debt is waited for by whoever comes next: an idle limiter admits any cost
+//! at once. With [`own_debt`](SmoothBursty::own_debt) each caller waits for its own.
+//!
+//! **Bound.** Between any two admissions of unit cost: in a stretch `d`, at most `burst + 1 + d / interval` permits. With
+//! own debt, no charge passes before it is paid for: at most `burst + ceil(d / interval)`, less one.
+//!
+//! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_bursty.lua`.
+
+use std::time::Duration;
+
+use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use crate::quota::{Quota, QuotaError};
+
+/// What a script computes with exactly is below.
+const INEXACT: i64 = 1 << 53;
+
+/// Even pacing, with a store of unused permits.
+#[derive(Clone, Copy, Debug)]
+pub struct SmoothBursty {
+    quota: Quota,
+    horizon: Duration,
+    burst: Duration,
+    own: bool,
+    full: bool,
+}
+
+impl SmoothBursty {
+    /// A pace of the quota's limit per period, which stores the permits of a second.
+    ///
+    /// What it stores is [`max_burst`](SmoothBursty::max_burst): under a quota with another burst than its limit every
+    /// charge is an error.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        let burst = Duration::from_secs(1);
+        Self { quota, horizon: HORIZON, burst, own: false, full: true }
+    }
+
+    /// Sets how long an idle limiter stores permits. Default: 1 s.
+    #[must_use]
+    pub const fn max_burst(self, burst: Duration) -> Self {
+        Self { burst, ..self }
+    }
+
+    /// Begins with no permits stored, as a new limiter of Guava does. Default: with all, since a key is forgotten when it
+    /// is full.
+    #[must_use]
+    pub const fn start_empty(self) -> Self {
+        Self { full: false, ..self }
+    }
+
+    /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
+    ///
+    /// A charge then fits only once it is paid for, so its cost counts in the test of its patience.
+    /// A key then starts full, and a store of less than one permit is refused: who has no patience would never pass.
+    #[must_use]
+    pub const fn own_debt(self) -> Self {
+        Self { own: true, ..self }
+    }
+
+    /// The longest wait that a cache of so many buckets makes, for [`max_wait`](crate::Charge::max_wait): with own debt,
+    /// at most `ratio * burst` single permits are waited for at a time. A usual ratio is 0.5.
+    #[must_use]
+    pub fn cache(&self, ratio: f64) -> Duration {
+        Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
+    }
+
+    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than 365 days.
+    #[must_use]
+    pub const fn horizon(self, horizon: Duration) -> Self {
+        Self { horizon: checked_horizon(horizon), ..self }
+    }
+}
+
+/// `r` permits take `p` µs, and those of `burst` µs are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    r: i64,
+    p: i64,
+    burst: i64,
+    cap: i64,
+    own: bool,
+    full: bool,
+    horizon: i64,
+}
+
+impl Rule {
+    /// The state under this rule's rate, with what the time since has stored: credit and next.
+    fn resynced(&self, state: Option<&State>, now: i64) -> (i64, i64) {
+        let Some(state) = state else { return (if self.full { self.cap } else { 0 }, now) };
+        let (mut credit, mut next) = (state.credit, state.next);
+        if (state.r, state.p) != (self.r, self.p) {
+            let (whole, rest) = (credit.div_euclid(state.r), credit.rem_euclid(state.r));
+            credit = whole.min(self.burst) * self.r;
+            if i128::from(state.r) * i128::from(self.r) < i128::from(INEXACT) {
+                credit += rest * self.r / state.r;
+            }
+        }
+        if now > next {
+            if now - next >= self.burst {
+                credit = self.cap;
+            } else {
+                credit += (now - next) * self.r;
+            }
+            next = now;
+        }
+        (credit.min(self.cap), next)
+    }
+
+    /// The time that a cost takes beyond the credit, in whole µs.
+    fn debt(&self, credit: i64, cost: i64) -> i64 {
+        (cost * self.p - credit).max(0) / self.r
+    }
+}
+
+/// The credit in µs over `r`, and the instant from which on nobody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    credit: i64,
+    next: i64,
+    r: i64,
+    p: i64,
+    last: i64,
+    /// For the refund of the charge that left this state: the credit before, and what was added to `next`.
+    before: i64,
+    added: i64,
+}
+
+impl Sealed for SmoothBursty {}
+
+impl Algorithm for SmoothBursty {
+    type Rule = Rule;
+    type State = State;
+
+    const NAME: &'static str = "smooth_bursty";
+    const TAG: &'static str = "sb1";
+    const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
+
+    fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+        if quota.capacity() != quota.limit() {
+            return Err(QuotaError("a pace has no burst but what it stores: see max_burst"));
+        }
+        let (p, r) = quota.unit();
+        let cap = self.burst.as_micros().saturating_mul(r.into());
+        if cap > 1 << 52 {
+            return Err(QuotaError(
+                "max_burst * r exceeds 2^52, where r is the denominator of the reduced fraction period / limit",
+            ));
+        }
+        if self.own && cap < p.into() {
+            return Err(QuotaError("a store of less than one permit"));
+        }
+        Ok(Rule {
+            r: exact(r),
+            p: exact(p),
+            burst: self.burst.as_micros() as i64,
+            cap: cap as i64,
+            own: self.own,
+            full: self.full || self.own,
+            horizon: self.horizon.as_micros() as i64,
+        })
+    }
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        let Rule { r, p, burst, own, full, horizon, .. } = *rule;
+        vec![horizon, r, p, burst, i64::from(own), i64::from(full)]
+    }
+
+    fn horizon(rule: &Rule) -> i64 {
+        rule.horizon
+    }
+
+    fn old(rule: &Rule, state: &State) -> i64 {
+        let (credit, next) = rule.resynced(Some(state), state.next);
+        next + (rule.cap - credit + rule.r - 1) / rule.r
+    }
+
+    fn cut(_rule: &Rule, state: &State, now: i64) -> Option<State> {
+        let next = (state.next - (state.last - now)).max(0);
+        (now < state.last).then_some(State { next, last: now, ..*state })
+    }
+
+    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if i128::from(cost) * i128::from(rule.p) >= i128::from(INEXACT) {
+            return None;
+        }
+        let (credit, mut next) = rule.resynced(state, at);
+        if rule.own {
+            next = (next + rule.debt(credit, cost)).min(INEXACT - 1);
+        }
+        Some(next.max(at))
+    }
+
+    fn take(rule: &Rule, state: Option<&State>, _at: i64, cost: i64, now: i64) -> State {
+        let (before, next) = rule.resynced(state, now);
+        let added = rule.debt(before, cost).min(INEXACT - 1 - next);
+        State {
+            credit: before + rule.debt(before, cost) * rule.r - cost * rule.p,
+            next: next + added,
+            r: rule.r,
+            p: rule.p,
+            last: now,
+            before,
+            added,
+        }
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        let (credit, next) = rule.resynced(state, now);
+        let ahead = (next - now).max(0);
+        let remaining = match (ahead, rule.own) {
+            (0, true) => (credit + rule.r - 1).div_euclid(rule.p).max(0),
+            (0, false) => credit.div_euclid(rule.p).max(1),
+            _ => 0,
+        };
+        let full = if rule.full { (rule.cap - credit + rule.r - 1) / rule.r } else { 0 };
+        Report { remaining, reset_after: ahead + full }
+    }
+
+    fn give_back(
+        rule: &Rule,
+        state: &State,
+        _now: i64,
+        cost: i64,
+        left: Left,
+    ) -> Option<(State, i64)> {
+        let [next, before, added, _] = left;
+        let before = before - rule.r;
+        let after = before + added * rule.r - cost * rule.p;
+        if (state.r, state.p, state.next, state.credit) != (rule.r, rule.p, next, after) {
+            return None;
+        }
+        let next = state.next - added;
+        Some((State { credit: before, next, before: 0, added: 0, ..*state }, cost))
+    }
+
+    fn left(state: &State) -> Left {
+        [state.next, state.before + state.r, state.added, 0]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+use super::*;
+use crate::algorithm::{Ask, Verdict};
+
+const T0: i64 = 1_767_225_600_000_000;
+const FOR_EVER: i64 = 1 << 50;
+
+/// One limiter, asked in ms: the wait in ms if it was granted, else the time until it would go at once.
+struct Pace(SmoothBursty, Quota, Option<State>);
+
+impl Pace {
+    fn of(algorithm: SmoothBursty) -> Self {
+        Self(algorithm.horizon(Duration::from_secs(86_400)), algorithm.quota, None)
+    }
+
+    fn within(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
+        let rule = self.0.rule(self.1).unwrap();
+        let ask = Ask { cost, patience: patience * 1_000 };
+        let step = SmoothBursty::step(&rule, self.2.as_ref(), T0 + at * 1_000, ask);
+        self.2 = step.next.or(self.2);
+        match step.verdict {
+            Verdict::Allow => Ok(0),
+            Verdict::Wait(wait) => Ok(wait / 1_000),
+            Verdict::Deny(wait) => Err(wait / 1_000),
+            Verdict::Never => Err(i64::MAX),
+        }
+    }
+
+    fn acquire(&mut self, at: i64, cost: i64) -> i64 {
+        self.within(at, cost, FOR_EVER / 1_000).unwrap()
+    }
+}
+
+fn empty(limit: u64) -> Pace {
+    Pace::of(SmoothBursty::new(Quota::per_second(limit)).start_empty())
+}
+
+#[test]
+fn guava_1_empty_each_waits_for_the_one_before() {
+    let mut pace = empty(5);
+    let waits: Vec<_> = [0, 0, 0, 0, 500].map(|at| pace.acquire(at, 1)).into();
+    assert_eq!(waits, [0, 200, 400, 600, 300]);
+}
+
+#[test]
+fn guava_2_what_is_stored_goes_at_once() {
+    let mut pace = empty(5);
+    assert_eq!(pace.acquire(0, 0), 0);
+    pace.2 = Some(State { credit: 0, next: T0, r: 1, p: 200_000, last: T0, before: 0, added: 0 });
+    let waits: Vec<_> =
+        [(2_000, 3), (2_000, 4), (2_000, 1), (3_000, 1)].map(|(at, n)| pace.acquire(at, n)).into();
+    assert_eq!(waits, [0, 0, 400, 0]);
+}
+
+#[test]
+fn guava_3_the_test_ignores_the_cost() {
+    let mut pace = empty(2);
+    assert_eq!(pace.acquire(0, 4), 0);
+    assert_eq!(pace.within(400, 1, 1_500), Err(1_600));
+    assert_eq!(pace.within(500, 1, 1_500), Ok(1_500));
+    assert_eq!(pace.within(500, 1, 0), Err(2_000));
+}
+
+#[test]
+fn guava_4_another_rate_keeps_the_stored_time() {
+    let mut pace = empty(10);
+    pace.2 = Some(State { credit: 0, next: T0, r: 1, p: 100_000, last: T0, before: 0, added: 0 });
+    pace.1 = Quota::per_second(4);
+    let waits: Vec<_> = [1, 3, 1].map(|n| pace.acquire(500, n)).into();
+    assert_eq!(waits, [0, 0, 500]);
+    assert_eq!(pace.2.unwrap().next, T0 + 1_250_000);
+}
+
+#[test]
+fn guava_5_thirds_of_a_microsecond_stay_owed() {
+    let mut pace = empty(3);
+    assert_eq!(pace.acquire(0, 1), 0);
+    assert_eq!(pace.2.unwrap().next, T0 + 333_333);
+    assert_eq!(pace.acquire(1_000, 3), 0);
+    assert_eq!(pace.2.unwrap().next, T0 + 1_333_333);
+}
+
+#[test]
+fn own_debt_1_each_waits_for_its_own() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+    assert_eq!(pace.0.cache(0.6), Duration::from_millis(600));
+    let told: Vec<_> = (0..10).map(|_| pace.within(0, 1, 600)).collect();
+    let waits = [0, 0, 0, 0, 0, 200, 400, 600].map(Ok);
+    assert_eq!(told[..8], waits);
+    assert_eq!(told[8..], [Err(800); 2]);
+}
+
+#[test]
+fn own_debt_2_one_every_50_ms() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+    let told: Vec<_> = (0..14).map(|k| pace.within(k * 50, 1, 500)).collect();
+    assert_eq!(told[..6], [Ok(0); 6]);
+    let rest = [Ok(100), Ok(250), Ok(400), Err(550), Ok(500), Err(650), Err(600), Err(550)];
+    assert_eq!(told[6..], rest);
+}
+
+#[test]
+fn own_debt_3_costs_count() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+    let asks = [(0, 3), (0, 4), (0, 1), (100, 1), (400, 1), (2_000, 6)];
+    let told: Vec<_> = asks.map(|(at, n)| pace.within(at, n, 500)).into();
+    assert_eq!(told, [Ok(0), Ok(400), Err(600), Ok(500), Ok(400), Ok(200)]);
+    assert_eq!(pace.2.unwrap().next, T0 + 2_200_000);
+}
+
+#[test]
+fn own_debt_admits_nine_in_its_first_second() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+    let went: Vec<_> = (0..=1_000).filter(|at| pace.within(*at, 1, 0).is_ok()).collect();
+    assert_eq!(went, [0, 1, 2, 3, 4, 200, 400, 600, 800, 1_000]);
+}
+
+#[test]
+fn refund_unwinds_what_was_taken_from_credit_and_time() {
+    let quota = Quota::per_second(5);
+    let rule = SmoothBursty::new(quota).rule(quota).unwrap();
+    let ask = Ask { cost: 4, patience: FOR_EVER };
+    let first = SmoothBursty::step(&rule, None, T0, ask).next.unwrap();
+    let second = SmoothBursty::step(&rule, Some(&first), T0, ask).next.unwrap();
+    let back = |state: &State, of: &State| {
+        SmoothBursty::refund(&rule, Some(state), T0, 4, SmoothBursty::left(of))
+    };
+    assert_eq!(back(&second, &first), (0, None));
+    let (units, state) = back(&second, &second);
+    let state = state.unwrap();
+    assert_eq!((units, state.credit, state.next), (4, first.credit, first.next));
+    assert_eq!(back(&state, &first).0, 4);
+}
+
+#[test]
+fn a_store_of_less_than_a_permit_is_refused_where_each_pays_for_itself() {
+    let quota = Quota::per_minute(5);
+    let pace = SmoothBursty::new(quota);
+    assert!(pace.rule(quota).is_ok());
+    assert!(pace.own_debt().rule(quota).is_err());
+    assert!(pace.own_debt().max_burst(Duration::from_secs(12)).rule(quota).is_ok());
+}

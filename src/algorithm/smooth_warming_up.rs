@@ -1,0 +1,269 @@
+//! Smooth warming up: pacing that is slow after a rest, as Guava's `RateLimiter` with a warm-up period has it.
+//!
+//! For what has to warm up, such as caches and connections: the longer a limiter rested, the dearer its first permits,
+//! up to a factor, and once the warm-up period's worth is used they come at the stable pace. As with
+//! [`SmoothBursty`](super::SmoothBursty), a charge waits for those before it, and with
+//! [`own_debt`](SmoothWarmingUp::own_debt) for itself.
+//!
+//! **Bound.** Never a burst: admissions are as far apart as the permits of the earlier ones take, less 3 µs for each.
+//!
+//! The one algorithm that computes with fractions, since what it promises is to agree with its model to the last bit.
+//! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_warming_up.lua`.
+
+use std::time::Duration;
+
+use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use crate::quota::{Quota, QuotaError};
+
+/// What a script computes with exactly is below.
+const INEXACT: i64 = 1 << 53;
+
+/// Even pacing that starts slow after a rest.
+#[derive(Clone, Copy, Debug)]
+pub struct SmoothWarmingUp {
+    quota: Quota,
+    warm_up: Duration,
+    thousandths: u32,
+    own: bool,
+    horizon: Duration,
+}
+
+impl SmoothWarmingUp {
+    /// A pace of the quota's limit per period, reached `warm_up` after a long rest.
+    ///
+    /// Under a quota with another burst than its limit every charge is an error, and so it is without a warm-up.
+    #[must_use]
+    pub const fn new(quota: Quota, warm_up: Duration) -> Self {
+        Self { quota, warm_up, thousandths: 3_000, own: false, horizon: HORIZON }
+    }
+
+    /// Sets how much dearer a permit is after a long rest, 1 to 1,000, to a thousandth. Default: 3.
+    ///
+    /// # Panics
+    ///
+    /// If it is less than 1 or more than 1,000.
+    #[must_use]
+    pub const fn cold_factor(self, factor: f64) -> Self {
+        assert!(factor >= 1.0 && factor <= 1_000.0, "a cold factor of 1 to 1,000");
+        Self { thousandths: (factor * 1_000.0 + 0.5) as u32, ..self }
+    }
+
+    /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
+    ///
+    /// A charge then fits only once it is paid for, so its cost counts in the test of its patience.
+    #[must_use]
+    pub const fn own_debt(self) -> Self {
+        Self { own: true, ..self }
+    }
+
+    /// The longest wait that a cache of so many buckets makes, for [`max_wait`](crate::Charge::max_wait): the bucket is
+    /// what is stored when cold, at the stable pace. A usual ratio is 0.5.
+    #[must_use]
+    pub fn cache(&self, ratio: f64) -> Duration {
+        let factor = f64::from(self.thousandths) / 1_000.0;
+        let bucket = self.warm_up.as_secs_f64() * (0.5 + 2.0 / (1.0 + factor));
+        Duration::try_from_secs_f64(bucket * ratio).unwrap_or_default()
+    }
+
+    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than 365 days.
+    #[must_use]
+    pub const fn horizon(self, horizon: Duration) -> Self {
+        Self { horizon: checked_horizon(horizon), ..self }
+    }
+}
+
+/// `r` permits take `p` µs; up to `most` are stored, and those above the threshold cost more, the more there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    r: i64,
+    p: i64,
+    warm_up: f64,
+    factor: f64,
+    own: bool,
+    horizon: i64,
+    stable: f64,
+    threshold: f64,
+    most: f64,
+    slope: f64,
+}
+
+impl Rule {
+    /// The stable interval in µs, the threshold, and the permits that are stored when cold.
+    fn pace(warm_up: f64, factor: f64, r: i64, p: i64) -> (f64, f64, f64) {
+        let stable = 1_000_000.0 / (r as f64 * 1_000_000.0 / p as f64);
+        let threshold = 0.5 * warm_up / stable;
+        let most = threshold + 2.0 * warm_up / (stable + stable * factor);
+        (stable, threshold, most)
+    }
+
+    /// The state under this rule's rate, with what the time since has stored: the permits, and next.
+    fn resynced(&self, state: Option<&State>, now: i64) -> (f64, i64) {
+        let Some(state) = state else { return (self.most, now) };
+        let (mut stored, mut next) = (state.stored, state.next);
+        let mut most = self.most;
+        if (state.r, state.p) != (self.r, self.p) {
+            most = Self::pace(self.warm_up, self.factor, state.r, state.p).2;
+        }
+        stored = stored.min(most);
+        if now > next {
+            stored = most.min(stored + (now - next) as f64 / (self.warm_up / most));
+            next = now;
+        }
+        if most != self.most {
+            stored = (stored * self.most / most).min(self.most);
+        }
+        (stored, next)
+    }
+
+    /// The time that a cost takes, in whole µs: what is stored above the threshold is dear, all else is not.
+    fn price(&self, stored: f64, cost: i64) -> i64 {
+        let mut take = stored.min(cost as f64);
+        let fresh = cost as f64 - take;
+        let above = stored - self.threshold;
+        let mut time = 0.0;
+        if above > 0.0 {
+            let part = above.min(take);
+            let length =
+                (self.stable + above * self.slope) + (self.stable + (above - part) * self.slope);
+            time = (part * length / 2.0).floor();
+            take -= part;
+        }
+        (time + (self.stable * take).floor() + (fresh * self.stable).floor()) as i64
+    }
+
+    /// The time until it is cold.
+    fn rest(&self, stored: f64) -> i64 {
+        ((self.most - stored) * (self.warm_up / self.most)).ceil() as i64
+    }
+}
+
+/// The stored permits, and the instant from which on nobody waits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    stored: f64,
+    next: i64,
+    r: i64,
+    p: i64,
+    last: i64,
+    /// For the refund of the charge that left this state: the permits before, and what was added to `next`.
+    before: f64,
+    added: i64,
+}
+
+impl Sealed for SmoothWarmingUp {}
+
+impl Algorithm for SmoothWarmingUp {
+    type Rule = Rule;
+    type State = State;
+
+    const NAME: &'static str = "smooth_warming_up";
+    const TAG: &'static str = "su1";
+    const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
+
+    fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+        if quota.capacity() != quota.limit() {
+            return Err(QuotaError("a pace has no burst"));
+        }
+        let (p, r) = quota.unit();
+        let micros = self.warm_up.as_micros();
+        if micros == 0 {
+            return Err(QuotaError("the warm-up is 0"));
+        }
+        if micros > 1 << 50 || micros * u128::from(r) > u128::from(p) << 50 {
+            return Err(QuotaError("the permits of the warm-up exceed 2^50"));
+        }
+        let (r, p) = (exact(r), exact(p));
+        let (warm_up, factor) = (micros as f64, f64::from(self.thousandths) / 1_000.0);
+        let (stable, threshold, most) = Rule::pace(warm_up, factor, r, p);
+        let slope = (stable * factor - stable) / (most - threshold);
+        let (own, horizon) = (self.own, self.horizon.as_micros() as i64);
+        Ok(Rule { r, p, warm_up, factor, own, horizon, stable, threshold, most, slope })
+    }
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        let factor = (rule.factor * 1_000.0).round() as i64;
+        vec![rule.horizon, rule.r, rule.p, rule.warm_up as i64, factor, i64::from(rule.own)]
+    }
+
+    fn horizon(rule: &Rule) -> i64 {
+        rule.horizon
+    }
+
+    fn old(rule: &Rule, state: &State) -> i64 {
+        let (stored, next) = rule.resynced(Some(state), state.next);
+        next + rule.rest(stored) + 1
+    }
+
+    fn cut(_rule: &Rule, state: &State, now: i64) -> Option<State> {
+        let next = (state.next - (state.last - now)).max(0);
+        (now < state.last).then_some(State { next, last: now, ..*state })
+    }
+
+    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if i128::from(cost) * i128::from(rule.p) >= i128::from(INEXACT) {
+            return None;
+        }
+        let (stored, mut next) = rule.resynced(state, at);
+        if rule.own {
+            next = (next + rule.price(stored, cost)).min(INEXACT - 1);
+        }
+        Some(next.max(at))
+    }
+
+    fn take(rule: &Rule, state: Option<&State>, _at: i64, cost: i64, now: i64) -> State {
+        let (before, next) = rule.resynced(state, now);
+        let added = rule.price(before, cost).min(INEXACT - 1 - next);
+        State {
+            stored: before - before.min(cost as f64),
+            next: next + added,
+            r: rule.r,
+            p: rule.p,
+            last: now,
+            before,
+            added,
+        }
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        let (stored, next) = rule.resynced(state, now);
+        let ahead = (next - now).max(0);
+        let remaining = match (ahead, rule.own) {
+            (0, false) => (stored.floor() as i64).max(1),
+            _ => 0,
+        };
+        Report { remaining, reset_after: ahead + rule.rest(stored) }
+    }
+
+    fn give_back(
+        rule: &Rule,
+        state: &State,
+        _now: i64,
+        cost: i64,
+        left: Left,
+    ) -> Option<(State, i64)> {
+        let [next, high, low, added] = left;
+        let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
+        let after = before - before.min(cost as f64);
+        if (state.r, state.p, state.next, state.stored) != (rule.r, rule.p, next, after) {
+            return None;
+        }
+        let next = state.next - added;
+        Some((State { stored: before, next, before: 0.0, added: 0, ..*state }, cost))
+    }
+
+    fn left(state: &State) -> Left {
+        let bits = state.before.to_bits();
+        [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, state.added]
+    }
+}
+
+#[cfg(test)]
+mod tests;
