@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
-    Algorithm as Arithmetic, FixedWindow, SlidingCounter, SlidingWindow, TokenBucket,
+    Algorithm as Arithmetic, FixedWindow, SlidingCounter, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis};
 
-use crate::model::{Anchored, Bucket, Cells, Counter, Model, Window};
+use crate::model::{Anchored, Bucket, Bursty, Cells, Counter, Model, Warm, Window};
 
 /// What is judged, by which model.
 pub(crate) struct Algorithm {
@@ -21,9 +22,13 @@ pub(crate) struct Algorithm {
     pub(crate) quota: fn(Quota, u64) -> Quota,
     pub(crate) limiter: fn(Quota, Site) -> Arc<dyn Judged>,
     pub(crate) model: fn(Quota) -> Box<dyn Model>,
+    /// What is taken of a key of 3 units to begin with, each time of another key, after which no more than 3 fit.
+    pub(crate) openings: &'static [u64],
+    /// Whether a refused charge goes at once when its wait is over.
+    pub(crate) at_once: bool,
 }
 
-pub(crate) const ALGORITHMS: [Algorithm; 5] = [
+pub(crate) const ALGORITHMS: [Algorithm; 9] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
     line(
@@ -39,6 +44,21 @@ pub(crate) const ALGORITHMS: [Algorithm; 5] = [
         |quota, at| at.of(SlidingCounter::new(quota)),
         Counter::boxed,
     ),
+    line("smooth_bursty", no_burst, |quota, at| at.of(bursty(quota)), Bursty::boxed).paced(),
+    line(
+        "smooth_bursty_own_debt",
+        no_burst,
+        |quota, at| at.of(bursty(quota).own_debt()),
+        Bursty::own_debt,
+    ),
+    line("smooth_warming_up", no_burst, |quota, at| at.of(warming_up(quota)), Warm::boxed).paced(),
+    line(
+        "smooth_warming_up_own_debt",
+        no_burst,
+        |quota, at| at.of(warming_up(quota).own_debt()),
+        Warm::own_debt,
+    )
+    .never_at_once(),
 ];
 
 const fn line(
@@ -47,7 +67,17 @@ const fn line(
     limiter: fn(Quota, Site) -> Arc<dyn Judged>,
     model: fn(Quota) -> Box<dyn Model>,
 ) -> Algorithm {
-    Algorithm { name, quota, limiter, model }
+    Algorithm { name, quota, limiter, model, openings: &[0, 1, 3], at_once: true }
+}
+
+/// Stores the permits of one period.
+fn bursty(quota: Quota) -> SmoothBursty {
+    SmoothBursty::new(quota).max_burst(quota.period())
+}
+
+/// Warms up for a tenth of a period.
+fn warming_up(quota: Quota) -> SmoothWarmingUp {
+    SmoothWarmingUp::new(quota, quota.period() / 10)
 }
 
 fn no_burst(quota: Quota, _burst: u64) -> Quota {
@@ -55,6 +85,16 @@ fn no_burst(quota: Quota, _burst: u64) -> Quota {
 }
 
 impl Algorithm {
+    /// Admits any cost at once while it has no debt.
+    const fn paced(self) -> Self {
+        Self { openings: &[4], ..self }
+    }
+
+    /// Makes everybody wait for every unit.
+    const fn never_at_once(self) -> Self {
+        Self { openings: &[0], at_once: false, ..self }
+    }
+
     pub(crate) fn called(name: &str) -> &'static Self {
         ALGORITHMS.iter().find(|algorithm| algorithm.name == name).expect("a known algorithm")
     }

@@ -60,7 +60,7 @@ pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
                 (_, false) => Event::Denied,
             };
             if fits && row.cost > 0 {
-                booked.push((row, model.take(due, row.cost.into())));
+                booked.push((row, model.take(at, due, row.cost.into())));
             }
         }
         row.remaining = i64::try_from(model.remaining(at)).expect("few");

@@ -124,7 +124,7 @@ impl<'a> Replay<'a> {
         }
 
         if admitted && cost > 0 {
-            let mark = self.model.take(told, cost);
+            let mark = self.model.take(now, told, cost);
             self.booked.insert((row.process, row.task, row.number), (mark, self.grants.len()));
             self.grants.push((told, cost));
             self.findings.changes += 1;
@@ -162,7 +162,8 @@ impl<'a> Replay<'a> {
     /// Judges the whole: what was granted and not given back, over every window.
     fn end(mut self, rows: &[Row]) -> Box<dyn Model> {
         self.grants.sort_by_key(|grant| grant.0);
-        self.findings.over += self.model.excess(&self.grants);
+        let kept: Vec<_> = self.grants.iter().copied().filter(|grant| grant.1 > 0).collect();
+        self.findings.over += self.model.excess(&kept);
         let nows = || rows.iter().filter(|row| !row.event.returns()).map(|row| i128::from(row.now));
         if let (Some(first), Some(last)) = (nows().min(), nows().max()) {
             let (stretch, most) = self.model.most(first, last);

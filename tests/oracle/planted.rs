@@ -191,7 +191,7 @@ fn bucket_that_admits_twice_at_the_edge_of_a_window_is_over() {
 #[test]
 fn state_in_redis_that_is_not_the_models_is_found() {
     let mut bucket = Bucket::new(Quota::new(3, Duration::from_secs(1)));
-    bucket.take(1_000_000, 1);
+    bucket.take(1_000_000, 1_000_000, 1);
     assert!(bucket.is_stored_as("1333333+1/3"));
     assert!(
         ["1333333", "1333333+2/3", "1333334", "1333333+1/4", "", "x"]
@@ -199,7 +199,7 @@ fn state_in_redis_that_is_not_the_models_is_found() {
             .all(|text| !bucket.is_stored_as(text))
     );
     let mut window = Window::new(Quota::per_second(3));
-    window.take(1_500_000, 2);
+    window.take(1_500_000, 1_500_000, 2);
     assert!(window.is_stored_as("1000000:2") && window.is_stored_as("1999999:2"));
     assert!(
         ["1000000:1", "2000000:2", "1000000", ":"].iter().all(|text| !window.is_stored_as(text))

@@ -41,7 +41,7 @@ impl Model for Anchored {
         })
     }
 
-    fn take(&mut self, at: i128, cost: i128) -> Mark {
+    fn take(&mut self, _now: i128, at: i128, cost: i128) -> Mark {
         let (start, units) = self.alive(at).unwrap_or((at, 0));
         self.latest = Some((start, units + cost));
         [start, 0]

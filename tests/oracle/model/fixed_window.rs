@@ -41,7 +41,7 @@ impl Model for Window {
         Some(now.max(place * self.period))
     }
 
-    fn take(&mut self, at: i128, cost: i128) -> Mark {
+    fn take(&mut self, _now: i128, at: i128, cost: i128) -> Mark {
         let number = at.div_euclid(self.period);
         let before = self.latest.filter(|latest| latest.0 == number).map_or(0, |latest| latest.1);
         self.latest = Some((number, before + cost));

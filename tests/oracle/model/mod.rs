@@ -7,12 +7,16 @@ mod anchored_window;
 mod fixed_window;
 mod sliding_counter;
 mod sliding_window;
+mod smooth_bursty;
+mod smooth_warming_up;
 mod token_bucket;
 
 pub(crate) use anchored_window::Anchored;
 pub(crate) use fixed_window::Window;
 pub(crate) use sliding_counter::Counter;
 pub(crate) use sliding_window::Cells;
+pub(crate) use smooth_bursty::Bursty;
+pub(crate) use smooth_warming_up::Warm;
 pub(crate) use token_bucket::Bucket;
 
 use std::fmt::Debug;
@@ -31,8 +35,8 @@ pub(crate) trait Model: Debug {
     /// The earliest instant from `now` on at which `cost` fits; none if it never does.
     fn earliest(&self, now: i128, cost: i128) -> Option<i128>;
 
-    /// Takes `cost` at an instant, whether or not it fits: what was admitted is a fact.
-    fn take(&mut self, at: i128, cost: i128) -> Mark;
+    /// Takes `cost` at an instant, decided `now`, whether or not it fits: what was admitted is a fact.
+    fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark;
 
     /// The units that a booking gives back at `now`.
     fn returnable(&self, now: i128, cost: i128, mark: Mark) -> i128;

@@ -55,7 +55,7 @@ impl Model for Counter {
         }
     }
 
-    fn take(&mut self, at: i128, cost: i128) -> Mark {
+    fn take(&mut self, _now: i128, at: i128, cost: i128) -> Mark {
         let number = at.div_euclid(self.period);
         *self.units.entry(number).or_default() += cost;
         self.latest = Some(at);

@@ -45,7 +45,7 @@ impl Model for Cells {
         cell.map(|cell| now.max(cell * self.width))
     }
 
-    fn take(&mut self, at: i128, cost: i128) -> Mark {
+    fn take(&mut self, _now: i128, at: i128, cost: i128) -> Mark {
         let cell = at.div_euclid(self.width);
         *self.units.entry(cell).or_default() += cost;
         [cell, 0]

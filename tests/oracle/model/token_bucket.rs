@@ -37,7 +37,7 @@ impl Model for Bucket {
         (cost <= self.burst).then(|| now + ceil(over, self.limit).max(0))
     }
 
-    fn take(&mut self, at: i128, cost: i128) -> Mark {
+    fn take(&mut self, _now: i128, at: i128, cost: i128) -> Mark {
         self.full = self.limit * at + self.debt(at, cost);
         [self.full, 0]
     }

@@ -1,0 +1,177 @@
+//! Smooth warming up, after the description of Guava's own: the same doubles in the same order, or the last bits differ.
+
+use std::ops::Range;
+
+use tower_sluice::Quota;
+
+use super::{Grant, Mark, Model, numbers};
+
+/// Permits come every `stable` µs; up to `most` are stored, which is full `warm` µs after the last use.
+#[derive(Debug)]
+pub(crate) struct Warm {
+    limit: i128,
+    period: i128,
+    warm: f64,
+    stable: f64,
+    threshold: f64,
+    most: f64,
+    slope: f64,
+    own: bool,
+    state: Option<(f64, i128)>,
+    last: i128,
+    booked: bool,
+    /// What each charge found, by what it left.
+    found: Vec<(Mark, (f64, i128))>,
+}
+
+impl Warm {
+    /// Warms up for a tenth of a period, by a factor of 3.
+    pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
+        Box::new(Self::new(quota, false))
+    }
+
+    pub(crate) fn own_debt(quota: Quota) -> Box<dyn Model> {
+        Box::new(Self::new(quota, true))
+    }
+
+    fn new(quota: Quota, own: bool) -> Self {
+        let (limit, period, _) = numbers(quota);
+        let divisor = (1..=limit).rev().find(|d| limit % d == 0 && period % d == 0).unwrap_or(1);
+        let (r, p) = ((limit / divisor) as f64, (period / divisor) as f64);
+        let warm = (period / 10) as f64;
+        let rate = r * 1e6 / p;
+        let stable = 1e6 / rate;
+        let cold = stable * 3.0;
+        let threshold = 0.5 * warm / stable;
+        let most = threshold + 2.0 * warm / (stable + cold);
+        let slope = (cold - stable) / (most - threshold);
+        let (state, found) = (None, Vec::new());
+        Self {
+            limit,
+            period,
+            warm,
+            stable,
+            threshold,
+            most,
+            slope,
+            own,
+            state,
+            last: 0,
+            booked: false,
+            found,
+        }
+    }
+
+    fn at(&self, now: i128) -> (f64, i128) {
+        match self.state {
+            None => (self.most, now),
+            Some((stored, next)) if now > next => {
+                let more = (now - next) as f64 / (self.warm / self.most);
+                (self.most.min(stored + more), now)
+            }
+            Some(state) => state,
+        }
+    }
+
+    /// The interval that so many permits above the threshold make.
+    fn interval(&self, above: f64) -> f64 {
+        self.stable + above * self.slope
+    }
+
+    fn price(&self, stored: f64, cost: i128) -> i128 {
+        let from_store = stored.min(cost as f64);
+        let above = stored - self.threshold;
+        let (mut micros, mut cheap) = (0, from_store);
+        if above > 0.0 {
+            let dear = above.min(from_store);
+            let lengths = self.interval(above) + self.interval(above - dear);
+            micros = (dear * lengths / 2.0) as i128;
+            cheap = from_store - dear;
+        }
+        let fresh = cost as f64 - from_store;
+        micros + (self.stable * cheap) as i128 + (fresh * self.stable) as i128
+    }
+
+    fn mark((stored, next): (f64, i128)) -> Mark {
+        [next, i128::from(stored.to_bits())]
+    }
+}
+
+impl Model for Warm {
+    fn earliest(&self, now: i128, cost: i128) -> Option<i128> {
+        let (stored, next) = self.at(now);
+        let own = if self.own { self.price(stored, cost) } else { 0 };
+        Some((next + own).max(now))
+    }
+
+    fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark {
+        self.booked |= at > now;
+        let before = self.at(now);
+        let (stored, next) = before;
+        let after = (stored - stored.min(cost as f64), next + self.price(stored, cost));
+        self.found.push((Self::mark(after), before));
+        (self.state, self.last) = (Some(after), now);
+        Self::mark(after)
+    }
+
+    fn returnable(&self, _now: i128, cost: i128, mark: Mark) -> i128 {
+        if self.state.map(Self::mark) == Some(mark) { cost } else { 0 }
+    }
+
+    fn put_back(&mut self, mark: Mark, units: i128) {
+        let found = self.found.iter().rev().find(|(after, _)| *after == mark);
+        if let Some((_, before)) = found.filter(|_| units > 0) {
+            self.state = Some(*before);
+        }
+    }
+
+    fn remaining(&self, now: i128) -> i128 {
+        match self.at(now) {
+            (stored, next) if next <= now && !self.own => (stored.floor() as i128).max(1),
+            _ => 0,
+        }
+    }
+
+    fn reset_after(&self, now: i128) -> i128 {
+        let (stored, next) = self.at(now);
+        let cooling = (self.most - stored) * (self.warm / self.most);
+        (next - now).max(0) + cooling.ceil() as i128
+    }
+
+    /// `stored:next:r/p:last`.
+    fn is_stored_as(&self, text: &str) -> bool {
+        let Some((stored, next)) = self.state else { return false };
+        let mut parts = text.split(':');
+        let told = parts.next().and_then(|told| told.parse::<f64>().ok());
+        let rate = parts.nth(1).and_then(|rate| rate.split_once('/'));
+        let same = rate.is_some_and(|(r, p)| {
+            let [Ok(r), Ok(p)] = [r, p].map(str::parse::<i128>) else { return false };
+            r * self.period == p * self.limit
+        });
+        let (head, tail) = (format!(":{next}:"), format!(":{}", self.last));
+        told == Some(stored) && same && text.contains(&head) && text.ends_with(&tail)
+    }
+
+    /// Never a burst: grants are as far apart as what lies between them takes, less the floors of each step.
+    fn excess(&self, grants: &[Grant]) -> usize {
+        let (mut sum, mut least, mut excess) = (0, i128::MAX, 0);
+        for (step, (at, cost)) in grants.iter().enumerate() {
+            sum += if self.own { *cost } else { 0 };
+            let reached = self.period * sum - self.limit * (at + 3 * step as i128);
+            excess += usize::from(least != i128::MAX && reached > least);
+            least = least.min(reached);
+            sum += if self.own { 0 } else { *cost };
+        }
+        excess
+    }
+
+    /// What the warm-up costs aside, and where bookings follow one another: who comes late finds nothing stored that is
+    /// cheaper, so time that nobody waits through is lost.
+    fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
+        if !self.booked {
+            return (first..first, 0);
+        }
+        let time = last - first - self.warm as i128 / 2;
+        (first..last, (time * self.limit / self.period).max(0))
+    }
+}
