@@ -1,10 +1,12 @@
 //! So many pure steps of one algorithm, for `instructions.sh` to count: `steps <algorithm> <steps>`.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingWindow, TokenBucket,
+    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket,
 };
 
 fn main() {
@@ -17,6 +19,10 @@ fn main() {
         FixedWindow::NAME => run(&FixedWindow::new(quota), steps),
         SlidingWindow::NAME => run(&SlidingWindow::new(quota), steps),
         SlidingCounter::NAME => run(&SlidingCounter::new(quota), steps),
+        SmoothBursty::NAME => run(&SmoothBursty::new(quota), steps),
+        SmoothWarmingUp::NAME => {
+            run(&SmoothWarmingUp::new(quota, Duration::from_secs(1)), steps);
+        }
         _ => panic!("no algorithm is called {name}"),
     }
 }
@@ -28,7 +34,6 @@ fn run<A: Algorithm>(algorithm: &A, steps: i64) {
     for step in 0..steps {
         let now = 1_767_225_600_000_000 + step * 900;
         let ask = Ask { cost: 1, patience: step % 3 * 500 };
-        let decided = A::step(black_box(&rule), state.as_ref(), now, ask);
-        state = black_box(decided).next.or(state);
+        black_box(A::step(black_box(&rule), &mut state, now, ask));
     }
 }

@@ -25,7 +25,7 @@ local function resynced(rule, state, now)
     end
   end
   if now > next then
-    if now - next >= rule.burst then
+    if now - next > rule.burst then
       credit = rule.cap
     else
       credit = credit + (now - next) * rule.r

@@ -99,8 +99,7 @@ async fn compare<A: Algorithm>(
                 let Twins { lua: booking, quota, cost, left } =
                     bookings.swap_remove(dice.below(bookings.len()));
                 let rule = algorithm.rule(quota).expect("a rule");
-                let (units, next) = A::refund(&rule, state.as_ref(), instant, cost, left);
-                state = next.or(state);
+                let units = A::refund(&rule, &mut state, instant, cost, left).unwrap_or(0);
                 let from_lua = lua.give_back(booking).await.expect("lua gives back");
                 assert_eq!(from_lua as i64, units, "{place}");
                 continue;
@@ -118,12 +117,11 @@ async fn compare<A: Algorithm>(
 
             let rule = algorithm.rule(quota).expect("a rule");
             let ask = Ask { cost: cost as i64, patience: patience.min(1 << 53) as i64 };
-            let told = A::step(&rule, state.as_ref(), instant, ask);
+            let told = A::step(&rule, &mut state, instant, ask);
             let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
-            state = told.next.or(state);
             if let Some(lua) = from_lua.booking() {
                 let left = A::left(state.as_ref().expect("booked"));
                 bookings.push(Twins { lua, quota, cost: ask.cost, left });

@@ -147,8 +147,8 @@ impl Algorithm for FixedWindow {
         Some(rule.end(&state))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
-        match rule.alive(state, at) {
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+        match rule.alive(state.as_ref(), at) {
             Some(state) => State { units: state.units + cost, ..state },
             None => State { begin: rule.begin(at), units: cost },
         }
@@ -164,19 +164,14 @@ impl Algorithm for FixedWindow {
         Report { remaining, reset_after: reset - now }
     }
 
-    fn give_back(
-        rule: &Rule,
-        state: &State,
-        now: i64,
-        cost: i64,
-        left: Left,
-    ) -> Option<(State, i64)> {
-        let state = rule.alive(Some(state), now)?;
-        if state.begin != left[0] {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+        let alive = rule.alive(Some(state), now)?;
+        if alive.begin != left[0] {
             return None;
         }
-        let units = cost.min(state.units);
-        Some((State { units: state.units - units, ..state }, units))
+        let units = cost.min(alive.units);
+        *state = State { units: alive.units - units, ..alive };
+        Some(units)
     }
 
     fn left(state: &State) -> Left {

@@ -14,11 +14,12 @@
 //! let rule = bucket.rule(bucket.quota())?;
 //! let ask = |wait| Ask { cost: 1, patience: wait };
 //!
-//! let first = TokenBucket::step(&rule, None, 1_000_000, ask(0));
+//! let mut state = None;
+//! let first = TokenBucket::step(&rule, &mut state, 1_000_000, ask(0));
 //! assert_eq!(first.verdict, Verdict::Allow);
-//! let second = TokenBucket::step(&rule, first.next.as_ref(), 1_000_000, ask(0));
+//! let second = TokenBucket::step(&rule, &mut state, 1_000_000, ask(0));
 //! assert_eq!(second.verdict, Verdict::Deny(200_000));
-//! let third = TokenBucket::step(&rule, first.next.as_ref(), 1_000_000, ask(500_000));
+//! let third = TokenBucket::step(&rule, &mut state, 1_000_000, ask(500_000));
 //! assert_eq!(third.verdict, Verdict::Wait(200_000));
 //! # Ok::<(), tower_sluice::QuotaError>(())
 //! ```
@@ -101,7 +102,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The state once `cost` is taken at the instant that `fit` named, decided now.
     fn take(
         rule: &Self::Rule,
-        state: Option<&Self::State>,
+        state: Option<Self::State>,
         at: i64,
         cost: i64,
         now: i64,
@@ -110,65 +111,64 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// What is left, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
-    /// The state once a booking of `cost` that left `left` is given back, and the units that were;
-    /// `None` if nothing may be.
+    /// Gives back a booking of `cost` that left `left`, and tells the units that were; `None` if nothing may be, and
+    /// the state is as before.
     fn give_back(
         rule: &Self::Rule,
-        state: &Self::State,
+        state: &mut Self::State,
         now: i64,
         cost: i64,
         left: Left,
-    ) -> Option<(Self::State, i64)>;
+    ) -> Option<i64>;
 
     /// What a booking remembers of the state that it left.
     fn left(state: &Self::State) -> Left;
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
-    fn step(
-        rule: &Self::Rule,
-        state: Option<&Self::State>,
-        now: i64,
-        ask: Ask,
-    ) -> Step<Self::State> {
-        let cut = state.and_then(|state| Self::cut(rule, state, now));
-        let was_cut = cut.is_some();
-        let state = cut.as_ref().or(state);
+    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, ask: Ask) -> Step {
+        let cut = state.as_ref().and_then(|state| Self::cut(rule, state, now));
+        let seen = cut.as_ref().or(state.as_ref());
         let patience = ask.patience.min(Self::horizon(rule));
 
-        let (verdict, next) = match Self::fit(rule, state, now, ask.cost) {
-            None => (Verdict::Never, None),
-            Some(instant) if instant == now && ask.cost == 0 => (Verdict::Allow, None),
-            Some(instant) if ask.cost == 0 => (Verdict::Deny(instant - now), None),
-            Some(instant) if instant - now <= patience => {
-                let next = Self::take(rule, state, instant, ask.cost, now);
-                let verdict = match instant - now {
-                    0 => Verdict::Allow,
-                    wait => Verdict::Wait(wait),
-                };
-                (verdict, Some(next))
-            }
-            // The only write of a refusal: a cut state, or it would move along with the clock.
-            Some(instant) => (Verdict::Deny(instant - now), state.filter(|_| was_cut).cloned()),
+        let instant = Self::fit(rule, seen, now, ask.cost);
+        let verdict = match instant.map(|instant| instant - now) {
+            None => Verdict::Never,
+            Some(0) => Verdict::Allow,
+            Some(wait) if ask.cost > 0 && wait <= patience => Verdict::Wait(wait),
+            Some(wait) => Verdict::Deny(wait),
         };
 
-        let report = Self::report(rule, next.as_ref().or(state), now);
-        Step { verdict, report, next }
+        match (verdict, instant) {
+            (Verdict::Allow | Verdict::Wait(_), Some(instant)) if ask.cost > 0 => {
+                let before = cut.or_else(|| state.take());
+                *state = Some(Self::take(rule, before, instant, ask.cost, now));
+            }
+            // The only write of a refusal: a cut state, or it would move along with the clock.
+            (Verdict::Deny(_), _) if ask.cost > 0 && cut.is_some() => *state = cut,
+            _ => {
+                let report = Self::report(rule, seen, now);
+                return Step { verdict, report, changed: false };
+            }
+        }
+        Step { verdict, report: Self::report(rule, state.as_ref(), now), changed: true }
     }
 
-    /// Gives a booking back: the twin of `refund` in `scripts/tail.lua`.
+    /// Gives a booking back, and tells the units that were: the twin of `refund` in `scripts/tail.lua`.
+    /// `None` leaves the state as it is.
     fn refund(
         rule: &Self::Rule,
-        state: Option<&Self::State>,
+        state: &mut Option<Self::State>,
         now: i64,
         cost: i64,
         left: Left,
-    ) -> (i64, Option<Self::State>) {
-        let cut = state.and_then(|state| Self::cut(rule, state, now));
-        match cut.as_ref().or(state).and_then(|state| Self::give_back(rule, state, now, cost, left))
-        {
-            Some((next, units)) => (units, Some(next)),
-            None => (0, None),
-        }
+    ) -> Option<i64> {
+        let state = state.as_mut()?;
+        let Some(mut cut) = Self::cut(rule, state, now) else {
+            return Self::give_back(rule, state, now, cost, left);
+        };
+        let units = Self::give_back(rule, &mut cut, now, cost, left)?;
+        *state = cut;
+        Some(units)
     }
 }
 
@@ -210,15 +210,15 @@ pub struct Report {
     pub reset_after: i64,
 }
 
-/// A verdict, what may be told, and the state to store if it changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step<S> {
+/// A verdict, what may be told, and whether the state is to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
     /// What was decided.
     pub verdict: Verdict,
     /// What may be told.
     pub report: Report,
-    /// What is to be stored; `None` leaves the store alone.
-    pub next: Option<S>,
+    /// Whether the state is another than before; if not, the store is left alone.
+    pub changed: bool,
 }
 
 /// Checks a horizon where it is set.

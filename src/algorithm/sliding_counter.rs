@@ -183,8 +183,8 @@ impl Algorithm for SlidingCounter {
         }
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
-        let state = rule.under(state);
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+        let state = rule.under(state.as_ref());
         let begin = rule.begin(at);
         let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
         State { begin, current: current + cost, previous, latest: at }
@@ -201,27 +201,22 @@ impl Algorithm for SlidingCounter {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(
-        rule: &Rule,
-        state: &State,
-        now: i64,
-        cost: i64,
-        left: Left,
-    ) -> Option<(State, i64)> {
-        let mut state = rule.under(Some(state))?;
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+        let mut next = rule.under(Some(state))?;
         if left[0] + 2 * rule.period <= now {
             return None;
         }
-        let units = if state.begin == left[0] {
-            &mut state.current
-        } else if state.begin - rule.period == left[0] {
-            &mut state.previous
+        let units = if next.begin == left[0] {
+            &mut next.current
+        } else if next.begin - rule.period == left[0] {
+            &mut next.previous
         } else {
             return None;
         };
         let given = cost.min(*units);
         *units -= given;
-        Some((state, given))
+        *state = next;
+        Some(given)
     }
 
     fn left(state: &State) -> Left {
@@ -241,8 +236,7 @@ mod tests {
         let rule = SlidingCounter::new(quota).rule(quota).unwrap();
         let mut state = None;
         let told = asks.iter().map(|&(at, cost, patience)| {
-            let step = SlidingCounter::step(&rule, state.as_ref(), T0 + at, Ask { cost, patience });
-            state = step.next.or(state);
+            let step = SlidingCounter::step(&rule, &mut state, T0 + at, Ask { cost, patience });
             (step.verdict, step.report.remaining, step.report.reset_after)
         });
         told.collect()
@@ -299,11 +293,11 @@ mod tests {
         let quota = Quota::per_second(10);
         let rule = SlidingCounter::new(quota).rule(quota).unwrap();
         let first = SlidingCounter::take(&rule, None, T0, 4, T0);
-        let second = SlidingCounter::take(&rule, Some(&first), T0 + 1_000_000, 3, T0 + 1_000_000);
+        let second = SlidingCounter::take(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
         let left = SlidingCounter::left(&first);
-        let (units, state) = SlidingCounter::refund(&rule, Some(&second), T0 + 1_000_000, 4, left);
-        assert_eq!((units, state.unwrap().previous), (4, 0));
-        let over = SlidingCounter::refund(&rule, Some(&second), T0 + 2_000_000, 4, left);
-        assert_eq!(over.0, 0);
+        let mut state = Some(second);
+        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, left), None);
+        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, 4, left), Some(4));
+        assert_eq!(state.unwrap().previous, 0);
     }
 }

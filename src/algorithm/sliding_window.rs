@@ -169,8 +169,8 @@ impl Algorithm for SlidingWindow {
         Some(at.max(cell * rule.width))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
-        let state = rule.under(state);
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+        let state = rule.under(state.as_ref());
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {
             let state = state.as_ref()?;
@@ -195,25 +195,20 @@ impl Algorithm for SlidingWindow {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(
-        rule: &Rule,
-        state: &State,
-        now: i64,
-        cost: i64,
-        left: Left,
-    ) -> Option<(State, i64)> {
-        let mut state = rule.under(Some(state))?;
-        let back = state.newest - left[0];
-        if state.width != left[1] || back < 0 || back > rule.cells {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+        let mut next = rule.under(Some(state))?;
+        let back = next.newest - left[0];
+        if next.width != left[1] || back < 0 || back > rule.cells {
             return None;
         }
         if (left[0] + rule.cells + 1) * rule.width <= now {
             return None;
         }
         let place = (rule.cells - back) as usize;
-        let given = cost.min(state.units[place]);
-        state.units[place] -= given;
-        Some((state, given))
+        let given = cost.min(next.units[place]);
+        next.units[place] -= given;
+        *state = next;
+        Some(given)
     }
 
     fn left(state: &State) -> Left {
@@ -233,8 +228,7 @@ mod tests {
         let rule = window.rule(window.quota()).unwrap();
         let mut state = None;
         let told = asks.iter().map(|&(at, cost, patience)| {
-            let step = SlidingWindow::step(&rule, state.as_ref(), T0 + at, Ask { cost, patience });
-            state = step.next.clone().or(state.take());
+            let step = SlidingWindow::step(&rule, &mut state, T0 + at, Ask { cost, patience });
             (step.verdict, step.report.remaining, step.report.reset_after)
         });
         told.collect()
@@ -272,17 +266,17 @@ mod tests {
         let window = SlidingWindow::new(Quota::per_second(5)).cells(1);
         let rule = window.rule(window.quota()).unwrap();
         let ask = |cost| Ask { cost, patience: 10_000_000 };
-        let full = SlidingWindow::step(&rule, None, T0, ask(5)).next.unwrap();
-        let booked = SlidingWindow::step(&rule, Some(&full), T0, ask(1));
+        let mut state = None;
+        SlidingWindow::step(&rule, &mut state, T0, ask(5));
+        let booked = SlidingWindow::step(&rule, &mut state, T0, ask(1));
         assert_eq!(booked.verdict, Verdict::Wait(2_000_000));
-        let booked = booked.next.unwrap();
-        let left = SlidingWindow::left(&booked);
-        let (units, given) = SlidingWindow::refund(&rule, Some(&booked), T0, 1, left);
-        assert_eq!(units, 1);
+        let left = SlidingWindow::left(state.as_ref().unwrap());
+        assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, 1, left), Some(1));
+        let report = SlidingWindow::report(&rule, state.as_ref(), T0);
+        assert_eq!(report.reset_after, 2_000_000);
         // Emptied, the newest cell is still the place to be: nobody overtakes.
-        let next = SlidingWindow::step(&rule, given.as_ref(), T0 + 1, ask(1));
+        let next = SlidingWindow::step(&rule, &mut state, T0 + 1, ask(1));
         assert_eq!(next.verdict, Verdict::Wait(1_999_999));
-        assert_eq!(SlidingWindow::report(&rule, given.as_ref(), T0).reset_after, 2_000_000);
     }
 
     #[test]
@@ -303,8 +297,8 @@ mod tests {
         let window = SlidingWindow::new(Quota::per_second(5));
         let rule = window.rule(window.quota()).unwrap();
         let far = SlidingWindow::take(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
-        let step = SlidingWindow::step(&rule, Some(&far), T0, Ask { cost: 1, patience: 0 });
+        let step = SlidingWindow::step(&rule, &mut Some(far), T0, Ask { cost: 1, patience: 0 });
         assert_eq!(step.verdict, Verdict::Deny(1_100_000));
-        assert!(step.next.is_some());
+        assert!(step.changed);
     }
 }

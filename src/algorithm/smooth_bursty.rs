@@ -103,7 +103,7 @@ impl Rule {
             }
         }
         if now > next {
-            if now - next >= self.burst {
+            if now - next > self.burst {
                 credit = self.cap;
             } else {
                 credit += (now - next) * self.r;
@@ -201,8 +201,8 @@ impl Algorithm for SmoothBursty {
         Some(next.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, _at: i64, cost: i64, now: i64) -> State {
-        let (before, next) = rule.resynced(state, now);
+    fn take(rule: &Rule, state: Option<State>, _at: i64, cost: i64, now: i64) -> State {
+        let (before, next) = rule.resynced(state.as_ref(), now);
         let added = rule.debt(before, cost).min(INEXACT - 1 - next);
         State {
             credit: before + rule.debt(before, cost) * rule.r - cost * rule.p,
@@ -227,13 +227,7 @@ impl Algorithm for SmoothBursty {
         Report { remaining, reset_after: ahead + full }
     }
 
-    fn give_back(
-        rule: &Rule,
-        state: &State,
-        _now: i64,
-        cost: i64,
-        left: Left,
-    ) -> Option<(State, i64)> {
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: Left) -> Option<i64> {
         let [next, before, added, _] = left;
         let before = before - rule.r;
         let after = before + added * rule.r - cost * rule.p;
@@ -241,7 +235,8 @@ impl Algorithm for SmoothBursty {
             return None;
         }
         let next = state.next - added;
-        Some((State { credit: before, next, before: 0, added: 0, ..*state }, cost))
+        *state = State { credit: before, next, before: 0, added: 0, ..*state };
+        Some(cost)
     }
 
     fn left(state: &State) -> Left {

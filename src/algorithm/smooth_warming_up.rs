@@ -218,8 +218,8 @@ impl Algorithm for SmoothWarmingUp {
         Some(next.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, _at: i64, cost: i64, now: i64) -> State {
-        let (before, next) = rule.resynced(state, now);
+    fn take(rule: &Rule, state: Option<State>, _at: i64, cost: i64, now: i64) -> State {
+        let (before, next) = rule.resynced(state.as_ref(), now);
         let added = rule.price(before, cost).min(INEXACT - 1 - next);
         State {
             stored: before - before.min(cost as f64),
@@ -242,13 +242,7 @@ impl Algorithm for SmoothWarmingUp {
         Report { remaining, reset_after: ahead + rule.rest(stored) }
     }
 
-    fn give_back(
-        rule: &Rule,
-        state: &State,
-        _now: i64,
-        cost: i64,
-        left: Left,
-    ) -> Option<(State, i64)> {
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: Left) -> Option<i64> {
         let [next, high, low, added] = left;
         let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
         let after = before - before.min(cost as f64);
@@ -256,7 +250,8 @@ impl Algorithm for SmoothWarmingUp {
             return None;
         }
         let next = state.next - added;
-        Some((State { stored: before, next, before: 0.0, added: 0, ..*state }, cost))
+        *state = State { stored: before, next, before: 0.0, added: 0, ..*state };
+        Some(cost)
     }
 
     fn left(state: &State) -> Left {

@@ -129,8 +129,8 @@ impl Algorithm for TokenBucket {
         Some(instant.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<&State>, at: i64, cost: i64, _now: i64) -> State {
-        let start = state.map_or((at, 0), |state| state.under(rule)).max((at, 0));
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+        let start = state.as_ref().map_or((at, 0), |state| state.under(rule)).max((at, 0));
         let time = rule.time(cost);
         let part = start.1 + time.1;
         let carry = i64::from(part >= rule.l);
@@ -148,25 +148,19 @@ impl Algorithm for TokenBucket {
         Report { remaining, reset_after: ahead + i64::from(part > 0) }
     }
 
-    fn give_back(
-        rule: &Rule,
-        state: &State,
-        _now: i64,
-        cost: i64,
-        left: Left,
-    ) -> Option<(State, i64)> {
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: Left) -> Option<i64> {
         let (full, part) = state.under(rule);
         if left[..2] != [full, part] {
             return None;
         }
         let time = rule.time(cost);
         let borrow = i64::from(part < time.1);
-        let next = State {
+        *state = State {
             full: full - time.0 - borrow,
             part: part - time.1 + borrow * rule.l,
             over: rule.l,
         };
-        Some((next, cost))
+        Some(cost)
     }
 
     fn left(state: &State) -> Left {
@@ -185,9 +179,8 @@ mod tests {
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let mut state = None;
         let told = asks.iter().map(|&(at, cost, patience)| {
-            let Step { verdict, report, next } =
-                TokenBucket::step(&rule, state.as_ref(), T0 + at, Ask { cost, patience });
-            state = next.or(state);
+            let Step { verdict, report, .. } =
+                TokenBucket::step(&rule, &mut state, T0 + at, Ask { cost, patience });
             (verdict, report.remaining, report.reset_after)
         });
         told.collect()
@@ -240,11 +233,12 @@ mod tests {
         let quota = Quota::per_second(5);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let far = State { full: T0 + 3_600_000_000, part: 0, over: 1 };
-        let step = TokenBucket::step(&rule, Some(&far), T0, Ask { cost: 1, patience: 0 });
+        let mut state = Some(far);
+        let peek = TokenBucket::step(&rule, &mut state, T0, Ask { cost: 0, patience: 0 });
+        assert_eq!((peek.changed, &state), (false, &Some(far)));
+        let step = TokenBucket::step(&rule, &mut state, T0, Ask { cost: 1, patience: 0 });
         assert_eq!(step.verdict, Verdict::Deny(60_200_000));
-        assert_eq!(step.next, Some(State { full: T0 + 61_000_000, part: 0, over: 1 }));
-        let peek = TokenBucket::step(&rule, Some(&far), T0, Ask { cost: 0, patience: 0 });
-        assert_eq!(peek.next, None);
+        assert_eq!(state, Some(State { full: T0 + 61_000_000, part: 0, over: 1 }));
     }
 
     #[test]
@@ -252,15 +246,15 @@ mod tests {
         let quota = Quota::new(3, Duration::from_secs(1)).burst(1);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let ask = Ask { cost: 1, patience: 1_000_000 };
-        let first = TokenBucket::step(&rule, None, T0, ask).next.unwrap();
-        let second = TokenBucket::step(&rule, Some(&first), T0, ask).next.unwrap();
-        let back = |left: &State| {
-            TokenBucket::refund(&rule, Some(&second), T0, 1, TokenBucket::left(left))
-        };
-        assert_eq!(back(&first), (0, None));
+        let mut state = None;
+        let [first, second] = [0, 1].map(|_| {
+            TokenBucket::step(&rule, &mut state, T0, ask);
+            TokenBucket::left(state.as_ref().unwrap())
+        });
+        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, first), None);
         // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
         let unbooked = State { full: T0 + 333_334, part: 0, over: 3 };
-        assert_eq!(back(&second).0, 1);
-        assert_eq!(back(&second).1.map(|state| state.under(&rule)), Some(unbooked.under(&rule)));
+        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, second), Some(1));
+        assert_eq!(state.map(|state| state.under(&rule)), Some(unbooked.under(&rule)));
     }
 }

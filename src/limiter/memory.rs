@@ -106,14 +106,12 @@ impl<A: Algorithm> Memory<A> {
         let rule = self.terms.rule(booking.quota)?;
         let now = instant((self.clock)())?;
         let Booking { key, cost, left, .. } = booking;
-        let key = key.as_str();
-        let mut shard = self.shard(key);
-        let state = shard.entries.get(key).map(|entry| &entry.state);
-        let (units, next) = A::refund(&rule, state, now, cost.cast_signed(), left);
-        if let Some(next) = next {
-            let old = A::old(&rule, &next);
-            shard.store(key, next, old, now)?;
-        }
+        let mut shard = self.shard(key.as_str());
+        let (units, _) = shard.update(key.as_str(), now, |state| {
+            let units = A::refund(&rule, state, now, cost.cast_signed(), left);
+            let changed = state.as_ref().filter(|_| units.is_some());
+            (units.unwrap_or(0), changed.map(|state| A::old(&rule, state)))
+        })?;
         Ok(units.cast_unsigned())
     }
 
@@ -123,17 +121,16 @@ impl<A: Algorithm> Memory<A> {
         let mut shard = self.shard(charge.key());
         shard.collect(now, 2);
 
-        let state = shard.entries.get(charge.key()).map(|entry| &entry.state);
-        let Step { verdict, report, next } = A::step(&question.rule, state, now, question.ask);
-        let mut left = [0; 4];
-        let mut key = Key::Constant("");
-        if let Some(next) = next {
-            left = A::left(&next);
-            let old = A::old(&question.rule, &next);
-            key = Key::Shared(shard.store(charge.key(), next, old, now)?);
-        }
+        let ((step, left), key) = shard.update(charge.key(), now, |state| {
+            let step = A::step(&question.rule, state, now, question.ask);
+            let changed = state.as_ref().filter(|_| step.changed);
+            let left = changed.map_or([0; 4], A::left);
+            ((step, left), changed.map(|state| A::old(&question.rule, state)))
+        })?;
         drop(shard);
 
+        let Step { verdict, report, .. } = step;
+        let key = key.map_or(Key::Constant(""), Key::Shared);
         let answer = Answer { verdict, report, left, now, place: 0, origin: Origin::Local };
         Ok(self.terms.decision(question.quota, question.ask.cost, answer, key))
     }
@@ -181,18 +178,29 @@ struct Shard<S> {
 struct Entry<S> {
     /// For bookings, which name it.
     key: Arc<str>,
-    state: S,
+    /// Always there: an option, since that is what a step changes in place.
+    state: Option<S>,
     /// The instant from which on it is as good as new.
     old: i64,
 }
 
 impl<S> Shard<S> {
-    /// Stores `state`, and returns the key as it is held.
-    fn store(&mut self, key: &str, state: S, old: i64, now: i64) -> Result<Arc<str>, Error> {
+    /// Lets `change` have the state of a key, which tells from when on it is old if it changed. Returns what else
+    /// came of it, and the key as it is held if it changed.
+    fn update<T>(
+        &mut self,
+        key: &str,
+        now: i64,
+        change: impl FnOnce(&mut Option<S>) -> (T, Option<i64>),
+    ) -> Result<(T, Option<Arc<str>>), Error> {
         if let Some(entry) = self.entries.get_mut(key) {
-            (entry.state, entry.old) = (state, old);
-            return Ok(Arc::clone(&entry.key));
+            let (told, old) = change(&mut entry.state);
+            entry.old = old.unwrap_or(entry.old);
+            return Ok((told, old.map(|_| Arc::clone(&entry.key))));
         }
+        let mut state = None;
+        let (told, old) = change(&mut state);
+        let Some(old) = old else { return Ok((told, None)) };
         while self.entries.len() >= self.capacity {
             if self.collect(now, 1) == 0 {
                 return Err(Error::new(Class::Capacity, "the memory is full of live keys"));
@@ -202,7 +210,7 @@ impl<S> Shard<S> {
         let entry = Entry { key: Arc::clone(&key), state, old };
         self.ages.push(Reverse((old, Arc::clone(&key))));
         self.entries.insert(Arc::clone(&key), entry);
-        Ok(key)
+        Ok((told, Some(key)))
     }
 
     /// Looks at up to `most` keys that may be old, drops those that are, and tells how many it saw.

@@ -15,8 +15,7 @@ impl Pace {
     fn within(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
         let ask = Ask { cost, patience: patience * 1_000 };
-        let step = SmoothBursty::step(&rule, self.2.as_ref(), T0 + at * 1_000, ask);
-        self.2 = step.next.or(self.2);
+        let step = SmoothBursty::step(&rule, &mut self.2, T0 + at * 1_000, ask);
         match step.verdict {
             Verdict::Allow => Ok(0),
             Verdict::Wait(wait) => Ok(wait / 1_000),
@@ -99,6 +98,18 @@ fn own_debt_2_one_every_50_ms() {
 }
 
 #[test]
+fn what_a_floor_left_owed_is_owed_still_when_the_store_would_be_full() {
+    let quota = Quota::per_second(3);
+    let rule = SmoothBursty::new(quota).rule(quota).unwrap();
+    let mut state = None;
+    SmoothBursty::step(&rule, &mut state, T0, Ask { cost: 4, patience: 0 });
+    let [second, more] =
+        [1_333_333, 1_333_334].map(|after| SmoothBursty::report(&rule, state.as_ref(), T0 + after));
+    assert_eq!((second.remaining, second.reset_after), (2, 1));
+    assert_eq!((more.remaining, more.reset_after), (3, 0));
+}
+
+#[test]
 fn own_debt_3_costs_count() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
     let asks = [(0, 3), (0, 4), (0, 1), (100, 1), (400, 1), (2_000, 6)];
@@ -119,16 +130,16 @@ fn refund_unwinds_what_was_taken_from_credit_and_time() {
     let quota = Quota::per_second(5);
     let rule = SmoothBursty::new(quota).rule(quota).unwrap();
     let ask = Ask { cost: 4, patience: FOR_EVER };
-    let first = SmoothBursty::step(&rule, None, T0, ask).next.unwrap();
-    let second = SmoothBursty::step(&rule, Some(&first), T0, ask).next.unwrap();
-    let back = |state: &State, of: &State| {
-        SmoothBursty::refund(&rule, Some(state), T0, 4, SmoothBursty::left(of))
-    };
-    assert_eq!(back(&second, &first), (0, None));
-    let (units, state) = back(&second, &second);
+    let mut state = None;
+    let [first, second] = [0, 1].map(|_| {
+        SmoothBursty::step(&rule, &mut state, T0, ask);
+        state.unwrap()
+    });
+    let mut back = |of| SmoothBursty::refund(&rule, &mut state, T0, 4, SmoothBursty::left(of));
+    assert_eq!([back(&first), back(&second)], [None, Some(4)]);
+    assert_eq!(back(&first), Some(4));
     let state = state.unwrap();
-    assert_eq!((units, state.credit, state.next), (4, first.credit, first.next));
-    assert_eq!(back(&state, &first).0, 4);
+    assert_eq!((state.credit, state.next), (rule.cap, T0));
 }
 
 #[test]

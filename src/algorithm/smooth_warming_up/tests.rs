@@ -16,8 +16,7 @@ impl Pace {
     fn within(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
         let ask = Ask { cost, patience: patience * 1_000 };
-        let step = SmoothWarmingUp::step(&rule, self.2.as_ref(), T0 + at * 1_000, ask);
-        self.2 = step.next.or(self.2);
+        let step = SmoothWarmingUp::step(&rule, &mut self.2, T0 + at * 1_000, ask);
         match step.verdict {
             Verdict::Allow => Ok(0),
             Verdict::Wait(wait) => Ok(wait),
@@ -107,7 +106,7 @@ fn a_cold_start_takes_the_warm_up_however_it_is_split() {
             for piece in (1..=pieces).rev() {
                 let cost = left / piece;
                 left -= cost;
-                state = Some(SmoothWarmingUp::take(&rule, state.as_ref(), T0, cost, T0));
+                state = Some(SmoothWarmingUp::take(&rule, state, T0, cost, T0));
             }
             let whole = rule.price(rule.most, above);
             assert!((state.unwrap().next - T0 - whole).abs() <= 2 * pieces, "{limit} {factor}");
@@ -120,13 +119,14 @@ fn refund_restores_the_permits_to_the_last_bit() {
     let quota = Quota::per_second(7);
     let rule = SmoothWarmingUp::new(quota, Duration::from_secs(3)).rule(quota).unwrap();
     let first = SmoothWarmingUp::take(&rule, None, T0, 3, T0);
-    let second = SmoothWarmingUp::take(&rule, Some(&first), T0, 50, T0);
-    let back = |state: &State, cost, of: &State| {
-        SmoothWarmingUp::refund(&rule, Some(state), T0, cost, SmoothWarmingUp::left(of))
+    let second = SmoothWarmingUp::take(&rule, Some(first), T0, 50, T0);
+    let back = |state: &mut Option<State>, cost, of: &State| {
+        SmoothWarmingUp::refund(&rule, state, T0, cost, SmoothWarmingUp::left(of))
     };
-    assert_eq!(back(&second, 3, &first).0, 0);
-    let (units, state) = back(&second, 50, &second);
-    let state = state.unwrap();
-    assert_eq!((units, state.stored, state.next), (50, first.stored, first.next));
-    assert_eq!(back(&state, 3, &first).0, 3);
+    let mut state = Some(second);
+    assert_eq!(back(&mut state, 3, &first), None);
+    assert_eq!(back(&mut state, 50, &second), Some(50));
+    let unwound = state.unwrap();
+    assert_eq!((unwound.stored, unwound.next), (first.stored, first.next));
+    assert_eq!(back(&mut state, 3, &first), Some(3));
 }
