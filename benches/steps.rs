@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket,
+    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
 
 fn main() {
@@ -19,6 +19,7 @@ fn main() {
         FixedWindow::NAME => run(&FixedWindow::new(quota), steps),
         SlidingWindow::NAME => run(&SlidingWindow::new(quota), steps),
         SlidingCounter::NAME => run(&SlidingCounter::new(quota), steps),
+        SlidingLog::NAME => run(&SlidingLog::new(quota), steps),
         SmoothBursty::NAME => run(&SmoothBursty::new(quota), steps),
         SmoothWarmingUp::NAME => {
             run(&SmoothWarmingUp::new(quota, Duration::from_secs(1)), steps);

@@ -1,4 +1,4 @@
--- What every script ends with: reads every key once, decides every charge, writes every changed key once.
+-- What every script ends with: reads every key, decides every charge, writes every changed key.
 -- KEYS, ARGV and the reply are described in README.md beside this file.
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
@@ -68,6 +68,20 @@ local function store(algorithm, key, exists, number, rule, state, now, given)
   return written.err
 end
 
+-- The same for an algorithm that keeps its state in pieces and writes those that changed.
+local function store_pieces(algorithm, key, rule, state, now, given)
+  local why = algorithm.store(key, state, rule, now)
+  if why then
+    return why
+  end
+  local old = math.max(algorithm.old(rule, state), now)
+  if given then
+    redis.call('PEXPIRE', key, math.ceil((old - now) / 1000) + ONE_HOUR)
+  else
+    redis.call('PEXPIREAT', key, math.ceil((old + SPARE) / 1000))
+  end
+end
+
 local function run(algorithm)
   local given = ARGV[1] ~= ''
   local now = clock(ARGV[1])
@@ -83,7 +97,7 @@ local function run(algorithm)
   end
 
   local common = read_rule()
-  local texts = redis.call('MGET', unpack(KEYS))
+  local texts = algorithm.load and {} or redis.call('MGET', unpack(KEYS))
   -- What is known of a key, at the place of its first charge. A rule stands where the state has changed.
   -- (Several plain arrays: a table for each key would cost more than all the arithmetic.)
   local places, states, numbers, rules, broken = {}, {}, {}, {}, {}
@@ -120,7 +134,9 @@ local function run(algorithm)
       if not place then
         place = i
         places[key] = i
-        if texts[i] then
+        if algorithm.load then
+          states[i], broken[i] = algorithm.load(key)
+        elseif texts[i] then
           states[i], numbers[i] = algorithm.read(texts[i])
           if not states[i] then
             broken[i] = 'CORRUPT the stored value is not one that this limiter writes'
@@ -140,7 +156,7 @@ local function run(algorithm)
       if next then
         state = next
         states[place], rules[place] = next, rule
-      elseif not state and not broken[place] then
+      elseif not state and not broken[place] and not algorithm.load then
         broken[place] = why_absent(key)
       end
 
@@ -149,6 +165,9 @@ local function run(algorithm)
       local one, two, three, four
       if state then
         one, two, three, four = algorithm.left(state)
+        if algorithm.flaw then
+          broken[place] = broken[place] or algorithm.flaw(state)
+        end
       end
       reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = one or 0, two or 0, three or 0, four or 0
       n = n + WIDTH
@@ -159,7 +178,12 @@ local function run(algorithm)
   local failed = false
   for place = 1, count do
     if rules[place] and not broken[place] then
-      broken[place] = store(algorithm, KEYS[place], texts[place], numbers[place], rules[place], states[place], now, given)
+      local key, rule, state = KEYS[place], rules[place], states[place]
+      if algorithm.store then
+        broken[place] = store_pieces(algorithm, key, rule, state, now, given)
+      else
+        broken[place] = store(algorithm, key, texts[place], numbers[place], rule, state, now, given)
+      end
     end
     failed = failed or broken[place]
   end

@@ -2,12 +2,15 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
 use support::{Server, free_port};
 use tokio::time::Instant;
+use tower_sluice::algorithm::SlidingLog;
 use tower_sluice::{Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Redis};
 
 #[tokio::test]
@@ -167,6 +170,38 @@ async fn case_31_a_missing_right_is_configuration() {
     run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
     until_decided(&limiter, Class::Configuration).await;
     limiter.check(&one().cost(0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn case_31_the_rights_that_are_documented_suffice() {
+    let page = include_str!("../docs/when-redis-fails.md");
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let rights =
+        page.split('`').filter(|text| text.starts_with('+')).flat_map(|text| text.split(' '));
+    let rules = ["ACL", "SETUSER", "app", "reset", "on", ">secret", "-@all"];
+    run(&mut connection, &rules.into_iter().chain(rights).collect::<Vec<_>>()).await;
+
+    let quota = Quota::new(2, Duration::from_secs(3_600));
+    let pool = Pool::connect(&format!("redis://app:secret@127.0.0.1:{}", server.port())).unwrap();
+    let log = Redis::new("log", SlidingLog::new(quota), pool).deadline(LONG);
+    let now = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&now);
+    let given = log.clone().clock(move || Duration::from_secs(clock.load(Relaxed)));
+    for limiter in [log, given] {
+        // A first write, refunds, refusals that search, what is old in part and as a whole, and a clock set back.
+        for time in [20_000, 20_000, 21_800, 23_600, 50_000, 10_000] {
+            now.store(time, Relaxed);
+            let mut taken = limiter.check(&one()).await.unwrap();
+            limiter.check(&one().cost(2)).await.unwrap();
+            if let Some(booking) = taken.booking() {
+                limiter.give_back(booking).await.unwrap();
+            }
+            limiter.check(&one()).await.unwrap();
+            limiter.check(&one()).await.unwrap();
+            limiter.check(&one()).await.unwrap();
+        }
+    }
 }
 
 /// The answer to one charge, by a server that replies to every script with `reply`.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use support::Server;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, Left, SlidingCounter, SlidingWindow, SmoothBursty,
+    Algorithm, Ask, FixedWindow, Left, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{Booking, Charge, Decision, Limiter, Outcome, Pool, Quota, Redis};
@@ -194,6 +194,18 @@ async fn sliding_window_agrees_with_its_script() {
 #[tokio::test]
 async fn sliding_counter_agrees_with_its_script() {
     every_quota(SlidingCounter::new, false).await;
+}
+
+#[tokio::test]
+async fn sliding_log_agrees_with_its_script() {
+    every_quota(|quota| SlidingLog::new(quota).max_limit(1 << 40), false).await;
+    // So many members that the one that must leave has to be searched for.
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let long = [micros(200, 1_000), micros(1_000, 100_000)];
+    for quotas in [&long[..1], &long[1..], &long] {
+        compare(SlidingLog::new(quotas[0]), quotas, &pool, 4, 1_500).await;
+    }
 }
 
 #[tokio::test]

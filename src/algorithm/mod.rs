@@ -26,6 +26,7 @@
 
 mod fixed_window;
 mod sliding_counter;
+mod sliding_log;
 mod sliding_window;
 mod smooth_bursty;
 mod smooth_warming_up;
@@ -33,6 +34,7 @@ mod token_bucket;
 
 pub use fixed_window::FixedWindow;
 pub use sliding_counter::SlidingCounter;
+pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
-    Algorithm as Arithmetic, FixedWindow, SlidingCounter, SlidingWindow, SmoothBursty,
+    Algorithm as Arithmetic, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis};
 
-use crate::model::{Anchored, Bucket, Bursty, Cells, Counter, Model, Warm, Window};
+use crate::model::{Anchored, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
 
 /// What is judged, by which model.
 pub(crate) struct Algorithm {
@@ -28,7 +28,7 @@ pub(crate) struct Algorithm {
     pub(crate) at_once: bool,
 }
 
-pub(crate) const ALGORITHMS: [Algorithm; 9] = [
+pub(crate) const ALGORITHMS: [Algorithm; 10] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
     line(
@@ -36,6 +36,12 @@ pub(crate) const ALGORITHMS: [Algorithm; 9] = [
         no_burst,
         |quota, at| at.of(FixedWindow::new(quota).anchored()),
         Anchored::boxed,
+    ),
+    line(
+        "sliding_log",
+        no_burst,
+        |quota, at| at.of(SlidingLog::new(quota).max_limit(1 << 30)),
+        Log::boxed,
     ),
     line("sliding_window", no_burst, |quota, at| at.of(SlidingWindow::new(quota)), Cells::boxed),
     line(

@@ -123,7 +123,7 @@ async fn trace_of(connection: &mut MultiplexedConnection) -> (Vec<(String, Strin
     names.sort();
     let mut values = Vec::new();
     for name in names {
-        let value = cmd("GET").arg(&name).query_async(connection).await.expect("a value");
+        let value = stock::value(connection, &name).await.expect("a value");
         let end = cmd("PEXPIRETIME").arg(&name).query_async(connection).await.expect("a deadline");
         values.push((name, value, end));
     }

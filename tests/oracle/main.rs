@@ -87,13 +87,10 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
     if workload == Workload::Saturating && findings.admitted * 100 < findings.most * 99 {
         findings.faults.push(format!("{} of {} used", findings.admitted, findings.most));
     }
-    findings.faults.extend(stock::faults(
-        &server,
-        &models,
-        rows.len(),
-        findings.fewest..=findings.changes,
-    ));
-    findings.faults
+    let writes = findings.fewest..=findings.changes;
+    findings.faults.extend(stock::faults(&server, &models, rows.len(), writes));
+    let place = format!("{} {}", algorithm.name, workload.name());
+    findings.faults.iter().map(|fault| format!("{place}: {fault}")).collect()
 }
 
 #[test]

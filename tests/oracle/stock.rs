@@ -59,7 +59,8 @@ pub(crate) async fn counted(connection: &mut MultiplexedConnection) -> (usize, u
         found.map_or(0, |number| number.parse().expect("a number"))
     };
     let succeeded = |command: &str| number(command, "calls=") - number(command, "failed_calls=");
-    let writes = ["cmdstat_set:", "cmdstat_incrby:"].map(|command| number(command, "calls="));
+    let writes = ["cmdstat_set:", "cmdstat_incrby:", "cmdstat_zadd:"]
+        .map(|command| number(command, "calls="));
     (succeeded("cmdstat_evalsha:") + succeeded("cmdstat_eval:"), writes.iter().sum())
 }
 
@@ -70,11 +71,23 @@ async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
     let mut held = BTreeMap::new();
     for name in names {
         let key = name.split(['{', '}']).nth(1).and_then(|key| key.parse().ok());
-        let value: Option<String> =
-            cmd("GET").arg(&name).query_async(connection).await.expect("a value");
+        let value = value(connection, &name).await;
         held.extend(value.map(|value| (key.expect("a number in braces"), value)));
     }
     held
+}
+
+/// The value of a key, if it is still there: a text, or the members of a sorted set, each with its score.
+pub(crate) async fn value(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
+    let kind: String = cmd("TYPE").arg(name).query_async(connection).await.expect("a type");
+    if kind != "zset" {
+        return cmd("GET").arg(name).query_async(connection).await.expect("a value");
+    }
+    let mut range = cmd("ZRANGE");
+    range.arg(name).arg(0).arg(-1).arg("WITHSCORES");
+    let words: Vec<String> = range.query_async(connection).await.expect("members");
+    let members: Vec<_> = words.chunks(2).map(|pair| pair.join("@")).collect();
+    (!members.is_empty()).then(|| members.join(" "))
 }
 
 /// The server's clock, in µs.

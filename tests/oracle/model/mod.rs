@@ -6,6 +6,7 @@
 mod anchored_window;
 mod fixed_window;
 mod sliding_counter;
+mod sliding_log;
 mod sliding_window;
 mod smooth_bursty;
 mod smooth_warming_up;
@@ -14,6 +15,7 @@ mod token_bucket;
 pub(crate) use anchored_window::Anchored;
 pub(crate) use fixed_window::Window;
 pub(crate) use sliding_counter::Counter;
+pub(crate) use sliding_log::Log;
 pub(crate) use sliding_window::Cells;
 pub(crate) use smooth_bursty::Bursty;
 pub(crate) use smooth_warming_up::Warm;

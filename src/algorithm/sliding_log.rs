@@ -1,0 +1,322 @@
+//! Sliding log: every admission of the last period is remembered, so nothing is rounded.
+//!
+//! A charge fits as soon as enough of what came before it is a period old. Each member of the log carries the running
+//! total of units, so that the units between two of them are a difference and the member that must leave first is found
+//! by halving: a decision costs the logarithm of the log's length. What it costs is memory, a member for each charge of
+//! the last period, whatever its cost; so limits above 10,000 must be asked for ([`SlidingLog::max_limit`]).
+//!
+//! **Bound.** At most `limit` units in any stretch of a period.
+//!
+//! The twin of `scripts/sliding_log.lua`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use crate::quota::{Quota, QuotaError};
+
+/// The most units that a log of this algorithm may come to hold, which keeps every difference of totals exact.
+const MOST: i128 = 100_000_000_000_000;
+
+/// The script keeps a total in two numbers: how often it went past so many, and the rest.
+const LAP: i64 = 1_000_000_000_000_000;
+
+/// The most members that one step removes because they are old.
+const PRUNED: usize = 256;
+
+/// Remembers every admission: exact over every window, with no throughput lost.
+#[derive(Clone, Copy, Debug)]
+pub struct SlidingLog {
+    quota: Quota,
+    horizon: Duration,
+    max_limit: u64,
+}
+
+impl SlidingLog {
+    /// The quota's limit in any stretch of its period.
+    ///
+    /// A log has no burst: under a quota with another burst than its limit every charge is an error.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { quota, horizon: HORIZON, max_limit: 10_000 }
+    }
+
+    /// Sets the largest limit that a quota may have, since so many members may have to be stored for each key, at about
+    /// 100 bytes. Default: 10,000.
+    #[must_use]
+    pub const fn max_limit(self, units: u64) -> Self {
+        Self { max_limit: units, ..self }
+    }
+
+    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than 365 days.
+    #[must_use]
+    pub const fn horizon(self, horizon: Duration) -> Self {
+        Self { horizon: checked_horizon(horizon), ..self }
+    }
+}
+
+/// `limit` units in any `period` µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    limit: i64,
+    period: i64,
+    horizon: i64,
+}
+
+/// The admissions of the last period, and some that are older.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    members: VecDeque<Member>,
+}
+
+/// One admission: its instant, the units so far, these included, and its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Member {
+    at: i64,
+    total: i64,
+    units: i64,
+}
+
+impl State {
+    fn last(&self) -> Option<&Member> {
+        self.members.back()
+    }
+
+    /// The units admitted after `cutoff`.
+    fn used(&self, cutoff: i64) -> i64 {
+        let out = self.members.partition_point(|member| member.at <= cutoff);
+        match (self.members.get(out), self.last()) {
+            (Some(first), Some(last)) => last.total - first.total + first.units,
+            _ => 0,
+        }
+    }
+}
+
+impl Sealed for SlidingLog {}
+
+impl Algorithm for SlidingLog {
+    type Rule = Rule;
+    type State = State;
+
+    const NAME: &'static str = "sliding_log";
+    const TAG: &'static str = "sl1";
+    const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
+
+    fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+        if quota.capacity() != quota.limit() {
+            return Err(QuotaError("a log has no burst"));
+        }
+        if quota.limit() > self.max_limit {
+            return Err(QuotaError("a log of so large a limit must be asked for: max_limit"));
+        }
+        let rule = Rule {
+            limit: exact(quota.limit()),
+            period: quota.period().as_micros() as i64,
+            horizon: self.horizon.as_micros() as i64,
+        };
+        let periods = i128::from(rule.horizon / rule.period) + 2;
+        if i128::from(rule.limit) * periods > MOST {
+            return Err(QuotaError("limit * horizon / period is too large for a log: over 10^14"));
+        }
+        Ok(rule)
+    }
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.limit, rule.period]
+    }
+
+    fn horizon(rule: &Rule) -> i64 {
+        rule.horizon
+    }
+
+    fn old(rule: &Rule, state: &State) -> i64 {
+        state.last().map_or(0, |last| last.at + rule.period)
+    }
+
+    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+        let late = state.last().is_some_and(|last| last.at > now + rule.horizon);
+        late.then(|| Self::take(rule, None, now, rule.limit, now))
+    }
+
+    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if cost > rule.limit {
+            return None;
+        }
+        let Some((state, last)) = state.and_then(|state| Some((state, state.last()?))) else {
+            return Some(at);
+        };
+        let (from, room) = (at.max(last.at), rule.limit - cost);
+        if state.used(from - rule.period) <= room {
+            return Some(from);
+        }
+        // The oldest member with no more than `room` units after it: as many fit as soon as it is out of the window.
+        let leaver = state.members.partition_point(|member| last.total - member.total > room);
+        Some(from.max(state.members[leaver].at + rule.period))
+    }
+
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+        let mut state = state.unwrap_or_default();
+        if state.last().is_some_and(|last| last.at <= now - rule.period) {
+            // All of it is old: the log begins anew.
+            state = State::default();
+        }
+        let total = state.last().map_or(0, |last| last.total) + cost;
+        state.members.push_back(Member { at, total, units: cost });
+        for _ in 0..PRUNED {
+            match state.members.front() {
+                Some(first) if first.at <= now - rule.period => state.members.pop_front(),
+                _ => break,
+            };
+        }
+        state
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        let Some((state, last)) = state.and_then(|state| Some((state, state.last()?))) else {
+            return Report { remaining: rule.limit, reset_after: 0 };
+        };
+        let remaining = match last.at <= now {
+            true => (rule.limit - state.used(now - rule.period)).max(0),
+            false => 0,
+        };
+        Report { remaining, reset_after: (last.at + rule.period - now).max(0) }
+    }
+
+    /// Only the newest member's: the totals after an older one would be wrong.
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+        let last = state.last()?;
+        if last.at + rule.period <= now || last.units != cost || Self::left(state) != left {
+            return None;
+        }
+        state.members.pop_back();
+        Some(cost)
+    }
+
+    fn left(state: &State) -> Left {
+        state.last().map_or([0; 4], |last| [last.at, last.total / LAP, last.total % LAP, 0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{Ask, Verdict};
+
+    const T0: i64 = 1_767_225_600_000_000;
+
+    /// One log, asked in µs after the start.
+    struct Log(Rule, Option<State>);
+
+    impl Log {
+        fn of(quota: Quota) -> Self {
+            Self(SlidingLog::new(quota).rule(quota).unwrap(), None)
+        }
+
+        fn ask(&mut self, at: i64, cost: i64, patience: i64) -> (Verdict, i64, i64) {
+            let ask = Ask { cost, patience };
+            let step = SlidingLog::step(&self.0, &mut self.1, T0 + at, ask);
+            (step.verdict, step.report.remaining, step.report.reset_after)
+        }
+
+        fn left(&self) -> Left {
+            self.1.as_ref().map_or([0; 4], SlidingLog::left)
+        }
+
+        fn refund(&mut self, at: i64, cost: i64, left: Left) -> Option<i64> {
+            SlidingLog::refund(&self.0, &mut self.1, T0 + at, cost, left)
+        }
+
+        fn len(&self) -> usize {
+            self.1.as_ref().map_or(0, |state| state.members.len())
+        }
+    }
+
+    #[test]
+    fn what_is_taken_comes_back_exactly_a_period_later() {
+        let mut log = Log::of(Quota::per_second(5));
+        assert_eq!(log.ask(0, 3, 0), (Verdict::Allow, 2, 1_000_000));
+        assert_eq!(log.ask(150_000, 2, 0), (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(log.ask(999_999, 1, 0), (Verdict::Deny(1), 0, 150_001));
+        assert_eq!(log.ask(999_999, 4, 0), (Verdict::Deny(150_001), 0, 150_001));
+        assert_eq!(log.ask(1_000_000, 3, 0), (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(log.ask(1_000_000, 6, 0), (Verdict::Never, 0, 1_000_000));
+        assert_eq!(log.ask(2_000_000, 0, 0), (Verdict::Allow, 5, 0));
+        assert_eq!(log.len(), 2);
+    }
+
+    #[test]
+    fn bookings_follow_each_other_and_are_counted_where_they_lie() {
+        let mut log = Log::of(Quota::per_second(2));
+        let told = [0; 5].map(|at| log.ask(at, 1, 2_000_000).0);
+        assert_eq!(
+            told,
+            [
+                Verdict::Allow,
+                Verdict::Allow,
+                Verdict::Wait(1_000_000),
+                Verdict::Wait(1_000_000),
+                Verdict::Wait(2_000_000)
+            ]
+        );
+        assert_eq!(log.ask(1_500_000, 0, 0), (Verdict::Deny(500_000), 0, 1_500_000));
+        assert_eq!(log.ask(2_000_000, 0, 0), (Verdict::Allow, 1, 1_000_000));
+    }
+
+    #[test]
+    fn refund_is_the_newest_members_while_it_counts() {
+        let mut log = Log::of(Quota::per_second(5));
+        log.ask(0, 2, 0);
+        let first = log.left();
+        log.ask(10, 3, 0);
+        let second = log.left();
+        assert_eq!(log.refund(20, 2, first), None);
+        assert_eq!(log.refund(1_000_010, 3, second), None);
+        assert_eq!(log.refund(1_000_009, 3, second), Some(3));
+        assert_eq!(log.refund(20, 3, second), None);
+        assert_eq!(log.ask(20, 0, 0), (Verdict::Allow, 3, 999_980));
+        assert_eq!(log.refund(20, 2, first), Some(2));
+        assert_eq!(log.ask(20, 0, 0), (Verdict::Allow, 5, 0));
+    }
+
+    #[test]
+    fn clock_set_back_locks_for_a_period_at_most() {
+        let mut log = Log::of(Quota::per_second(5));
+        log.ask(3_600_000_000, 1, 0);
+        assert_eq!(log.ask(0, 0, 0), (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(log.ask(0, 1, 0), (Verdict::Deny(1_000_000), 0, 1_000_000));
+        assert_eq!(log.ask(1_000_000, 1, 0), (Verdict::Allow, 4, 1_000_000));
+    }
+
+    #[test]
+    fn large_limits_must_be_asked_for_and_totals_stay_exact() {
+        let many = Quota::per_second(10_001);
+        let log = SlidingLog::new(many);
+        assert!(log.rule(many).unwrap_err().to_string().contains("max_limit"));
+        assert!(log.max_limit(10_001).rule(many).is_ok());
+        let short = Quota::new(10_000, Duration::from_micros(1));
+        let year = Duration::from_secs(365 * 86_400);
+        assert!(log.rule(short).is_ok());
+        assert!(log.horizon(year).rule(short).unwrap_err().to_string().contains("10^14"));
+    }
+
+    #[test]
+    fn no_step_removes_more_than_its_share() {
+        let mut log = Log::of(Quota::per_second(1_000));
+        (0..999).for_each(|_| _ = log.ask(0, 1, 0));
+        log.ask(1, 1, 0);
+        log.ask(1_000_000, 1, 0);
+        assert_eq!(log.len(), 1_001 - 256);
+        (0..3).for_each(|_| _ = log.ask(1_000_000, 1, 0));
+        assert_eq!(log.len(), 5);
+        log.ask(2_000_000, 1, 0);
+        assert_eq!(log.len(), 1);
+    }
+}

@@ -1,0 +1,151 @@
+//! Expiry collects garbage and never decides: every key lives as long as its effect, and not for ever.
+
+mod support;
+
+use redis::cmd;
+use support::Server;
+use support::script::{ALGORITHMS, Call, NOW, SLIDING_LOG, TOKEN_BUCKET, Told, ask, ran};
+
+#[tokio::test]
+async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    for algorithm in ALGORITHMS {
+        for charges in 1..20 {
+            let key = format!("{} {charges}", algorithm.0);
+            let keys = vec![key.as_str(); charges];
+            let call = Call::new(algorithm, None, &keys).checks(charges, 1, 60_000_000);
+            let (now, told) = call.on(&mut connection).await;
+            let Some(Told::Numbers([0 | 1, _, _, reset_after, left @ ..])) = told.last() else {
+                panic!("{told:?}")
+            };
+            let refund = Call::new(algorithm, None, &[&key]).refund(1, *left);
+            let (later, back) = refund.on(&mut connection).await;
+            let Told::Numbers([5, _, _, reset_after_refund, ..]) = back[0] else {
+                panic!("{back:?}")
+            };
+            let mut ask = cmd("PEXPIRETIME");
+            let expires: i64 = ask.arg(&key).query_async(&mut connection).await.unwrap();
+            if algorithm == SLIDING_LOG && charges == 1 {
+                assert_eq!(expires, -2, "nothing is left of an emptied log");
+                continue;
+            }
+            assert!(expires * 1_000 >= later + reset_after_refund, "{key}: {expires}");
+            assert!(expires * 1_000 <= now + reset_after + 10_002_000, "{key}: {expires}");
+        }
+        // Where the caller gives the time, the server's clock says nothing: an hour more.
+        let call = Call::new(algorithm, Some(NOW), &["given"]).check(2, 0);
+        let (_, told) = call.on(&mut connection).await;
+        let Told::Numbers([0, _, _, reset_after, ..]) = told[0] else { panic!("{told:?}") };
+        let left: i64 = ask(&mut connection, "PTTL given").await;
+        let hour = 3_600_000 + reset_after / 1_000;
+        assert!((hour - 1_000..=hour + 2).contains(&left), "{}: {left}", algorithm.0);
+        assert!(ask::<bool>(&mut connection, "DEL given").await);
+    }
+}
+
+/// What one step of the diet must keep: no key expires before its state is old.
+#[tokio::test]
+async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
+    const SPARE: i64 = 10_000_000;
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let mut left_alone = 0;
+    // From both edges of a stretch, under quotas whose steps stay in it, touch its end, or cross many.
+    for limit in [1_000_000, 1_000, 50, 1] {
+        for (case, offset) in [0, 1, SPARE / 2, SPARE - 2, SPARE - 1].into_iter().enumerate() {
+            let key = format!("{limit} {case}");
+            let (seconds, _): (i64, i64) = ask(&mut connection, "TIME").await;
+            let begin = (seconds * 1_000_000 / SPARE + 2) * SPARE;
+            let full = begin + offset;
+            let mut set = cmd("SET");
+            set.arg(&key).arg(full).arg("PXAT").arg((full + SPARE + 999) / 1_000);
+            set.exec_async(&mut connection).await.unwrap();
+            for step in 0..30 {
+                // Changing quotas, and a clock that steps: none, all, or a part of the charges bring their own.
+                let own = [60_000_000, 1_000_000, [limit, 7, 1_000][step % 3], 1_000_000];
+                let rule = [60_000_000, 1_000_000, limit, 1_000_000];
+                let before: i64 =
+                    cmd("PEXPIRETIME").arg(&key).query_async(&mut connection).await.unwrap();
+                let call = Call::under(TOKEN_BUCKET, &rule, None, &[&key, &key]);
+                let (_, told) = call
+                    .check(1, 60_000_000)
+                    .check_under(&own, 1, 60_000_000)
+                    .on(&mut connection)
+                    .await;
+                let text: String = cmd("GET").arg(&key).query_async(&mut connection).await.unwrap();
+                let expires: i64 =
+                    cmd("PEXPIRETIME").arg(&key).query_async(&mut connection).await.unwrap();
+                let (whole, part) = text.split_once('+').unwrap_or((&text, ""));
+                let old = whole.parse::<i64>().unwrap() + i64::from(!part.is_empty());
+                assert!(
+                    expires * 1_000 >= old,
+                    "{key}, step {step}: {text} expires at {expires}, {told:?}"
+                );
+                left_alone += u32::from(expires == before);
+            }
+        }
+    }
+    assert!(left_alone > 100, "{left_alone}");
+    assert!(ran(&mut connection, "incrby").await > 100);
+}
+
+/// The same in the server's own time: `cargo test --test expiry -- --ignored`.
+#[tokio::test]
+#[ignore = "waits until ten thousand keys have expired"]
+async fn ten_thousand_keys_expire_and_none_too_soon() {
+    const KEYS: usize = 10_000;
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let names: Vec<_> = (0..KEYS).map(|key| format!("k{key}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    // From 1 ms to 4 s of debt, half of it added in place.
+    let mut old = vec![0; KEYS];
+    for round in 0..2 {
+        for (chunk, keys) in names.chunks(500).enumerate() {
+            let rule = [60_000_000, 1_000, 1, 1_000_000];
+            let mut call = Call::under(TOKEN_BUCKET, &rule, None, keys);
+            for key in 0..keys.len() {
+                call = call.check(1 + (chunk * 500 + key + round) as i64 % 2_000, 60_000_000);
+            }
+            let (now, told) = call.on(&mut connection).await;
+            for (key, told) in told.iter().enumerate() {
+                let Told::Numbers([0, _, _, reset_after, ..]) = told else { panic!("{told:?}") };
+                old[chunk * 500 + key] = now + reset_after;
+            }
+        }
+    }
+    assert!(ran(&mut connection, "incrby").await > KEYS as u64 / 4);
+    let mut gone = vec![false; KEYS];
+    while gone.iter().any(|gone| !gone) {
+        for (chunk, keys) in names.chunks(500).enumerate() {
+            let (values, (seconds, micros)): (Vec<Option<String>>, (i64, i64)) = redis::pipe()
+                .cmd("MGET")
+                .arg(keys)
+                .cmd("TIME")
+                .query_async(&mut connection)
+                .await
+                .unwrap();
+            for (key, value) in values.iter().enumerate() {
+                let key = chunk * 500 + key;
+                if value.is_none() && !gone[key] {
+                    assert!(seconds * 1_000_000 + micros >= old[key], "k{key} is gone too soon");
+                    gone[key] = true;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lost_expiry_comes_back_with_the_next_full_write() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let hour = [3_600_000_000, 10_000_000, 1, 5];
+    let call = |keys| Call::under(TOKEN_BUCKET, &hour, None, keys);
+    call(&["k"]).check(1, 0).on(&mut connection).await;
+    assert!(ask::<bool>(&mut connection, "PERSIST k").await);
+    // Ten seconds a unit: every charge crosses a multiple of what is kept to spare.
+    call(&["k"]).check(1, 0).on(&mut connection).await;
+    assert!(ask::<i64>(&mut connection, "PTTL k").await > 0);
+}

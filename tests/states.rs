@@ -1,0 +1,289 @@
+//! What may be found in Redis: what the scripts write is read, anything else is an error and never an admission.
+
+mod support;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+use support::Server;
+use support::script::{
+    Algorithm, Call, FIXED_WINDOW, NOW, SLIDING_COUNTER, SLIDING_LOG, SLIDING_WINDOW,
+    SMOOTH_BURSTY, SMOOTH_WARMING_UP, Told, ask,
+};
+
+#[tokio::test]
+async fn broken_keys_fail_their_own_charges_only() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    ask::<()>(&mut connection, "RPUSH list x").await;
+    ask::<()>(&mut connection, "SET corrupt 1.5").await;
+    ask::<()>(&mut connection, "SET kept 5").await;
+    for (cost, patience) in [(1, 0), (0, 0), (6, 0)] {
+        let call = Call::bucket(None, &["fine", "list", "corrupt", "list", "fine"]);
+        let call = (0..5).fold(call, |call, _| call.check(cost, patience));
+        let (_, told) = call.on(&mut connection).await;
+        assert_eq!(told[1], Told::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert_eq!(told[2], Told::Failed(String::from("CORRUPT")), "cost {cost}");
+        assert_eq!(told[3], Told::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert!([0, 3].contains(&told[0].outcome()) && [0, 3].contains(&told[4].outcome()));
+    }
+    assert_eq!(ask::<String>(&mut connection, "GET corrupt").await, "1.5");
+    assert_eq!(ask::<i64>(&mut connection, "LLEN list").await, 1);
+}
+
+#[tokio::test]
+async fn a_failed_write_fails_its_own_charge_only() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let warm = Call::bucket(None, &["known"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(warm.1[0].outcome(), 0);
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
+    let call = Call::bucket(None, &["known", "known", "new"]).check(6, 0).check(0, 0).check(1, 0);
+    let mut command = call.command;
+    let reply: Value = command.query_async(&mut connection).await.expect("a reply");
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
+    let Value::Array(elements) = reply else { panic!("{reply:?}") };
+    let told: Vec<_> = elements[1..].chunks(8).map(Told::read).collect();
+    assert_eq!((told[0].outcome(), told[1].outcome()), (3, 0));
+    assert_eq!(told[2], Told::Failed(String::from("OOM")));
+    command = cmd("EXISTS");
+    assert!(!command.arg("new").query_async::<bool>(&mut connection).await.unwrap());
+}
+
+#[tokio::test]
+async fn only_the_form_that_is_written_is_read() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let texts = [
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "0x10",
+        " 5 ",
+        "",
+        "-1",
+        "9007199254740992",
+        "9007199254740993",
+        "9223372036854775808",
+        "00",
+        "01",
+        "1+1",
+        "1+0/3",
+        "1+3/3",
+        "1+1/0",
+        "1+1/2/3",
+        "1 ",
+        "1\n",
+        "\u{0}",
+        "1:1",
+        "1+01/3",
+    ];
+    let long = "1".repeat(1 << 20);
+    for text in texts.iter().copied().chain([long.as_str()]) {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let (_, told) = Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
+        assert_eq!(
+            told[0],
+            Told::Failed(String::from("CORRUPT")),
+            "{:?}",
+            &text[..text.len().min(30)]
+        );
+    }
+    for text in ["0", "1", "9007199254740991", "1+1/3", "1767225600333333+2/3"] {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let (_, told) = Call::bucket(None, &["k"]).check(0, 0).on(&mut connection).await;
+        assert!(matches!(told[0], Told::Numbers(_)), "{text}");
+    }
+
+    let odd: [(Algorithm, &[&str]); 5] = [
+        (
+            FIXED_WINDOW,
+            &["5", "5:", ":5", "05:1", "5:01", "-5:1", "5:1:1", "5:1.0", "5:9007199254740993"],
+        ),
+        (
+            SLIDING_WINDOW,
+            &[
+                "5:5",
+                "5:5,",
+                "5:5,1",
+                "0:5,1,1",
+                "5:5,1,,1",
+                "5:5,1,1,",
+                "5:5,01,1",
+                "5:5,-1,1",
+                "5:5,1,nan",
+                "5,5,1,1",
+                "99999999:99999999,1,1",
+                "5:9007199254740992,1,1",
+                "5:5 ,1,1",
+            ],
+        ),
+        (
+            SLIDING_COUNTER,
+            &[
+                "5:1:1",
+                "5:1:1:",
+                "5:1:1:4",
+                "5:1:1:05",
+                "5:-1:1:5",
+                "5:1:nan:5",
+                "5:1:1:5:1",
+                "5:1:1:9007199254740992",
+            ],
+        ),
+        (
+            SMOOTH_BURSTY,
+            &[
+                "5",
+                "5:5:1/1",
+                "-0:5:1/1:5",
+                "-2:5:1/1:5",
+                "5:5:0/1:5",
+                "5:5:1/0:5",
+                "05:5:1/1:5",
+                "nan:5:1/1:5",
+                "5:5:1/1:9007199254740992",
+                "--1:5:1/1:5",
+            ],
+        ),
+        (
+            SMOOTH_WARMING_UP,
+            &[
+                "5",
+                "nan:5:1/1:5",
+                "-nan:5:1/1:5",
+                "inf:5:1/1:5",
+                "1e400:5:1/1:5",
+                "0x10:5:1/1:5",
+                "-1:5:1/1:5",
+                "1.50:5:1/1:5",
+                "9007199254740992:5:1/1:5",
+                "1:5:0/1:5",
+                "+1:5:1/1:5",
+                "1e1:5:1/1:5",
+            ],
+        ),
+    ];
+    for (algorithm, texts) in odd {
+        for text in texts {
+            cmd("SET").arg("k").arg(*text).exec_async(&mut connection).await.unwrap();
+            let call = Call::new(algorithm, None, &["k"]).check(1, 0);
+            let (_, told) = call.on(&mut connection).await;
+            assert_eq!(told[0], Told::Failed(String::from("CORRUPT")), "{}: {text}", algorithm.0);
+        }
+    }
+    let many = [&b"5:5"[..], &b",1".repeat(62)].concat();
+    cmd("SET").arg("k").arg(many).exec_async(&mut connection).await.unwrap();
+    let call = Call::new(SLIDING_WINDOW, None, &["k"]);
+    let (_, told) = call.check(1, 0).on(&mut connection).await;
+    assert_eq!(told[0], Told::Failed(String::from("CORRUPT")));
+}
+
+/// States that the scripts write, but no clock or quota of these can have led to: they end, and admit nothing beyond.
+#[tokio::test]
+async fn extreme_states_are_answered_all_the_same() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let most = "9007199254740991";
+    let cells = format!("1:{most},{most},{most},{most}");
+    let counter = format!("{most}:{most}:{most}:{most}");
+    let most_once = "9007199254740991:9007199254740991";
+    let two_cells = "100:17672256000001,9007199254740991,9007199254740991";
+    let cases: [(Algorithm, &[i64], &str); 4] = [
+        (SLIDING_WINDOW, SLIDING_WINDOW.2, &cells),
+        (SLIDING_WINDOW, &[60_000_000, 5, 1, 60], two_cells),
+        (SLIDING_COUNTER, SLIDING_COUNTER.2, &counter),
+        (FIXED_WINDOW, &[60_000_000, 5, 1_000_000, 1], most_once),
+    ];
+    for (algorithm, rule, text) in cases {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let call = Call::under(algorithm, rule, Some(NOW), &["k"]).check(1, 0);
+        let (_, told) = call.on(&mut connection).await;
+        assert_eq!(told[0].outcome(), 2, "{}: {told:?}", algorithm.0);
+    }
+}
+
+#[tokio::test]
+async fn of_a_log_only_the_form_that_is_written_is_read() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let odd = [
+        ("5", "5:1"),
+        ("5", "0000000000000000000a:1"),
+        ("5", "000000000000000000001:1"),
+        ("5", "00000000000000000005"),
+        ("5", "00000000000000000005:"),
+        ("5", "00000000000000000005:0"),
+        ("5", "00000000000000000005:01"),
+        ("5", "00000000000000000005:-1"),
+        ("5", "00000000000000000005:9007199254740992"),
+        ("5", "00000000000000000005:1:1"),
+        ("-5", "00000000000000000005:1"),
+        ("5.5", "00000000000000000005:1"),
+        ("inf", "00000000000000000005:1"),
+        ("9007199254740992", "00000000000000000005:1"),
+    ];
+    for (score, member) in odd {
+        let mut add = cmd("ZADD");
+        add.arg("k").arg(score).arg(member).exec_async(&mut connection).await.unwrap();
+        for cost in [1, 0, 6] {
+            let call = Call::new(SLIDING_LOG, None, &["k", "fine"]).check(cost, 0).check(0, 0);
+            let (_, told) = call.on(&mut connection).await;
+            assert_eq!(told[0], Told::Failed(String::from("CORRUPT")), "{score} {member} {cost}");
+            assert_eq!(told[1].outcome(), 0);
+        }
+        assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1);
+        ask::<()>(&mut connection, "DEL k").await;
+    }
+}
+
+/// What lies deeper is met only by who must know it, and even a log that nobody could have written comes to an end.
+#[tokio::test]
+async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let add = async |connection: &mut MultiplexedConnection, at: i64, member: String| {
+        cmd("ZADD").arg("k").arg(at).arg(member).exec_async(connection).await.unwrap();
+    };
+    for total in 1..=100 {
+        // Totals that fall, in a window that holds them all.
+        add(&mut connection, NOW + total, format!("{:020}:1", 1_000 - total)).await;
+    }
+    let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k", "k"]).check(1, 0).check(5, 0);
+    let (_, told) = call.on(&mut connection).await;
+    assert_eq!([told[0].outcome(), told[1].outcome()], [2, 2]);
+    ask::<()>(&mut connection, "DEL k").await;
+    for total in 1..=100 {
+        let member = if total == 96 { String::from("x") } else { format!("{total:020}:1") };
+        add(&mut connection, NOW + total, member).await;
+    }
+    let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k"]).check(1, 0);
+    let (_, told) = call.on(&mut connection).await;
+    assert_eq!(told[0], Told::Failed(String::from("CORRUPT")));
+    ask::<()>(&mut connection, "DEL k").await;
+    ask::<()>(&mut connection, "SET k 5").await;
+    let (_, told) = Call::new(SLIDING_LOG, None, &["k"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(told[0], Told::Failed(String::from("WRONGTYPE")));
+}
+
+#[tokio::test]
+async fn case_29_pruning_slips_nothing_past_a_full_memory() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let mut old = cmd("ZADD");
+    old.arg("k");
+    for member in 1..=1_000_i64 {
+        old.arg(NOW - 1_001_000 + member).arg(format!("{member:020}:1"));
+    }
+    old.arg(NOW - 1).arg(format!("{:020}:1", 1_001));
+    old.exec_async(&mut connection).await.unwrap();
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
+    for _ in 0..100 {
+        let call = Call::new(SLIDING_LOG, Some(NOW), &["k", "new"]).checks(2, 1, 0);
+        let (_, told) = call.on(&mut connection).await;
+        assert_eq!(told, ["OOM", "OOM"].map(|code| Told::Failed(String::from(code))));
+    }
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
+    assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1_001);
+    assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
+}

@@ -1,0 +1,157 @@
+//! A call of a script as `scripts/README.md` has it, without the crate in between.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value, cmd};
+
+pub const HEAD: &str = include_str!("../../scripts/head.lua");
+pub const TAIL: &str = include_str!("../../scripts/tail.lua");
+
+/// An algorithm's name, its file, and a rule: 5 a second where it has bursts, cells or a pace of the usual size.
+pub type Algorithm = (&'static str, &'static str, &'static [i64]);
+
+const SECOND: i64 = 1_000_000;
+const HORIZON: i64 = 60 * SECOND;
+
+pub const TOKEN_BUCKET: Algorithm =
+    ("token_bucket", include_str!("../../scripts/token_bucket.lua"), &[HORIZON, 200_000, 1, 5]);
+pub const FIXED_WINDOW: Algorithm =
+    ("fixed_window", include_str!("../../scripts/fixed_window.lua"), &[HORIZON, 5, SECOND, 0]);
+pub const SLIDING_LOG: Algorithm =
+    ("sliding_log", include_str!("../../scripts/sliding_log.lua"), &[HORIZON, 5, SECOND]);
+pub const SLIDING_WINDOW: Algorithm = (
+    "sliding_window",
+    include_str!("../../scripts/sliding_window.lua"),
+    &[HORIZON, 5, 100_000, 10],
+);
+pub const SLIDING_COUNTER: Algorithm =
+    ("sliding_counter", include_str!("../../scripts/sliding_counter.lua"), &[HORIZON, 5, SECOND]);
+pub const SMOOTH_BURSTY: Algorithm = (
+    "smooth_bursty",
+    include_str!("../../scripts/smooth_bursty.lua"),
+    &[HORIZON, 5, SECOND, SECOND, 0, 1],
+);
+pub const SMOOTH_WARMING_UP: Algorithm = (
+    "smooth_warming_up",
+    include_str!("../../scripts/smooth_warming_up.lua"),
+    &[HORIZON, 5, SECOND, SECOND, 3_000, 0],
+);
+
+/// Every algorithm.
+pub const ALGORITHMS: [Algorithm; 7] = [
+    TOKEN_BUCKET,
+    FIXED_WINDOW,
+    SLIDING_LOG,
+    SLIDING_WINDOW,
+    SLIDING_COUNTER,
+    SMOOTH_BURSTY,
+    SMOOTH_WARMING_UP,
+];
+
+pub const NOW: i64 = 1_767_225_600_000_000;
+
+/// One call, as the contract has it.
+pub struct Call {
+    pub command: Cmd,
+    keys: usize,
+}
+
+impl Call {
+    /// Under the rule that stands beside the algorithm.
+    pub fn new(algorithm: Algorithm, now: Option<i64>, keys: &[&str]) -> Self {
+        Self::under(algorithm, algorithm.2, now, keys)
+    }
+
+    pub fn under(
+        (name, script, _): Algorithm,
+        rule: &[i64],
+        now: Option<i64>,
+        keys: &[&str],
+    ) -> Self {
+        let mut command = cmd("EVAL");
+        command
+            .arg(format!("{HEAD}{script}{TAIL}return cmsgpack.unpack(run({name}))"))
+            .arg(keys.len());
+        command.arg(keys).arg(now.map_or(String::new(), |now| now.to_string())).arg(rule);
+        Self { command, keys: keys.len() }
+    }
+
+    pub fn bucket(now: Option<i64>, keys: &[&str]) -> Self {
+        Self::new(TOKEN_BUCKET, now, keys)
+    }
+
+    pub fn check(mut self, cost: i64, patience: i64) -> Self {
+        self.command.arg(1).arg(cost).arg(patience);
+        self
+    }
+
+    pub fn refund(mut self, cost: i64, left: [i64; 4]) -> Self {
+        self.command.arg(1).arg("refund").arg(cost).arg(&left);
+        self
+    }
+
+    pub fn check_under(mut self, rule: &[i64], cost: i64, patience: i64) -> Self {
+        self.command.arg(1).arg("quota").arg(rule).arg(cost).arg(patience);
+        self
+    }
+
+    /// A run of charges that ask alike.
+    pub fn checks(mut self, count: usize, cost: i64, patience: i64) -> Self {
+        self.command.arg(count).arg(cost).arg(patience);
+        self
+    }
+
+    /// The instant, and what is told of each charge.
+    pub async fn on(self, connection: &mut MultiplexedConnection) -> (i64, Vec<Told>) {
+        let reply: Value = self.command.query_async(connection).await.expect("a reply");
+        let Value::Array(elements) = reply else { panic!("{reply:?}") };
+        let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
+        assert_eq!(elements.len(), 1 + 8 * self.keys, "{elements:?}");
+        (now, elements[1..].chunks(8).map(Told::read).collect())
+    }
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    Numbers([i64; 8]),
+    Failed(String),
+}
+
+impl Told {
+    pub fn read(told: &[Value]) -> Self {
+        if let Value::BulkString(text) = &told[0] {
+            return Told::Failed(
+                String::from_utf8_lossy(text).split(' ').next().unwrap().to_owned(),
+            );
+        }
+        let number = |value: &Value| match value {
+            Value::Int(number) => *number,
+            other => panic!("{other:?}"),
+        };
+        Told::Numbers(std::array::from_fn(|at| number(&told[at])))
+    }
+
+    pub fn outcome(&self) -> i64 {
+        match self {
+            Told::Numbers(numbers) => numbers[0],
+            Told::Failed(code) => panic!("{code}"),
+        }
+    }
+}
+
+pub async fn ask<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    words: &str,
+) -> T {
+    let mut words = words.split(' ');
+    let mut command = cmd(words.next().unwrap());
+    command.arg(words.collect::<Vec<_>>());
+    command.query_async(connection).await.expect("a reply")
+}
+
+/// How often each writing or reading command ran, the scripts aside.
+pub async fn ran(connection: &mut MultiplexedConnection, command: &str) -> u64 {
+    let stats: String = ask(connection, "INFO commandstats").await;
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
