@@ -2,20 +2,17 @@
 //! are tasks, and beside one bare EVALSHA for each decision on one shared connection.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Charge, Limiter, Pool, Quota, Redis};
+use tower_sluice::{Charge, Limiter, Quota, Redis};
 
-use crate::measure::{Cost, cost, median, median_of, redis_benchmark};
-use crate::support::Server;
+use crate::measure::{Cost, median, median_of, redis_benchmark};
+use crate::site::{KEYS, Site};
 
 const ROUNDS: usize = 7;
 const TASKS: [usize; 5] = [1, 16, 64, 256, 1_024];
-const KEYS: usize = 100_000;
 const BATCH: usize = 64;
 
 /// Prints a line for each case and number of tasks.
@@ -30,36 +27,29 @@ pub(crate) fn run() {
 }
 
 struct Bench {
-    server: Server,
-    runtime: Runtime,
+    site: Site,
     limiter: Redis<TokenBucket>,
     connection: MultiplexedConnection,
     digest: String,
-    keys: Arc<[Arc<str>]>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let server = Server::start();
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let pool = Pool::connect(&server.url()).expect("an address");
-        let quota = Quota::per_second(1_000_000);
-        let limiter =
-            Redis::new("bench", TokenBucket::new(quota), pool).deadline(Duration::from_secs(60));
+        let site = Site::new();
+        let limiter = site.limiter(TokenBucket::new(Quota::per_second(1_000_000)));
         let script = format!(
             "{}\n{}\n{}\nreturn run(token_bucket)\n",
             include_str!("../../scripts/head.lua"),
             include_str!("../../scripts/token_bucket.lua"),
             include_str!("../../scripts/tail.lua"),
         );
-        let (connection, digest) = runtime.block_on(async {
-            let mut connection = server.connection().await;
+        let (connection, digest) = site.runtime.block_on(async {
+            let mut connection = site.server.connection().await;
             let mut load = redis::cmd("SCRIPT");
             let digest = load.arg("LOAD").arg(script).query_async(&mut connection).await;
             (connection, digest.expect("a digest"))
         });
-        let keys = (0..KEYS).map(|key| format!("{key:012}").into()).collect();
-        let bench = Self { server, runtime, limiter, connection, digest, keys };
+        let bench = Self { site, limiter, connection, digest };
         // Every key is there before anything is timed.
         bench.benchmark(BATCH, 4, KEYS, 4_000);
         bench
@@ -110,29 +100,11 @@ impl Bench {
 
     /// What a key weighs, beside a plain SET of as many digits under the same name.
     fn weigh(&self) {
-        let used = || {
-            self.runtime.block_on(async {
-                let mut connection = self.connection.clone();
-                let info: String = redis::cmd("INFO")
-                    .arg("memory")
-                    .query_async(&mut connection)
-                    .await
-                    .expect("figures");
-                let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
-                line.and_then(|bytes| bytes.parse::<f64>().ok()).expect("bytes")
-            })
-        };
-        let flush = || {
-            self.runtime.block_on(async {
-                let mut connection = self.connection.clone();
-                redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("empty");
-            });
-        };
-        flush();
-        let empty = used();
-        self.runtime.block_on(async {
+        self.site.flush();
+        let empty = self.site.used_memory();
+        self.site.runtime.block_on(async {
             let mut connection = self.connection.clone();
-            for key in &*self.keys {
+            for key in &*self.site.keys {
                 let mut set = redis::cmd("SET");
                 set.arg(format!("sluice:bench:tb1:{{{key}}}"))
                     .arg(1_767_225_600_333_333_i64)
@@ -141,11 +113,11 @@ impl Bench {
                 set.exec_async(&mut connection).await.expect("set");
             }
         });
-        let plain = used() - empty;
-        flush();
-        let empty = used();
-        self.runtime.block_on(async {
-            for chunk in self.keys.chunks(1_000) {
+        let plain = self.site.used_memory() - empty;
+        self.site.flush();
+        let empty = self.site.used_memory();
+        self.site.runtime.block_on(async {
+            for chunk in self.site.keys.chunks(1_000) {
                 let mut tasks = JoinSet::new();
                 for key in chunk {
                     tasks.spawn(self.limiter.check(&Charge::new(Arc::clone(key))));
@@ -153,7 +125,7 @@ impl Bench {
                 tasks.join_all().await;
             }
         });
-        let ours = used() - empty;
+        let ours = self.site.used_memory() - empty;
         let each = KEYS as f64;
         println!("bench case=bytes token_bucket={:.0} set={:.0}", ours / each, plain / each);
     }
@@ -166,22 +138,18 @@ impl Bench {
         command.extend(
             ["", "60000000", "1", "1", "1000000", &batch.to_string(), "1", "0"].map(String::from),
         );
-        redis_benchmark(&self.server, &command, calls, depth, keys)
+        redis_benchmark(&self.site.server, &command, calls, depth, keys)
     }
 
     /// Charges through the crate.
     fn limited(&self, tasks: usize, decisions: usize, keys: usize) -> Cost {
-        let limiter = self.limiter.clone();
-        self.drive(tasks, decisions, keys, move |key| {
-            let asked = limiter.check(&Charge::new(key));
-            async move { drop(asked.await.expect("a decision")) }
-        })
+        self.site.charge(&self.limiter, tasks, decisions, keys)
     }
 
     /// One bare EVALSHA for each.
     fn bare(&self, tasks: usize, decisions: usize) -> Cost {
         let (connection, digest) = (self.connection.clone(), self.digest.clone());
-        self.drive(tasks, decisions, KEYS, move |key| {
+        self.site.drive(tasks, decisions, KEYS, move |key| {
             let mut connection = connection.clone();
             let mut call = redis::cmd("EVALSHA");
             call.arg(&digest).arg(1).arg(format!("sluice:bench:tb1:{{{key}}}")).arg("");
@@ -189,36 +157,6 @@ impl Bench {
             async move {
                 call.query_async::<redis::Value>(&mut connection).await.map(drop).expect("a reply");
             }
-        })
-    }
-
-    /// So many tasks, each of which asks again as soon as it is answered.
-    fn drive<F: Future<Output = ()> + Send>(
-        &self,
-        tasks: usize,
-        decisions: usize,
-        keys: usize,
-        ask: impl Fn(Arc<str>) -> F + Clone + Send + 'static,
-    ) -> Cost {
-        let each = decisions / tasks;
-        cost(&self.server, each * tasks, || {
-            let mut running = JoinSet::new();
-            for task in 0..tasks {
-                let (names, ask) = (Arc::clone(&self.keys), ask.clone());
-                let asking = async move {
-                    let mut took = Vec::with_capacity(each);
-                    let mut at = task * 7_919 % keys;
-                    for _ in 0..each {
-                        at = (at * 31 + 7_919) % keys;
-                        let begun = Instant::now();
-                        ask(Arc::clone(&names[at])).await;
-                        took.push(begun.elapsed());
-                    }
-                    took
-                };
-                running.spawn_on(asking, self.runtime.handle());
-            }
-            self.runtime.block_on(running.join_all()).concat()
         })
     }
 }

@@ -1,15 +1,23 @@
-//! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case.
+//! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case,
+//! `cargo bench --bench decisions -- algorithms` one per algorithm.
 //!
 //! Absolute times follow the machine's mood, so the cases that ask Redis are told as ratios within one run, whose
 //! rounds are interleaved. `benches/README.md` says what stands behind each number.
 
 mod against_redis;
+mod each_algorithm;
 mod in_process;
 mod measure;
+mod site;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
 fn main() {
-    in_process::run();
-    against_redis::run();
+    match std::env::args().nth(1).as_deref() {
+        Some("algorithms") => each_algorithm::run(),
+        _ => {
+            in_process::run();
+            against_redis::run();
+        }
+    }
 }

@@ -1,0 +1,113 @@
+//! What each algorithm costs the server: the memory of a key, and the time that its script takes.
+//!
+//! The time is Redis' own account of EVALSHA, sockets left out, for each decision. Keys are asked for again before they
+//! are old, and what is asked is admitted; the log is asked besides with so many live members that each charge finds
+//! one that has just become old, and when it is full, where each refusal searches for the member that must leave.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tower_sluice::algorithm::{
+    Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
+};
+use tower_sluice::{Charge, Limiter, Quota, Redis};
+
+use crate::measure::median_of;
+use crate::site::{self, Site};
+
+const ROUNDS: usize = 7;
+const KEYS: usize = 10_000;
+const SINGLES: usize = 3_000;
+const BATCHED: usize = 60_000;
+
+/// Enough tasks that batches are full.
+const TASKS: usize = 256;
+
+pub(crate) fn run() {
+    let site = Site::new();
+    let quota = Quota::per_second(1_000);
+    let second = Duration::from_secs(1);
+    each(&site, "token_bucket", TokenBucket::new(quota));
+    each(&site, "fixed_window", FixedWindow::new(quota));
+    each(&site, "fixed_window_anchored", FixedWindow::new(quota).anchored());
+    each(&site, "sliding_log", SlidingLog::new(quota));
+    each(&site, "sliding_window", SlidingWindow::new(quota));
+    each(&site, "sliding_counter", SlidingCounter::new(quota));
+    each(&site, "smooth_bursty", SmoothBursty::new(quota));
+    each(&site, "smooth_warming_up", SmoothWarmingUp::new(quota, second));
+    let short = log(&site, 10);
+    let long = log(&site, 10_000);
+    println!(
+        "bench case=log_ratio of=10000 to=10 allow={:.2} deny={:.2}",
+        long[0] / short[0],
+        long[1] / short[1]
+    );
+}
+
+fn each<A: Algorithm>(site: &Site, name: &str, algorithm: A) {
+    site.flush();
+    let limiter = site.limiter(algorithm);
+    let empty = site.used_memory();
+    charge(site, &limiter, TASKS, 2 * site::KEYS, site::KEYS);
+    let held = (site.used_memory() - empty) / site::KEYS as f64;
+    let [single, batched] = [(1, SINGLES), (TASKS, BATCHED)].map(|(tasks, decisions)| {
+        median_of((0..ROUNDS).map(|_| charge(site, &limiter, tasks, decisions, KEYS)))
+    });
+    println!(
+        "bench case=algorithm name={name} bytes={held:.0} single_us={single:.1} batched_us={batched:.2}"
+    );
+}
+
+/// A log of so many live members on one key: its bytes, and the time that admission and refusal take.
+fn log(site: &Site, members: usize) -> [f64; 2] {
+    const STEP: u64 = 1_000;
+    site.flush();
+    let quota = Quota::new(members as u64, Duration::from_micros(STEP * members as u64));
+    let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+    let clock = Arc::clone(&now);
+    let limiter = site
+        .limiter(SlidingLog::new(quota))
+        .clock(move || Duration::from_micros(clock.load(Relaxed)));
+    // Each charge comes when one before it has become old.
+    let admit = |tasks, decisions| {
+        let (limiter, now) = (limiter.clone(), Arc::clone(&now));
+        scripted(site, decisions, move || {
+            site.drive(tasks, decisions, 1, move |key| {
+                now.fetch_add(STEP, Relaxed);
+                let asked = limiter.check(&Charge::new(key));
+                async move { drop(asked.await.expect("a decision")) }
+            });
+        })
+    };
+    admit(1, 2 * members);
+    let bytes = site.weight_of_all();
+    let allow = median_of((0..ROUNDS).map(|_| admit(1, SINGLES)));
+    let allow_batched = median_of((0..ROUNDS).map(|_| admit(TASKS, BATCHED)));
+    let deny = median_of((0..ROUNDS).map(|_| charge(site, &limiter, 1, SINGLES, 1)));
+    let deny_batched = median_of((0..ROUNDS).map(|_| charge(site, &limiter, TASKS, BATCHED, 1)));
+    println!(
+        "bench case=log members={members} bytes={bytes:.0} allow_us={allow:.1} deny_us={deny:.1} \
+         batched_allow_us={allow_batched:.2} batched_deny_us={deny_batched:.2}"
+    );
+    [allow, deny]
+}
+
+/// Charges of one unit each, and the time in the script for each of them.
+fn charge<A: Algorithm>(
+    site: &Site,
+    limiter: &Redis<A>,
+    tasks: usize,
+    decisions: usize,
+    keys: usize,
+) -> f64 {
+    scripted(site, decisions, || _ = site.charge(limiter, tasks, decisions, keys))
+}
+
+/// The time in scripts during so many decisions, for each of them.
+fn scripted(site: &Site, decisions: usize, work: impl FnOnce()) -> f64 {
+    let before = site.time_in("evalsha");
+    work();
+    (site.time_in("evalsha") - before) / decisions as f64
+}
