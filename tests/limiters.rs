@@ -286,6 +286,21 @@ async fn a_clock_of_the_callers_own_decides() {
     assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Configuration);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_steps_back_finds_every_key_again() {
+    let now = Arc::new(AtomicU64::new(1_767_225_600));
+    let clock = Arc::clone(&now);
+    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_minute(1)))
+        .clock(move || Duration::from_secs(clock.load(Relaxed)));
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    now.fetch_add(7_200, Relaxed);
+    for key in 0..100 {
+        limiter.check(&Charge::new(key.to_string())).await.unwrap();
+    }
+    now.fetch_sub(7_200, Relaxed);
+    assert!(!limiter.check(&one()).await.unwrap().is_admitted());
+}
+
 #[test]
 #[should_panic(expected = "a limiter needs a name")]
 fn a_limiter_needs_a_name() {

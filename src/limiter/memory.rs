@@ -43,6 +43,8 @@ const SMALLEST_SHARD: usize = 256;
 pub struct Memory<A: Algorithm> {
     terms: Terms<A>,
     clock: Clock,
+    /// Whether the clock can only go forward, so that what is as good as new stays so.
+    steady: bool,
     hasher: RandomState,
     shards: Box<[Mutex<Shard<A::State>>]>,
 }
@@ -60,6 +62,7 @@ impl<A: Algorithm> Memory<A> {
         Self {
             terms: Terms::new(name.into(), algorithm),
             clock: Arc::new(move || began.0 + began.1.elapsed()),
+            steady: true,
             hasher: RandomState::new(),
             shards: shards(CAPACITY),
         }
@@ -76,9 +79,12 @@ impl<A: Algorithm> Memory<A> {
     }
 
     /// Decides by `clock`, the time since the Unix epoch. Default: tokio's.
+    ///
+    /// Such a clock may step back, to when a key was not yet as good as new: keys are dropped only where the memory is
+    /// full.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        (self.clock, self.steady) = (Arc::new(clock), false);
         self
     }
 
@@ -119,7 +125,9 @@ impl<A: Algorithm> Memory<A> {
         let question = self.terms.read(charge)?;
         let now = instant((self.clock)())?;
         let mut shard = self.shard(charge.key());
-        shard.collect(now, 2);
+        if self.steady {
+            shard.collect(now, 2);
+        }
 
         let ((step, left), key) = shard.update(charge.key(), now, |state| {
             let step = A::step(&question.rule, state, now, question.ask);
