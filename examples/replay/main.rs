@@ -1,0 +1,92 @@
+//! What would this policy have done to last night's traffic?
+//!
+//! Reads charges as JSON lines from standard input, decides each at its own time, in memory or in Redis, and writes one
+//! JSON line for each to standard output and a summary to standard error:
+//!
+//! ```sh
+//! cargo run --release --example replay -- --algorithm token_bucket --limit 10 --period 1s < traffic.jsonl
+//! ```
+//!
+//! ```json
+//! {"t":1767225600000000,"key":"alice","cost":1}
+//! {"t":1767225600000000,"key":"alice","cost":5,"max_wait":500000}
+//! {"t":1767225600100000,"key":"bob","limit":100,"period":60000000}
+//! {"t":1767225600100000,"key":"bob","op":"peek"}
+//! {"t":1767225600200000,"op":"refund","of":2}
+//! ```
+//!
+//! `t`, `max_wait` and `period` are in microseconds. A cost left out is 1; `max_wait`, `limit`, `period` and `burst` are
+//! the options' where the line has none, but a line's `limit` is also its burst. `of` names the line, counted from 1,
+//! whose charge is given back.
+//!
+//! ```json
+//! {"line":1,"verdict":"allow","wait_us":0,"remaining":9,"reset_after_us":100000}
+//! {"line":2,"verdict":"deny","retry_after_us":200000,"remaining":0,"reset_after_us":1000000}
+//! {"line":5,"verdict":"done","refunded":5,"remaining":9,"reset_after_us":100000}
+//! ```
+//!
+//! Verdicts are `allow`, `wait`, `deny`, `never` (it can never fit), `error` (the line's quota or key cannot be) and
+//! `done`. What was charged is remembered until the end, since any later line may give it back.
+
+mod options;
+mod replay;
+mod summary;
+mod traffic;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use options::Options;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match replay::run(&Options::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            eprintln!("replay: {stop}");
+            ExitCode::from(stop.code())
+        }
+    }
+}
+
+/// Why a replay ends before its traffic does.
+#[derive(Debug)]
+enum Stop {
+    /// What was asked for cannot be: the options, or a line of the traffic.
+    Asked(String),
+    /// Something failed on the way.
+    Failed(Box<dyn Error>),
+    /// Nobody reads what is written.
+    Unread,
+}
+
+impl Stop {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Asked(_) => 2,
+            Self::Failed(_) => 1,
+            Self::Unread => 0,
+        }
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Asked(reason) => f.write_str(reason),
+            Self::Failed(error) => match error.source() {
+                Some(source) => write!(f, "{error}: {source}"),
+                None => write!(f, "{error}"),
+            },
+            Self::Unread => f.write_str("nobody reads on"),
+        }
+    }
+}
+
+impl<E: Error + 'static> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}

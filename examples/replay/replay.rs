@@ -1,0 +1,242 @@
+//! The traffic, decided line by line, each at its own time.
+
+use std::error::Error as _;
+use std::io::{self, BufRead, BufWriter, ErrorKind, StdoutLock, Write};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tower_sluice::algorithm::{Algorithm, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::{Booking, Charge, Class, Error, Limiter, Memory, Pool, Quota, Redis};
+
+use crate::Stop;
+use crate::options::{Name, Options};
+use crate::summary::Summary;
+use crate::traffic::{Line, Op, Told};
+
+/// Replays standard input under the options' policy.
+pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
+    options.check()?;
+    let (quota, horizon) = (options.quota()?, options.horizon);
+    // A bucket, a window or a log is full again after so long.
+    let bucket = |ratio| {
+        let units = quota.capacity() as f64 / quota.limit() as f64;
+        Duration::try_from_secs_f64(quota.period().as_secs_f64() * units * ratio)
+            .unwrap_or_default()
+    };
+    match options.algorithm {
+        Name::TokenBucket => {
+            decide(options, TokenBucket::new(quota).horizon(horizon), options.max_wait(bucket))
+                .await
+        }
+        Name::FixedWindow => {
+            decide(options, options.fixed_window(quota), options.max_wait(bucket)).await
+        }
+        Name::SlidingLog => {
+            let log = SlidingLog::new(quota).horizon(horizon).max_limit(u64::MAX);
+            decide(options, log, options.max_wait(bucket)).await
+        }
+        Name::SlidingWindow => {
+            decide(options, options.sliding_window(quota), options.max_wait(bucket)).await
+        }
+        Name::SlidingCounter => {
+            decide(options, SlidingCounter::new(quota).horizon(horizon), options.max_wait(bucket))
+                .await
+        }
+        Name::SmoothBursty => {
+            let pace = options.smooth_bursty(quota);
+            decide(options, pace, options.max_wait(|ratio| pace.cache(ratio))).await
+        }
+        Name::SmoothWarmingUp => {
+            let pace = options.smooth_warming_up(quota)?;
+            decide(options, pace, options.max_wait(|ratio| pace.cache(ratio))).await
+        }
+    }
+}
+
+/// More keys than a replay should meet: nothing is forgotten before then.
+const KEYS: usize = 1 << 32;
+
+async fn decide<A: Algorithm>(
+    options: &Options,
+    algorithm: A,
+    max_wait: Duration,
+) -> Result<(), Stop> {
+    let quota = algorithm.quota();
+    algorithm.rule(quota).map_err(|error| Stop::Asked(format!("this quota: {error}")))?;
+    let now = Arc::new(AtomicU64::new(0));
+    let clock = {
+        let now = Arc::clone(&now);
+        move || Duration::from_micros(now.load(Relaxed))
+    };
+    let Some(url) = &options.redis else {
+        let memory = Memory::new("replay", algorithm).capacity(KEYS).clock(clock);
+        return Replay::new(memory, now, quota, max_wait).run(options).await;
+    };
+    let pool = Pool::connect(url).map_err(|error| Stop::Asked(format!("--redis: {error}")))?;
+    pool.ready().await?;
+    // Nobody else's keys, nor those of the replay before.
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = format!("replay-{}-{}", began.as_micros(), process::id());
+    let redis = Redis::new(name, algorithm, pool).deadline(Duration::from_secs(5)).clock(clock);
+    Replay::new(redis, now, quota, max_wait).run(options).await
+}
+
+/// A limiter that tells how much it took back.
+trait Gate: Limiter {
+    async fn give_back(&self, booking: Booking) -> Result<u64, Error>;
+}
+
+impl<A: Algorithm> Gate for Memory<A> {
+    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+        Memory::give_back(self, booking)
+    }
+}
+
+impl<A: Algorithm> Gate for Redis<A> {
+    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+        Redis::give_back(self, booking).await
+    }
+}
+
+struct Replay<G> {
+    gate: G,
+    now: Arc<AtomicU64>,
+    quota: Quota,
+    max_wait: Duration,
+    /// Every line so far: whom it charged under which quota, and what can still be given back.
+    past: Vec<Past>,
+    summary: Summary,
+}
+
+struct Past {
+    key: Arc<str>,
+    quota: Option<Quota>,
+    booking: Option<Box<Booking>>,
+}
+
+impl<G: Gate> Replay<G> {
+    fn new(gate: G, now: Arc<AtomicU64>, quota: Quota, max_wait: Duration) -> Self {
+        Self { gate, now, quota, max_wait, past: Vec::new(), summary: Summary::default() }
+    }
+
+    async fn run(mut self, options: &Options) -> Result<(), Stop> {
+        let mut input = io::stdin().lock();
+        let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        let progress = crate::summary::progress(&input);
+        let mut text = String::new();
+        let ended = loop {
+            text.clear();
+            match input.read_line(&mut text) {
+                Ok(0) => break Ok(()),
+                Ok(bytes) => progress.inc(bytes as u64),
+                Err(error) => break Err(self.wrong(&error.to_string())),
+            }
+            let told = match self.follow(text.trim_end(), options).await {
+                Ok(told) => told,
+                Err(stop) => break Err(stop),
+            };
+            if let Err(error) = write(&mut output, &told) {
+                break Err(unwritten(error));
+            }
+        };
+        progress.finish_and_clear();
+        output.flush().map_err(unwritten)?;
+        ended?;
+        self.summary.print();
+        Ok(())
+    }
+
+    /// Decides one line.
+    async fn follow(&mut self, text: &str, options: &Options) -> Result<Told, Stop> {
+        let line: Line<'_> =
+            serde_json::from_str(text).map_err(|error| self.wrong(&error.to_string()))?;
+        if line.t < self.now.load(Relaxed) && !options.allow_clock_steps {
+            return Err(self.wrong("its time lies before that of the line before"));
+        }
+        self.now.store(line.t, Relaxed);
+        if line.op == Op::Refund {
+            return self.refund(&line).await;
+        }
+        let Some(key) = &line.key else { return Err(self.wrong("it has no key")) };
+        let key = self.summary.name(key);
+        let number = self.past.len() + 1;
+        let quota = match line.quota(self.quota) {
+            Ok(quota) => quota,
+            Err(error) => {
+                self.past.push(Past { key: Arc::clone(&key), quota: None, booking: None });
+                let told = Told::error(number, error.to_string());
+                self.summary.count(&key, &told);
+                return Ok(told);
+            }
+        };
+        let cost = if line.op == Op::Peek { 0 } else { line.cost.unwrap_or(1) };
+        let wait = line.max_wait.map_or(self.max_wait, Duration::from_micros);
+        let charge = charge(&key, quota).cost(cost).max_wait(wait);
+        let (told, booking) = match self.gate.check(&charge).await {
+            Ok(mut decision) => {
+                (Told::decided(number, &decision), decision.booking().map(Box::new))
+            }
+            Err(error) => (self.told(number, error)?, None),
+        };
+        if line.op == Op::Check {
+            self.summary.count(&key, &told);
+        }
+        self.past.push(Past { key, quota, booking });
+        Ok(told)
+    }
+
+    async fn refund(&mut self, line: &Line<'_>) -> Result<Told, Stop> {
+        let number = self.past.len() + 1;
+        let Some(of) = line.of else { return Err(self.wrong("a refund without \"of\"")) };
+        let Some(past) = of.checked_sub(1).and_then(|of| self.past.get_mut(of)) else {
+            return Err(self.wrong("\"of\" names no line before it"));
+        };
+        let (key, quota, booking) = (Arc::clone(&past.key), past.quota, past.booking.take());
+        let units = match booking {
+            Some(booking) => self.gate.give_back(*booking).await,
+            None => Ok(0),
+        };
+        let told = match units {
+            Ok(units) => match self.gate.check(&charge(&key, quota).cost(0)).await {
+                Ok(since) => Told::refunded(number, units, &since),
+                Err(error) => self.told(number, error)?,
+            },
+            Err(error) => self.told(number, error)?,
+        };
+        self.summary.count_refund(&told);
+        self.past.push(Past { key, quota, booking: None });
+        Ok(told)
+    }
+
+    /// What a line without a decision is told: of trouble that is its own, since any other ends the replay.
+    fn told(&self, number: usize, error: Error) -> Result<Told, Stop> {
+        match error.class() {
+            Class::Infrastructure | Class::Saturation | Class::Capacity => Err(error.into()),
+            _ => {
+                let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
+                Ok(Told::error(number, format!("{error}{cause}")))
+            }
+        }
+    }
+
+    /// The line that is being read cannot be.
+    fn wrong(&self, reason: &str) -> Stop {
+        Stop::Asked(format!("line {}: {reason}", self.past.len() + 1))
+    }
+}
+
+fn charge(key: &Arc<str>, quota: Option<Quota>) -> Charge {
+    let charge = Charge::new(Arc::clone(key));
+    quota.map_or(charge.clone(), |quota| charge.quota(quota))
+}
+
+fn write(output: &mut BufWriter<StdoutLock<'_>>, told: &Told) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, told)?;
+    output.write_all(b"\n")
+}
+
+fn unwritten(error: io::Error) -> Stop {
+    if error.kind() == ErrorKind::BrokenPipe { Stop::Unread } else { error.into() }
+}

@@ -1,0 +1,119 @@
+//! The lines that come in, and those that go out.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tower_sluice::{Decision, Outcome, Quota, QuotaError};
+
+/// One line of traffic. Times are in µs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Line<'a> {
+    pub(crate) t: u64,
+    #[serde(borrow)]
+    pub(crate) key: Option<Cow<'a, str>>,
+    pub(crate) cost: Option<u64>,
+    pub(crate) max_wait: Option<u64>,
+    limit: Option<u64>,
+    period: Option<u64>,
+    burst: Option<u64>,
+    #[serde(default)]
+    pub(crate) op: Op,
+    /// The line, counted from 1, whose charge is given back.
+    pub(crate) of: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Op {
+    #[default]
+    Check,
+    Peek,
+    Refund,
+}
+
+impl Line<'_> {
+    /// The quota that this line brings, what it leaves out being as in `common`.
+    pub(crate) fn quota(&self, common: Quota) -> Result<Option<Quota>, QuotaError> {
+        if self.limit.or(self.period).or(self.burst).is_none() {
+            return Ok(None);
+        }
+        let limit = self.limit.unwrap_or(common.limit());
+        let period = self.period.map_or(common.period(), Duration::from_micros);
+        let burst = self.burst.or(self.limit).unwrap_or(common.capacity());
+        Quota::try_new(limit, period)?.try_burst(burst).map(Some)
+    }
+}
+
+/// What became of a line.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    pub(crate) line: usize,
+    pub(crate) verdict: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wait_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refunded: Option<u64>,
+    remaining: Option<u64>,
+    reset_after_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    Allow,
+    Wait,
+    Deny,
+    Never,
+    Error,
+    Done,
+}
+
+impl Told {
+    pub(crate) fn decided(line: usize, decision: &Decision) -> Self {
+        let (verdict, wait, retry_after) = match decision.outcome() {
+            Outcome::Allow => (Verdict::Allow, Some(Duration::ZERO), None),
+            Outcome::Wait(wait) => (Verdict::Wait, Some(wait), None),
+            Outcome::Deny { retry_after: None } => (Verdict::Never, None, None),
+            _ => (Verdict::Deny, None, decision.retry_after()),
+        };
+        Self {
+            line,
+            verdict,
+            wait_us: wait.map(micros),
+            retry_after_us: retry_after.map(micros),
+            refunded: None,
+            remaining: decision.remaining(),
+            reset_after_us: decision.reset_after().map(micros),
+            error: None,
+        }
+    }
+
+    /// Given back, and how the key stands since.
+    pub(crate) fn refunded(line: usize, units: u64, since: &Decision) -> Self {
+        let told = Self::decided(line, since);
+        let (verdict, refunded) = (Verdict::Done, Some(units));
+        Self { verdict, wait_us: None, retry_after_us: None, refunded, ..told }
+    }
+
+    pub(crate) fn error(line: usize, error: String) -> Self {
+        Self {
+            line,
+            verdict: Verdict::Error,
+            wait_us: None,
+            retry_after_us: None,
+            refunded: None,
+            remaining: None,
+            reset_after_us: None,
+            error: Some(error),
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
