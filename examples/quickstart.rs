@@ -7,8 +7,11 @@
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | |
 //! | `REDIS_URL` | absent: in memory | `redis://...` |
-//! | `ALGORITHM` | `token_bucket` | or `fixed_window` |
-//! | `LIMIT`, `PERIOD_MS`, `BURST` | 5, 1000, `LIMIT` | |
+//! | `ALGORITHM` | `token_bucket` | or `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up` |
+//! | `LIMIT`, `PERIOD_MS` | 5, 1000 | |
+//! | `BURST` | `LIMIT` | of the token bucket; the others have none |
+//! | `CELLS` | 10 | of the sliding window |
+//! | `WARMUP_MS` | 1000 | of smooth warming up |
 //! | `MAX_WAIT_MS` | 500 | 0: never delay |
 //! | `DEADLINE_MS` | 100 | for one decision in Redis; then 503 |
 
@@ -27,7 +30,10 @@ use axum::routing::get;
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
+use tower_sluice::algorithm::{
+    Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
+};
 use tower_sluice::{
     Boxed, Decision, Head, HttpResponse, LimiterExt, Memory, Outcome, Pool, Quota, RateLimitLayer,
     Redis, Refusal, Respond, by_head,
@@ -133,7 +139,17 @@ impl Settings {
         let limiter = match variable("ALGORITHM", String::from("token_bucket"))?.as_str() {
             "token_bucket" => store.limiter(TokenBucket::new(quota)),
             "fixed_window" => store.limiter(FixedWindow::new(quota)),
-            other => Err(format!("ALGORITHM: {other:?} is not token_bucket or fixed_window")),
+            "sliding_log" => store.limiter(SlidingLog::new(quota)),
+            "sliding_window" => match variable("CELLS", 10)? {
+                cells @ 1..=60 => store.limiter(SlidingWindow::new(quota).cells(cells)),
+                cells => Err(format!("CELLS: {cells} is not from 1 to 60")),
+            },
+            "sliding_counter" => store.limiter(SlidingCounter::new(quota)),
+            "smooth_bursty" => store.limiter(SmoothBursty::new(quota)),
+            "smooth_warming_up" => {
+                store.limiter(SmoothWarmingUp::new(quota, millis("WARMUP_MS", 1_000)?))
+            }
+            other => Err(format!("ALGORITHM: {other:?} is none that is listed in the example")),
         }?;
         Ok(Self {
             listen: variable("LISTEN", SocketAddr::from(([127, 0, 0, 1], 3_000)))?,
@@ -154,7 +170,7 @@ impl Store {
     fn limiter(&self, algorithm: impl Algorithm) -> Result<Boxed, String> {
         algorithm
             .rule(algorithm.quota())
-            .map_err(|error| told("LIMIT, PERIOD_MS, BURST", &error))?;
+            .map_err(|error| told("LIMIT, PERIOD_MS, BURST, WARMUP_MS", &error))?;
         Ok(match &self.pool {
             Some(pool) => {
                 Redis::new("quickstart", algorithm, pool.clone()).deadline(self.deadline).boxed()

@@ -16,11 +16,10 @@ use tokio::task::JoinSet;
 fn quickstart() -> Command {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("quickstart"));
     let mut command = Command::new(&*BUILT);
-    for name in
-        ["REDIS_URL", "ALGORITHM", "LIMIT", "PERIOD_MS", "BURST", "MAX_WAIT_MS", "DEADLINE_MS"]
-    {
+    for name in ["REDIS_URL", "ALGORITHM", "LIMIT", "PERIOD_MS", "BURST", "CELLS", "WARMUP_MS"] {
         command.env_remove(name);
     }
+    command.env_remove("MAX_WAIT_MS").env_remove("DEADLINE_MS");
     command.env("LISTEN", "127.0.0.1:0").stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -140,7 +139,16 @@ async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
 async fn either_store_and_algorithm_admits_the_limit() {
     let server = Server::start();
     let url = server.url();
-    for algorithm in ["token_bucket", "fixed_window"] {
+    // At five a year the smooth ones store nothing: one goes, and whoever comes next would have to pay for it.
+    for (algorithm, limit) in [
+        ("token_bucket", 5),
+        ("fixed_window", 5),
+        ("sliding_log", 5),
+        ("sliding_window", 5),
+        ("sliding_counter", 5),
+        ("smooth_bursty", 1),
+        ("smooth_warming_up", 1),
+    ] {
         for redis in [false, true] {
             let mut variables = vec![("ALGORITHM", algorithm), ("DEADLINE_MS", "20000")];
             variables.extend([("PERIOD_MS", "31536000000"), ("MAX_WAIT_MS", "0")]);
@@ -148,8 +156,8 @@ async fn either_store_and_algorithm_admits_the_limit() {
             let running = Running::start(&variables);
             assert_eq!(running.store.ends_with("Redis"), redis);
             let answers = running.ten_at_once(&[("x-api-key", "alice")]).await;
-            assert_eq!(count(&answers, 200, "admitted at once"), 5, "{algorithm}");
-            assert_eq!(count(&answers, 429, ""), 5, "{algorithm}");
+            assert_eq!(count(&answers, 200, "admitted at once"), limit, "{algorithm}");
+            assert_eq!(count(&answers, 429, ""), 10 - limit, "{algorithm}");
             assert_eq!(get(running.address, "/", &[("x-api-key", "bob")]).await.status, 200);
         }
     }
@@ -221,9 +229,15 @@ fn a_wrong_variable_is_named_in_one_line() {
 }
 
 #[test]
-fn a_burst_on_a_window_is_refused_at_start() {
+fn what_an_algorithm_cannot_follow_is_refused_at_start() {
     let said = refused_at_start(&[("ALGORITHM", "fixed_window"), ("BURST", "9")]);
     assert!(said.contains("BURST") && said.contains("window"), "{said}");
+    for cells in ["0", "61", "many"] {
+        let said = refused_at_start(&[("ALGORITHM", "sliding_window"), ("CELLS", cells)]);
+        assert!(said.contains("CELLS"), "{said}");
+    }
+    let said = refused_at_start(&[("ALGORITHM", "smooth_warming_up"), ("WARMUP_MS", "0")]);
+    assert!(said.contains("WARMUP_MS"), "{said}");
 }
 
 /// The one line that it ends with, exit code 2.
