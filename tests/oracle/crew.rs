@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write as _, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use tokio::runtime;
@@ -31,15 +32,19 @@ pub(crate) struct Size {
 
 impl Size {
     pub(crate) fn from_env() -> Self {
-        let number = |name: &str, default| match std::env::var(name) {
-            Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
-            Err(_) => default,
-        };
         Self {
             processes: number("ORACLE_PROCESSES", 4),
             tasks: number("ORACLE_TASKS", 32),
             seconds: number("ORACLE_SECONDS", 2),
         }
+    }
+}
+
+/// A number from the environment.
+pub(crate) fn number<T: FromStr>(name: &str, default: T) -> T {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")),
+        Err(_) => default,
     }
 }
 

@@ -13,12 +13,9 @@ use tower_sluice::{Charge, Outcome, Pool, Quota};
 
 use crate::algorithms::{ALGORITHMS, Algorithm, Judged, Site, pool};
 use crate::support::Server;
-use crate::{stock, turn};
+use crate::{crew, stock, turn};
 
 const START: u64 = 1_767_225_600_000_000;
-
-/// States of each algorithm in which it is asked at the edges.
-const STATES: usize = 10_000;
 
 /// A limit, a period in µs, and the burst of those that know bursts.
 const QUOTAS: [(u64, u64, u64); 6] = [
@@ -98,6 +95,8 @@ fn runtime() -> Runtime {
 fn refused_one_microsecond_before_the_wait_and_admitted_at_it() {
     const WALKS: usize = 60;
     let _turn = turn();
+    // States of each algorithm in which it is asked at the edges.
+    let states: usize = crew::number("ORACLE_STATES", 10_000);
     for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.at_once) {
         let server = Server::start();
         runtime().block_on(async {
@@ -106,14 +105,14 @@ fn refused_one_microsecond_before_the_wait_and_admitted_at_it() {
             for number in 0..WALKS {
                 let mut walk = Walk::new(algorithm, pool.clone(), number);
                 walks.spawn(async move {
-                    for _ in 0..STATES.div_ceil(WALKS) {
+                    for _ in 0..states.div_ceil(WALKS) {
                         walk.check_edges().await;
                     }
                 });
             }
             walks.join_all().await;
         });
-        println!("oracle algorithm={} exact waits={STATES}", algorithm.name);
+        println!("oracle algorithm={} exact waits={states}", algorithm.name);
     }
 }
 

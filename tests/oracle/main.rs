@@ -5,11 +5,12 @@
 //! (`crew.rs`) of many tasks (`task.rs`) ask in four ways (`workload.rs`) and write a row per call
 //! (`trace.rs`); the rows are replayed to the algorithm's documented model (`model/`), event by event
 //! (`judge.rs`), and what the models end with is what Redis must hold (`stock.rs`). `exact.rs` asks
-//! right at the edges, with a clock of its own; `planted.rs` shows that the judge finds every mistake planted
+//! right at the edges, with a clock of its own; `storm.rs` gives thousands of bookings back at once; `planted.rs` shows that the judge finds every mistake planted
 //! in the histories of `history.rs`.
 //!
 //! A new algorithm is a model and a line in `algorithms.rs`. The size comes from `ORACLE_PROCESSES`,
-//! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 2 for each workload):
+//! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 2 for each workload), `ORACLE_STATES` (10,000 refusals met at their
+//! edges for each algorithm) and `ORACLE_CANCELS` (300 bookings in a storm):
 //!
 //! ```sh
 //! ORACLE_PROCESSES=8 ORACLE_TASKS=128 cargo test --release --test oracle -- --nocapture
@@ -23,6 +24,7 @@ mod judge;
 mod model;
 mod planted;
 mod stock;
+mod storm;
 #[path = "../support/mod.rs"]
 mod support;
 mod task;

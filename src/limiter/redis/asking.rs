@@ -9,8 +9,9 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::dispatch::{Answer, Dispatcher, Ticket, Word};
+use super::dispatch::{Dispatcher, Ticket};
 use super::flight::Flight;
+use super::lane::{Answer, Word};
 use super::script::Line;
 use crate::{Class, Error};
 

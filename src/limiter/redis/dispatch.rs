@@ -7,8 +7,7 @@
 //! On a plain server there is one queue. A cluster runs a script on keys of one hash slot only, so there each slot
 //! has a queue and flights of its own.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use tokio::time::Instant;
 use super::asking::Asking;
 use super::flight::{self, Flight};
 use super::key;
+use super::lane::{Answer, Lane, Waiting, Word};
 use super::pool::Pool;
 use super::reply::Told;
 use super::script::{Line, Op, Script};
@@ -64,103 +64,12 @@ struct Lanes {
     waiting: usize,
 }
 
-#[derive(Default)]
-struct Lane {
-    queue: VecDeque<Waiting>,
-    /// Whether a charge is on its way that found the lane idle.
-    lone: bool,
-    flights: usize,
-}
-
-impl Lane {
-    fn is_idle(&self) -> bool {
-        !self.lone && self.flights == 0 && self.queue.is_empty()
-    }
-
-    /// Drops those at the front that nobody asks for any more, and tells how many they were.
-    fn forget_gone(&mut self) -> usize {
-        let before = self.queue.len();
-        while self.queue.front().is_some_and(|first| !first.is_wanted()) {
-            self.queue.pop_front();
-        }
-        before - self.queue.len()
-    }
-}
-
 impl Lanes {
     fn forget_idle(&mut self, slot: u16) {
         if self.by_slot.get(&slot).is_some_and(Lane::is_idle) {
             self.by_slot.remove(&slot);
         }
     }
-}
-
-/// A charge that is to be sent.
-pub(super) struct Waiting {
-    pub(super) line: Line,
-    pub(super) deadline: Instant,
-    number: u64,
-    /// Nobody listens to what is undone behind the back.
-    asker: Option<oneshot::Sender<Word>>,
-}
-
-impl Waiting {
-    /// Whether somebody still wants to know.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.asker.as_ref().is_none_or(|asker| !asker.is_closed())
-    }
-
-    /// Tells the asker why there is no decision.
-    pub(super) fn fail(self, error: Error) {
-        if let Some(asker) = self.asker {
-            let _ = asker.send(Word::Told(Err(error)));
-        }
-    }
-
-    /// Tells the asker what was decided, or hands it back if nobody listens.
-    pub(super) fn answer(self, now: i64, place: usize, told: Told) -> Option<Answer> {
-        let place = u16::try_from(place).unwrap_or(u16::MAX);
-        let answer = Answer { line: self.line, told, now, place };
-        match self.asker?.send(Word::Told(Ok(answer))) {
-            Err(Word::Told(Ok(answer))) => Some(answer),
-            _ => None,
-        }
-    }
-
-    /// Tells the asker why there is no answer yet, and keeps what is needed to undo one that comes late.
-    pub(super) fn dismiss(mut self, error: &Error) -> Waiting {
-        let (deaf, _) = oneshot::channel();
-        let asker = self.asker.replace(deaf);
-        if let Some(asker) = asker {
-            let _ = asker.send(Word::Told(Err(error.clone())));
-        }
-        self
-    }
-
-    /// Hands an unsent charge back to its asker.
-    fn hand_back(self) {
-        if let Some(asker) = self.asker {
-            let _ = asker.send(Word::Unsent(self.line));
-        }
-    }
-}
-
-/// What an asker hears.
-#[derive(Debug)]
-pub(super) enum Word {
-    Told(Result<Answer, Error>),
-    /// It was not sent, and who would have sent it is gone: ask again.
-    Unsent(Line),
-}
-
-/// What was decided of a charge.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) line: Line,
-    pub(super) told: Told,
-    pub(super) now: i64,
-    /// Its place in its batch.
-    pub(super) place: u16,
 }
 
 /// What an asker holds.
@@ -231,9 +140,10 @@ impl Dispatcher {
 
     /// Why a charge was not decided by its deadline.
     pub(super) fn too_late(&self, ticket: &Ticket) -> Error {
-        let unsent = lock(&self.lanes).by_slot.get(&ticket.slot).is_some_and(|lane| {
-            lane.queue.front().is_some_and(|first| first.number <= ticket.number)
-        });
+        let lanes = lock(&self.lanes);
+        let lane = lanes.by_slot.get(&ticket.slot);
+        let unsent = lane.is_some_and(|lane| lane.holds_up(ticket.number));
+        drop(lanes);
         if unsent && self.route.pool.answered() > ticket.answered {
             return Error::new(Class::Saturation, "more is asked than the connections carry");
         }
@@ -264,7 +174,7 @@ impl Dispatcher {
         if *waiting >= self.route.backlog {
             return Err(Error::new(Class::Saturation, "too many charges wait to be sent"));
         }
-        lane.queue.push_back(charge);
+        lane.push(charge);
         *waiting += 1;
         if lane.flights < self.route.flights * self.route.pool.width() {
             lane.flights += 1;
@@ -275,7 +185,7 @@ impl Dispatcher {
     }
 
     fn seat(self: &Arc<Self>, slot: u16, lone: bool) -> Seat {
-        Seat { dispatcher: Arc::clone(self), slot, lone, left: false }
+        Seat { dispatcher: Arc::clone(self), slot, lone, refunding: false, left: false }
     }
 }
 
@@ -284,6 +194,8 @@ pub(super) struct Seat {
     pub(super) dispatcher: Arc<Dispatcher>,
     slot: u16,
     lone: bool,
+    /// Whether its last batch had refunds on board.
+    refunding: bool,
     left: bool,
 }
 
@@ -299,28 +211,26 @@ impl Seat {
         let Lanes { by_slot, waiting, .. } = &mut *lanes;
         let mut batch = Vec::new();
         if let Some(lane) = by_slot.get_mut(&self.slot) {
-            batch.reserve(lane.queue.len().min(self.dispatcher.route.batch));
-            while batch.len() < self.dispatcher.route.batch
-                && let Some(charge) = lane.queue.pop_front()
+            lane.refunding &= !self.refunding;
+            let most = self.dispatcher.route.batch;
+            batch.reserve(lane.len().min(most));
+            while batch.len() < most
+                && let Some(charge) = lane.pop()
             {
                 *waiting -= 1;
                 if charge.is_wanted() {
                     batch.push(charge);
                 }
             }
+            // Refunds stand in front.
+            let first = batch.first().map(|first| &first.line.op);
+            self.refunding = matches!(first, Some(Op::Refund { .. }));
+            lane.refunding |= self.refunding;
             if batch.is_empty() {
                 lane.flights -= 1;
                 self.left = true;
                 lanes.forget_idle(self.slot);
             }
-        }
-        drop(lanes);
-        // A refund acts on the state that its booking left, so the last one unwinds first, and before others book.
-        if batch.iter().any(|charge| matches!(charge.line.op, Op::Refund { .. })) {
-            batch.sort_by_key(|charge| match charge.line.op {
-                Op::Refund { left, .. } => (false, Reverse(left)),
-                Op::Check { .. } => (true, Reverse([0; 4])),
-            });
         }
         batch
     }
@@ -330,12 +240,10 @@ impl Seat {
         let mut lanes = lock(&self.dispatcher.lanes);
         let Lanes { by_slot, waiting, .. } = &mut *lanes;
         let Some(lane) = by_slot.get_mut(&self.slot) else { return };
-        while lane.queue.front().is_some_and(|first| first.number < number) {
-            *waiting -= 1;
-            if let Some(charge) = lane.queue.pop_front() {
-                charge.fail(error.clone());
-            }
-        }
+        let gone = lane.take_before(number);
+        *waiting -= gone.len();
+        drop(lanes);
+        gone.into_iter().for_each(|charge| charge.fail(error.clone()));
     }
 }
 
@@ -351,10 +259,12 @@ impl Drop for Seat {
             true => lane.lone = false,
             false => lane.flights -= 1,
         }
+        lane.refunding &= !self.refunding;
         // A flight ends early only with its runtime; then those who are left ask again, from theirs.
         if lane.flights == 0 {
-            *waiting -= lane.queue.len();
-            lane.queue.drain(..).for_each(Waiting::hand_back);
+            let gone = lane.take_before(u64::MAX);
+            *waiting -= gone.len();
+            gone.into_iter().for_each(Waiting::hand_back);
         }
         lanes.forget_idle(self.slot);
     }

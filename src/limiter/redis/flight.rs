@@ -12,8 +12,9 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::dispatch::{Dispatcher, Seat, Waiting};
+use super::dispatch::{Dispatcher, Seat};
 use super::failure;
+use super::lane::Waiting;
 use super::reply::Reply;
 use super::script::Line;
 use super::source::Wire;

@@ -1,7 +1,7 @@
 //! The limiter that many processes share: one script call decides.
 //!
 //! How a charge travels: [`Terms`] reads it into numbers; `key.rs` names its key; `asking.rs` holds the asker's side
-//! and `dispatch.rs` the queue; `flight.rs` carries what waits there, in one call that `script.rs` writes, over a
+//! and `dispatch.rs` the queues, one to a `lane.rs`; `flight.rs` carries what waits there, in one call that `script.rs` writes, over a
 //! shared connection of `pool.rs` that `connection.rs` knows to be alive; `reply.rs` reads what was decided; and
 //! `failure.rs` puts what went wrong into its class.
 //!
@@ -24,6 +24,7 @@ mod dispatch;
 mod failure;
 mod flight;
 mod key;
+mod lane;
 mod pool;
 mod reply;
 mod script;
@@ -190,8 +191,8 @@ impl<A: Algorithm> Shared<A> {
         Ok(Line { key: booking.key.as_str().to_owned(), rule, op })
     }
 
-    fn decision(&self, quota: Quota, answer: dispatch::Answer) -> Result<Decision, Error> {
-        let dispatch::Answer { line, told, now, place } = answer;
+    fn decision(&self, quota: Quota, answer: lane::Answer) -> Result<Decision, Error> {
+        let lane::Answer { line, told, now, place } = answer;
         let (Op::Check { cost, .. }, Told::Decided { verdict, report, left }) = (line.op, told)
         else {
             return Err(odd());

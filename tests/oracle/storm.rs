@@ -1,0 +1,118 @@
+//! Storms of refunds: thousands of callers hang up at once, at the head of a queue, in its middle or at its tail.
+//!
+//! Whatever comes back, the bound must hold for what is kept and for all that is booked afterwards; and of what the
+//! spec lets a booking give back, nearly all must come.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tower_sluice::{Booking, Charge, Outcome, Quota};
+
+use crate::algorithms::{ALGORITHMS, Algorithm, Judged, Site, pool};
+use crate::model::{Grant, Mark, Model};
+use crate::support::Server;
+use crate::{crew, turn};
+
+const START: u64 = 1_767_225_600_000_000;
+
+/// One key at one instant, and every booking that still stands.
+struct Queue {
+    limiter: Arc<dyn Judged>,
+    model: Box<dyn Model>,
+    held: Vec<Held>,
+}
+
+struct Held {
+    grant: Grant,
+    mark: Mark,
+    booking: Booking,
+}
+
+impl Queue {
+    fn new(algorithm: &Algorithm, server: &Server, quota: Quota) -> Self {
+        let clock = Some(Arc::new(AtomicU64::new(START)));
+        let limiter = (algorithm.limiter)(quota, Site { pool: pool(&server.url()), clock });
+        Self { limiter, model: (algorithm.model)(quota), held: Vec::new() }
+    }
+
+    /// Books one unit; whether there was a slot for it.
+    async fn book(&mut self) -> bool {
+        let now = i128::from(START);
+        let charge = Charge::new("queue").max_wait(Duration::from_secs(60));
+        let mut decision = self.limiter.check(&charge).await.expect("a decision");
+        let wait = match decision.outcome() {
+            Outcome::Allow => Duration::ZERO,
+            Outcome::Wait(wait) => wait,
+            _ => return false,
+        };
+        let at = now + i128::try_from(wait.as_micros()).expect("a wait");
+        let mark = self.model.take(now, at, 1);
+        let booking = decision.booking().expect("booked");
+        self.held.push(Held { grant: (at, 1), mark, booking });
+        true
+    }
+
+    /// Gives so many bookings back at once; returns the units that may come back and those that did.
+    async fn storm(&mut self, from: usize, count: usize) -> (i128, i128) {
+        let now = i128::from(START);
+        let gone: Vec<_> = self.held.drain(from..from + count).collect();
+        let mut most = 0;
+        for Held { mark, .. } in gone.iter().rev() {
+            let units = self.model.returnable(now, 1, *mark);
+            self.model.put_back(*mark, units);
+            most += units;
+        }
+        let mut refunds = JoinSet::new();
+        for Held { booking, .. } in gone {
+            refunds.spawn(self.limiter.give_back(booking));
+        }
+        let answers = refunds.join_all().await;
+        let back = answers.into_iter().map(|units| i128::from(units.expect("an answer"))).sum();
+        (most, back)
+    }
+
+    fn excess(&self) -> usize {
+        let mut grants: Vec<_> = self.held.iter().map(|held| held.grant).collect();
+        grants.sort_unstable();
+        self.model.excess(&grants)
+    }
+}
+
+#[test]
+fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
+    let _turn = turn();
+    let cancels: usize = crew::number("ORACLE_CANCELS", 300);
+    let bookings = 3 * cancels;
+    // All of it is booked within a third of the horizon.
+    let quota = Quota::new(bookings as u64, Duration::from_secs(20));
+    for algorithm in &ALGORITHMS {
+        for (place, from) in [("head", 0), ("middle", cancels), ("tail", 2 * cancels)] {
+            let server = Server::start();
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let mut queue = Queue::new(algorithm, &server, quota);
+                // Those who go at once are no part of the queue.
+                while queue.held.last().is_none_or(|last| last.grant.0 == i128::from(START)) {
+                    assert!(queue.book().await, "{}", algorithm.name);
+                }
+                let begin = queue.held.len() - 1;
+                while queue.held.len() < begin + bookings {
+                    assert!(queue.book().await, "{}", algorithm.name);
+                }
+                let (most, back) = queue.storm(begin + from, cancels).await;
+                while queue.held.len() < begin + 2 * bookings && queue.book().await {}
+                println!(
+                    "oracle algorithm={} storm={place} cancels={cancels} refundable={most} \
+                     returned={back} over={}",
+                    algorithm.name,
+                    queue.excess()
+                );
+                assert_eq!(queue.excess(), 0, "{} {place}", algorithm.name);
+                assert!(back <= most && back * 100 >= most * 99, "{} {place}", algorithm.name);
+            });
+        }
+    }
+}
