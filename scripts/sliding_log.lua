@@ -21,6 +21,7 @@ local PRUNED = 256
 --   log      what is stored, read piece by piece as it is asked for; nil if nothing stored counts
 --   dropped  how many stored members were given back, from the newest on
 --   wiped    whether whatever is stored is to go
+-- and what has been found out about it.
 
 -- The member in a reply, or nil if there is none.
 local function member(log, reply)
@@ -63,7 +64,7 @@ local function after(member, last)
 end
 
 -- The units admitted after `cutoff`.
-local function used(state, cutoff)
+local function count(state, cutoff)
   local last, first = state.last, nil
   while state and state.last do
     if state.last.at <= cutoff then
@@ -83,8 +84,16 @@ local function used(state, cutoff)
   return after(first, last) + first.units
 end
 
+-- The same, counted once for a state: most charges of a busy key are refused, and leave it as it is.
+local function used(state, cutoff)
+  if state.cutoff ~= cutoff then
+    state.cutoff, state.used = cutoff, count(state, cutoff)
+  end
+  return state.used
+end
+
 -- The oldest member with no more than `room` units after it: as many fit as soon as it is out of the window.
-local function leaver(state, room)
+local function find_leaver(state, room)
   local last, found = state.last, state.last
   while state.added do
     found, state = state.last, state.before
@@ -120,6 +129,13 @@ local function leaver(state, room)
     end
   end
   return high
+end
+
+-- The same, found once for a state.
+local function leaver(state, room)
+  state.leavers = state.leavers or {}
+  state.leavers[room] = state.leavers[room] or find_leaver(state, room)
+  return state.leavers[room]
 end
 
 -- Why a write failed, if it did.

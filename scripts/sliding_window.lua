@@ -6,11 +6,6 @@
 
 local sliding_window = { arguments = 4 }
 
--- The units of the cell so many places before the newest one.
-local function units_at(state, back)
-  return state.units[#state.units - back] or 0
-end
-
 -- The state in this rule's cells: units that lie in others move to the cell of their last instant.
 local function under(rule, state)
   if not state or (state.width == rule.width and #state.units == rule.cells + 1) then
@@ -24,10 +19,10 @@ local function under(rule, state)
   for i = 1, rule.cells + 1 do
     units[i] = 0
   end
-  for back = 0, #state.units - 1 do
-    local place = rule.cells + 1 - (newest - cell_of(state.newest - back))
+  for i = 1, #state.units do
+    local place = rule.cells + 1 - (newest - cell_of(state.newest - #state.units + i))
     if place >= 1 then
-      units[place] = units[place] + units_at(state, back)
+      units[place] = units[place] + state.units[i]
     end
   end
   return { width = rule.width, newest = newest, units = units }
@@ -35,18 +30,18 @@ end
 
 -- The units in the cells that count in cell `at`, which is no earlier than the newest.
 local function sum(rule, state, at)
-  local total = 0
-  for back = 0, rule.cells - (at - state.newest) do
-    total = total + units_at(state, back)
+  local total, units = 0, state.units
+  for i = at - state.newest + 1, rule.cells + 1 do
+    total = total + units[i]
   end
   return total
 end
 
 -- The instant from which on nothing of the state counts any more.
 local function end_of(rule, state)
-  for back = 0, rule.cells do
-    if units_at(state, back) > 0 then
-      return (state.newest - back + rule.cells + 1) * rule.width
+  for i = rule.cells + 1, 1, -1 do
+    if state.units[i] > 0 then
+      return (state.newest + i) * rule.width
     end
   end
   return state.newest * rule.width
@@ -57,25 +52,24 @@ function sliding_window.rule(horizon, limit, width, cells)
 end
 
 function sliding_window.read(text)
-  local width, newest, list = string.match(text, '^(%d+):(%d+)(,[%d,]+)$')
-  if not width or #list > 1037 then
+  local digits = string.match(text, '^%d+:%d+(,[%d,]+)$')
+  if not digits or #digits > 1037 then
     return nil
   end
-  width, newest = integer(width), integer(newest)
-  if not width or not newest or width == 0 or newest * width >= INEXACT then
-    return nil
-  end
-  local units = {}
-  for digits in string.gmatch(list, ',(%d*)') do
-    units[#units + 1] = integer(digits)
-    if not units[#units] or digits == '' then
+  local numbers = {}
+  for number in string.gmatch(text, '%d+') do
+    numbers[#numbers + 1] = tonumber(number)
+    if numbers[#numbers] >= INEXACT then
       return nil
     end
   end
-  if #units < 2 or #units > 61 then
+  local state = { width = numbers[1], newest = numbers[2], units = { unpack(numbers, 3) } }
+  local count = #state.units
+  if count < 2 or count > 61 or state.width == 0 or state.newest * state.width >= INEXACT then
     return nil
   end
-  return { width = width, newest = newest, units = units }
+  -- Only the form that is written is read.
+  return sliding_window.write(state) == text and state or nil
 end
 
 function sliding_window.write(state)
@@ -105,7 +99,7 @@ function sliding_window.fit(rule, state, at, cost)
   local cell = math.max(math.floor(at / rule.width), state.newest)
   local total = sum(rule, state, cell)
   while total + cost > rule.limit and cell <= state.newest + rule.cells do
-    total = total - units_at(state, rule.cells - (cell - state.newest))
+    total = total - state.units[cell - state.newest + 1]
     cell = cell + 1
   end
   return math.max(at, cell * rule.width)
@@ -115,9 +109,9 @@ function sliding_window.take(rule, state, at, cost)
   state = under(rule, state)
   local newest = math.floor(at / rule.width)
   local units = {}
-  for back = 0, rule.cells do
-    local before = state and back - (newest - state.newest) or -1
-    units[rule.cells + 1 - back] = before >= 0 and units_at(state, before) or 0
+  local passed = state and newest - state.newest or rule.cells + 1
+  for i = 1, rule.cells + 1 do
+    units[i] = state and state.units[i + passed] or 0
   end
   units[rule.cells + 1] = units[rule.cells + 1] + cost
   return { width = rule.width, newest = newest, units = units }
