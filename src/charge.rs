@@ -66,7 +66,9 @@ impl Charge {
 
     /// Sets a quota of this key's own, for tiers and plans. Default: the limiter's.
     ///
-    /// State is kept when a key's quota changes.
+    /// State is kept when a key's quota changes: what was taken lies where it lay, and what is too much is cut. Let a
+    /// key come under one quota at a time: one that is asked under a long and a short period in turn may forget with the
+    /// second what it counted for the first.
     #[must_use]
     pub fn quota(mut self, quota: Quota) -> Self {
         self.quota = Some(quota);
