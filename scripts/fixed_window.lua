@@ -89,6 +89,10 @@ function fixed_window.take(rule, state, at, cost)
   return { begin = begin_of(rule, at), units = cost }
 end
 
+function fixed_window.largest(rule)
+  return rule.limit
+end
+
 function fixed_window.report(rule, state, now)
   state = alive(rule, state, now)
   if not state then

@@ -1,4 +1,4 @@
--- What every script starts with: strict numbers, and the clock.
+-- What every script starts with: strict numbers, the clock, and what failed.
 
 local INEXACT = 9007199254740992
 local ONE_HOUR = 3600000
@@ -22,4 +22,10 @@ local function clock(given)
   end
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Why a command failed, if it did.
+local function failure(...)
+  local reply = redis.pcall(...)
+  return type(reply) == 'table' and reply.err or nil
 end

@@ -130,6 +130,10 @@ function sliding_counter.take(rule, state, at, cost)
   return { begin = begin, current = current + cost, previous = previous, latest = at }
 end
 
+function sliding_counter.largest(rule)
+  return rule.limit
+end
+
 function sliding_counter.report(rule, state, now)
   state = under(rule, state)
   if not state then

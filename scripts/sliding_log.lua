@@ -138,12 +138,6 @@ local function leaver(state, room)
   return state.leavers[room]
 end
 
--- Why a write failed, if it did.
-local function failure(...)
-  local reply = redis.pcall(...)
-  return type(reply) == 'table' and reply.err or nil
-end
-
 function sliding_log.rule(horizon, limit, period)
   return { horizon = horizon, limit = limit, period = period }
 end
@@ -236,6 +230,10 @@ function sliding_log.take(rule, state, at, cost, now)
     end
   end
   return { last = added, before = state, added = true, log = state and state.log }
+end
+
+function sliding_log.largest(rule)
+  return rule.limit
 end
 
 function sliding_log.report(rule, state, now)

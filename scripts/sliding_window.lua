@@ -117,6 +117,10 @@ function sliding_window.take(rule, state, at, cost)
   return { width = rule.width, newest = newest, units = units }
 end
 
+function sliding_window.largest(rule)
+  return rule.limit
+end
+
 function sliding_window.report(rule, state, now)
   state = under(rule, state)
   if not state then

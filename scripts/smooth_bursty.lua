@@ -103,6 +103,10 @@ function smooth_bursty.take(rule, state, at, cost, now)
   }
 end
 
+function smooth_bursty.largest(rule)
+  return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
+end
+
 function smooth_bursty.report(rule, state, now)
   local credit, next = resynced(rule, state, now)
   local ahead = math.max(0, next - now)

@@ -116,6 +116,10 @@ function smooth_warming_up.take(rule, state, at, cost, now)
   }
 end
 
+function smooth_warming_up.largest(rule)
+  return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
+end
+
 function smooth_warming_up.report(rule, state, now)
   local stored, next = resynced(rule, state, now)
   local ahead = math.max(0, next - now)

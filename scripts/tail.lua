@@ -28,6 +28,19 @@ local function decide(algorithm, rule, state, was_cut, now, cost, patience)
   return DENY, wait, was_cut and state or nil
 end
 
+-- Takes without asking whether it fits, so long as the debt is not past the horizon. Returns what a peek would then be
+-- told, and the state to store if it changed. The twin of `penalize` in src/algorithm/mod.rs.
+local function penalize(algorithm, rule, state, now, cost)
+  local instant, next = algorithm.fit(rule, state, now, 0), nil
+  if instant - now <= rule.horizon and cost > 0 then
+    next = algorithm.take(rule, state, instant, math.min(cost, algorithm.largest(rule)), now)
+    next = algorithm.cut(rule, next, now) or next
+    instant = algorithm.fit(rule, next, now, 0)
+  end
+  local wait = instant - now
+  return wait == 0 and ALLOW or DENY, wait, next
+end
+
 -- Gives a booking back. Returns the units that were, and the state to store if it changed.
 local function refund(algorithm, rule, state, now, cost, ...)
   if not state then
@@ -39,8 +52,7 @@ end
 
 -- Why a key that reads as absent cannot be used: it may hold another type.
 local function why_absent(key)
-  local value = redis.pcall('GET', key)
-  return type(value) == 'table' and value.err or nil
+  return failure('GET', key)
 end
 
 -- Writes a changed key, which held `number` if that was a plain one. Returns why it could not.
@@ -48,8 +60,7 @@ end
 local function store(algorithm, key, exists, number, rule, state, now, given)
   local value = algorithm.write(state)
   if number and not given and type(value) == 'number' and value - value % SPARE == number - number % SPARE then
-    local sum = redis.pcall('INCRBY', key, value - number)
-    return type(sum) == 'table' and sum.err or nil
+    return failure('INCRBY', key, value - number)
   end
   local old = math.max(algorithm.old(rule, state), now)
   local unit, expiry = 'PXAT', math.ceil((old + SPARE) / 1000)
@@ -100,7 +111,7 @@ local function run(algorithm)
   local texts = algorithm.load and {} or redis.call('MGET', unpack(KEYS))
   -- What is known of a key, at the place of its first charge. A rule stands where the state has changed.
   -- (Several plain arrays: a table for each key would cost more than all the arithmetic.)
-  local places, states, numbers, rules, broken = {}, {}, {}, {}, {}
+  local places, states, numbers, rules, broken, reset = {}, {}, {}, {}, {}, {}
   local reply = { now }
   local n = 1
 
@@ -115,16 +126,20 @@ local function run(algorithm)
       at = at + 1
       rule = read_rule()
     end
-    local refunding = ARGV[at] == 'refund'
-    local cost, patience, left
-    if refunding then
+    local op, cost, patience, left = ARGV[at], nil, nil, nil
+    if op == 'refund' then
       cost, left = tonumber(ARGV[at + 1]), {}
       for i = 1, LEFT do
         left[i] = tonumber(ARGV[at + 1 + i])
       end
       at = at + 2 + LEFT
+    elseif op == 'penalize' then
+      cost = tonumber(ARGV[at + 1])
+      at = at + 2
+    elseif op == 'reset' then
+      at = at + 1
     else
-      cost, patience = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+      op, cost, patience = nil, tonumber(op), tonumber(ARGV[at + 1])
       at = at + 2
     end
 
@@ -148,15 +163,21 @@ local function run(algorithm)
       state = cut or state
 
       local outcome, wait, next
-      if refunding then
-        outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(left))
-      else
+      if not op then
         outcome, wait, next = decide(algorithm, rule, state, cut, now, cost, patience)
+      elseif op == 'refund' then
+        outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(left))
+      elseif op == 'penalize' then
+        outcome, wait, next = penalize(algorithm, rule, state, now, cost)
+      else
+        -- Whatever the key holds, it holds it no more.
+        outcome, wait, state = ALLOW, 0, nil
+        states[place], rules[place], broken[place], reset[place] = nil, rule, nil, true
       end
       if next then
         state = next
         states[place], rules[place] = next, rule
-      elseif not state and not broken[place] and not algorithm.load then
+      elseif not state and not broken[place] and not reset[place] and not algorithm.load then
         broken[place] = why_absent(key)
       end
 
@@ -179,7 +200,13 @@ local function run(algorithm)
   for place = 1, count do
     if rules[place] and not broken[place] then
       local key, rule, state = KEYS[place], rules[place], states[place]
-      if algorithm.store then
+      if reset[place] then
+        broken[place] = failure('UNLINK', key)
+        texts[place], numbers[place] = nil, nil
+      end
+      if broken[place] or not state then
+        -- Nothing is to be stored.
+      elseif algorithm.store then
         broken[place] = store_pieces(algorithm, key, rule, state, now, given)
       else
         broken[place] = store(algorithm, key, texts[place], numbers[place], rule, state, now, given)

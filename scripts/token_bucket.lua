@@ -91,6 +91,10 @@ function token_bucket.take(rule, state, at, cost)
   return { full = full, part = part, over = rule.l }
 end
 
+function token_bucket.largest(rule)
+  return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
+end
+
 function token_bucket.report(rule, state, now)
   local full, part = start_of(rule, state, now)
   local ahead = full - now

@@ -37,8 +37,8 @@ pub use self::http::{ByHead, Head, HttpResponse, by_head};
 pub use self::key::{Global, KeyExtractor};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
-    Acquire, Allow, Boxed, Deciding, Deny, Fallback, Limiter, LimiterExt, Memory, OrElse, Pool,
-    PoolBuilder, Redis, Within,
+    Acquire, Allow, Boxed, Deciding, Deny, Fallback, Limiter, LimiterExt, Memory, Operating,
+    Operation, OrElse, Pool, PoolBuilder, Redis, Within,
 };
 pub use self::quota::{Quota, QuotaError};
 pub use self::refusal::Refusal;

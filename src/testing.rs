@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::charge::Key;
-use crate::{Booking, Charge, Class, Decision, Error, Limiter, Outcome, Quota};
+use crate::{Booking, Charge, Class, Decision, Error, Limiter, Operation, Outcome, Quota};
 
 /// Plays decisions in the order in which they were given. Clones share the play and the records.
 ///
@@ -37,6 +37,7 @@ struct Play {
     answers: VecDeque<Result<Decision, Error>>,
     charges: Vec<Charge>,
     refunds: Vec<u64>,
+    operations: Vec<(Operation, Charge)>,
 }
 
 impl Scripted {
@@ -102,6 +103,12 @@ impl Scripted {
         self.play().refunds.clone()
     }
 
+    /// The operations asked for so far: they are done at once, and play no decision.
+    #[must_use]
+    pub fn operations(&self) -> Vec<(Operation, Charge)> {
+        self.play().operations.clone()
+    }
+
     /// The decisions not yet played.
     #[must_use]
     pub fn left(&self) -> usize {
@@ -140,6 +147,11 @@ impl Limiter for Scripted {
                 left: [number, 0, 0, 0],
             })
         }))
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        self.play().operations.push((operation, charge.clone()));
+        Some(ready(Ok(Decision::new(Outcome::Allow))))
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {

@@ -10,8 +10,8 @@ use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Allow, Boxed, Charge, Class, Decision, Deny, Error, Limiter, LimiterExt, Memory, Origin,
-    Outcome, Quota, Refusal,
+    Allow, Boxed, Charge, Class, Decision, Deny, Error, Limiter, LimiterExt, Memory, Operation,
+    Origin, Outcome, Quota, Refusal,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -284,6 +284,40 @@ async fn a_clock_of_the_callers_own_decides() {
     assert_eq!(allowed.decided_at(), Some(Duration::from_secs(1_767_225_600 + 86_400)));
     now.store(u64::MAX, Relaxed);
     assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Configuration);
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
+    let inner = Arc::new(Memory::new("inner", TokenBucket::new(Quota::per_second(5))));
+    let share = Arc::new(Memory::new("share", TokenBucket::new(Quota::per_second(5))));
+    let limiter = Arc::clone(&inner).within(Duration::from_secs(1)).or_else(Arc::clone(&share));
+    let limiter = limiter.boxed();
+
+    let owing = limiter.penalize(one().cost(8)).await.unwrap();
+    assert_eq!(owing.outcome(), Outcome::Deny { retry_after: Some(Duration::from_millis(600)) });
+    assert_eq!(owing.remaining(), Some(0));
+    assert_eq!(limiter.peek(one()).await.unwrap().remaining(), Some(0));
+    let reset = limiter.reset(one()).await.unwrap();
+    assert_eq!((reset.outcome(), reset.remaining()), (Outcome::Allow, Some(5)));
+    assert!(limiter.check(&one().cost(5)).await.unwrap().is_admitted());
+    assert!(share.is_empty());
+
+    let away = Scripted::new();
+    let limiter = away.clone().or_else(Arc::clone(&share));
+    limiter.penalize(one().cost(3)).await.unwrap();
+    let (operation, charge) = away.operations().remove(0);
+    assert_eq!((operation, charge.units()), (Operation::Penalize, 3));
+    assert!(share.is_empty());
+}
+
+#[tokio::test]
+async fn what_a_limiter_cannot_do_is_an_error() {
+    let closure = |_: &Charge| std::future::ready(Ok(Outcome::Allow.into()));
+    let error = closure.boxed().penalize("x").await.unwrap_err();
+    assert_eq!(error.class(), Class::Configuration);
+    assert!(closure.peek("x").await.unwrap().is_admitted());
+    let error = closure.reset("x").await.unwrap_err();
+    assert_eq!(error.class(), Class::Configuration);
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,6 +58,8 @@ fn every_verdict_is_told_with_its_figures() {
         json!({"t": T0 + 4, "key": "c", "period": 10_000_000, "burst": 1}),
         json!({"t": T0 + 4, "key": "c", "period": 10_000_000, "burst": 1}),
         json!({"t": T0 + 4, "key": ""}),
+        json!({"t": T0 + 4, "key": "d", "op": "penalize", "cost": 7}),
+        json!({"t": T0 + 4, "key": "d", "op": "reset"}),
     ]);
     let output = replay("--algorithm token_bucket --limit 5 --period 1s", &traffic);
     assert!(output.status.success(), "{}", said(&output));
@@ -84,6 +86,8 @@ fn every_verdict_is_told_with_its_figures() {
             json!({"line": 11, "verdict": "allow", "wait_us": 0, "remaining": 0, "reset_after_us": 2_000_000}),
             json!({"line": 12, "verdict": "deny", "retry_after_us": 2_000_000, "remaining": 0, "reset_after_us": 2_000_000}),
             json!({"line": 13, "verdict": "error", "remaining": null, "reset_after_us": null}),
+            json!({"line": 14, "verdict": "done", "remaining": 0, "reset_after_us": 1_400_000}),
+            json!({"line": 15, "verdict": "done", "remaining": 5, "reset_after_us": 0}),
         ]
     );
 }
@@ -196,12 +200,13 @@ fn odd_traffic(lines: usize) -> String {
         let key = ["a", "b", "c"][dice.usize(..3)];
         let mut line = json!({"t": t, "key": key});
         let mut set = |name: &str, value: u64| line[name] = value.into();
-        match dice.usize(..8) {
+        match dice.usize(..9) {
             0 => set("cost", dice.u64(0..8)),
             1 => set("max_wait", [0, 200_000, 90_000_000][dice.usize(..3)]),
             2 => set("limit", dice.u64(0..7)),
             3 => set("period", [500_000, 3_000_000][dice.usize(..2)]),
             4 => line["op"] = "peek".into(),
+            8 => line["op"] = ["penalize", "penalize", "reset"][dice.usize(..3)].into(),
             5 if number > 1 => {
                 line["op"] = "refund".into();
                 line["of"] = (number - dice.usize(1..number.min(5))).into();

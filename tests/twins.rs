@@ -15,7 +15,7 @@ use tower_sluice::algorithm::{
     Algorithm, Ask, FixedWindow, Left, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket, Verdict,
 };
-use tower_sluice::{Booking, Charge, Decision, Limiter, Outcome, Pool, Quota, Redis};
+use tower_sluice::{Booking, Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const START: u64 = 1_767_225_600_000_000;
@@ -105,6 +105,22 @@ async fn compare<A: Algorithm>(
                 continue;
             }
 
+            let rule = algorithm.rule(quota).expect("a rule");
+            if dice.below(25) == 0 {
+                let cost = dice.pick(&[0, 1, quota.capacity(), 2 * quota.capacity() + 1, 1 << 53]);
+                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota);
+                let from_lua = lua.penalize(charge).await.expect("lua takes");
+                let told = A::penalize(&rule, &mut state, instant, cost as i64);
+                let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
+                assert_eq!(verdict(&from_lua), from_rust, "{place}: penalty of {cost}");
+                continue;
+            }
+            if dice.below(60) == 0 {
+                lua.reset(Charge::new(Arc::clone(&key))).await.expect("lua forgets");
+                state = None;
+                continue;
+            }
+
             let capacity = quota.capacity();
             let cost = dice.pick(&[0, 1, 1, 1, 2, capacity, capacity + 1]);
             let patience = dice.pick(&[0, unit, 60_000_000, u64::MAX]);
@@ -115,7 +131,6 @@ async fn compare<A: Algorithm>(
             }
             let mut from_lua = lua.check(&charge).await.expect("lua decides");
 
-            let rule = algorithm.rule(quota).expect("a rule");
             let ask = Ask { cost: cost as i64, patience: patience.min(1 << 53) as i64 };
             let told = A::step(&rule, &mut state, instant, ask);
             let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);

@@ -17,7 +17,7 @@
 //!
 //! `t`, `max_wait` and `period` are in microseconds. A cost left out is 1; `max_wait`, `limit`, `period` and `burst` are
 //! the options' where the line has none, but a line's `limit` is also its burst. `of` names the line, counted from 1,
-//! whose charge is given back.
+//! whose charge is given back. `"op":"penalize"` takes the cost without asking, `"op":"reset"` forgets the key.
 //!
 //! ```json
 //! {"line":1,"verdict":"allow","wait_us":0,"remaining":9,"reset_after_us":100000}

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tower_sluice::algorithm::{Algorithm, SlidingCounter, SlidingLog, TokenBucket};
-use tower_sluice::{Booking, Charge, Class, Error, Limiter, Memory, Pool, Quota, Redis};
+use tower_sluice::{
+    Booking, Charge, Class, Error, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
+};
 
 use crate::Stop;
 use crate::options::{Name, Options};
@@ -171,10 +173,18 @@ impl<G: Gate> Replay<G> {
                 return Ok(told);
             }
         };
-        let cost = if line.op == Op::Peek { 0 } else { line.cost.unwrap_or(1) };
         let wait = line.max_wait.map_or(self.max_wait, Duration::from_micros);
-        let charge = charge(&key, quota).cost(cost).max_wait(wait);
-        let (told, booking) = match self.gate.check(&charge).await {
+        let charge = charge(&key, quota).cost(line.cost.unwrap_or(1)).max_wait(wait);
+        let answer = match line.op {
+            Op::Peek => self.gate.peek(charge).await,
+            Op::Penalize => self.gate.penalize(charge).await,
+            Op::Reset => self.gate.reset(charge).await,
+            _ => self.gate.check(&charge).await,
+        };
+        let (told, booking) = match answer {
+            Ok(since) if matches!(line.op, Op::Penalize | Op::Reset) => {
+                (Told::done(number, &since), None)
+            }
             Ok(mut decision) => {
                 (Told::decided(number, &decision), decision.booking().map(Box::new))
             }

@@ -30,6 +30,8 @@ pub(crate) enum Op {
     Check,
     Peek,
     Refund,
+    Penalize,
+    Reset,
 }
 
 impl Line<'_> {
@@ -95,9 +97,13 @@ impl Told {
 
     /// Given back, and how the key stands since.
     pub(crate) fn refunded(line: usize, units: u64, since: &Decision) -> Self {
+        Self { refunded: Some(units), ..Self::done(line, since) }
+    }
+
+    /// Done without asking, and how the key stands since.
+    pub(crate) fn done(line: usize, since: &Decision) -> Self {
         let told = Self::decided(line, since);
-        let (verdict, refunded) = (Verdict::Done, Some(units));
-        Self { verdict, wait_us: None, retry_after_us: None, refunded, ..told }
+        Self { verdict: Verdict::Done, wait_us: None, retry_after_us: None, ..told }
     }
 
     pub(crate) fn error(line: usize, error: String) -> Self {

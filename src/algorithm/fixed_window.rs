@@ -154,6 +154,10 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    fn largest(rule: &Rule) -> i64 {
+        rule.limit
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = rule.alive(state, now) else {
             return Report { remaining: rule.limit, reset_after: 0 };

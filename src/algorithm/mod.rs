@@ -57,6 +57,9 @@ use crate::quota::{Quota, QuotaError};
 /// The longest wait that an algorithm books unless told otherwise.
 const HORIZON: Duration = Duration::from_secs(60);
 
+/// What a script computes with exactly is below.
+const INEXACT: i64 = 1 << 53;
+
 /// The latest instant that the arithmetic is exact for, in the year 2112.
 pub(crate) const LATEST: i64 = 1 << 52;
 
@@ -110,6 +113,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         now: i64,
     ) -> Self::State;
 
+    /// The most units that are taken at once without asking whether they fit.
+    fn largest(rule: &Self::Rule) -> i64;
+
     /// What is left, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
@@ -153,6 +159,29 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             }
         }
         Step { verdict, report: Self::report(rule, state.as_ref(), now), changed: true }
+    }
+
+    /// Takes without asking whether it fits, so long as the debt is not past the horizon, and tells what a peek would
+    /// then be told: the twin of `penalize` in `scripts/tail.lua`.
+    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Step {
+        let cut = state.as_ref().and_then(|state| Self::cut(rule, state, now));
+        let due = |state: Option<&_>| Self::fit(rule, state, now, 0).unwrap_or(now);
+        let mut instant = due(cut.as_ref().or(state.as_ref()));
+        let changed = cost > 0 && instant - now <= Self::horizon(rule);
+        let mut seen = cut;
+        if changed {
+            let before = seen.or_else(|| state.take());
+            let next = Self::take(rule, before, instant, cost.min(Self::largest(rule)), now);
+            *state = Some(Self::cut(rule, &next, now).unwrap_or(next));
+            instant = due(state.as_ref());
+            seen = None;
+        }
+        let verdict = match instant - now {
+            0 => Verdict::Allow,
+            wait => Verdict::Deny(wait),
+        };
+        let report = Self::report(rule, seen.as_ref().or(state.as_ref()), now);
+        Step { verdict, report, changed }
     }
 
     /// Gives a booking back, and tells the units that were: the twin of `refund` in `scripts/tail.lua`.

@@ -9,11 +9,8 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
-
-/// What a script computes with exactly.
-const INEXACT: i64 = 1 << 53;
 
 /// Two weighted windows: small, and smooth for steady traffic.
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +185,10 @@ impl Algorithm for SlidingCounter {
         let begin = rule.begin(at);
         let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
         State { begin, current: current + cost, previous, latest: at }
+    }
+
+    fn largest(rule: &Rule) -> i64 {
+        rule.limit
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {

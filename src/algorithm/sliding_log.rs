@@ -179,6 +179,10 @@ impl Algorithm for SlidingLog {
         state
     }
 
+    fn largest(rule: &Rule) -> i64 {
+        rule.limit
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some((state, last)) = state.and_then(|state| Some((state, state.last()?))) else {
             return Report { remaining: rule.limit, reset_after: 0 };

@@ -183,6 +183,10 @@ impl Algorithm for SlidingWindow {
         State { width: rule.width, newest, units }
     }
 
+    fn largest(rule: &Rule) -> i64 {
+        rule.limit
+    }
+
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = rule.under(state) else {
             return Report { remaining: rule.limit, reset_after: 0 };

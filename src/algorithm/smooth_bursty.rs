@@ -11,11 +11,8 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
-
-/// What a script computes with exactly is below.
-const INEXACT: i64 = 1 << 53;
 
 /// Even pacing, with a store of unused permits.
 #[derive(Clone, Copy, Debug)]
@@ -213,6 +210,10 @@ impl Algorithm for SmoothBursty {
             before,
             added,
         }
+    }
+
+    fn largest(rule: &Rule) -> i64 {
+        (INEXACT - 1) / rule.p
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {

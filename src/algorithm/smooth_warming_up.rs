@@ -12,11 +12,8 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
-
-/// What a script computes with exactly is below.
-const INEXACT: i64 = 1 << 53;
 
 /// Even pacing that starts slow after a rest.
 #[derive(Clone, Copy, Debug)]
@@ -230,6 +227,10 @@ impl Algorithm for SmoothWarmingUp {
             before,
             added,
         }
+    }
+
+    fn largest(rule: &Rule) -> i64 {
+        (INEXACT - 1) / rule.p
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {

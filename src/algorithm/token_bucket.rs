@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError};
 
 /// Steady refill with a burst: the default choice.
@@ -135,6 +135,10 @@ impl Algorithm for TokenBucket {
         let part = start.1 + time.1;
         let carry = i64::from(part >= rule.l);
         State { full: start.0 + time.0 + carry, part: part - carry * rule.l, over: rule.l }
+    }
+
+    fn largest(rule: &Rule) -> i64 {
+        (INEXACT - 1) / rule.p
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::Limiter;
+use super::{Limiter, Operation};
 use crate::{Booking, Charge, Decision, Error};
 
 type BoxFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
@@ -34,6 +34,10 @@ impl Limiter for Boxed {
     fn refund(&self, booking: Booking) -> Option<Booking> {
         self.0.refund_boxed(booking)
     }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {
+        self.0.operate_boxed(operation, charge)
+    }
 }
 
 impl fmt::Debug for Boxed {
@@ -45,6 +49,7 @@ impl fmt::Debug for Boxed {
 trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxFuture;
     fn refund_boxed(&self, booking: Booking) -> Option<Booking>;
+    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture>;
 }
 
 impl<L> Erased for L
@@ -58,5 +63,9 @@ where
 
     fn refund_boxed(&self, booking: Booking) -> Option<Booking> {
         self.refund(booking)
+    }
+
+    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {
+        self.operate(operation, charge).map(|answer| Box::pin(answer) as BoxFuture)
     }
 }

@@ -29,9 +29,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::Limiter;
 use super::terms::{Answer, Clock, Terms, instant};
-use crate::algorithm::{Algorithm, Step};
+use super::{Limiter, Operation};
+use crate::algorithm::{Algorithm, Left, Step, Verdict};
 use crate::charge::Key;
 use crate::{Booking, Charge, Class, Decision, Error, Origin};
 
@@ -121,6 +121,27 @@ impl<A: Algorithm> Memory<A> {
         Ok(units.cast_unsigned())
     }
 
+    fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
+        let question = self.terms.read(charge)?;
+        let now = instant((self.clock)())?;
+        let mut shard = self.shard(charge.key());
+        let (Step { verdict, report, .. }, _) = shard.update(charge.key(), now, |state| {
+            if operation == Operation::Reset {
+                *state = None;
+                let report = A::report(&question.rule, None, now);
+                let verdict = Verdict::Allow;
+                return (Step { verdict, report, changed: true }, None);
+            }
+            let step = A::penalize(&question.rule, state, now, question.ask.cost);
+            let changed = state.as_ref().filter(|_| step.changed);
+            (step, changed.map(|state| A::old(&question.rule, state)))
+        })?;
+        drop(shard);
+        let left = Left::default();
+        let answer = Answer { verdict, report, left, now, place: 0, origin: Origin::Local };
+        Ok(self.terms.decision(question.quota, 0, answer, Key::Constant("")))
+    }
+
     fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
         let question = self.terms.read(charge)?;
         let now = instant((self.clock)())?;
@@ -156,6 +177,10 @@ impl<A: Algorithm> Limiter for Memory<A> {
         ready(self.decide(charge))
     }
 
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        Some(ready(self.change(operation, charge)))
+    }
+
     fn refund(&self, booking: Booking) -> Option<Booking> {
         if booking.owner != self.terms.owner {
             return Some(booking);
@@ -186,7 +211,7 @@ struct Shard<S> {
 struct Entry<S> {
     /// For bookings, which name it.
     key: Arc<str>,
-    /// Always there: an option, since that is what a step changes in place.
+    /// Nothing once it was reset.
     state: Option<S>,
     /// The instant from which on it is as good as new.
     old: i64,

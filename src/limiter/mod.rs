@@ -33,6 +33,7 @@
 mod acquire;
 mod boxed;
 mod memory;
+mod operate;
 mod or_else;
 mod redis;
 mod terms;
@@ -43,6 +44,7 @@ pub use acquire::Acquire;
 pub(crate) use acquire::Admission;
 pub use boxed::Boxed;
 pub use memory::Memory;
+pub use operate::{Operating, Operation};
 pub use or_else::{Allow, Deny, Fallback, OrElse};
 pub use within::Within;
 
@@ -69,6 +71,13 @@ pub trait Limiter {
     fn refund(&self, booking: Booking) -> Option<Booking> {
         Some(booking)
     }
+
+    /// Changes a key without asking whether anything fits; the answer tells how the key stands since.
+    /// `None`: this limiter cannot. See [`LimiterExt::penalize`] and [`LimiterExt::reset`].
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let _ = (operation, charge);
+        None
+    }
 }
 
 impl<F, Fut> Limiter for F
@@ -92,6 +101,10 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
         (**self).refund(booking)
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<L::Future> {
+        (**self).operate(operation, charge)
     }
 }
 
@@ -127,6 +140,33 @@ pub trait LimiterExt: Limiter + Sized {
     /// The [`Refusal`](crate::Refusal), if the charge is denied or could not be decided.
     fn acquire(&self, charge: impl Into<Charge>) -> Acquire<'_, Self> {
         Acquire::new(self, charge.into())
+    }
+
+    /// Tells how a key stands, and takes nothing.
+    fn peek(&self, charge: impl Into<Charge>) -> Self::Future {
+        self.check(&charge.into().cost(0))
+    }
+
+    /// Takes without asking whether it fits: for abuse, and for what a request cost that is known only afterwards.
+    ///
+    /// The answer is what a peek would then be told; it cannot be given back. A bucket and the smooth limiters owe
+    /// all of it, up to their horizon and as much again at the most; a window, a log or a counter at most its limit,
+    /// as more than all of a window cannot be taken.
+    ///
+    /// # Errors
+    ///
+    /// As a check; and of [`Class::Configuration`](crate::Class::Configuration) if the limiter cannot.
+    fn penalize(&self, charge: impl Into<Charge>) -> Operating<Self::Future> {
+        Operating::new(self.operate(Operation::Penalize, &charge.into()))
+    }
+
+    /// Forgets what was taken of a key, and whatever else stands in its place.
+    ///
+    /// # Errors
+    ///
+    /// As a check; and of [`Class::Configuration`](crate::Class::Configuration) if the limiter cannot.
+    fn reset(&self, charge: impl Into<Charge>) -> Operating<Self::Future> {
+        Operating::new(self.operate(Operation::Reset, &charge.into()))
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::Limiter;
+use super::{Limiter, Operation};
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
 
 /// Admits while the store is away: the limit is off until it is back.
@@ -114,6 +114,12 @@ where
         }
     }
 
+    /// Of the inner limiter alone: what is decided elsewhere while it is away is another account.
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let check = self.inner.operate(operation, charge)?;
+        Some(OrElseFuture { asked: None, state: State::Asking { check } })
+    }
+
     fn refund(&self, booking: Booking) -> Option<Booking> {
         self.inner.refund(booking).and_then(|booking| self.fallback.give_back(booking))
     }
@@ -122,6 +128,7 @@ where
 pin_project! {
     /// The future of [`OrElse`].
     pub struct OrElseFuture<C, F: Fallback> {
+        // What the fallback is asked, if it may be.
         asked: Option<(Charge, Arc<F>)>,
         #[pin]
         state: State<C, F::Future>,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
-use super::Limiter;
+use super::{Limiter, Operation};
 use crate::{Booking, Charge, Class, Decision, Error};
 
 const BACKSTOP: Duration = Duration::from_millis(1);
@@ -28,17 +28,22 @@ impl<L> Within<L> {
     pub(super) fn new(inner: L, deadline: Duration) -> Self {
         Self { inner, deadline }
     }
+
+    fn timed<F>(&self, check: F) -> WithinFuture<F> {
+        WithinFuture { check, backstop: sleep(self.deadline.saturating_add(BACKSTOP)) }
+    }
 }
 
 impl<L: Limiter> Limiter for Within<L> {
     type Future = WithinFuture<L::Future>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
+        self.timed(self.inner.check(&charge.clone().cut_budget(self.deadline)))
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let charge = charge.clone().cut_budget(self.deadline);
-        WithinFuture {
-            check: self.inner.check(&charge),
-            backstop: sleep(self.deadline.saturating_add(BACKSTOP)),
-        }
+        self.inner.operate(operation, &charge).map(|check| self.timed(check))
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {

@@ -89,6 +89,16 @@ impl Call {
         self
     }
 
+    pub fn penalize(mut self, cost: i64) -> Self {
+        self.command.arg(1).arg("penalize").arg(cost);
+        self
+    }
+
+    pub fn reset(mut self) -> Self {
+        self.command.arg(1).arg("reset");
+        self
+    }
+
     pub fn check_under(mut self, rule: &[i64], cost: i64, patience: i64) -> Self {
         self.command.arg(1).arg("quota").arg(rule).arg(cost).arg(patience);
         self

@@ -38,8 +38,8 @@ impl Lane {
 
     pub(super) fn push(&mut self, charge: Waiting) {
         match charge.line.op {
-            Op::Check { .. } => self.queue.push_back(charge),
             Op::Refund { .. } => self.refunds.push(Refund(charge)),
+            _ => self.queue.push_back(charge),
         }
     }
 
@@ -133,7 +133,7 @@ impl Refund {
     fn rank(&self) -> (Left, u64) {
         let left = match self.0.line.op {
             Op::Refund { left, .. } => left,
-            Op::Check { .. } => Left::default(),
+            _ => Left::default(),
         };
         (left, self.0.number)
     }

@@ -46,9 +46,9 @@ use self::asking::Asking;
 use self::dispatch::{Dispatcher, Route};
 use self::reply::{Told, odd};
 use self::script::{Line, Op, Script};
-use super::Limiter;
 use super::terms::{Answer, Terms};
-use crate::algorithm::Algorithm;
+use super::{Limiter, Operation};
+use crate::algorithm::{Algorithm, Ask};
 use crate::charge::Key;
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Quota};
 
@@ -153,6 +153,19 @@ impl<A: Algorithm> Redis<A> {
         self
     }
 
+    fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
+        let shared = Arc::clone(&self.shared);
+        let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
+        let deadline = Instant::now() + budget;
+        let question = match shared.line(charge, op) {
+            Ok((line, quota)) => {
+                Question::Asked { asking: shared.dispatcher.ask(line, deadline), quota }
+            }
+            Err(error) => Question::Refused { error: Some(error) },
+        };
+        Deciding { shared, question }
+    }
+
     /// Gives a booking back, and tells how many units that were: 0 if others were decided on it since.
     ///
     /// # Errors
@@ -173,13 +186,12 @@ impl<A: Algorithm> Redis<A> {
 
 impl<A: Algorithm> Shared<A> {
     /// What is asked about a charge, and what its answer is read with.
-    fn line(&self, charge: &Charge) -> Result<(Line, Quota), Error> {
+    fn line(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<(Line, Quota), Error> {
         let question = self.terms.read(charge)?;
-        let (cost, patience) = (question.ask.cost, question.ask.patience);
         let line = Line {
             key: key::name(&self.scope, charge.key()),
             rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
-            op: Op::Check { cost, patience },
+            op: op(question.ask),
         };
         Ok((line, question.quota))
     }
@@ -193,10 +205,8 @@ impl<A: Algorithm> Shared<A> {
 
     fn decision(&self, quota: Quota, answer: lane::Answer) -> Result<Decision, Error> {
         let lane::Answer { line, told, now, place } = answer;
-        let (Op::Check { cost, .. }, Told::Decided { verdict, report, left }) = (line.op, told)
-        else {
-            return Err(odd());
-        };
+        let Told::Decided { verdict, report, left } = told else { return Err(odd()) };
+        let cost = if let Op::Check { cost, .. } = line.op { cost } else { 0 };
         let answer = Answer { verdict, report, left, now, place, origin: Origin::Store };
         Ok(self.terms.decision(quota, cost, answer, Key::Owned(line.key)))
     }
@@ -206,16 +216,14 @@ impl<A: Algorithm> Limiter for Redis<A> {
     type Future = Deciding<A>;
 
     fn check(&self, charge: &Charge) -> Deciding<A> {
-        let shared = Arc::clone(&self.shared);
-        let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
-        let deadline = Instant::now() + budget;
-        let question = match shared.line(charge) {
-            Ok((line, quota)) => {
-                Question::Asked { asking: shared.dispatcher.ask(line, deadline), quota }
-            }
-            Err(error) => Question::Refused { error: Some(error) },
-        };
-        Deciding { shared, question }
+        self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience })
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Deciding<A>> {
+        Some(match operation {
+            Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
+            Operation::Reset => self.ask(charge, |_| Op::Reset),
+        })
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {

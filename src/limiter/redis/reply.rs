@@ -75,6 +75,8 @@ impl<'a> Reply<'a> {
             }
             (2, Op::Check { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
             (3, Op::Check { .. }) => Ok(decided(Verdict::Never)),
+            (0, Op::Penalize { .. } | Op::Reset) if wait == 0 => Ok(decided(Verdict::Allow)),
+            (2, Op::Penalize { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
             (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Told::Refunded { units: wait }),
             _ => Err(odd()),
         }

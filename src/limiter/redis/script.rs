@@ -22,6 +22,8 @@ pub(super) struct Script {
 pub(super) enum Op {
     Check { cost: i64, patience: i64 },
     Refund { cost: i64, left: Left },
+    Penalize { cost: i64 },
+    Reset,
 }
 
 /// One charge of a call.
@@ -74,6 +76,8 @@ impl Script {
             match run[0].op {
                 Op::Check { cost, patience } => call.arg(cost).arg(patience),
                 Op::Refund { cost, left } => call.arg("refund").arg(cost).arg(&left),
+                Op::Penalize { cost } => call.arg("penalize").arg(cost),
+                Op::Reset => call.arg("reset"),
             };
         }
         call.take()

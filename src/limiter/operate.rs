@@ -1,0 +1,65 @@
+//! What support and admin endpoints do to a key, besides asking.
+//!
+//! ```
+//! use tower_sluice::{Limiter, LimiterExt, Memory, Quota, algorithm::TokenBucket};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5)));
+//! let owing = limiter.penalize("mallory").await?;
+//! assert_eq!(owing.remaining(), Some(4));
+//! assert_eq!(limiter.peek("mallory").await?.remaining(), Some(4));
+//! assert_eq!(limiter.reset("mallory").await?.remaining(), Some(5));
+//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+//! ```
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use crate::{Class, Decision, Error};
+
+/// A change to a key that asks for no admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Takes the charge's units, whether or not they fit.
+    Penalize,
+    /// Forgets what was taken.
+    Reset,
+}
+
+pin_project! {
+    /// The future of an [`Operation`].
+    #[derive(Debug)]
+    #[must_use = "nothing is done until it is awaited"]
+    pub struct Operating<F> {
+        #[pin]
+        answer: Option<F>,
+    }
+}
+
+impl<F> Operating<F> {
+    pub(super) fn new(answer: Option<F>) -> Self {
+        Self { answer }
+    }
+}
+
+impl<F> Future for Operating<F>
+where
+    F: Future<Output = Result<Decision, Error>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().answer.as_pin_mut() {
+            Some(answer) => answer.poll(cx),
+            None => {
+                let error = Error::new(Class::Configuration, "the limiter has no such operation");
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+}
