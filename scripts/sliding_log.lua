@@ -32,7 +32,7 @@ local function member(log, reply)
   local at = integer(reply[2])
   units = units and integer(units)
   if not at or not units or units == 0 or #digits ~= 20 then
-    log.flaw = 'CORRUPT the stored value is not one that this limiter writes'
+    log.flaw = CORRUPT
     return { at = 0, lap = 0, total = 0, units = 0 }
   end
   return { at = at, lap = tonumber(string.sub(digits, 1, 5)), total = tonumber(string.sub(digits, 6)), units = units }

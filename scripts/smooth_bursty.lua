@@ -3,7 +3,8 @@
 -- Arguments of a rule:  horizon  r  p  burst  own  full     r permits take p microseconds; burst: what is stored, in time
 -- Stored:               the credit in microseconds over r, the instant from which on nobody waits, the rate, and the last
 --                       now, as `credit:next:r/p:last`
--- Left by a charge:     next  credit before, made positive  what was added to next
+-- Left by a charge:     next  credit before, made positive  what was added to next, for its debt and
+--                       for a later start
 
 local smooth_bursty = { arguments = 6 }
 
@@ -91,15 +92,20 @@ end
 
 function smooth_bursty.take(rule, state, at, cost, now)
   local credit, next = resynced(rule, state, now)
-  local added = math.min(debt(rule, credit, cost), INEXACT - 1 - next)
+  local debt = debt(rule, credit, cost)
+  -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+  local due = next + (rule.own and debt or 0)
+  local shift = math.max(0, at - due)
+  local added = math.min(debt, INEXACT - 1 - next - shift)
   return {
-    credit = credit + debt(rule, credit, cost) * rule.r - cost * rule.p,
-    next = next + added,
+    credit = credit + debt * rule.r - cost * rule.p,
+    next = next + shift + added,
     r = rule.r,
     p = rule.p,
     last = now,
     before = credit,
     added = added,
+    shift = shift,
   }
 end
 
@@ -122,15 +128,15 @@ function smooth_bursty.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.cap - credit) / rule.r)
 end
 
-function smooth_bursty.give_back(rule, state, now, cost, left_next, left_before, left_added)
+function smooth_bursty.give_back(rule, state, now, cost, left_next, left_before, left_added, left_shift)
   local before = left_before - rule.r
   local after = before + left_added * rule.r - cost * rule.p
   if state.r ~= rule.r or state.p ~= rule.p or state.next ~= left_next or state.credit ~= after then
     return nil
   end
-  return { credit = before, next = state.next - left_added, r = state.r, p = state.p, last = state.last }, cost
+  return { credit = before, next = state.next - left_added - left_shift, r = state.r, p = state.p, last = state.last }, cost
 end
 
 function smooth_bursty.left(state)
-  return state.next, (state.before or 0) + state.r, state.added
+  return state.next, (state.before or 0) + state.r, state.added, state.shift
 end

@@ -104,7 +104,10 @@ end
 
 function smooth_warming_up.take(rule, state, at, cost, now)
   local stored, next = resynced(rule, state, now)
-  local added = math.min(price(rule, stored, cost), INEXACT - 1 - next)
+  local price = price(rule, stored, cost)
+  -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+  local due = next + (rule.own and price or 0)
+  local added = math.min(math.max(0, at - due) + price, INEXACT - 1 - next)
   return {
     stored = stored - math.min(cost, stored),
     next = next + added,

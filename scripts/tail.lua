@@ -3,8 +3,8 @@
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
 
--- The numbers that a booking remembers of the state that it left, and those that answer one charge.
-local LEFT, WIDTH = 4, 8
+-- The numbers that a booking remembers of the state that it left, for each quota.
+local LEFT = 4
 
 -- How much longer than its state a key lives, in µs: as long as the state stays within one such stretch,
 -- the expiry that was set first suffices. Part of the format: every writer of a key keeps to one number.
@@ -108,7 +108,9 @@ local function run(algorithm)
   end
 
   local common = read_rule()
-  local texts = algorithm.load and {} or redis.call('MGET', unpack(KEYS))
+  -- A charge has a key for each of its quotas; the first stands for all.
+  local quotas = algorithm.quotas or 1
+  local texts = algorithm.load and not algorithm.texts and {} or redis.call('MGET', unpack(KEYS))
   -- What is known of a key, at the place of its first charge. A rule stands where the state has changed.
   -- (Several plain arrays: a table for each key would cost more than all the arithmetic.)
   local places, states, numbers, rules, broken, reset = {}, {}, {}, {}, {}, {}
@@ -116,7 +118,8 @@ local function run(algorithm)
   local n = 1
 
   -- Plan: every charge is answered with the state that the ones before it left.
-  local last, count = 0, #KEYS
+  local last, count = 0, #KEYS / quotas
+  local width = 4 + LEFT * quotas + (quotas > 1 and 1 or 0)
   while last < count do
     local first = last + 1
     last = last + tonumber(ARGV[at])
@@ -129,10 +132,10 @@ local function run(algorithm)
     local op, cost, patience, left = ARGV[at], nil, nil, nil
     if op == 'refund' then
       cost, left = tonumber(ARGV[at + 1]), {}
-      for i = 1, LEFT do
+      for i = 1, LEFT * quotas do
         left[i] = tonumber(ARGV[at + 1 + i])
       end
-      at = at + 2 + LEFT
+      at = at + 2 + LEFT * quotas
     elseif op == 'penalize' then
       cost = tonumber(ARGV[at + 1])
       at = at + 2
@@ -144,17 +147,17 @@ local function run(algorithm)
     end
 
     for i = first, last do
-      local key = KEYS[i]
+      local key = KEYS[(i - 1) * quotas + 1]
       local place = places[key]
       if not place then
         place = i
         places[key] = i
         if algorithm.load then
-          states[i], broken[i] = algorithm.load(key)
+          states[i], broken[i] = algorithm.load(key, (i - 1) * quotas, texts)
         elseif texts[i] then
           states[i], numbers[i] = algorithm.read(texts[i])
           if not states[i] then
-            broken[i] = 'CORRUPT the stored value is not one that this limiter writes'
+            broken[i] = CORRUPT
           end
         end
       end
@@ -162,6 +165,7 @@ local function run(algorithm)
       local cut = state and algorithm.cut(rule, state, now)
       state = cut or state
 
+      local refuses = algorithm.refuses and not op and algorithm.refuses(rule, state, now, cost)
       local outcome, wait, next
       if not op then
         outcome, wait, next = decide(algorithm, rule, state, cut, now, cost, patience)
@@ -183,15 +187,24 @@ local function run(algorithm)
 
       reply[n + 1], reply[n + 2] = outcome, wait
       reply[n + 3], reply[n + 4] = algorithm.report(rule, state, now)
-      local one, two, three, four
-      if state then
-        one, two, three, four = algorithm.left(state)
-        if algorithm.flaw then
-          broken[place] = broken[place] or algorithm.flaw(state)
+      if quotas == 1 then
+        local one, two, three, four
+        if state then
+          one, two, three, four = algorithm.left(state)
         end
+        reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = one or 0, two or 0, three or 0, four or 0
+      else
+        algorithm.leave(state, reply, n + 4)
+        if op then
+          refuses = algorithm.refuses(rule, state, now, 0)
+        end
+        -- Counted from 0.
+        reply[n + width] = (refuses or algorithm.tightest(rule, state, now)) - 1
       end
-      reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = one or 0, two or 0, three or 0, four or 0
-      n = n + WIDTH
+      if state and algorithm.flaw then
+        broken[place] = broken[place] or algorithm.flaw(state)
+      end
+      n = n + width
     end
   end
 
@@ -199,13 +212,16 @@ local function run(algorithm)
   local failed = false
   for place = 1, count do
     if rules[place] and not broken[place] then
-      local key, rule, state = KEYS[place], rules[place], states[place]
+      local first, rule, state = (place - 1) * quotas + 1, rules[place], states[place]
+      local key = KEYS[first]
       if reset[place] then
-        broken[place] = failure('UNLINK', key)
+        broken[place] = failure('UNLINK', unpack(KEYS, first, first + quotas - 1))
         texts[place], numbers[place] = nil, nil
       end
       if broken[place] or not state then
         -- Nothing is to be stored.
+      elseif algorithm.commit then
+        broken[place] = algorithm.commit(rule, state, now, given, first - 1)
       elseif algorithm.store then
         broken[place] = store_pieces(algorithm, key, rule, state, now, given)
       else
@@ -216,8 +232,8 @@ local function run(algorithm)
   end
   if failed then
     for i = 1, count do
-      local place = 2 + (i - 1) * WIDTH
-      reply[place] = broken[places[KEYS[i]]] or reply[place]
+      local at = 2 + (i - 1) * width
+      reply[at] = broken[places[KEYS[(i - 1) * quotas + 1]]] or reply[at]
     end
   end
   return cmsgpack.pack(reply)

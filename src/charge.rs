@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Quota;
+use crate::Quotas;
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Key {
 pub struct Charge {
     key: Key,
     cost: u64,
-    quota: Option<Quota>,
+    quota: Option<Quotas>,
     max_wait: Option<Duration>,
     budget: Option<Duration>,
 }
@@ -69,9 +69,11 @@ impl Charge {
     /// State is kept when a key's quota changes: what was taken lies where it lay, and what is too much is cut. Let a
     /// key come under one quota at a time: one that is asked under a long and a short period in turn may forget with the
     /// second what it counted for the first.
+    ///
+    /// For a limiter of several quotas it is a tuple of as many.
     #[must_use]
-    pub fn quota(mut self, quota: Quota) -> Self {
-        self.quota = Some(quota);
+    pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
+        self.quota = Some(quota.into());
         self
     }
 
@@ -98,8 +100,8 @@ impl Charge {
 
     /// The quota that this charge brings along.
     #[must_use]
-    pub fn own_quota(&self) -> Option<Quota> {
-        self.quota
+    pub fn own_quota(&self) -> Option<&Quotas> {
+        self.quota.as_ref()
     }
 
     /// The longest wait that may be booked, if the charge says so.

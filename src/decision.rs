@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Quota;
 use crate::charge::Key;
+use crate::{Quota, Quotas};
 
 /// What a limiter decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Decision {
         self.limiter.as_deref()
     }
 
-    /// The quota that it was decided by.
+    /// The quota that it was decided by: of several the one that refuses or delays, else the one that has least left.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
         self.quota
@@ -190,6 +190,31 @@ impl From<Outcome> for Decision {
     }
 }
 
+/// What a decision remembers of the state that it left, four numbers for each quota; unused ones are 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Left {
+    /// Of the first.
+    pub(crate) first: [i64; 4],
+    /// Of the others, if there are any.
+    pub(crate) more: Box<[[i64; 4]]>,
+}
+
+impl Left {
+    /// That of one of several quotas.
+    pub(crate) fn of(&self, place: usize) -> Self {
+        match place {
+            0 => self.first.into(),
+            _ => self.more.get(place - 1).copied().unwrap_or_default().into(),
+        }
+    }
+}
+
+impl From<[i64; 4]> for Left {
+    fn from(first: [i64; 4]) -> Self {
+        Self { first, more: Box::default() }
+    }
+}
+
 /// What one decision took: the right to give it back once.
 ///
 /// Not `Clone`, so that no refund happens twice.
@@ -199,8 +224,8 @@ pub struct Booking {
     pub(crate) owner: u64,
     /// What the limiter's store calls the key.
     pub(crate) key: Key,
-    pub(crate) quota: Quota,
+    pub(crate) quota: Quotas,
     pub(crate) cost: u64,
-    /// The state that the decision left, as its algorithm tells it.
-    pub(crate) left: [i64; 4],
+    /// The state that the decision left, as its algorithm tells it: four numbers for each quota.
+    pub(crate) left: Left,
 }

@@ -40,7 +40,7 @@ pub use self::limiter::{
     Acquire, Allow, Boxed, Deciding, Deny, Fallback, Limiter, LimiterExt, Memory, Operating,
     Operation, OrElse, Pool, PoolBuilder, Redis, Within,
 };
-pub use self::quota::{Quota, QuotaError};
+pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;

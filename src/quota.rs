@@ -16,6 +16,7 @@
 //! ```
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a Lua number, a double, holds exactly.
@@ -183,6 +184,75 @@ impl Quota {
         Ok(self)
     }
 }
+
+/// One quota, or one for each algorithm of a tuple.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quotas(Several);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Several {
+    One(Quota),
+    Many(Arc<[Quota]>),
+}
+
+impl Quotas {
+    /// The quotas, in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Quota] {
+        match &self.0 {
+            Several::One(quota) => std::slice::from_ref(quota),
+            Several::Many(quotas) => quotas,
+        }
+    }
+
+    /// The only one.
+    pub(crate) fn one(&self) -> Result<Quota, QuotaError> {
+        match self.as_slice() {
+            [quota] => Ok(*quota),
+            _ => Err(QuotaError("more than one quota for an algorithm")),
+        }
+    }
+}
+
+impl From<Quota> for Quotas {
+    fn from(quota: Quota) -> Self {
+        Self(Several::One(quota))
+    }
+}
+
+impl From<&[Quota]> for Quotas {
+    fn from(quotas: &[Quota]) -> Self {
+        match quotas {
+            [quota] => (*quota).into(),
+            quotas => Self(Several::Many(quotas.into())),
+        }
+    }
+}
+
+impl<const N: usize> From<[Quota; N]> for Quotas {
+    fn from(quotas: [Quota; N]) -> Self {
+        quotas.as_slice().into()
+    }
+}
+
+macro_rules! from_tuple {
+    ($($quota:ident),+) => {
+        impl From<($(from_tuple!(@ $quota),)+)> for Quotas {
+            fn from(($($quota,)+): ($(from_tuple!(@ $quota),)+)) -> Self {
+                [$($quota),+].into()
+            }
+        }
+    };
+    (@ $quota:ident) => { Quota };
+}
+
+from_tuple!(a, b);
+from_tuple!(a, b, c);
+from_tuple!(a, b, c, d);
+from_tuple!(a, b, c, d, e);
+from_tuple!(a, b, c, d, e, f);
+from_tuple!(a, b, c, d, e, f, g);
+from_tuple!(a, b, c, d, e, f, g, h);
 
 /// Why a quota cannot be: see [`Quota::try_new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

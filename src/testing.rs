@@ -142,9 +142,9 @@ impl Limiter for Scripted {
             decision.with_booking(Booking {
                 owner,
                 key: Key::Owned(charge.key().to_owned()),
-                quota: charge.own_quota().unwrap_or(Quota::per_second(1)),
+                quota: charge.own_quota().cloned().unwrap_or(Quota::per_second(1).into()),
                 cost: charge.units(),
-                left: [number, 0, 0, 0],
+                left: [number, 0, 0, 0].into(),
             })
         }))
     }
@@ -158,7 +158,7 @@ impl Limiter for Scripted {
         if booking.owner != self.owner() {
             return Some(booking);
         }
-        self.play().refunds.push(booking.left[0].cast_unsigned());
+        self.play().refunds.push(booking.left.first[0].cast_unsigned());
         None
     }
 }

@@ -15,7 +15,9 @@ use tower_sluice::algorithm::{
     Algorithm, Ask, FixedWindow, Left, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket, Verdict,
 };
-use tower_sluice::{Booking, Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use tower_sluice::{
+    Booking, Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis,
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const START: u64 = 1_767_225_600_000_000;
@@ -54,7 +56,7 @@ fn verdict(decision: &Decision) -> (Verdict, i64, i64) {
 /// A booking of the script's, and what its twin remembers of the same one.
 struct Twins {
     lua: Booking,
-    quota: Quota,
+    quota: Quotas,
     cost: i64,
     left: Left,
 }
@@ -62,7 +64,7 @@ struct Twins {
 /// Runs `histories` of `steps` through both, and returns how many steps were compared.
 async fn compare<A: Algorithm>(
     algorithm: A,
-    quotas: &[Quota],
+    quotas: &[Quotas],
     pool: &Pool,
     histories: usize,
     steps: usize,
@@ -83,8 +85,9 @@ async fn compare<A: Algorithm>(
         let mut bookings: Vec<Twins> = Vec::new();
         for step in 0..steps {
             let quota = dice.pick(quotas);
-            let period = quota.period().as_micros() as u64;
-            let unit = (period / quota.limit()).max(1);
+            let one = dice.pick(quota.as_slice());
+            let period = one.period().as_micros() as u64;
+            let unit = (period / one.limit()).max(1);
             let forward =
                 [0, 0, 0, 1, unit - 1, unit, unit + 1, 2 * unit, period - 1, period, period + 1];
             match dice.below(20) {
@@ -99,16 +102,17 @@ async fn compare<A: Algorithm>(
                 let Twins { lua: booking, quota, cost, left } =
                     bookings.swap_remove(dice.below(bookings.len()));
                 let rule = algorithm.rule(quota).expect("a rule");
-                let units = A::refund(&rule, &mut state, instant, cost, left).unwrap_or(0);
+                let units = A::refund(&rule, &mut state, instant, cost, &left).unwrap_or(0);
                 let from_lua = lua.give_back(booking).await.expect("lua gives back");
                 assert_eq!(from_lua as i64, units, "{place}");
                 continue;
             }
 
-            let rule = algorithm.rule(quota).expect("a rule");
+            let rule = algorithm.rule(quota.clone()).expect("a rule");
+            let capacity = one.capacity();
             if dice.below(25) == 0 {
-                let cost = dice.pick(&[0, 1, quota.capacity(), 2 * quota.capacity() + 1, 1 << 53]);
-                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota);
+                let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
+                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
                 let from_lua = lua.penalize(charge).await.expect("lua takes");
                 let told = A::penalize(&rule, &mut state, instant, cost as i64);
                 let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
@@ -121,13 +125,12 @@ async fn compare<A: Algorithm>(
                 continue;
             }
 
-            let capacity = quota.capacity();
             let cost = dice.pick(&[0, 1, 1, 1, 2, capacity, capacity + 1]);
             let patience = dice.pick(&[0, unit, 60_000_000, u64::MAX]);
             let mut charge =
                 Charge::new(Arc::clone(&key)).cost(cost).max_wait(Duration::from_micros(patience));
             if quota != algorithm.quota() || dice.below(2) == 0 {
-                charge = charge.quota(quota);
+                charge = charge.quota(quota.clone());
             }
             let mut from_lua = lua.check(&charge).await.expect("lua decides");
 
@@ -135,6 +138,7 @@ async fn compare<A: Algorithm>(
             let told = A::step(&rule, &mut state, instant, ask);
             let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
+            assert_eq!(from_lua.quota(), quota.as_slice().get(told.by).copied(), "{place}");
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
             if let Some(lua) = from_lua.booking() {
@@ -172,16 +176,21 @@ async fn every_quota<A: Algorithm>(new: impl Fn(Quota) -> A, burst: bool) {
 
 /// Each quota alone, and in turn with the next.
 async fn every_pace<A: Algorithm>(new: impl Fn(Quota) -> A, quotas: &[Quota]) {
+    let many: Vec<Quotas> = quotas.iter().map(|quota| (*quota).into()).collect();
+    every(|quotas: &Quotas| new(quotas.as_slice()[0]), &many).await;
+}
+
+async fn every<A: Algorithm>(new: impl Fn(&Quotas) -> A, quotas: &[Quotas]) {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).expect("an address");
     let mut compared = 0;
     for quota in quotas {
-        compared += compare(new(*quota), &[*quota], &pool, 12, 60).await;
+        compared += compare(new(quota), std::slice::from_ref(quota), &pool, 12, 60).await;
     }
     for pair in quotas.windows(2) {
-        compared += compare(new(pair[0]), pair, &pool, 6, 60).await;
+        compared += compare(new(&pair[0]), pair, &pool, 6, 60).await;
     }
-    println!("twins algorithm={} steps={compared}", A::NAME);
+    println!("twins algorithm={} steps={compared}", std::any::type_name::<A>());
 }
 
 #[tokio::test]
@@ -218,9 +227,61 @@ async fn sliding_log_agrees_with_its_script() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).expect("an address");
     let long = [micros(200, 1_000), micros(1_000, 100_000)];
-    for quotas in [&long[..1], &long[1..], &long] {
-        compare(SlidingLog::new(quotas[0]), quotas, &pool, 4, 1_500).await;
+    let many = long.map(Quotas::from);
+    for quotas in [&many[..1], &many[1..], &many] {
+        let log = SlidingLog::new(quotas[0].as_slice()[0]);
+        compare(log, quotas, &pool, 4, 1_500).await;
     }
+}
+
+#[tokio::test]
+async fn several_quotas_agree_with_their_script() {
+    let pair = |one: Quota, other: Quota| Quotas::from((one, other));
+    let second = Quota::per_second(5);
+    let quotas = [
+        pair(second, Quota::per_minute(9)),
+        pair(second, Quota::per_second(3)),
+        pair(micros(7, 10), micros(9, 25)),
+        pair(Quota::per_day(1), micros(3, 10)),
+    ];
+    let one = |quotas: &Quotas, place: usize| quotas.as_slice()[place];
+    every(|q| (TokenBucket::new(one(q, 0)), FixedWindow::new(one(q, 1))), &quotas).await;
+    every(|q| (TokenBucket::new(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
+    every(|q| (SlidingLog::new(one(q, 0)), SlidingLog::new(one(q, 1))), &quotas).await;
+    every(|q| (SlidingWindow::new(one(q, 0)), SlidingCounter::new(one(q, 1))), &quotas).await;
+    every(|q| (SmoothBursty::new(one(q, 0)), FixedWindow::new(one(q, 1)).anchored()), &quotas)
+        .await;
+    every(
+        |q| (FixedWindow::new(one(q, 0)), SmoothBursty::new(one(q, 1)).max_burst(DAY).own_debt()),
+        &quotas,
+    )
+    .await;
+    every(|q| (SlidingLog::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY)), &quotas).await;
+    every(
+        |q| (TokenBucket::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY).own_debt()),
+        &quotas,
+    )
+    .await;
+
+    let eight = |n: u64| {
+        Quotas::from([5, 9, 7, 6, 8, 5, 6, 7].map(|limit| micros(limit * n, 1_000 * limit)))
+    };
+    every(
+        |q| {
+            (
+                TokenBucket::new(one(q, 0)),
+                FixedWindow::new(one(q, 1)),
+                SlidingLog::new(one(q, 2)),
+                SlidingWindow::new(one(q, 3)),
+                SlidingCounter::new(one(q, 4)),
+                SmoothBursty::new(one(q, 5)),
+                SmoothWarmingUp::new(one(q, 6), Duration::from_millis(5)),
+                TokenBucket::new(one(q, 7)),
+            )
+        },
+        &[eight(1), eight(2)],
+    )
+    .await;
 }
 
 #[tokio::test]

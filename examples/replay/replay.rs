@@ -65,7 +65,7 @@ async fn decide<A: Algorithm>(
     algorithm: A,
     max_wait: Duration,
 ) -> Result<(), Stop> {
-    let quota = algorithm.quota();
+    let quota = options.quota()?;
     algorithm.rule(quota).map_err(|error| Stop::Asked(format!("this quota: {error}")))?;
     let now = Arc::new(AtomicU64::new(0));
     let clock = {

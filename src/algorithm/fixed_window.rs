@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// A count per period of the clock.
 #[derive(Clone, Copy, Debug)]
@@ -98,11 +98,12 @@ impl Algorithm for FixedWindow {
     const TAG: &'static str = "fw1";
     const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
 
-    fn quota(&self) -> Quota {
-        self.quota
+    fn quota(&self) -> Quotas {
+        self.quota.into()
     }
 
-    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
         if quota.capacity() != quota.limit() {
             return Err(QuotaError("a window has no burst"));
         }
@@ -168,9 +169,9 @@ impl Algorithm for FixedWindow {
         Report { remaining, reset_after: reset - now }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let alive = rule.alive(Some(state), now)?;
-        if alive.begin != left[0] {
+        if alive.begin != left.first[0] {
             return None;
         }
         let units = cost.min(alive.units);
@@ -179,6 +180,6 @@ impl Algorithm for FixedWindow {
     }
 
     fn left(state: &State) -> Left {
-        [state.begin, state.units, 0, 0]
+        [state.begin, state.units, 0, 0].into()
     }
 }

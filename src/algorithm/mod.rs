@@ -25,6 +25,7 @@
 //! ```
 
 mod fixed_window;
+mod several;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -52,7 +53,8 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::quota::{Quota, QuotaError};
+pub use crate::decision::Left;
+use crate::quota::{QuotaError, Quotas};
 
 /// The longest wait that an algorithm books unless told otherwise.
 const HORIZON: Duration = Duration::from_secs(60);
@@ -79,15 +81,37 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// Its Lua twin, which defines a table of this algorithm's name.
     const SCRIPT: &'static str;
 
+    /// The algorithms that it is made of: itself, or those of a tuple.
+    fn parts() -> Vec<Part> {
+        vec![Part { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
+    }
+
+    /// Which of several quotas stands in the way of a cost; none if it fits now.
+    fn refuses(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        cost: i64,
+    ) -> Option<usize> {
+        let _ = (rule, state, now, cost);
+        None
+    }
+
+    /// Which of several quotas has least left.
+    fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
+        let _ = (rule, state, now);
+        0
+    }
+
     /// The quota of charges that bring none.
-    fn quota(&self) -> Quota;
+    fn quota(&self) -> Quotas;
 
     /// The numbers of `quota`.
     ///
     /// # Errors
     ///
     /// If this algorithm cannot follow such a quota exactly.
-    fn rule(&self, quota: Quota) -> Result<Self::Rule, QuotaError>;
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError>;
 
     /// The rule as the script's `rule` function reads it.
     fn arguments(rule: &Self::Rule) -> Vec<i64>;
@@ -126,7 +150,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         state: &mut Self::State,
         now: i64,
         cost: i64,
-        left: Left,
+        left: &Left,
     ) -> Option<i64>;
 
     /// What a booking remembers of the state that it left.
@@ -138,6 +162,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let seen = cut.as_ref().or(state.as_ref());
         let patience = ask.patience.min(Self::horizon(rule));
 
+        let refuses = Self::refuses(rule, seen, now, ask.cost);
         let instant = Self::fit(rule, seen, now, ask.cost);
         let verdict = match instant.map(|instant| instant - now) {
             None => Verdict::Never,
@@ -155,10 +180,27 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             (Verdict::Deny(_), _) if ask.cost > 0 && cut.is_some() => *state = cut,
             _ => {
                 let report = Self::report(rule, seen, now);
-                return Step { verdict, report, changed: false };
+                return Step {
+                    verdict,
+                    report,
+                    changed: false,
+                    by: Self::by(rule, refuses, seen, now),
+                };
             }
         }
-        Step { verdict, report: Self::report(rule, state.as_ref(), now), changed: true }
+        let state = state.as_ref();
+        let by = Self::by(rule, refuses, state, now);
+        Step { verdict, report: Self::report(rule, state, now), changed: true, by }
+    }
+
+    /// Which of several quotas a decision is about.
+    fn by(
+        rule: &Self::Rule,
+        refuses: Option<usize>,
+        state: Option<&Self::State>,
+        now: i64,
+    ) -> usize {
+        refuses.unwrap_or_else(|| Self::tightest(rule, state, now))
     }
 
     /// Takes without asking whether it fits, so long as the debt is not past the horizon, and tells what a peek would
@@ -180,8 +222,10 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             0 => Verdict::Allow,
             wait => Verdict::Deny(wait),
         };
-        let report = Self::report(rule, seen.as_ref().or(state.as_ref()), now);
-        Step { verdict, report, changed }
+        let seen = seen.as_ref().or(state.as_ref());
+        let refuses = Self::refuses(rule, seen, now, 0);
+        let by = Self::by(rule, refuses, seen, now);
+        Step { verdict, report: Self::report(rule, seen, now), changed, by }
     }
 
     /// Gives a booking back, and tells the units that were: the twin of `refund` in `scripts/tail.lua`.
@@ -191,7 +235,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         state: &mut Option<Self::State>,
         now: i64,
         cost: i64,
-        left: Left,
+        left: &Left,
     ) -> Option<i64> {
         let state = state.as_mut()?;
         let Some(mut cut) = Self::cut(rule, state, now) else {
@@ -205,10 +249,26 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
 mod sealed {
     pub trait Sealed {}
+
+    /// An algorithm of one quota, as a tuple's members are.
+    pub trait Single {}
 }
 
-/// What a booking remembers of the state that it left; an algorithm that needs fewer leaves zeros.
-pub type Left = [i64; 4];
+impl sealed::Single for TokenBucket {}
+impl sealed::Single for FixedWindow {}
+impl sealed::Single for SlidingLog {}
+impl sealed::Single for SlidingWindow {}
+impl sealed::Single for SlidingCounter {}
+impl sealed::Single for SmoothBursty {}
+impl sealed::Single for SmoothWarmingUp {}
+
+/// An algorithm as a script knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) tag: &'static str,
+    pub(crate) script: &'static str,
+}
 
 /// One charge, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +310,8 @@ pub struct Step {
     pub report: Report,
     /// Whether the state is another than before; if not, the store is left alone.
     pub changed: bool,
+    /// Which of several quotas refuses or delays, else which has least left.
+    pub by: usize,
 }
 
 /// Checks a horizon where it is set.
@@ -258,7 +320,7 @@ const fn checked_horizon(horizon: Duration) -> Duration {
     horizon
 }
 
-/// A number of a [`Quota`], which is at most 2^53.
+/// A number of a [`Quota`](crate::Quota), which is at most 2^53.
 const fn exact(number: u64) -> i64 {
     number.cast_signed()
 }

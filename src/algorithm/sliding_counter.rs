@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Two weighted windows: small, and smooth for steady traffic.
 #[derive(Clone, Copy, Debug)]
@@ -122,11 +122,12 @@ impl Algorithm for SlidingCounter {
     const TAG: &'static str = "sc1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_counter.lua");
 
-    fn quota(&self) -> Quota {
-        self.quota
+    fn quota(&self) -> Quotas {
+        self.quota.into()
     }
 
-    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
         if quota.capacity() != quota.limit() {
             return Err(QuotaError("a window has no burst"));
         }
@@ -202,14 +203,14 @@ impl Algorithm for SlidingCounter {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
-        if left[0] + 2 * rule.period <= now {
+        if left.first[0] + 2 * rule.period <= now {
             return None;
         }
-        let units = if next.begin == left[0] {
+        let units = if next.begin == left.first[0] {
             &mut next.current
-        } else if next.begin - rule.period == left[0] {
+        } else if next.begin - rule.period == left.first[0] {
             &mut next.previous
         } else {
             return None;
@@ -221,7 +222,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn left(state: &State) -> Left {
-        [state.begin, state.latest, 0, 0]
+        [state.begin, state.latest, 0, 0].into()
     }
 }
 
@@ -297,8 +298,8 @@ mod tests {
         let second = SlidingCounter::take(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
         let left = SlidingCounter::left(&first);
         let mut state = Some(second);
-        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, left), None);
-        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, 4, left), Some(4));
+        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, &left), None);
+        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, 4, &left), Some(4));
         assert_eq!(state.unwrap().previous, 0);
     }
 }

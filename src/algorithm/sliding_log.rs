@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The most units that a log of this algorithm may come to hold, which keeps every difference of totals exact.
 const MOST: i128 = 100_000_000_000_000;
@@ -106,11 +106,12 @@ impl Algorithm for SlidingLog {
     const TAG: &'static str = "sl1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
 
-    fn quota(&self) -> Quota {
-        self.quota
+    fn quota(&self) -> Quotas {
+        self.quota.into()
     }
 
-    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
         if quota.capacity() != quota.limit() {
             return Err(QuotaError("a log has no burst"));
         }
@@ -195,9 +196,9 @@ impl Algorithm for SlidingLog {
     }
 
     /// Only the newest member's: the totals after an older one would be wrong.
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let last = state.last()?;
-        if last.at + rule.period <= now || last.units != cost || Self::left(state) != left {
+        if last.at + rule.period <= now || last.units != cost || Self::left(state) != *left {
             return None;
         }
         state.members.pop_back();
@@ -205,7 +206,8 @@ impl Algorithm for SlidingLog {
     }
 
     fn left(state: &State) -> Left {
-        state.last().map_or([0; 4], |last| [last.at, last.total / LAP, last.total % LAP, 0])
+        let last = state.last().map(|last| [last.at, last.total / LAP, last.total % LAP, 0]);
+        last.unwrap_or_default().into()
     }
 }
 
@@ -231,11 +233,11 @@ mod tests {
         }
 
         fn left(&self) -> Left {
-            self.1.as_ref().map_or([0; 4], SlidingLog::left)
+            self.1.as_ref().map(SlidingLog::left).unwrap_or_default()
         }
 
         fn refund(&mut self, at: i64, cost: i64, left: Left) -> Option<i64> {
-            SlidingLog::refund(&self.0, &mut self.1, T0 + at, cost, left)
+            SlidingLog::refund(&self.0, &mut self.1, T0 + at, cost, &left)
         }
 
         fn len(&self) -> usize {
@@ -281,12 +283,12 @@ mod tests {
         let first = log.left();
         log.ask(10, 3, 0);
         let second = log.left();
-        assert_eq!(log.refund(20, 2, first), None);
-        assert_eq!(log.refund(1_000_010, 3, second), None);
-        assert_eq!(log.refund(1_000_009, 3, second), Some(3));
+        assert_eq!(log.refund(20, 2, first.clone()), None);
+        assert_eq!(log.refund(1_000_010, 3, second.clone()), None);
+        assert_eq!(log.refund(1_000_009, 3, second.clone()), Some(3));
         assert_eq!(log.refund(20, 3, second), None);
         assert_eq!(log.ask(20, 0, 0), (Verdict::Allow, 3, 999_980));
-        assert_eq!(log.refund(20, 2, first), Some(2));
+        assert_eq!(log.refund(20, 2, first.clone()), Some(2));
         assert_eq!(log.ask(20, 0, 0), (Verdict::Allow, 5, 0));
     }
 

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Counts by cell: strict over every window, at a fixed size.
 #[derive(Clone, Copy, Debug)]
@@ -120,11 +120,12 @@ impl Algorithm for SlidingWindow {
     const TAG: &'static str = "sw1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_window.lua");
 
-    fn quota(&self) -> Quota {
-        self.quota
+    fn quota(&self) -> Quotas {
+        self.quota.into()
     }
 
-    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
         if quota.capacity() != quota.limit() {
             return Err(QuotaError("a window has no burst"));
         }
@@ -199,13 +200,13 @@ impl Algorithm for SlidingWindow {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
-        let back = next.newest - left[0];
-        if next.width != left[1] || back < 0 || back > rule.cells {
+        let back = next.newest - left.first[0];
+        if next.width != left.first[1] || back < 0 || back > rule.cells {
             return None;
         }
-        if (left[0] + rule.cells + 1) * rule.width <= now {
+        if (left.first[0] + rule.cells + 1) * rule.width <= now {
             return None;
         }
         let place = (rule.cells - back) as usize;
@@ -216,7 +217,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn left(state: &State) -> Left {
-        [state.newest, state.width, 0, 0]
+        [state.newest, state.width, 0, 0].into()
     }
 }
 
@@ -275,7 +276,7 @@ mod tests {
         let booked = SlidingWindow::step(&rule, &mut state, T0, ask(1));
         assert_eq!(booked.verdict, Verdict::Wait(2_000_000));
         let left = SlidingWindow::left(state.as_ref().unwrap());
-        assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, 1, left), Some(1));
+        assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, 1, &left), Some(1));
         let report = SlidingWindow::report(&rule, state.as_ref(), T0);
         assert_eq!(report.reset_after, 2_000_000);
         // Emptied, the newest cell is still the place to be: nobody overtakes.

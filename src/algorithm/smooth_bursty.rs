@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Even pacing, with a store of unused permits.
 #[derive(Clone, Copy, Debug)]
@@ -124,9 +124,11 @@ pub struct State {
     r: i64,
     p: i64,
     last: i64,
-    /// For the refund of the charge that left this state: the credit before, and what was added to `next`.
+    /// For the refund of the charge that left this state: the credit before, and what was added to `next`, for its
+    /// debt and for a later start.
     before: i64,
     added: i64,
+    shift: i64,
 }
 
 impl Sealed for SmoothBursty {}
@@ -139,11 +141,12 @@ impl Algorithm for SmoothBursty {
     const TAG: &'static str = "sb1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
 
-    fn quota(&self) -> Quota {
-        self.quota
+    fn quota(&self) -> Quotas {
+        self.quota.into()
     }
 
-    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
         if quota.capacity() != quota.limit() {
             return Err(QuotaError("a pace has no burst but what it stores: see max_burst"));
         }
@@ -198,17 +201,22 @@ impl Algorithm for SmoothBursty {
         Some(next.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<State>, _at: i64, cost: i64, now: i64) -> State {
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
-        let added = rule.debt(before, cost).min(INEXACT - 1 - next);
+        let debt = rule.debt(before, cost);
+        // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+        let due = next + if rule.own { debt } else { 0 };
+        let shift = (at - due).max(0);
+        let added = debt.min(INEXACT - 1 - next - shift);
         State {
             credit: before + rule.debt(before, cost) * rule.r - cost * rule.p,
-            next: next + added,
+            next: next + shift + added,
             r: rule.r,
             p: rule.p,
             last: now,
             before,
             added,
+            shift,
         }
     }
 
@@ -228,20 +236,20 @@ impl Algorithm for SmoothBursty {
         Report { remaining, reset_after: ahead + full }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: Left) -> Option<i64> {
-        let [next, before, added, _] = left;
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: &Left) -> Option<i64> {
+        let [next, before, added, shift] = left.first;
         let before = before - rule.r;
         let after = before + added * rule.r - cost * rule.p;
         if (state.r, state.p, state.next, state.credit) != (rule.r, rule.p, next, after) {
             return None;
         }
-        let next = state.next - added;
-        *state = State { credit: before, next, before: 0, added: 0, ..*state };
+        let next = state.next - added - shift;
+        *state = State { credit: before, next, before: 0, added: 0, shift: 0, ..*state };
         Some(cost)
     }
 
     fn left(state: &State) -> Left {
-        [state.next, state.before + state.r, state.added, 0]
+        [state.next, state.before + state.r, state.added, state.shift].into()
     }
 }
 

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Even pacing that starts slow after a rest.
 #[derive(Clone, Copy, Debug)]
@@ -161,11 +161,12 @@ impl Algorithm for SmoothWarmingUp {
     const TAG: &'static str = "su1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
 
-    fn quota(&self) -> Quota {
-        self.quota
+    fn quota(&self) -> Quotas {
+        self.quota.into()
     }
 
-    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
         if quota.capacity() != quota.limit() {
             return Err(QuotaError("a pace has no burst"));
         }
@@ -215,9 +216,12 @@ impl Algorithm for SmoothWarmingUp {
         Some(next.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<State>, _at: i64, cost: i64, now: i64) -> State {
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
-        let added = rule.price(before, cost).min(INEXACT - 1 - next);
+        let price = rule.price(before, cost);
+        // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+        let due = next + if rule.own { price } else { 0 };
+        let added = ((at - due).max(0) + price).min(INEXACT - 1 - next);
         State {
             stored: before - before.min(cost as f64),
             next: next + added,
@@ -243,8 +247,8 @@ impl Algorithm for SmoothWarmingUp {
         Report { remaining, reset_after: ahead + rule.rest(stored) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: Left) -> Option<i64> {
-        let [next, high, low, added] = left;
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: &Left) -> Option<i64> {
+        let [next, high, low, added] = left.first;
         let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
         let after = before - before.min(cost as f64);
         if (state.r, state.p, state.next, state.stored) != (rule.r, rule.p, next, after) {
@@ -257,7 +261,7 @@ impl Algorithm for SmoothWarmingUp {
 
     fn left(state: &State) -> Left {
         let bits = state.before.to_bits();
-        [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, state.added]
+        [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, state.added].into()
     }
 }
 

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Steady refill with a burst: the default choice.
 #[derive(Clone, Copy, Debug)]
@@ -85,11 +85,12 @@ impl Algorithm for TokenBucket {
     const TAG: &'static str = "tb1";
     const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
 
-    fn quota(&self) -> Quota {
-        self.quota
+    fn quota(&self) -> Quotas {
+        self.quota.into()
     }
 
-    fn rule(&self, quota: Quota) -> Result<Rule, QuotaError> {
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
         let (p, l) = quota.unit();
         let (p, l, burst) = (exact(p), exact(l), exact(quota.capacity()));
         let horizon = self.horizon.as_micros() as i64;
@@ -152,9 +153,9 @@ impl Algorithm for TokenBucket {
         Report { remaining, reset_after: ahead + i64::from(part > 0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: &Left) -> Option<i64> {
         let (full, part) = state.under(rule);
-        if left[..2] != [full, part] {
+        if left.first[..2] != [full, part] {
             return None;
         }
         let time = rule.time(cost);
@@ -168,7 +169,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn left(state: &State) -> Left {
-        [state.full, state.part, 0, 0]
+        [state.full, state.part, 0, 0].into()
     }
 }
 
@@ -255,10 +256,10 @@ mod tests {
             TokenBucket::step(&rule, &mut state, T0, ask);
             TokenBucket::left(state.as_ref().unwrap())
         });
-        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, first), None);
+        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &first), None);
         // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
         let unbooked = State { full: T0 + 333_334, part: 0, over: 3 };
-        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, second), Some(1));
+        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &second), Some(1));
         assert_eq!(state.map(|state| state.under(&rule)), Some(unbooked.under(&rule)));
     }
 }

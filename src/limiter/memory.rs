@@ -109,12 +109,12 @@ impl<A: Algorithm> Memory<A> {
         if booking.owner != self.terms.owner {
             return Err(Error::new(Class::Request, "the booking is another limiter's"));
         }
-        let rule = self.terms.rule(booking.quota)?;
+        let rule = self.terms.rule(&booking.quota)?;
         let now = instant((self.clock)())?;
         let Booking { key, cost, left, .. } = booking;
         let mut shard = self.shard(key.as_str());
         let (units, _) = shard.update(key.as_str(), now, |state| {
-            let units = A::refund(&rule, state, now, cost.cast_signed(), left);
+            let units = A::refund(&rule, state, now, cost.cast_signed(), &left);
             let changed = state.as_ref().filter(|_| units.is_some());
             (units.unwrap_or(0), changed.map(|state| A::old(&rule, state)))
         })?;
@@ -125,12 +125,12 @@ impl<A: Algorithm> Memory<A> {
         let question = self.terms.read(charge)?;
         let now = instant((self.clock)())?;
         let mut shard = self.shard(charge.key());
-        let (Step { verdict, report, .. }, _) = shard.update(charge.key(), now, |state| {
+        let (Step { verdict, report, by, .. }, _) = shard.update(charge.key(), now, |state| {
             if operation == Operation::Reset {
                 *state = None;
                 let report = A::report(&question.rule, None, now);
-                let verdict = Verdict::Allow;
-                return (Step { verdict, report, changed: true }, None);
+                let by = A::tightest(&question.rule, None, now);
+                return (Step { verdict: Verdict::Allow, report, changed: true, by }, None);
             }
             let step = A::penalize(&question.rule, state, now, question.ask.cost);
             let changed = state.as_ref().filter(|_| step.changed);
@@ -138,7 +138,7 @@ impl<A: Algorithm> Memory<A> {
         })?;
         drop(shard);
         let left = Left::default();
-        let answer = Answer { verdict, report, left, now, place: 0, origin: Origin::Local };
+        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
         Ok(self.terms.decision(question.quota, 0, answer, Key::Constant("")))
     }
 
@@ -153,14 +153,14 @@ impl<A: Algorithm> Memory<A> {
         let ((step, left), key) = shard.update(charge.key(), now, |state| {
             let step = A::step(&question.rule, state, now, question.ask);
             let changed = state.as_ref().filter(|_| step.changed);
-            let left = changed.map_or([0; 4], A::left);
+            let left = changed.map(A::left).unwrap_or_default();
             ((step, left), changed.map(|state| A::old(&question.rule, state)))
         })?;
         drop(shard);
 
-        let Step { verdict, report, .. } = step;
+        let Step { verdict, report, by, .. } = step;
         let key = key.map_or(Key::Constant(""), Key::Shared);
-        let answer = Answer { verdict, report, left, now, place: 0, origin: Origin::Local };
+        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
         Ok(self.terms.decision(question.quota, question.ask.cost, answer, key))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::algorithm::{Algorithm, Ask, LATEST, Left, Report, Verdict};
 use crate::charge::Key;
-use crate::quota::{Quota, QuotaError};
+use crate::quota::{QuotaError, Quotas};
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
 
 /// The longest key that is accepted, in bytes.
@@ -27,14 +27,14 @@ pub(super) struct Terms<A: Algorithm> {
     pub(super) owner: u64,
     pub(super) name: Arc<str>,
     algorithm: A,
-    quota: Quota,
+    quota: Quotas,
     rule: Result<A::Rule, QuotaError>,
 }
 
 /// A charge in numbers.
 #[derive(Debug)]
 pub(super) struct Question<'a, R: Clone> {
-    pub(super) quota: Quota,
+    pub(super) quota: Quotas,
     pub(super) rule: Cow<'a, R>,
     pub(super) ask: Ask,
 }
@@ -44,6 +44,8 @@ pub(super) struct Question<'a, R: Clone> {
 pub(super) struct Answer {
     pub(super) verdict: Verdict,
     pub(super) report: Report,
+    /// Which of several quotas refuses or delays, else which has least left.
+    pub(super) by: usize,
     pub(super) left: Left,
     pub(super) now: i64,
     pub(super) place: u16,
@@ -55,7 +57,7 @@ impl<A: Algorithm> Terms<A> {
         static OWNERS: AtomicU64 = AtomicU64::new(0);
         assert!(!name.is_empty(), "a limiter needs a name");
         let quota = algorithm.quota();
-        let rule = algorithm.rule(quota);
+        let rule = algorithm.rule(quota.clone());
         let owner = OWNERS.fetch_add(1, Ordering::Relaxed);
         Self { owner, name, algorithm, quota, rule }
     }
@@ -71,41 +73,43 @@ impl<A: Algorithm> Terms<A> {
             return refuse("the cost exceeds 2^53 units");
         }
         self.own_rule()?;
-        let quota = charge.own_quota().unwrap_or(self.quota);
+        let quota = charge.own_quota().unwrap_or(&self.quota).clone();
         let ask = Ask {
             cost: charge.units().cast_signed(),
             patience: micros(charge.patience().unwrap_or_default()),
         };
-        Ok(Question { quota, rule: self.rule(quota)?, ask })
+        Ok(Question { rule: self.rule(&quota)?, quota, ask })
     }
 
     /// The rule of the limiter's own quota, which must hold too where a charge brings another.
     pub(super) fn own_rule(&self) -> Result<Cow<'_, A::Rule>, Error> {
-        self.rule(self.quota)
+        self.rule(&self.quota)
     }
 
     /// The rule of the limiter's own quota, or of another.
-    pub(super) fn rule(&self, quota: Quota) -> Result<Cow<'_, A::Rule>, Error> {
-        let rule = if quota == self.quota {
+    pub(super) fn rule(&self, quota: &Quotas) -> Result<Cow<'_, A::Rule>, Error> {
+        let rule = if *quota == self.quota {
             self.rule.as_ref().map(Cow::Borrowed).map_err(|error| *error)
         } else {
-            self.algorithm.rule(quota).map(Cow::Owned)
+            self.algorithm.rule(quota.clone()).map(Cow::Owned)
         };
         rule.map_err(|error| {
             Error::new(Class::Configuration, "the algorithm cannot follow the quota").because(error)
         })
     }
 
-    pub(super) fn decision(&self, quota: Quota, cost: i64, answer: Answer, key: Key) -> Decision {
+    pub(super) fn decision(&self, quota: Quotas, cost: i64, answer: Answer, key: Key) -> Decision {
         let outcome = match answer.verdict {
             Verdict::Allow => Outcome::Allow,
             Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
             Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
             Verdict::Never => Outcome::Deny { retry_after: None },
         };
+        let quotas = quota.as_slice();
+        let named = quotas[answer.by.min(quotas.len() - 1)];
         let decision = Decision::new(outcome)
             .with_origin(answer.origin)
-            .with_limiter(Arc::clone(&self.name), quota)
+            .with_limiter(Arc::clone(&self.name), named)
             .with_report(
                 answer.report.remaining.cast_unsigned(),
                 duration(answer.report.reset_after),

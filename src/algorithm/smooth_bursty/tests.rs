@@ -44,7 +44,16 @@ fn guava_1_empty_each_waits_for_the_one_before() {
 fn guava_2_what_is_stored_goes_at_once() {
     let mut pace = empty(5);
     assert_eq!(pace.acquire(0, 0), 0);
-    pace.2 = Some(State { credit: 0, next: T0, r: 1, p: 200_000, last: T0, before: 0, added: 0 });
+    pace.2 = Some(State {
+        credit: 0,
+        next: T0,
+        r: 1,
+        p: 200_000,
+        last: T0,
+        before: 0,
+        added: 0,
+        shift: 0,
+    });
     let waits: Vec<_> =
         [(2_000, 3), (2_000, 4), (2_000, 1), (3_000, 1)].map(|(at, n)| pace.acquire(at, n)).into();
     assert_eq!(waits, [0, 0, 400, 0]);
@@ -62,7 +71,16 @@ fn guava_3_the_test_ignores_the_cost() {
 #[test]
 fn guava_4_another_rate_keeps_the_stored_time() {
     let mut pace = empty(10);
-    pace.2 = Some(State { credit: 0, next: T0, r: 1, p: 100_000, last: T0, before: 0, added: 0 });
+    pace.2 = Some(State {
+        credit: 0,
+        next: T0,
+        r: 1,
+        p: 100_000,
+        last: T0,
+        before: 0,
+        added: 0,
+        shift: 0,
+    });
     pace.1 = Quota::per_second(4);
     let waits: Vec<_> = [1, 3, 1].map(|n| pace.acquire(500, n)).into();
     assert_eq!(waits, [0, 0, 500]);
@@ -135,7 +153,7 @@ fn refund_unwinds_what_was_taken_from_credit_and_time() {
         SmoothBursty::step(&rule, &mut state, T0, ask);
         state.unwrap()
     });
-    let mut back = |of| SmoothBursty::refund(&rule, &mut state, T0, 4, SmoothBursty::left(of));
+    let mut back = |of| SmoothBursty::refund(&rule, &mut state, T0, 4, &SmoothBursty::left(of));
     assert_eq!([back(&first), back(&second)], [None, Some(4)]);
     assert_eq!(back(&first), Some(4));
     let state = state.unwrap();

@@ -35,6 +35,8 @@ const UNASKED: Duration = Duration::from_millis(500);
 pub(super) struct Route {
     pub(super) pool: Pool,
     pub(super) script: Script,
+    /// What the names of a charge's keys begin with: one for each quota.
+    pub(super) scopes: Vec<String>,
     /// The limiter's own rule, as the script reads it.
     pub(super) rule: Vec<i64>,
     pub(super) clock: Option<Clock>,

@@ -12,11 +12,11 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::dispatch::{Dispatcher, Seat};
+use super::dispatch::{Dispatcher, Route, Seat};
 use super::failure;
 use super::lane::Waiting;
 use super::reply::Reply;
-use super::script::Line;
+use super::script::{Call, Script};
 use super::source::Wire;
 use crate::limiter::terms::instant;
 use crate::{Class, Error};
@@ -90,14 +90,19 @@ async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Ve
     };
     let deadline = batch.iter().map(|charge| charge.deadline).max().unwrap_or_else(Instant::now);
 
-    let mut command = route.script.by_digest(now, &route.rule, &lines(&batch));
+    let call = |script: fn(&Script, &Call<'_>) -> Cmd, batch: &[Waiting]| {
+        let lines: Vec<_> = batch.iter().map(|charge| &charge.line).collect();
+        let Route { scopes, rule, .. } = route;
+        script(&route.script, &Call { now, scopes, rule, lines: &lines })
+    };
+    let mut command = call(Script::by_digest, &batch);
     let mut sent = send(dispatcher, &**wire, command, deadline).await;
     if let Err(Failure::Refused(error)) = &sent
         && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
     {
         // Nothing was done: the text goes out, for those who still ask.
         batch.retain(Waiting::is_wanted);
-        command = route.script.by_text(now, &route.rule, &lines(&batch));
+        command = call(Script::by_text, &batch);
         sent = send(dispatcher, &**wire, command, deadline).await;
     }
     match sent {
@@ -115,10 +120,6 @@ async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Ve
             });
         }
     }
-}
-
-fn lines(batch: &[Waiting]) -> Vec<&Line> {
-    batch.iter().map(|charge| &charge.line).collect()
 }
 
 async fn send(
@@ -151,7 +152,7 @@ fn distribute(
     batch: Vec<Waiting>,
     reply: &Value,
 ) {
-    let reply = match Reply::read(reply, batch.len()) {
+    let reply = match Reply::read(reply, batch.len(), dispatcher.route.scopes.len()) {
         Ok(reply) => reply,
         Err(error) => return fail(batch, &error),
     };

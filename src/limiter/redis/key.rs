@@ -8,25 +8,31 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Part};
 
 /// The longest text that is kept verbatim, in bytes.
 const LONGEST: usize = 64;
 
-/// What stands before the braces for the limiter called `name`.
-pub(super) fn scope<A: Algorithm>(prefix: &str, name: &str) -> String {
-    let mut scope = format!("{prefix}:");
-    push_safe(&mut scope, name);
-    scope.push(':');
-    scope.push_str(A::TAG);
-    scope.push(':');
-    scope
+/// What stands before the braces for the limiter called `name`: once for each quota, which is numbered if it is one of
+/// several.
+pub(super) fn scopes<A: Algorithm>(prefix: &str, name: &str) -> Vec<String> {
+    let parts = A::parts();
+    let scope = |(place, part): (usize, &Part)| {
+        let mut scope = format!("{prefix}:");
+        push_safe(&mut scope, name);
+        scope.push(':');
+        if parts.len() > 1 {
+            write!(scope, "{}", place + 1).expect("a string takes all");
+        }
+        scope.extend([part.tag, ":"]);
+        scope
+    };
+    parts.iter().enumerate().map(scope).collect()
 }
 
-/// The name of `key` in `scope`.
-pub(super) fn name(scope: &str, key: &str) -> String {
-    let mut name = String::with_capacity(scope.len() + LONGEST + 2);
-    name.push_str(scope);
+/// `key` in braces, as its names end.
+pub(super) fn braced(key: &str) -> String {
+    let mut name = String::with_capacity(key.len().min(LONGEST) + 2);
     name.push('{');
     push_safe(&mut name, key);
     name.push('}');
@@ -69,8 +75,10 @@ mod tests {
 
     #[test]
     fn harmless_keys_stay_readable() {
-        assert_eq!(scope::<TokenBucket>("sluice", "api"), "sluice:api:tb1:");
-        assert_eq!(name("s:", "user-42@example.org"), "s:{user-42@example.org}");
+        assert_eq!(scopes::<TokenBucket>("sluice", "api"), ["sluice:api:tb1:"]);
+        let pair = scopes::<(TokenBucket, TokenBucket)>("sluice", "api");
+        assert_eq!(pair, ["sluice:api:1tb1:", "sluice:api:2tb1:"]);
+        assert_eq!(braced("user-42@example.org"), "{user-42@example.org}");
     }
 
     #[test]
@@ -78,8 +86,8 @@ mod tests {
         let long = "x".repeat(65);
         for key in ["{victim}", "}x", "a}b", "{}", "\0", "é", "a b", "h:00", "\r\n$3\r\nfoo", &long]
         {
-            let name = name("s:", key);
-            assert_eq!(name.len(), "s:{h:}".len() + 32, "{key:?}");
+            let name = braced(key);
+            assert_eq!(name.len(), "{h:}".len() + 32, "{key:?}");
             assert_eq!(name.matches(['{', '}']).count(), 2, "{key:?}");
         }
     }
@@ -104,7 +112,7 @@ mod tests {
         for limiter in &texts {
             for key in &texts {
                 assert!(
-                    names.insert(name(&scope::<TokenBucket>("sluice", limiter), key)),
+                    names.insert(scopes::<TokenBucket>("sluice", limiter).remove(0) + &braced(key)),
                     "{limiter} {key}"
                 );
             }

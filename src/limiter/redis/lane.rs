@@ -130,10 +130,10 @@ impl Waiting {
 struct Refund(Waiting);
 
 impl Refund {
-    fn rank(&self) -> (Left, u64) {
-        let left = match self.0.line.op {
-            Op::Refund { left, .. } => left,
-            _ => Left::default(),
+    fn rank(&self) -> (Option<&Left>, u64) {
+        let left = match &self.0.line.op {
+            Op::Refund { left, .. } => Some(left),
+            _ => None,
         };
         (left, self.0.number)
     }

@@ -50,7 +50,7 @@ use super::terms::{Answer, Terms};
 use super::{Limiter, Operation};
 use crate::algorithm::{Algorithm, Ask};
 use crate::charge::Key;
-use crate::{Booking, Charge, Class, Decision, Error, Origin, Quota};
+use crate::{Booking, Charge, Class, Decision, Error, Origin, Quotas};
 
 /// How long a decision may take unless told otherwise.
 const DEADLINE: Duration = Duration::from_millis(100);
@@ -77,7 +77,6 @@ pub struct Redis<A: Algorithm> {
 struct Shared<A: Algorithm> {
     terms: Terms<A>,
     /// What its keys start with.
-    scope: String,
     deadline: Duration,
     dispatcher: Arc<Dispatcher>,
 }
@@ -91,19 +90,20 @@ impl<A: Algorithm> Redis<A> {
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
         let terms = Terms::new(name.into(), algorithm);
-        let scope = key::scope::<A>(pool.key_prefix(), &terms.name);
+        let scopes = key::scopes::<A>(pool.key_prefix(), &terms.name);
         // Without a rule nothing is ever asked.
         let rule = terms.own_rule().map(|rule| A::arguments(&rule)).unwrap_or_default();
         let dispatcher = Dispatcher::new(Route {
             pool,
             script: Script::of::<A>(),
+            scopes,
             rule,
             clock: None,
             batch: BATCH,
             flights: FLIGHTS,
             backlog: BACKLOG,
         });
-        Self { shared: Arc::new(Shared { terms, scope, deadline: DEADLINE, dispatcher }) }
+        Self { shared: Arc::new(Shared { terms, deadline: DEADLINE, dispatcher }) }
     }
 
     /// Sets how long a decision may take, waiting for a connection included; a day at most. Default: 100 ms.
@@ -158,9 +158,10 @@ impl<A: Algorithm> Redis<A> {
         let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
         let deadline = Instant::now() + budget;
         let question = match shared.line(charge, op) {
-            Ok((line, quota)) => {
-                Question::Asked { asking: shared.dispatcher.ask(line, deadline), quota }
-            }
+            Ok((line, quota)) => Question::Asked {
+                asking: shared.dispatcher.ask(line, deadline),
+                quota: Some(quota),
+            },
             Err(error) => Question::Refused { error: Some(error) },
         };
         Deciding { shared, question }
@@ -186,10 +187,10 @@ impl<A: Algorithm> Redis<A> {
 
 impl<A: Algorithm> Shared<A> {
     /// What is asked about a charge, and what its answer is read with.
-    fn line(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<(Line, Quota), Error> {
+    fn line(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<(Line, Quotas), Error> {
         let question = self.terms.read(charge)?;
         let line = Line {
-            key: key::name(&self.scope, charge.key()),
+            key: key::braced(charge.key()),
             rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
             op: op(question.ask),
         };
@@ -197,17 +198,17 @@ impl<A: Algorithm> Shared<A> {
     }
 
     fn refund(&self, booking: Booking) -> Result<Line, Error> {
-        let rule = A::arguments(&*self.terms.rule(booking.quota)?);
+        let rule = A::arguments(&*self.terms.rule(&booking.quota)?);
         let op = Op::Refund { cost: booking.cost.cast_signed(), left: booking.left };
         let rule = Some(rule).filter(|rule| *rule != self.dispatcher.route.rule);
         Ok(Line { key: booking.key.as_str().to_owned(), rule, op })
     }
 
-    fn decision(&self, quota: Quota, answer: lane::Answer) -> Result<Decision, Error> {
+    fn decision(&self, quota: Quotas, answer: lane::Answer) -> Result<Decision, Error> {
         let lane::Answer { line, told, now, place } = answer;
-        let Told::Decided { verdict, report, left } = told else { return Err(odd()) };
+        let Told::Decided { verdict, report, by, left } = told else { return Err(odd()) };
         let cost = if let Op::Check { cost, .. } = line.op { cost } else { 0 };
-        let answer = Answer { verdict, report, left, now, place, origin: Origin::Store };
+        let answer = Answer { verdict, report, by, left, now, place, origin: Origin::Store };
         Ok(self.terms.decision(quota, cost, answer, Key::Owned(line.key)))
     }
 }
@@ -264,7 +265,7 @@ pin_project! {
 pin_project! {
     #[project = QuestionProj]
     enum Question {
-        Asked { #[pin] asking: Asking, quota: Quota },
+        Asked { #[pin] asking: Asking, quota: Option<Quotas> },
         Refused { error: Option<Error> },
     }
 }
@@ -276,7 +277,8 @@ impl<A: Algorithm> Future for Deciding<A> {
         let this = self.project();
         Poll::Ready(match this.question.project() {
             QuestionProj::Asked { asking, quota } => {
-                this.shared.decision(*quota, ready!(asking.poll(cx))?)
+                let answer = ready!(asking.poll(cx))?;
+                this.shared.decision(quota.take().expect("polled after it was done"), answer)
             }
             QuestionProj::Refused { error } => Err(error.take().expect("polled after it was done")),
         })

@@ -10,8 +10,8 @@ use super::script::{Line, Op};
 use crate::algorithm::{LATEST, Left, Report, Verdict};
 use crate::{Class, Error};
 
-/// The elements that answer one charge.
-const WIDTH: usize = 8;
+/// The elements that answer one charge, besides what it left.
+const ANSWER: usize = 4;
 
 /// No wait, count or state is larger: what a Lua number holds exactly.
 const LARGEST: i64 = 1 << 53;
@@ -19,7 +19,7 @@ const LARGEST: i64 = 1 << 53;
 /// What a script says of one charge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    Decided { verdict: Verdict, report: Report, left: Left },
+    Decided { verdict: Verdict, report: Report, by: usize, left: Left },
     Refunded { units: i64 },
 }
 
@@ -27,21 +27,25 @@ pub(super) enum Told {
 #[derive(Debug)]
 pub(super) struct Reply<'a> {
     pub(super) now: i64,
+    /// The elements for each charge.
+    width: usize,
     elements: Vec<Element<'a>>,
 }
 
 impl<'a> Reply<'a> {
-    /// Unpacks the reply to a call of `charges`.
+    /// Unpacks the reply to a call of `charges` under so many quotas each.
     ///
     /// # Errors
     ///
     /// If it has another shape than the script gives it.
-    pub(super) fn read(reply: &'a Value, charges: usize) -> Result<Self, Error> {
+    pub(super) fn read(reply: &'a Value, charges: usize, quotas: usize) -> Result<Self, Error> {
+        // Of several it is told besides which one refuses.
+        let width = ANSWER + 4 * quotas + usize::from(quotas > 1);
         let Value::BulkString(packed) = reply else { return Err(odd()) };
         let elements = unpack(packed).ok_or_else(odd)?;
         match elements.first() {
-            Some(Element::Number(now @ 0..=LATEST)) if elements.len() == 1 + charges * WIDTH => {
-                Ok(Self { now: *now, elements })
+            Some(Element::Number(now @ 0..=LATEST)) if elements.len() == 1 + charges * width => {
+                Ok(Self { now: *now, width, elements })
             }
             _ => Err(odd()),
         }
@@ -53,21 +57,29 @@ impl<'a> Reply<'a> {
     ///
     /// Why this charge failed; or if what is said of it cannot be.
     pub(super) fn told(&self, place: usize, line: &Line) -> Result<Told, Error> {
-        let begin = 1 + place * WIDTH;
-        let elements = &self.elements[begin..begin + WIDTH];
+        let begin = 1 + place * self.width;
+        let elements = &self.elements[begin..begin + self.width];
         if let Element::Text(text) = elements[0] {
             return Err(failure::reply(&String::from_utf8_lossy(text)));
         }
-        let mut numbers = [0; WIDTH];
-        for (number, element) in numbers.iter_mut().zip(elements) {
-            match element {
-                Element::Number(value @ 0..=LARGEST) => *number = *value,
-                _ => return Err(odd()),
+        let mut numbers = elements.iter().map(|element| match element {
+            Element::Number(value @ 0..=LARGEST) => Ok(*value),
+            _ => Err(odd()),
+        });
+        let mut four = || -> Result<[i64; 4], Error> {
+            let mut four = [0; 4];
+            for (place, number) in four.iter_mut().zip(&mut numbers) {
+                *place = number?;
             }
-        }
-        let [outcome, wait, remaining, reset_after, left @ ..] = numbers;
-        let decided =
-            |verdict| Told::Decided { verdict, report: Report { remaining, reset_after }, left };
+            Ok(four)
+        };
+        let [outcome, wait, remaining, reset_after] = four()?;
+        let first = four()?;
+        let more = (2..=self.width / 4 - 1).map(|_| four()).collect::<Result<_, _>>()?;
+        let by = numbers.next().transpose()?.and_then(|by| usize::try_from(by).ok()).unwrap_or(0);
+        let left = Left { first, more };
+        let report = Report { remaining, reset_after };
+        let decided = |verdict| Told::Decided { verdict, report, by, left };
         match (outcome, &line.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
             (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {
@@ -180,15 +192,16 @@ mod tests {
     }
 
     fn told(reply: &Value) -> Result<Told, Error> {
-        Reply::read(reply, 1)?.told(0, &check())
+        Reply::read(reply, 1, 1)?.told(0, &check())
     }
 
     #[test]
     fn a_booked_wait_is_read() {
         let reply = ints(&[7, 1, 400, 0, 900, 11, 12, 13, 14]);
-        assert_eq!(Reply::read(&reply, 1).unwrap().now, 7);
+        assert_eq!(Reply::read(&reply, 1, 1).unwrap().now, 7);
         let report = Report { remaining: 0, reset_after: 900 };
-        let decided = Told::Decided { verdict: Verdict::Wait(400), report, left: [11, 12, 13, 14] };
+        let left = [11, 12, 13, 14].into();
+        let decided = Told::Decided { verdict: Verdict::Wait(400), report, by: 0, left };
         assert_eq!(told(&reply).unwrap(), decided);
     }
 
@@ -259,7 +272,7 @@ mod tests {
         let mut elements = vec![Some(7), None];
         elements.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9].map(Some));
         let reply = packed(&elements);
-        let reply = Reply::read(&reply, 2).unwrap();
+        let reply = Reply::read(&reply, 2, 1).unwrap();
         assert_eq!(reply.told(0, &check()).unwrap_err().class(), Class::Capacity);
         assert!(reply.told(1, &check()).is_ok());
     }

@@ -5,10 +5,11 @@
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
-use crate::algorithm::{Algorithm, Left};
+use crate::algorithm::{Algorithm, Left, Part};
 
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
+const SEVERAL: &str = include_str!("../../../scripts/several.lua");
 
 /// A text that Redis runs, and the digest that it is called by.
 #[derive(Clone, Debug)]
@@ -29,6 +30,7 @@ pub(super) enum Op {
 /// One charge of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
+    /// What the names of its keys end with: one key for each quota.
     pub(super) key: String,
     /// The numbers of a quota of its own.
     pub(super) rule: Option<Vec<i64>>,
@@ -43,39 +45,74 @@ impl Line {
 
 impl Script {
     pub(super) fn of<A: Algorithm>() -> Self {
-        let text = format!("{HEAD}\n{}\n{TAIL}\nreturn run({})\n", A::SCRIPT, A::NAME);
+        let parts = A::parts();
+        let mut text = String::from(HEAD);
+        let mut names = Vec::new();
+        for Part { name, script, .. } in &parts {
+            if !names.contains(name) {
+                text.extend(["\n", script]);
+            }
+            names.push(name);
+        }
+        text.extend(["\n", TAIL]);
+        match &parts[..] {
+            [part] => text.extend(["\nreturn run(", part.name, ")\n"]),
+            _ => {
+                let names: Vec<_> = parts.iter().map(|part| part.name).collect();
+                text.extend(["\n", SEVERAL, "\nreturn run(all_of(", &names.join(", "), "))\n"]);
+            }
+        }
         let digest = Sha1::from(&text).digest().to_string();
         Self { text, digest }
     }
 
     /// A call by digest.
-    pub(super) fn by_digest(&self, now: Option<i64>, rule: &[i64], lines: &[&Line]) -> Cmd {
-        Self::call(cmd("EVALSHA").arg(&self.digest), now, rule, lines)
+    pub(super) fn by_digest(&self, call: &Call<'_>) -> Cmd {
+        call.append_to(cmd("EVALSHA").arg(&self.digest))
     }
 
     /// A call by text, which the server keeps.
-    pub(super) fn by_text(&self, now: Option<i64>, rule: &[i64], lines: &[&Line]) -> Cmd {
-        Self::call(cmd("EVAL").arg(&self.text), now, rule, lines)
+    pub(super) fn by_text(&self, call: &Call<'_>) -> Cmd {
+        call.append_to(cmd("EVAL").arg(&self.text))
     }
+}
 
-    fn call(call: &mut Cmd, now: Option<i64>, rule: &[i64], lines: &[&Line]) -> Cmd {
-        call.arg(lines.len());
-        for line in lines {
-            call.arg(&line.key);
+/// What a script is called with.
+pub(super) struct Call<'a> {
+    pub(super) now: Option<i64>,
+    /// What the names of a charge's keys begin with.
+    pub(super) scopes: &'a [String],
+    pub(super) rule: &'a [i64],
+    pub(super) lines: &'a [&'a Line],
+}
+
+impl Call<'_> {
+    fn append_to(&self, call: &mut Cmd) -> Cmd {
+        call.arg(self.lines.len() * self.scopes.len());
+        let mut name = String::new();
+        for line in self.lines {
+            for scope in self.scopes {
+                name.clear();
+                name.extend([scope.as_str(), &line.key]);
+                call.arg(&name);
+            }
         }
-        match now {
+        match self.now {
             Some(now) => call.arg(now),
             None => call.arg(""),
         };
-        call.arg(rule);
-        for run in lines.chunk_by(|one, next| one.asks_like(next)) {
+        call.arg(self.rule);
+        for run in self.lines.chunk_by(|one, next| one.asks_like(next)) {
             call.arg(run.len());
             if let Some(rule) = &run[0].rule {
                 call.arg("quota").arg(rule);
             }
-            match run[0].op {
+            match &run[0].op {
                 Op::Check { cost, patience } => call.arg(cost).arg(patience),
-                Op::Refund { cost, left } => call.arg("refund").arg(cost).arg(&left),
+                Op::Refund { cost, left } => {
+                    call.arg("refund").arg(cost).arg(&left.first);
+                    left.more.iter().fold(&mut *call, |call, left| call.arg(left))
+                }
                 Op::Penalize { cost } => call.arg("penalize").arg(cost),
                 Op::Reset => call.arg("reset"),
             };

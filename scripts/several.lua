@@ -1,0 +1,179 @@
+-- Several quotas of one key as one algorithm, all or nothing. The twin of src/algorithm/several.rs.
+--
+-- Arguments of a rule:  those of each member
+-- Stored:               each member's state under a key of its own
+-- Left by a charge:     four numbers for each member
+
+-- A state holds the members' states by number, and
+--   held     what was read: which texts were there, and the plain numbers among them; nil after a reset
+--   changed  which members are to be written
+local function all_of(...)
+  local members = { ... }
+  local several = { quotas = #members, arguments = 0, texts = false }
+  for _, member in ipairs(members) do
+    several.arguments = several.arguments + member.arguments
+    several.texts = several.texts or not member.load
+  end
+
+  -- A state with the same members, of which `change` makes new ones: it returns one, or nil to keep what is.
+  local function changed(state, change)
+    local next = { held = state and state.held, changed = {} }
+    local any = false
+    for j, member in ipairs(members) do
+      local now = change(j, member, state and state[j])
+      next[j] = now or state and state[j]
+      next.changed[j] = now and true or state and state.changed[j]
+      any = any or now
+    end
+    return any and next
+  end
+
+  function several.rule(...)
+    local numbers, at = { ... }, 1
+    local rule = { horizon = math.huge }
+    for j, member in ipairs(members) do
+      rule[j] = member.rule(unpack(numbers, at, at + member.arguments - 1))
+      rule.horizon = math.min(rule.horizon, rule[j].horizon)
+      at = at + member.arguments
+    end
+    return rule
+  end
+
+  function several.load(_, before, texts)
+    local state = { held = { texts = {}, numbers = {} }, changed = {} }
+    for j, member in ipairs(members) do
+      local key, text, why = KEYS[before + j], texts[before + j], nil
+      if member.load then
+        state[j], why = member.load(key)
+      elseif text then
+        state.held.texts[j] = text
+        state[j], state.held.numbers[j] = member.read(text)
+        why = not state[j] and CORRUPT
+      else
+        why = why_absent(key)
+      end
+      if why then
+        return nil, why
+      end
+    end
+    return state
+  end
+
+  function several.flaw(state)
+    for j, member in ipairs(members) do
+      local flaw = state[j] and member.flaw and member.flaw(state[j])
+      if flaw then
+        return flaw
+      end
+    end
+  end
+
+  function several.commit(rule, state, now, given, before)
+    local held = state.held or { texts = {}, numbers = {} }
+    for j, member in ipairs(members) do
+      local why
+      if state.changed[j] and member.store then
+        why = store_pieces(member, KEYS[before + j], rule[j], state[j], now, given)
+      elseif state.changed[j] then
+        local exists, number = held.texts[j], held.numbers[j]
+        why = store(member, KEYS[before + j], exists, number, rule[j], state[j], now, given)
+      end
+      if why then
+        return why
+      end
+    end
+  end
+
+  function several.cut(rule, state, now)
+    return changed(state, function(j, member, one)
+      return one and member.cut(rule[j], one, now)
+    end)
+  end
+
+  function several.fit(rule, state, at, cost)
+    -- What fits at an instant fits at every later one, so the latest of all is the earliest for all.
+    local latest = at
+    for j, member in ipairs(members) do
+      local instant = member.fit(rule[j], state and state[j], at, cost)
+      if not instant then
+        return nil
+      end
+      latest = math.max(latest, instant)
+    end
+    return latest
+  end
+
+  function several.refuses(rule, state, now, cost)
+    local latest, by = now, nil
+    for j, member in ipairs(members) do
+      local instant = member.fit(rule[j], state and state[j], now, cost)
+      if not instant then
+        return j
+      elseif instant > latest then
+        latest, by = instant, j
+      end
+    end
+    return by
+  end
+
+  function several.tightest(rule, state, now)
+    local least, by = math.huge, 1
+    for j, member in ipairs(members) do
+      local remaining = member.report(rule[j], state and state[j], now)
+      if remaining < least then
+        least, by = remaining, j
+      end
+    end
+    return by
+  end
+
+  function several.take(rule, state, at, cost, now)
+    return changed(state, function(j, member, one)
+      return member.take(rule[j], one, at, math.min(cost, member.largest(rule[j])), now)
+    end)
+  end
+
+  function several.largest(rule)
+    local most = 0
+    for j, member in ipairs(members) do
+      most = math.max(most, member.largest(rule[j]))
+    end
+    return most
+  end
+
+  function several.report(rule, state, now)
+    local least, latest = math.huge, 0
+    for j, member in ipairs(members) do
+      local remaining, reset_after = member.report(rule[j], state and state[j], now)
+      least, latest = math.min(least, remaining), math.max(latest, reset_after)
+    end
+    return least, latest
+  end
+
+  function several.give_back(rule, state, now, cost, ...)
+    local left, least = { ... }, cost
+    local next = changed(state, function(j, member, one)
+      local given, units
+      if one then
+        given, units = member.give_back(rule[j], one, now, cost, unpack(left, j * LEFT - LEFT + 1, j * LEFT))
+      end
+      least = math.min(least, units or 0)
+      return given
+    end)
+    return next or nil, least
+  end
+
+  -- Puts what is left into the reply, after so many elements.
+  function several.leave(state, reply, n)
+    for j, member in ipairs(members) do
+      local one, two, three, four
+      if state and state[j] then
+        one, two, three, four = member.left(state[j])
+      end
+      reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = one or 0, two or 0, three or 0, four or 0
+      n = n + LEFT
+    end
+  end
+
+  return several
+end

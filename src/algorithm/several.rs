@@ -1,0 +1,196 @@
+//! Several quotas of one key as one algorithm: 10 per second *and* 1,000 per day, all or nothing.
+//!
+//! A tuple of two to eight algorithms is an algorithm. A charge fits at the earliest instant at which it fits all of
+//! them, is taken from all or from none, and is decided in one call. What refuses is named by the decision's
+//! [`quota`](crate::Decision::quota); what remains is the least, and what resets is the last.
+//!
+//! ```
+//! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+//! use tower_sluice::{Charge, Limiter, Memory, Quota};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
+//! let api = Memory::new("api", (TokenBucket::new(second), FixedWindow::new(day)));
+//! let decision = api.check(&Charge::new("alice").cost(11)).await?;
+//! assert!(!decision.is_admitted());
+//! assert_eq!(decision.quota(), Some(second));
+//!
+//! let plan = (Quota::per_second(50), Quota::per_day(20_000));
+//! assert!(api.check(&Charge::new("bob").cost(11).quota(plan)).await?.is_admitted());
+//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+//! ```
+//!
+//! The twin of `scripts/several.lua`.
+
+use super::{Algorithm, Left, Part, Report, sealed::Sealed, sealed::Single};
+use crate::quota::{Quota, QuotaError, Quotas};
+
+macro_rules! tuple {
+    ($($member:ident $place:tt),+) => {
+        impl<$($member: Algorithm + Single),+> Sealed for ($($member,)+) {}
+
+        impl<$($member: Algorithm + Single),+> Algorithm for ($($member,)+) {
+            type Rule = ($($member::Rule,)+);
+            type State = ($(Option<$member::State>,)+);
+
+            const NAME: &'static str = "several";
+            const TAG: &'static str = "";
+            const SCRIPT: &'static str = "";
+
+            fn parts() -> Vec<Part> {
+                [$($member::parts()),+].concat()
+            }
+
+            fn quota(&self) -> Quotas {
+                let all: Vec<Quota> =
+                    [$(self.$place.quota()),+].iter().flat_map(|one| one.as_slice().to_vec()).collect();
+                all.as_slice().into()
+            }
+
+            fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
+                let quotas = quota.into();
+                let quotas = quotas.as_slice();
+                if quotas.len() != [$($place),+].len() {
+                    return Err(QuotaError("not as many quotas as algorithms"));
+                }
+                Ok(($(self.$place.rule(quotas[$place])?,)+))
+            }
+
+            fn arguments(rule: &Self::Rule) -> Vec<i64> {
+                [$($member::arguments(&rule.$place)),+].concat()
+            }
+
+            fn horizon(rule: &Self::Rule) -> i64 {
+                [$($member::horizon(&rule.$place)),+].into_iter().fold(i64::MAX, i64::min)
+            }
+
+            fn old(rule: &Self::Rule, state: &Self::State) -> i64 {
+                let old = [$(state.$place.as_ref().map_or(0, |one| $member::old(&rule.$place, one))),+];
+                old.into_iter().fold(0, i64::max)
+            }
+
+            fn cut(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
+                let cut = ($(
+                    state.$place.as_ref().and_then(|one| $member::cut(&rule.$place, one, now)),
+                )+);
+                let any = [$(cut.$place.is_some()),+].contains(&true);
+                any.then(|| ($(cut.$place.or_else(|| state.$place.clone()),)+))
+            }
+
+            fn fit(
+                rule: &Self::Rule,
+                state: Option<&Self::State>,
+                at: i64,
+                cost: i64,
+            ) -> Option<i64> {
+                // What fits at an instant fits at every later one, so the latest of all is the earliest for all.
+                let fits = [$(
+                    $member::fit(
+                        &rule.$place,
+                        state.and_then(|state| state.$place.as_ref()),
+                        at,
+                        cost,
+                    )?
+                ),+];
+                Some(fits.into_iter().fold(at, i64::max))
+            }
+
+            fn take(
+                rule: &Self::Rule,
+                state: Option<Self::State>,
+                at: i64,
+                cost: i64,
+                now: i64,
+            ) -> Self::State {
+                let state = state.unwrap_or_default();
+                ($({
+                    let cost = cost.min($member::largest(&rule.$place));
+                    Some($member::take(&rule.$place, state.$place, at, cost, now))
+                },)+)
+            }
+
+            fn largest(rule: &Self::Rule) -> i64 {
+                [$($member::largest(&rule.$place)),+].into_iter().fold(0, i64::max)
+            }
+
+            fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
+                let reports = [$(
+                    $member::report(
+                        &rule.$place,
+                        state.and_then(|state| state.$place.as_ref()),
+                        now,
+                    )
+                ),+];
+                Report {
+                    remaining: reports.iter().fold(i64::MAX, |least, one| least.min(one.remaining)),
+                    reset_after: reports.iter().fold(0, |latest, one| latest.max(one.reset_after)),
+                }
+            }
+
+            fn refuses(
+                rule: &Self::Rule,
+                state: Option<&Self::State>,
+                now: i64,
+                cost: i64,
+            ) -> Option<usize> {
+                let (mut latest, mut by) = (now, None);
+                $(
+                    let one = state.and_then(|state| state.$place.as_ref());
+                    match $member::fit(&rule.$place, one, now, cost) {
+                        None => return Some($place),
+                        Some(instant) if instant > latest => (latest, by) = (instant, Some($place)),
+                        Some(_) => {}
+                    }
+                )+
+                let _ = latest;
+                by
+            }
+
+            fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
+                let remaining = [$(
+                    $member::report(
+                        &rule.$place,
+                        state.and_then(|state| state.$place.as_ref()),
+                        now,
+                    )
+                    .remaining
+                ),+];
+                let least = remaining.iter().fold(i64::MAX, |least, one| least.min(*one));
+                remaining.iter().position(|one| *one == least).unwrap_or(0)
+            }
+
+            /// Each gives back what it can; the units are the fewest that one gave.
+            fn give_back(
+                rule: &Self::Rule,
+                state: &mut Self::State,
+                now: i64,
+                cost: i64,
+                left: &Left,
+            ) -> Option<i64> {
+                let given = [$(
+                    state.$place.as_mut().and_then(|one| {
+                        $member::give_back(&rule.$place, one, now, cost, &left.of($place))
+                    })
+                ),+];
+                let least = given.iter().map(|units| units.unwrap_or(0)).fold(cost, i64::min);
+                given.iter().any(Option::is_some).then_some(least)
+            }
+
+            fn left(state: &Self::State) -> Left {
+                let left = [$(
+                    state.$place.as_ref().map(|one| $member::left(one).first).unwrap_or_default()
+                ),+];
+                Left { first: left[0], more: left[1..].into() }
+            }
+        }
+    };
+}
+
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
