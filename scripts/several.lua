@@ -151,16 +151,16 @@ local function all_of(...)
   end
 
   function several.give_back(rule, state, now, cost, ...)
-    local left, least = { ... }, cost
+    local left, most = { ... }, 0
     local next = changed(state, function(j, member, one)
       local given, units
       if one then
         given, units = member.give_back(rule[j], one, now, cost, unpack(left, j * LEFT - LEFT + 1, j * LEFT))
       end
-      least = math.min(least, units or 0)
+      most = math.max(most, units or 0)
       return given
     end)
-    return next or nil, least
+    return next or nil, most
   end
 
   -- Puts what is left into the reply, after so many elements.

@@ -160,7 +160,7 @@ macro_rules! tuple {
                 remaining.iter().position(|one| *one == least).unwrap_or(0)
             }
 
-            /// Each gives back what it can; the units are the fewest that one gave.
+            /// Each gives back what it can; the units are the most that one gave.
             fn give_back(
                 rule: &Self::Rule,
                 state: &mut Self::State,
@@ -173,8 +173,7 @@ macro_rules! tuple {
                         $member::give_back(&rule.$place, one, now, cost, &left.of($place))
                     })
                 ),+];
-                let least = given.iter().map(|units| units.unwrap_or(0)).fold(cost, i64::min);
-                given.iter().any(Option::is_some).then_some(least)
+                given.into_iter().fold(None, Option::max)
             }
 
             fn left(state: &Self::State) -> Left {

@@ -13,7 +13,7 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis};
 
-use crate::model::{Anchored, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
+use crate::model::{Anchored, Both, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
 
 /// What is judged, by which model.
 pub(crate) struct Algorithm {
@@ -28,7 +28,7 @@ pub(crate) struct Algorithm {
     pub(crate) at_once: bool,
 }
 
-pub(crate) const ALGORITHMS: [Algorithm; 10] = [
+pub(crate) const ALGORITHMS: [Algorithm; 11] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
     line(
@@ -51,6 +51,12 @@ pub(crate) const ALGORITHMS: [Algorithm; 10] = [
         Counter::boxed,
     ),
     line("smooth_bursty", no_burst, |quota, at| at.of(bursty(quota)), Bursty::boxed).paced(),
+    line(
+        "several",
+        Quota::burst,
+        |quota, at| at.of((TokenBucket::new(quota), TokenBucket::new(Both::slower(quota)))),
+        Both::buckets,
+    ),
     line(
         "smooth_bursty_own_debt",
         no_burst,

@@ -37,7 +37,8 @@ pub(crate) fn faults(
                 None => model.reset_after(now) == 0,
             };
             if !right {
-                faults.push(format!("key {key} holds {:?} for {model:?}", held.get(key)));
+                let model: String = format!("{model:?}").chars().take(500).collect();
+                faults.push(format!("key {key} holds {:?} for {model}", held.get(key)));
             }
         }
         faults.extend(
@@ -66,13 +67,17 @@ pub(crate) async fn counted(connection: &mut MultiplexedConnection) -> (usize, u
 
 /// The value of each key, by the key's own name: what stands between the braces.
 async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
-    let names: Vec<String> =
+    let mut names: Vec<String> =
         cmd("KEYS").arg("*").query_async(connection).await.expect("names of keys");
+    names.sort();
     let mut held = BTreeMap::new();
     for name in names {
         let key = name.split(['{', '}']).nth(1).and_then(|key| key.parse().ok());
-        let value = value(connection, &name).await;
-        held.extend(value.map(|value| (key.expect("a number in braces"), value)));
+        if let Some(value) = value(connection, &name).await {
+            let held: &mut String = held.entry(key.expect("a number in braces")).or_default();
+            held.push_str(if held.is_empty() { "" } else { " & " });
+            held.push_str(&value);
+        }
     }
     held
 }

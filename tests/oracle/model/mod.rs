@@ -4,6 +4,7 @@
 //! An algorithm is judged once it has a [`Model`] here and its line in `algorithms.rs`.
 
 mod anchored_window;
+mod both;
 mod fixed_window;
 mod sliding_counter;
 mod sliding_log;
@@ -13,6 +14,7 @@ mod smooth_warming_up;
 mod token_bucket;
 
 pub(crate) use anchored_window::Anchored;
+pub(crate) use both::Both;
 pub(crate) use fixed_window::Window;
 pub(crate) use sliding_counter::Counter;
 pub(crate) use sliding_log::Log;
@@ -54,6 +56,11 @@ pub(crate) trait Model: Debug {
 
     /// Whether this is what the server should hold.
     fn is_stored_as(&self, text: &str) -> bool;
+
+    /// The keys that it is stored under, each of which a change writes.
+    fn keys(&self) -> usize {
+        1
+    }
 
     /// How many grants, ordered by instant, break the bound in some window that ends with them.
     fn excess(&self, grants: &[Grant]) -> usize;
