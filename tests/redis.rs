@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{Charge, Class, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
 /// Long enough for the slowest machine: no test here is about speed.
@@ -295,4 +295,54 @@ async fn limiters_share_connections_and_never_state() {
     let mut connection = server.connection().await;
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.unwrap();
     assert!(list.lines().count() <= 2 + 1, "{list}");
+}
+
+#[tokio::test]
+async fn several_quotas_take_one_call_and_all_or_nothing() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let [hour, day] =
+        [5, 8].map(|limit| Quota::new(limit, Duration::from_secs(400 * 86_400 / limit)));
+    let log = Quota::new(6, Duration::from_secs(3_600));
+    let all = (TokenBucket::new(hour), FixedWindow::new(day), SlidingLog::new(log));
+    let limiter = Redis::new("test", all, pool(&server)).deadline(PATIENT);
+
+    // The script travels with the first.
+    limiter.peek("x").await.unwrap();
+    let before = calls(&mut connection, &["evalsha", "eval"]).await;
+    let first = limiter.check(&Charge::new("x").cost(3)).await.unwrap();
+    assert_eq!((first.remaining(), first.quota()), (Some(2), Some(hour)));
+    assert_eq!(calls(&mut connection, &["evalsha", "eval"]).await, before + 1);
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    let mut keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["sluice:test:1tb1:{x}", "sluice:test:2fw1:{x}", "sluice:test:3sl1:{x}"]);
+
+    // A refusal by any takes from none, and names the one.
+    for (cost, by) in [(3, hour), (9, hour)] {
+        let refused = limiter.check(&Charge::new("x").cost(cost)).await.unwrap();
+        assert!(!refused.is_admitted());
+        assert_eq!((refused.remaining(), refused.quota()), (Some(2), Some(by)));
+    }
+    let plan = (hour.burst(100), Quota::new(100, day.period()), log);
+    let refused = limiter.check(&Charge::new("x").cost(4).quota(plan)).await.unwrap();
+    assert_eq!((refused.remaining(), refused.quota()), (Some(3), Some(log)));
+    assert!(refused.retry_after() <= Some(log.period()));
+
+    // One broken key fails the charge, and nothing is taken under the others.
+    run(&mut connection, "DEL sluice:test:3sl1:{x}").await;
+    run(&mut connection, "SET sluice:test:3sl1:{x} 1").await;
+    let error = limiter.check(&Charge::new("x")).await.unwrap_err();
+    assert_eq!(error.class(), Class::State);
+    run(&mut connection, "DEL sluice:test:3sl1:{x}").await;
+    let mut booked = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
+    assert_eq!(booked.remaining(), Some(0));
+    assert_eq!(limiter.give_back(booked.booking().unwrap()).await.unwrap(), 2);
+    assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
+
+    let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();
+    assert_eq!(error.class(), Class::Configuration);
+    assert_eq!(limiter.reset("x").await.unwrap().remaining(), Some(5));
+    assert_eq!(calls(&mut connection, &["unlink"]).await, 1);
+    assert_eq!(limiter.penalize(Charge::new("x").cost(4)).await.unwrap().remaining(), Some(1));
 }
