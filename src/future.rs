@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::layer::Shared;
 use crate::limiter::{Admission, Limiter};
-use crate::{Decision, Refusal, Respond};
+use crate::{Charge, Decision, Refusal, Respond, Settlement};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -21,6 +21,8 @@ pin_project! {
         inner: S,
         request: Option<Req>,
         decision: Option<Decision>,
+        // What was charged, if it is to be settled.
+        charge: Option<Charge>,
         shared: Arc<Shared<L, K, R>>,
         #[pin]
         state: State<Admission<L::Future>, S::Future>,
@@ -52,8 +54,12 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         inner: S,
         shared: Arc<Shared<L, K, R>>,
         admission: Admission<L::Future>,
+        charge: Option<Charge>,
     ) -> Self {
-        Self::new(request, inner, shared, State::Admitting { admission })
+        let state = State::Admitting { admission };
+        let mut future = Self::new(request, inner, shared, state);
+        future.charge = charge;
+        future
     }
 
     pub(crate) fn exempt(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
@@ -70,7 +76,7 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         shared: Arc<Shared<L, K, R>>,
         state: State<Admission<L::Future>, S::Future>,
     ) -> Self {
-        Self { inner, request: Some(request), decision: None, shared, state }
+        Self { inner, request: Some(request), decision: None, charge: None, shared, state }
     }
 }
 
@@ -103,6 +109,9 @@ where
                 StateProj::Calling { reply } => {
                     let mut response = ready!(reply.poll(cx))?;
                     if let Some(decision) = this.decision {
+                        if let Some(charge) = this.charge.take() {
+                            settle(this.shared, decision, charge, &response);
+                        }
                         this.shared.respond.annotate(decision, &mut response);
                     }
                     return Poll::Ready(Ok(response));
@@ -114,6 +123,27 @@ where
             };
             this.state.set(next);
         }
+    }
+}
+
+/// Gives back or takes what the responder says; nobody waits for it.
+fn settle<L, K, R, Req, Res, E>(
+    shared: &Shared<L, K, R>,
+    decision: &mut Decision,
+    charge: Charge,
+    response: &Res,
+) where
+    L: Limiter,
+    R: Respond<Req, Res, E>,
+{
+    match shared.respond.settle(decision, response) {
+        Settlement::Refund => {
+            if let Some(booking) = decision.booking() {
+                shared.limiter.refund(booking);
+            }
+        }
+        Settlement::Take(units) => _ = shared.limiter.owe(&charge.cost(units)),
+        Settlement::Keep => {}
     }
 }
 

@@ -24,6 +24,7 @@ mod future;
 mod layer;
 mod respond;
 mod service;
+mod settle;
 // Edges.
 mod grpc;
 mod http;
@@ -44,3 +45,4 @@ pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
+pub use self::settle::{Settle, Settlement};

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tower::BoxError;
 
-use crate::{Decision, Refusal};
+use crate::{Decision, Refusal, Settlement};
 
 /// Makes the answer to a request that does not pass.
 pub trait Respond<Req, Res, E> {
@@ -37,6 +37,17 @@ pub trait Respond<Req, Res, E> {
     fn patience(&self, request: &Req) -> Option<Duration> {
         let _ = request;
         None
+    }
+
+    /// Whether [`settle`](Respond::settle) is to be asked. Default: no, which saves a copy of each charge.
+    fn settles(&self) -> bool {
+        false
+    }
+
+    /// What an admitted request is to have cost, now that it is answered. Default: what it was charged.
+    fn settle(&self, decision: &Decision, response: &Res) -> Settlement {
+        let _ = (decision, response);
+        Settlement::Keep
     }
 
     /// Tells the caller of an admitted request about the decision. Default: nothing.

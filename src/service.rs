@@ -60,8 +60,9 @@ where
         match shared.key.extract(&request) {
             Keyed::Charge(charge) => {
                 let patience = shared.respond.patience(&request);
+                let settled = shared.respond.settles().then(|| charge.clone());
                 let admission = admission(&shared, charge, patience);
-                ResponseFuture::admitting(request, inner, shared, admission)
+                ResponseFuture::admitting(request, inner, shared, admission, settled)
             }
             Keyed::Exempt => ResponseFuture::exempt(request, inner, shared),
             Keyed::Missing => ResponseFuture::keyless(request, inner, shared),

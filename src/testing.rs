@@ -149,6 +149,10 @@ impl Limiter for Scripted {
         }))
     }
 
+    fn owe(&self, charge: &Charge) -> bool {
+        self.operate(Operation::Penalize, charge).is_some()
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         self.play().operations.push((operation, charge.clone()));
         Some(ready(Ok(Decision::new(Outcome::Allow))))

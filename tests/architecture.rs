@@ -45,16 +45,20 @@ const HOUSE: &[Room] = &[
         crates: &["tokio", "pin_project_lite"],
         rooms: &["algorithm", "limiter"],
     },
-    Room { at: &["respond"], crates: &["tower::BoxError"], rooms: &[] },
+    Room {
+        at: &["respond", "settle"],
+        crates: &["tower::BoxError"],
+        rooms: &["respond", "settle"],
+    },
     Room {
         at: &["layer", "service", "future"],
         crates: &["tokio", "tower_layer", "tower_service", "pin_project_lite"],
-        rooms: &["limiter", "respond", "layer", "service", "future"],
+        rooms: &["limiter", "respond", "settle", "layer", "service", "future"],
     },
     Room {
         at: &["http"],
         crates: &["http", "fastrand"],
-        rooms: &["limiter", "respond", "layer", "http", "grpc"],
+        rooms: &["limiter", "respond", "settle", "layer", "http", "grpc"],
     },
     Room { at: &["grpc"], crates: &["http"], rooms: &["grpc"] },
     Room { at: &["testing"], crates: &[], rooms: &["limiter"] },

@@ -14,10 +14,10 @@ use http::{Request, Response, StatusCode};
 use support::Server;
 use support::http::get as ask;
 use tower::ServiceBuilder;
-use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
-    Charge, Exempt, IntoCharge, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis, Refusal,
-    by_head,
+    Charge, Decision, Exempt, HttpResponse, IntoCharge, LimiterExt, Memory, Pool, Quota,
+    RateLimitLayer, Redis, Refusal, Settlement, by_head,
 };
 
 /// So long that nothing comes back while a test runs.
@@ -117,4 +117,70 @@ async fn an_undecided_request_is_503_and_goes_nowhere() {
     assert_eq!((answer.status, answer.header("cache-control")), (503, Some("no-store")));
     assert!(answer.header("retry-after").is_some());
     assert_eq!(reached.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_route_is_metered_in_bytes_to_the_last_one() {
+    const REQUESTS: usize = 1_000;
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let quota = Quota::new(1, Duration::from_secs(3_600)).burst(10_000);
+    let limiter =
+        Redis::new("bytes", TokenBucket::new(quota), pool).deadline(Duration::from_secs(20));
+    let bytes = |_: &Decision, response: &Response<Body>| {
+        Settlement::Take(http_body::Body::size_hint(response.body()).exact().unwrap_or(0))
+    };
+    let app = Router::new().route("/", get(async || "7 bytes")).layer(
+        // One is let in while any is left; what it costs is known when it is answered.
+        RateLimitLayer::new(limiter.clone(), by_head(|_| Some(Charge::new("all").cost(0))))
+            .respond(HttpResponse::new().settle(bytes)),
+    );
+    let address = serve(app).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for part in 0..10 {
+        asking.spawn(async move {
+            for _ in 0..REQUESTS / 10 {
+                assert_eq!(ask(address, "/", &[]).await.body, "7 bytes", "{part}");
+            }
+        });
+    }
+    asking.join_all().await;
+    // Nobody waited for the last ones to arrive.
+    while limiter.peek("all").await.unwrap().remaining() > Some(3_000) {
+        tokio::task::yield_now().await;
+    }
+    let peek = limiter.peek("all").await.unwrap();
+    assert_eq!(peek.remaining(), Some(3_000));
+    // What is owed closes the gate.
+    let owing = limiter.penalize(Charge::new("all").cost(3_001)).await.unwrap();
+    assert!(owing.retry_after().is_some());
+    assert_eq!(ask(address, "/", &[]).await.status, 429);
+}
+
+#[tokio::test]
+async fn only_failed_logins_count() {
+    let limiter = Arc::new(Memory::new("logins", FixedWindow::new(Quota::per_hour(2))));
+    let failed = |_: &Decision, response: &Response<_>| match response.status() {
+        StatusCode::UNAUTHORIZED => Settlement::Keep,
+        _ => Settlement::Refund,
+    };
+    let app = Router::new()
+        .route("/right", get(async || "welcome"))
+        .route("/wrong", get(async || StatusCode::UNAUTHORIZED))
+        .layer(
+            RateLimitLayer::new(Arc::clone(&limiter), by_head(|_| Some("alice")))
+                .respond(HttpResponse::new().settle(failed)),
+        );
+    let address = serve(app).await;
+    for (path, status) in [
+        ("/right", 200),
+        ("/right", 200),
+        ("/right", 200),
+        ("/wrong", 401),
+        ("/right", 200),
+        ("/wrong", 401),
+        ("/right", 429),
+    ] {
+        assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
+    }
 }

@@ -14,8 +14,8 @@ use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Class, Decision, Exempt, Global, HttpResponse, Keyed, Outcome, Raise, RateLimit,
-    RateLimitLayer, Refusal, Respond,
+    Charge, Class, Decision, Exempt, Global, HttpResponse, Keyed, Operation, Outcome, Raise,
+    RateLimit, RateLimitLayer, Refusal, Respond, Settle, Settlement,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -463,4 +463,31 @@ fn outcomes_are_copied_and_decisions_hand_out_one_booking() {
     let mut decision = Decision::new(Outcome::Allow);
     assert!(decision.booking().is_none());
     assert_eq!(decision.outcome(), Outcome::Allow);
+}
+
+/// What is to be given back or taken is, and what was refused or failed is not asked about.
+#[tokio::test(start_paused = true)]
+async fn an_answered_request_is_settled() {
+    let limiter = Scripted::new().allow().allow().allow().allow().deny(SECOND).wait(SECOND);
+    let settle = |decision: &Decision, response: &&'static str| {
+        assert!(decision.is_admitted());
+        match *response {
+            "free" => Settlement::Refund,
+            "dear" => Settlement::Take(41),
+            _ => Settlement::Keep,
+        }
+    };
+    let key = |_: &&'static str| Charge::new("alice").cost(2);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Settle::new(Raise, settle));
+    let mut gate = layer.max_wait(SECOND).layer(Strict::default());
+    for request in ["free", "dear", "usual", "fail", "refused", "dear"] {
+        let answer = gate.call(request).await;
+        assert_eq!(answer.is_ok(), !["fail", "refused"].contains(&request), "{request}");
+    }
+    assert_eq!(limiter.refunds(), [0]);
+    let taken = limiter.operations();
+    assert_eq!(taken.len(), 2);
+    for (operation, charge) in taken {
+        assert_eq!((operation, charge.key(), charge.units()), (Operation::Penalize, "alice", 41));
+    }
 }

@@ -18,7 +18,7 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use crate::limiter::Limiter;
-use crate::{Class, RateLimitLayer, Refusal, Respond, grpc};
+use crate::{Class, RateLimitLayer, Refusal, Respond, Settle, grpc};
 
 /// Answers refusals with an empty response. The inner service's error type stays.
 ///
@@ -46,6 +46,12 @@ impl HttpResponse {
     #[must_use]
     pub const fn no_key(self, status: StatusCode) -> Self {
         Self { no_key: status }
+    }
+
+    /// Says what a request is to have cost, once it is answered: see [`Settlement`](crate::Settlement).
+    #[must_use]
+    pub const fn settle<F>(self, settle: F) -> Settle<Self, F> {
+        Settle::new(self, settle)
     }
 }
 

@@ -35,6 +35,10 @@ impl Limiter for Boxed {
         self.0.refund_boxed(booking)
     }
 
+    fn owe(&self, charge: &Charge) -> bool {
+        self.0.owe_boxed(charge)
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {
         self.0.operate_boxed(operation, charge)
     }
@@ -49,6 +53,7 @@ impl fmt::Debug for Boxed {
 trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxFuture;
     fn refund_boxed(&self, booking: Booking) -> Option<Booking>;
+    fn owe_boxed(&self, charge: &Charge) -> bool;
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture>;
 }
 
@@ -63,6 +68,10 @@ where
 
     fn refund_boxed(&self, booking: Booking) -> Option<Booking> {
         self.refund(booking)
+    }
+
+    fn owe_boxed(&self, charge: &Charge) -> bool {
+        self.owe(charge)
     }
 
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {

@@ -177,6 +177,12 @@ impl<A: Algorithm> Limiter for Memory<A> {
         ready(self.decide(charge))
     }
 
+    fn owe(&self, charge: &Charge) -> bool {
+        // Best effort: what cannot be taken would have been an error of the charge itself.
+        let _ = self.change(Operation::Penalize, charge);
+        true
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         Some(ready(self.change(operation, charge)))
     }

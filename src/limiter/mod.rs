@@ -72,6 +72,14 @@ pub trait Limiter {
         Some(booking)
     }
 
+    /// Takes a charge without asking whether it fits; best effort, off the caller's path: it returns at once.
+    ///
+    /// Whether it can. For an answer see [`LimiterExt::penalize`].
+    fn owe(&self, charge: &Charge) -> bool {
+        let _ = charge;
+        false
+    }
+
     /// Changes a key without asking whether anything fits; the answer tells how the key stands since.
     /// `None`: this limiter cannot. See [`LimiterExt::penalize`] and [`LimiterExt::reset`].
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
@@ -101,6 +109,10 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
         (**self).refund(booking)
+    }
+
+    fn owe(&self, charge: &Charge) -> bool {
+        (**self).owe(charge)
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<L::Future> {

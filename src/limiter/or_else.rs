@@ -114,6 +114,10 @@ where
         }
     }
 
+    fn owe(&self, charge: &Charge) -> bool {
+        self.inner.owe(charge)
+    }
+
     /// Of the inner limiter alone: what is decided elsewhere while it is away is another account.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let check = self.inner.operate(operation, charge)?;

@@ -41,6 +41,10 @@ impl<L: Limiter> Limiter for Within<L> {
         self.timed(self.inner.check(&charge.clone().cut_budget(self.deadline)))
     }
 
+    fn owe(&self, charge: &Charge) -> bool {
+        self.inner.owe(charge)
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let charge = charge.clone().cut_budget(self.deadline);
         self.inner.operate(operation, &charge).map(|check| self.timed(check))

@@ -220,6 +220,13 @@ impl<A: Algorithm> Limiter for Redis<A> {
         self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience })
     }
 
+    fn owe(&self, charge: &Charge) -> bool {
+        if let Ok((line, _)) = self.shared.line(charge, |Ask { cost, .. }| Op::Penalize { cost }) {
+            self.shared.dispatcher.send_off(line);
+        }
+        true
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Deciding<A>> {
         Some(match operation {
             Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),

@@ -1,0 +1,95 @@
+//! What a request is to have cost, once it is answered.
+//!
+//! Some costs are known only afterwards: a 304 that should not count, a login that counts only if it failed, the bytes
+//! of a body, the tokens of a language model. [`Settle`] goes around any responder and says so, from the decision and
+//! the response; what follows happens off the path, so the response is not delayed.
+//!
+//! ```
+//! use http::{Response, StatusCode};
+//! use tower_sluice::algorithm::FixedWindow;
+//! use tower_sluice::{Decision, HttpResponse, Memory, Quota, RateLimitLayer, Settlement, by_head};
+//!
+//! let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
+//! let only_failed = |_: &Decision, response: &Response<String>| match response.status() {
+//!     StatusCode::UNAUTHORIZED => Settlement::Keep,
+//!     _ => Settlement::Refund,
+//! };
+//! let layer = RateLimitLayer::new(logins, by_head(|head| head.header("x-user")))
+//!     .respond(HttpResponse::new().settle(only_failed));
+//! # let _ = layer;
+//! ```
+//!
+//! Inside axum's `.layer(..)` the body is found out: `|_: &Decision, response: &Response<_>|` will do. A body that
+//! streams has no length yet; what it cost in the end is told by [`Limiter::owe`](crate::Limiter::owe).
+//!
+//! # What an algorithm can give back, and take
+//!
+//! | | refund | take more |
+//! |---|---|---|
+//! | windows and counters | exactly, while the window it was counted in lasts | up to the limit at a time; a window's end forgives |
+//! | log | only the newest charge's | up to the limit at a time |
+//! | token bucket | only if no other was decided since | all of it, owed up to the horizon |
+//! | smooth limiters | only if no other was decided since | all of it: whoever comes next pays |
+//!
+//! Safety comes first: to give back more would break the bound. So where a refund must never be lost on a busy key,
+//! count in a window; or admit by a peek (a charge of cost 0) and take afterwards what it was, of which several that
+//! run at once may take a little more than there is. For bytes and tokens a bucket suits best, since it remembers debt.
+
+use std::time::Duration;
+
+use crate::{Decision, Refusal, Respond};
+
+/// What an answered request is to have cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// What it was charged.
+    Keep,
+    /// Nothing, as far as its algorithm can give it back.
+    Refund,
+    /// So many units more, whether or not they fit.
+    Take(u64),
+}
+
+/// A responder, and what its requests cost in the end.
+#[derive(Clone, Copy, Debug)]
+pub struct Settle<R, F> {
+    respond: R,
+    settle: F,
+}
+
+impl<R, F> Settle<R, F> {
+    /// Answers as `respond` does, and settles by `settle`, a closure over `&Decision` and the response.
+    #[must_use]
+    pub const fn new(respond: R, settle: F) -> Self {
+        Self { respond, settle }
+    }
+}
+
+impl<R, F, Req, Res, E> Respond<Req, Res, E> for Settle<R, F>
+where
+    R: Respond<Req, Res, E>,
+    F: Fn(&Decision, &Res) -> Settlement,
+{
+    type Error = R::Error;
+
+    fn reject(&self, request: Req, refusal: Refusal) -> Result<Res, R::Error> {
+        self.respond.reject(request, refusal)
+    }
+
+    fn patience(&self, request: &Req) -> Option<Duration> {
+        self.respond.patience(request)
+    }
+
+    fn settles(&self) -> bool {
+        true
+    }
+
+    fn settle(&self, decision: &Decision, response: &Res) -> Settlement {
+        (self.settle)(decision, response)
+    }
+
+    fn annotate(&self, decision: &Decision, response: &mut Res) {
+        self.respond.annotate(decision, response);
+    }
+}
