@@ -13,6 +13,7 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis};
 
+use crate::crew;
 use crate::model::{Anchored, Both, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
 
 /// What is judged, by which model.
@@ -28,7 +29,7 @@ pub(crate) struct Algorithm {
     pub(crate) at_once: bool,
 }
 
-pub(crate) const ALGORITHMS: [Algorithm; 11] = [
+pub(crate) static ALGORITHMS: [Algorithm; 11] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
     line(
@@ -80,6 +81,12 @@ const fn line(
     model: fn(Quota) -> Box<dyn Model>,
 ) -> Algorithm {
     Algorithm { name, quota, limiter, model, openings: &[0, 1, 3], at_once: true }
+}
+
+/// Those whose names begin as the environment says, else all.
+pub(crate) fn chosen() -> impl Iterator<Item = &'static Algorithm> {
+    let only: String = crew::number("ORACLE_ONLY", String::new());
+    ALGORITHMS.iter().filter(move |algorithm| algorithm.name.starts_with(&only))
 }
 
 /// Stores the permits of one period.

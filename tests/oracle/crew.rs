@@ -14,7 +14,6 @@ use tokio::runtime;
 use tokio::task::JoinSet;
 
 use crate::algorithms::{Algorithm, Site, pool};
-use crate::support::Server;
 use crate::task::Task;
 use crate::trace::Row;
 use crate::workload::Workload;
@@ -25,9 +24,9 @@ const MOST_CALLS: usize = 2_000_000;
 /// How many ask, and for how long: from the environment, else what a debug build can bear.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    processes: u16,
-    tasks: u16,
-    seconds: u16,
+    pub(crate) processes: u16,
+    pub(crate) tasks: u16,
+    pub(crate) seconds: u16,
 }
 
 impl Size {
@@ -48,16 +47,16 @@ pub(crate) fn number<T: FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Lets a crew loose on a server, and returns how many calls it began, and a row for each.
+/// Lets a crew loose on the server at `url`, and returns how many calls it began, and a row for each.
 pub(crate) fn run(
     algorithm: &Algorithm,
     workload: Workload,
     size: Size,
-    server: &Server,
+    url: &str,
 ) -> (usize, Vec<Row>) {
     let role = format!("{} {}", algorithm.name, workload.name());
     let mut crew: Vec<_> =
-        (0..size.processes).map(|number| Worker::start(number, &role, size, server)).collect();
+        (0..size.processes).map(|number| Worker::start(number, &role, size, url)).collect();
     crew.iter_mut().for_each(Worker::wait_until_ready);
     crew.iter_mut().for_each(Worker::go);
     let traces = crew.into_iter().map(Worker::finish);
@@ -75,14 +74,14 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(number: u16, role: &str, size: Size, server: &Server) -> Self {
+    fn start(number: u16, role: &str, size: Size, url: &str) -> Self {
         let trace = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("oracle-{}-{number}.trace", std::process::id()));
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["worker", "--exact", "--ignored", "--nocapture", "--quiet"])
             .env("ORACLE_ROLE", role)
             .env("ORACLE_WORKER", number.to_string())
-            .env("ORACLE_URL", server.url())
+            .env("ORACLE_URL", url)
             .env("ORACLE_TRACE", &trace)
             .env("ORACLE_PROCESSES", size.processes.to_string())
             .env("ORACLE_TASKS", size.tasks.to_string())

@@ -11,11 +11,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tower_sluice::{Charge, Outcome, Pool, Quota};
 
-use crate::algorithms::{ALGORITHMS, Algorithm, Judged, Site, pool};
+use crate::algorithms::{Algorithm, Judged, Site, chosen, pool};
 use crate::support::Server;
 use crate::{crew, stock, turn};
 
 const START: u64 = 1_767_225_600_000_000;
+
+/// Keys that are walked at once.
+const WALKS: usize = 60;
 
 /// A limit, a period in µs, and the burst of those that know bursts.
 const QUOTAS: [(u64, u64, u64); 6] = [
@@ -76,6 +79,9 @@ impl Walk {
         let horizon = Duration::from_secs(60);
 
         assert_eq!(self.ask(cost, (wait - micro).min(horizon)).await, denied(wait), "{place}");
+        if wait > horizon {
+            assert_eq!(self.ask(cost, wait).await, denied(wait), "beyond the horizon, {place}");
+        }
         if wait <= horizon && self.dice.bool() {
             assert_eq!(self.ask(cost, wait).await, Outcome::Wait(wait), "{place}");
             return;
@@ -91,27 +97,35 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
+/// Comes to so many refusals of an algorithm, and asks on both sides of each edge.
+///
+/// # Panics
+///
+/// If a wait is not exact.
+pub(crate) fn walk_edges(algorithm: &Algorithm, url: &str, states: usize) {
+    runtime().block_on(async {
+        let pool = pool(url);
+        let mut walks = JoinSet::new();
+        for number in 0..WALKS {
+            let mut walk = Walk::new(algorithm, pool.clone(), number);
+            walks.spawn(async move {
+                for _ in 0..states.div_ceil(WALKS) {
+                    walk.check_edges().await;
+                }
+            });
+        }
+        walks.join_all().await;
+    });
+}
+
 #[test]
 fn refused_one_microsecond_before_the_wait_and_admitted_at_it() {
-    const WALKS: usize = 60;
     let _turn = turn();
     // States of each algorithm in which it is asked at the edges.
     let states: usize = crew::number("ORACLE_STATES", 10_000);
-    for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.at_once) {
+    for algorithm in chosen().filter(|algorithm| algorithm.at_once) {
         let server = Server::start();
-        runtime().block_on(async {
-            let pool = pool(&server.url());
-            let mut walks = JoinSet::new();
-            for number in 0..WALKS {
-                let mut walk = Walk::new(algorithm, pool.clone(), number);
-                walks.spawn(async move {
-                    for _ in 0..states.div_ceil(WALKS) {
-                        walk.check_edges().await;
-                    }
-                });
-            }
-            walks.join_all().await;
-        });
+        walk_edges(algorithm, &server.url(), states);
         println!("oracle algorithm={} exact waits={states}", algorithm.name);
     }
 }
@@ -137,7 +151,7 @@ fn refusal_and_peek_leave_value_and_deadline_as_they_were() {
     runtime().block_on(async {
         let mut connection = server.connection().await;
         let slow = Quota::new(3, Duration::from_secs(3_600));
-        for algorithm in &ALGORITHMS {
+        for algorithm in chosen() {
             for clock in [None, Some(Arc::new(AtomicU64::new(START)))] {
                 let site = Site { pool: pool.clone(), clock };
                 let limiter = (algorithm.limiter)((algorithm.quota)(slow, 3), site);

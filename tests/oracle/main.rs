@@ -10,7 +10,8 @@
 //!
 //! A new algorithm is a model and a line in `algorithms.rs`. The size comes from `ORACLE_PROCESSES`,
 //! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 2 for each workload), `ORACLE_STATES` (10,000 refusals met at their
-//! edges for each algorithm) and `ORACLE_CANCELS` (300 bookings in a storm):
+//! edges for each algorithm) and `ORACLE_CANCELS` (300 bookings in a storm); `ORACLE_ONLY` picks the algorithms whose
+//! names begin so:
 //!
 //! ```sh
 //! ORACLE_PROCESSES=8 ORACLE_TASKS=128 cargo test --release --test oracle -- --nocapture
@@ -33,7 +34,7 @@ mod workload;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use algorithms::{ALGORITHMS, Algorithm};
+use algorithms::Algorithm;
 use crew::Size;
 use judge::judge;
 use support::Server;
@@ -51,7 +52,7 @@ fn nothing_goes_over_and_nothing_is_refused_without_a_reason() {
     let _turn = turn();
     let size = Size::from_env();
     let mut faults = Vec::new();
-    for algorithm in &ALGORITHMS {
+    for algorithm in algorithms::chosen() {
         for workload in Workload::ALL {
             faults.extend(faults_of(algorithm, workload, size));
         }
@@ -63,7 +64,7 @@ fn nothing_goes_over_and_nothing_is_refused_without_a_reason() {
 fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<String> {
     let server = Server::start();
     let quota = workload.quota(algorithm.quota);
-    let (calls, rows) = crew::run(algorithm, workload, size, &server);
+    let (calls, rows) = crew::run(algorithm, workload, size, &server.url());
     let (mut findings, models) = judge(&rows, || (algorithm.model)(quota));
 
     let share = findings.utilisation().map_or("-".into(), |share| format!("{share:.3}"));

@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tower_sluice::{Booking, Charge, Outcome, Quota};
 
-use crate::algorithms::{ALGORITHMS, Algorithm, Judged, Site, pool};
+use crate::algorithms::{Algorithm, Judged, Site, chosen, pool};
 use crate::model::{Grant, Mark, Model};
 use crate::support::Server;
 use crate::{crew, turn};
@@ -88,7 +88,7 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     let bookings = 3 * cancels;
     // All of it is booked within a third of the horizon.
     let quota = Quota::new(bookings as u64, Duration::from_secs(20));
-    for algorithm in &ALGORITHMS {
+    for algorithm in chosen() {
         for (place, from) in [("head", 0), ("middle", cancels), ("tail", 2 * cancels)] {
             let server = Server::start();
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -1,0 +1,143 @@
+//! Who judges a script, each by a limiter of the crate on a server where that script answers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tower_sluice::{Charge, Class, Outcome, Quota};
+
+use crate::algorithms::{Algorithm, Judged, Site, pool};
+use crate::crew::{self, Size};
+use crate::support::Server;
+use crate::workload::Workload;
+use crate::{exact, judge, stock};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Judge {
+    /// The oracle's workloads, judged event by event.
+    Saturating,
+    Mixed,
+    /// One microsecond before each wait, and at it.
+    Edges,
+    /// Every key outlives its effect, and none lives for ever.
+    Expiry,
+    /// What no script writes is an error.
+    Corrupt,
+    /// A clock that is set back locks a key for a bounded time.
+    Clock,
+}
+
+const SIZE: Size = Size { processes: 2, tasks: 8, seconds: 1 };
+
+impl Judge {
+    /// What it finds wrong with an algorithm, decided over `url` by `server`; nothing if all is well.
+    pub(crate) fn finds(self, algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
+        match self {
+            Self::Saturating => workload(algorithm, Workload::Saturating, server, url),
+            Self::Mixed => workload(algorithm, Workload::Mixed, server, url),
+            Self::Edges => caught(|| exact::walk_edges(algorithm, url, 1_200)),
+            Self::Expiry => asked(async { expiry(algorithm, server, url).await }),
+            Self::Corrupt => asked(async { corrupt(algorithm, server, url).await }),
+            Self::Clock => asked(async { clock(algorithm, url).await }),
+        }
+    }
+}
+
+fn workload(
+    algorithm: &Algorithm,
+    workload: Workload,
+    server: &Server,
+    url: &str,
+) -> Option<String> {
+    let quota = workload.quota(algorithm.quota);
+    let (_, rows) = crew::run(algorithm, workload, SIZE, url);
+    let (mut findings, models) = judge::judge(&rows, || (algorithm.model)(quota));
+    let keys = models.values().next().map_or(1, |model| model.keys());
+    let writes = keys * findings.fewest..=keys * findings.changes;
+    findings.faults.extend(stock::faults(server, &models, rows.len(), writes));
+    if workload == Workload::Saturating && findings.admitted * 100 < findings.most * 99 {
+        return Some(String::from("S1 guard: too little is admitted"));
+    }
+    let told = match (findings.over, findings.unjustified) {
+        (0, 0) => String::from("S4, S5"),
+        (0, _) => String::from("S2, unjustified"),
+        (_, _) => String::from("S1, over"),
+    };
+    (!findings.faults.is_empty()).then(|| format!("{told} ({} faults)", findings.faults.len()))
+}
+
+fn asked(work: impl Future<Output = Option<String>>) -> Option<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+/// What a judge that panics says.
+fn caught(work: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
+    let text = panic.downcast_ref::<String>().map_or("a panic", String::as_str);
+    Some(format!("S3: {}", text.lines().next().unwrap_or_default()))
+}
+
+fn limiter(algorithm: &Algorithm, url: &str, clock: Option<Arc<AtomicU64>>) -> Arc<dyn Judged> {
+    let quota = (algorithm.quota)(Quota::new(50, Duration::from_secs(1)), 50);
+    (algorithm.limiter)(quota, Site { pool: pool(url), clock })
+}
+
+async fn expiry(algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
+    let limiter = limiter(algorithm, url, None);
+    let mut connection = server.connection().await;
+    for step in 0..700 {
+        let charge = Charge::new("key").max_wait(Duration::from_secs(60));
+        let decision = limiter.check(&charge).await.ok()?;
+        let micros = |time: Option<Duration>| time.unwrap_or_default().as_micros() as i64;
+        let old = micros(decision.decided_at()) + micros(decision.reset_after());
+        let names: Vec<String> =
+            redis::cmd("KEYS").arg("*").query_async(&mut connection).await.expect("keys");
+        for name in names {
+            let mut ask = redis::cmd("PEXPIRETIME");
+            let end: i64 = ask.arg(&name).query_async(&mut connection).await.expect("an instant");
+            if end < 0 || end * 1_000 < old {
+                return Some(format!("expiry: step {step}, {end} ms for {old} us"));
+            }
+        }
+        if decision.outcome() == Outcome::Allow && names_are_gone(&mut connection).await {
+            return Some(format!("expiry: step {step}, gone at once"));
+        }
+    }
+    None
+}
+
+async fn names_are_gone(connection: &mut redis::aio::MultiplexedConnection) -> bool {
+    let size: usize = redis::cmd("DBSIZE").query_async(connection).await.expect("a number");
+    size == 0
+}
+
+async fn corrupt(algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
+    let limiter = limiter(algorithm, url, None);
+    let mut connection = server.connection().await;
+    limiter.check(&Charge::new("key")).await.ok()?;
+    let names: Vec<String> =
+        redis::cmd("KEYS").arg("*").query_async(&mut connection).await.expect("keys");
+    for text in ["nan", "-nan", "inf", "-inf", "1e400", "0x10", " 5 ", "05", "-1", "1e3", ""] {
+        let mut set = redis::cmd("SET");
+        set.arg(&names[0]).arg(text).exec_async(&mut connection).await.expect("set");
+        let class = limiter.check(&Charge::new("key")).await.err().map(|error| error.class());
+        if class != Some(Class::State) {
+            return Some(format!("corrupt state: {text:?} is {class:?}"));
+        }
+    }
+    None
+}
+
+async fn clock(algorithm: &Algorithm, url: &str) -> Option<String> {
+    const START: u64 = 1_767_225_600_000_000;
+    let now = Arc::new(AtomicU64::new(START));
+    let limiter = limiter(algorithm, url, Some(Arc::clone(&now)));
+    limiter.check(&Charge::new("key")).await.ok()?;
+    now.fetch_sub(86_400_000_000, Relaxed);
+    let decision = limiter.check(&Charge::new("key")).await.ok()?;
+    let locked = decision.retry_after().unwrap_or_default();
+    // A capacity's time and a horizon.
+    (locked > Duration::from_secs(62)).then(|| format!("clock: locked for {locked:?}"))
+}

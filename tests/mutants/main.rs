@@ -1,0 +1,142 @@
+//! Proof that the proof works: each mutant is one mistake, and some judge must notice it.
+//!
+//! ```sh
+//! cargo test --release --test mutants -- --nocapture
+//! ```
+//!
+//! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script (`swap.rs`), so that the
+//! crate is judged as it is (`judges.rs`, with the oracle's models and traces). Mutants of the crate (`sources.rs`) are
+//! edits of a copy, each compiled and given to the tests that should notice. None lives in the product. A survivor
+//! fails the run; before any mutant, every judge must find the true script right.
+
+#![allow(dead_code, reason = "the oracle's parts, of which the judges here use some")]
+
+#[path = "../oracle/algorithms.rs"]
+mod algorithms;
+#[path = "../oracle/crew.rs"]
+mod crew;
+#[path = "../oracle/exact.rs"]
+mod exact;
+#[path = "../oracle/judge.rs"]
+mod judge;
+mod judges;
+#[path = "../oracle/model/mod.rs"]
+mod model;
+mod scripts;
+mod sources;
+#[path = "../oracle/stock.rs"]
+mod stock;
+#[path = "../support/mod.rs"]
+mod support;
+mod swap;
+#[path = "../oracle/task.rs"]
+mod task;
+#[path = "../oracle/trace.rs"]
+mod trace;
+#[path = "../oracle/workload.rs"]
+mod workload;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use algorithms::Algorithm;
+use judges::Judge;
+use scripts::{MUTANTS, Mutant};
+use support::Server;
+
+/// Tests that load the machine take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn every_mutant_of_the_scripts_is_killed() {
+    let _turn = turn();
+    // Every edit finds its place, and makes a script that compiles.
+    let server = Server::start();
+    for mutant in &MUTANTS {
+        load(&server, mutant.algorithm, Some(mutant));
+    }
+    drop(server);
+    std::panic::set_hook(Box::new(|_| {}));
+    let begun = Instant::now();
+    let mut courts: BTreeSet<(&str, Judge)> = BTreeSet::new();
+    courts.extend(MUTANTS.iter().map(|mutant| (mutant.algorithm, mutant.judge)));
+    let mut wrong = Vec::new();
+    for (algorithm, judge) in courts {
+        if let Some(finding) = tried(algorithm, judge, None) {
+            wrong.push(format!("the true {algorithm} is found wrong by {judge:?}: {finding}"));
+        }
+    }
+    let mut killed = 0;
+    for mutant in &MUTANTS {
+        match tried(mutant.algorithm, mutant.judge, Some(mutant)) {
+            Some(finding) => {
+                println!("mutant name={} killed_by={:?}: {finding}", mutant.name, mutant.judge);
+                killed += 1;
+            }
+            None => {
+                println!("mutant name={} killed_by=nobody", mutant.name);
+                wrong.push(format!("{} survived", mutant.name));
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
+    println!("{killed} of {} killed, in {:.0} s", MUTANTS.len(), begun.elapsed().as_secs_f64());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a judge finds wrong with an algorithm whose script is mutated.
+fn tried(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<String> {
+    let server = Server::start();
+    let (digest, by) = (load(&server, algorithm, None), load(&server, algorithm, mutant));
+    let address = server.url().trim_start_matches("redis://").parse().expect("an address");
+    let url = swap::swapping(address, &digest, &by);
+    judge.finds(Algorithm::called(algorithm), &server, &url)
+}
+
+/// Loads the script of an algorithm as the crate puts it together, with a mutant's edit, and returns its digest.
+fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> String {
+    let part = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("scripts/{name}.lua"));
+        let text = std::fs::read_to_string(path).expect("a script");
+        match mutant.filter(|mutant| mutant.file == name) {
+            Some(Mutant { from, to, name, .. }) => {
+                assert_eq!(text.matches(from).count(), 1, "{name}: {from}");
+                text.replace(from, to)
+            }
+            None => text,
+        }
+    };
+    let (head, tail) = (part("head"), part("tail"));
+    let text = match algorithm {
+        "several" => format!(
+            "{head}\n{}\n{tail}\n{}\nreturn run(all_of(token_bucket, token_bucket))\n",
+            part("token_bucket"),
+            part("several")
+        ),
+        _ => {
+            let name = algorithm.trim_end_matches("_own_debt");
+            format!("{head}\n{}\n{tail}\nreturn run({name})\n", part(name))
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let mut connection = server.connection().await;
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD")
+            .arg(text)
+            .query_async(&mut connection)
+            .await
+            .expect("a script that compiles")
+    })
+}
+
+#[test]
+#[ignore = "a part that the crew plays in processes of its own"]
+fn worker() {
+    crew::work();
+}

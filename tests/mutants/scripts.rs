@@ -1,0 +1,209 @@
+//! Mutants of the scripts: one edit each, and the judge that must notice.
+
+use crate::judges::Judge::{self, *};
+
+/// A one-line edit of a script.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    /// The script that is edited, and the algorithm that is judged.
+    pub(crate) file: &'static str,
+    pub(crate) algorithm: &'static str,
+    pub(crate) judge: Judge,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
+}
+
+const fn mutant(
+    name: &'static str,
+    [file, algorithm]: [&'static str; 2],
+    judge: Judge,
+    from: &'static str,
+    to: &'static str,
+) -> Mutant {
+    Mutant { name, file, algorithm, judge, from, to }
+}
+
+const TAIL: [&str; 2] = ["tail", "token_bucket"];
+const HEAD: [&str; 2] = ["head", "token_bucket"];
+const BUCKET: [&str; 2] = ["token_bucket", "token_bucket"];
+const WINDOW: [&str; 2] = ["fixed_window", "fixed_window"];
+const LOG: [&str; 2] = ["sliding_log", "sliding_log"];
+const CELLS: [&str; 2] = ["sliding_window", "sliding_window"];
+const COUNTER: [&str; 2] = ["sliding_counter", "sliding_counter"];
+const BURSTY: [&str; 2] = ["smooth_bursty", "smooth_bursty"];
+const WARM: [&str; 2] = ["smooth_warming_up", "smooth_warming_up"];
+
+pub(crate) const MUTANTS: [Mutant; 28] = [
+    mutant(
+        "state_through_tostring",
+        BUCKET,
+        Mixed,
+        "return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.over)",
+        "return tostring(state.full)",
+    ),
+    mutant(
+        "capacity_plus_one",
+        BUCKET,
+        Saturating,
+        "time(rule, rule.burst - cost)",
+        "time(rule, rule.burst + 1 - cost)",
+    ),
+    mutant(
+        "less_for_less_or_equal",
+        TAIL,
+        Edges,
+        "if wait <= patience and",
+        "if wait < patience and",
+    ),
+    mutant(
+        "window_full_one_early",
+        WINDOW,
+        Mixed,
+        "if state.units + cost <= rule.limit",
+        "if state.units + cost < rule.limit",
+    ),
+    mutant(
+        "remainder_dropped",
+        BUCKET,
+        Mixed,
+        "return (product - rest) / rule.l, rest",
+        "return (product - rest) / rule.l, 0",
+    ),
+    mutant("weight_floored", COUNTER, Mixed, "+ (rest > 0 and 1 or 0)", ""),
+    mutant(
+        "expiry_too_soon",
+        TAIL,
+        Expiry,
+        "'PXAT', math.ceil((old + SPARE) / 1000)",
+        "'PXAT', math.ceil((old - 20000) / 1000)",
+    ),
+    mutant(
+        "no_expiry",
+        TAIL,
+        Expiry,
+        "redis.pcall('SET', key, value, unit, expiry, 'NX')",
+        "redis.pcall('SET', key, value, 'NX')",
+    ),
+    mutant(
+        "log_without_expiry",
+        ["tail", "sliding_log"],
+        Expiry,
+        "redis.call('PEXPIREAT', key, math.ceil((old + SPARE) / 1000))",
+        "old = nil",
+    ),
+    mutant(
+        "in_place_beyond_its_expiry",
+        TAIL,
+        Expiry,
+        "value - value % SPARE == number - number % SPARE",
+        "true",
+    ),
+    mutant(
+        "two_readings_of_the_clock",
+        TAIL,
+        Saturating,
+        "local wait = instant - now\n  if cost == 0",
+        "now = clock('')\n  local wait = instant - now\n  if cost == 0",
+    ),
+    mutant(
+        "member_without_its_total",
+        LOG,
+        Saturating,
+        "last.lap, last.total, last.units))",
+        "0, last.at % 1000000, last.units))",
+    ),
+    mutant(
+        "cost_left_out",
+        BUCKET,
+        Mixed,
+        "time(rule, rule.burst - cost)",
+        "time(rule, rule.burst - 1)",
+    ),
+    mutant(
+        "charge_on_refusal",
+        TAIL,
+        Mixed,
+        "return DENY, wait, was_cut and state or nil",
+        "return DENY, wait, algorithm.take(rule, state, instant, cost, now)",
+    ),
+    mutant(
+        "old_members_counted",
+        LOG,
+        Mixed,
+        "log.key, cutoff, '-inf'",
+        "log.key, cutoff - 1000, '-inf'",
+    ),
+    mutant(
+        "pruned_too_early",
+        LOG,
+        Mixed,
+        "redis.call('ZCOUNT', key, '-inf', now - rule.period)",
+        "redis.call('ZCOUNT', key, '-inf', now - rule.period / 2)",
+    ),
+    mutant(
+        "any_number_read",
+        HEAD,
+        Corrupt,
+        "if #text > 16 or not string.find(text, '^%d+$') then\n    return nil\n  end\n  local number = tonumber(text)\n",
+        "local number = tonumber(text) or 0\n  if true then return number end\n",
+    ),
+    mutant(
+        "full_refund_although_others_followed",
+        BUCKET,
+        Mixed,
+        "if full ~= left_full or part ~= left_part then",
+        "if false then",
+    ),
+    mutant(
+        "refund_of_an_older_member",
+        LOG,
+        Mixed,
+        "last.at ~= left_at or last.lap ~= left_lap or last.total ~= left_total or",
+        "",
+    ),
+    mutant(
+        "n_cells_for_n_plus_one",
+        CELLS,
+        Mixed,
+        "for i = at - state.newest + 1, rule.cells + 1 do",
+        "for i = at - state.newest + 2, rule.cells + 1 do",
+    ),
+    mutant("no_clamp", BUCKET, Clock, "if full > latest or", "if false or"),
+    mutant("no_clamp_of_the_log", LOG, Clock, "state.last.at > now + rule.horizon", "false"),
+    mutant(
+        "deny_everything",
+        TAIL,
+        Saturating,
+        "local instant = algorithm.fit(rule, state, now, cost)\n",
+        "local instant = algorithm.fit(rule, state, now, cost)\n  instant = instant and instant + 1\n",
+    ),
+    mutant(
+        "horizon_ignored",
+        TAIL,
+        Edges,
+        "if wait <= patience and wait <= rule.horizon then",
+        "if wait <= patience then",
+    ),
+    mutant(
+        "owed_fraction_forgotten",
+        BURSTY,
+        Mixed,
+        "credit = credit + debt * rule.r - cost * rule.p,",
+        "credit = math.max(0, credit + debt * rule.r - cost * rule.p),",
+    ),
+    mutant(
+        "own_cost_for_the_next_callers",
+        ["smooth_bursty", "smooth_bursty_own_debt"],
+        Mixed,
+        "if rule.own then\n    next = math.min",
+        "if false then\n    next = math.min",
+    ),
+    mutant("warm_is_never_cold", WARM, Mixed, "if above > 0 then", "if false then"),
+    mutant(
+        "taken_although_another_refuses",
+        ["several", "several"],
+        Mixed,
+        "latest = math.max(latest, instant)",
+        "latest = instant",
+    ),
+];
