@@ -320,6 +320,20 @@ async fn what_a_limiter_cannot_do_is_an_error() {
     assert_eq!(error.class(), Class::Configuration);
 }
 
+/// A key is looked at when it might be old, as it was when it came; what was taken since keeps it.
+#[tokio::test(start_paused = true)]
+async fn memory_remembers_what_was_taken_since() {
+    let limiter =
+        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(5))).capacity(9);
+    limiter.check(&one()).await.unwrap();
+    limiter.check(&one().cost(4)).await.unwrap();
+    tokio::time::advance(2 * SECOND).await;
+    for _ in 0..5 {
+        limiter.check(&Charge::new("another")).await.unwrap();
+    }
+    assert_eq!(limiter.peek(one()).await.unwrap().remaining(), Some(2));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_back_finds_every_key_again() {
     let now = Arc::new(AtomicU64::new(1_767_225_600));

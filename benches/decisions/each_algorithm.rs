@@ -37,6 +37,14 @@ pub(crate) fn run() {
     each(&site, "sliding_counter", SlidingCounter::new(quota));
     each(&site, "smooth_bursty", SmoothBursty::new(quota));
     each(&site, "smooth_warming_up", SmoothWarmingUp::new(quota, second));
+    let bucket = || TokenBucket::new(quota);
+    each(&site, "2 token buckets", (bucket(), bucket()));
+    each(&site, "4 token buckets", (bucket(), bucket(), bucket(), bucket()));
+    each(
+        &site,
+        "8 token buckets",
+        (bucket(), bucket(), bucket(), bucket(), bucket(), bucket(), bucket(), bucket()),
+    );
     let short = log(&site, 10);
     let long = log(&site, 10_000);
     println!(

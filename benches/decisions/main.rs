@@ -1,5 +1,5 @@
 //! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case,
-//! `cargo bench --bench decisions -- algorithms` one per algorithm.
+//! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs a response.
 //!
 //! Absolute times follow the machine's mood, so the cases that ask Redis are told as ratios within one run, whose
 //! rounds are interleaved. `benches/README.md` says what stands behind each number.
@@ -8,6 +8,7 @@ mod against_redis;
 mod each_algorithm;
 mod in_process;
 mod measure;
+mod settled;
 mod site;
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -15,6 +16,7 @@ mod support;
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("algorithms") => each_algorithm::run(),
+        Some("settle") => settled::run(),
         _ => {
             in_process::run();
             against_redis::run();

@@ -4,6 +4,51 @@
 //! answer one question: *what is the earliest instant at which this charge fits?* What follows from
 //! the answer (allow, book a wait, deny) is the same for all and stands here, in [`Algorithm::step`].
 //!
+//! # Which one
+//!
+//! | you want | take |
+//! |---|---|
+//! | a rate, with a burst | [`TokenBucket`] |
+//! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
+//! | so many per day or month, as it is sold | [`FixedWindow`] |
+//! | never more than a small number in any window | [`SlidingLog`] |
+//! | never more than a large number in any window | [`SlidingWindow`] |
+//! | what a gateway did so far | [`SlidingCounter`] |
+//! | dear charges at once, the next one waits | [`SmoothBursty`] |
+//! | a slow begin after a rest | [`SmoothWarmingUp`] |
+//! | a rate *and* so many per day | a tuple of two |
+//! | charges that are given back, or known afterwards | see [`Settlement`](crate::Settlement) |
+//!
+//! What each promises, costs and does stands on its page; what a bound means, and where its limits are, in
+//! `docs/what-the-bound-means.md`.
+//!
+//! # Several at once
+//!
+//! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge fits at the earliest
+//! instant at which it fits all of them, and is taken from all or from none, in one call. The decision's
+//! [`quota`](crate::Decision::quota) is the one that refuses or delays, else the one that has least left; `remaining` is
+//! the least of all, `reset_after` the last. A charge's own quota is a tuple of as many. Given back is what each can
+//! give back.
+//!
+//! ```
+//! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+//! use tower_sluice::{Charge, Limiter, Memory, Quota};
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+//! # runtime.block_on(async {
+//! let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
+//! let api = Memory::new("api", (TokenBucket::new(second), FixedWindow::new(day)));
+//! let decision = api.check(&Charge::new("alice").cost(11)).await?;
+//! assert!(!decision.is_admitted());
+//! assert_eq!(decision.quota(), Some(second));
+//!
+//! let plan = (Quota::per_second(50), Quota::per_day(20_000));
+//! assert!(api.check(&Charge::new("bob").cost(11).quota(plan)).await?.is_admitted());
+//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+//! ```
+//!
+//! # By hand
+//!
 //! Time is an argument, in microseconds since the Unix epoch, and no float decides:
 //!
 //! ```

@@ -1,25 +1,6 @@
 //! Several quotas of one key as one algorithm: 10 per second *and* 1,000 per day, all or nothing.
 //!
-//! A tuple of two to eight algorithms is an algorithm. A charge fits at the earliest instant at which it fits all of
-//! them, is taken from all or from none, and is decided in one call. What refuses is named by the decision's
-//! [`quota`](crate::Decision::quota); what remains is the least, and what resets is the last.
-//!
-//! ```
-//! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-//! use tower_sluice::{Charge, Limiter, Memory, Quota};
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
-//! let api = Memory::new("api", (TokenBucket::new(second), FixedWindow::new(day)));
-//! let decision = api.check(&Charge::new("alice").cost(11)).await?;
-//! assert!(!decision.is_admitted());
-//! assert_eq!(decision.quota(), Some(second));
-//!
-//! let plan = (Quota::per_second(50), Quota::per_day(20_000));
-//! assert!(api.check(&Charge::new("bob").cost(11).quota(plan)).await?.is_admitted());
-//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-//! ```
+//! What a tuple promises stands in the documentation of the module above.
 //!
 //! The twin of `scripts/several.lua`.
 

@@ -3,8 +3,6 @@
 //! The approximation that gateways use. It costs four numbers whatever the limit, and smooths the edge of a fixed
 //! window away for steady traffic: what was taken in the window before is assumed to have been spread evenly over it.
 //!
-//! **Bound.** Less than `2 * limit` units in any stretch of a period; `limit` where traffic is steady.
-//!
 //! The twin of `scripts/sliding_counter.lua`.
 
 use std::time::Duration;
@@ -12,7 +10,33 @@ use std::time::Duration;
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Two weighted windows: small, and smooth for steady traffic.
+/// Weighs the window before by what is left of it: what many gateways do, here with waits that are exact.
+///
+/// **Bound.** Below `2 * limit` units in any stretch of a period; `limit` for steady traffic.
+///
+/// **Cost.** Two counts and two instants: 173 bytes in Redis; 28 µs of script time alone, 11 in a batch of 64.
+///
+/// **Choose it** to replace such a gateway with the same decisions, or where a large limit need hold only roughly but
+/// should not jump with the clock.
+///
+/// **Timeline.** Ten a second are taken at the end of a second: a tenth into the next one they weigh nine, and one
+/// fits.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Ask, SlidingCounter, Verdict::*};
+/// # use tower_sluice::Quota;
+/// let limit = SlidingCounter::new(Quota::per_second(10));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut ask = |at: i64, cost, patience| {
+///     SlidingCounter::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// };
+/// assert_eq!(ask(900_000, 10, 0), Allow);
+/// assert_eq!(ask(1_099_999, 1, 0), Deny(1));
+/// assert_eq!(ask(1_100_000, 1, 0), Allow);
+/// assert_eq!(ask(1_100_000, 1, 500_000), Wait(100_000));
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingCounter {
     quota: Quota,

@@ -5,8 +5,6 @@
 //! by halving: a decision costs the logarithm of the log's length. What it costs is memory, a member for each charge of
 //! the last period, whatever its cost; so limits above 10,000 must be asked for ([`SlidingLog::max_limit`]).
 //!
-//! **Bound.** At most `limit` units in any stretch of a period.
-//!
 //! The twin of `scripts/sliding_log.lua`.
 
 use std::collections::VecDeque;
@@ -24,7 +22,34 @@ const LAP: i64 = 1_000_000_000_000_000;
 /// The most members that one step removes because they are old.
 const PRUNED: usize = 256;
 
-/// Remembers every admission: exact over every window, with no throughput lost.
+/// Remembers every admission of the last period, so that nothing is rounded.
+///
+/// **Bound.** At most `limit` units in any stretch of a period, and no throughput is lost for it.
+///
+/// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for ten, 1.2 MB for
+/// 10,000); 47 µs of script time alone, at 10,000 members no more than 1.2 times as long as at ten. Limits above
+/// 10,000 must be asked for: [`max_limit`](SlidingLog::max_limit).
+///
+/// **Choose it** where a small limit must hold exactly over every window, such as five attempts in any minute.
+///
+/// **Timeline.** Five a second: three at the start, two 150 ms later; a unit comes back exactly a second after it
+/// went.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Ask, SlidingLog, Verdict::*};
+/// # use tower_sluice::Quota;
+/// let limit = SlidingLog::new(Quota::per_second(5));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut ask = |at: i64, cost, patience| {
+///     SlidingLog::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// };
+/// assert_eq!([ask(0, 3, 0), ask(150_000, 2, 0)], [Allow; 2]);
+/// assert_eq!(ask(999_999, 1, 0), Deny(1));
+/// assert_eq!(ask(1_000_000, 3, 0), Allow);
+/// assert_eq!(ask(1_000_000, 1, 0), Deny(150_000));
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingLog {
     quota: Quota,

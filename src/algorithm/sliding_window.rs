@@ -4,8 +4,6 @@
 //! more leave room for it: with that cell the promise holds for every window, not only for those that begin with one.
 //! It costs a number for each cell, whatever the limit, and up to `1 / (cells + 1)` of the throughput.
 //!
-//! **Bound.** At most `limit` units in any stretch of a period.
-//!
 //! The twin of `scripts/sliding_window.lua`.
 
 use std::time::Duration;
@@ -13,7 +11,34 @@ use std::time::Duration;
 use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Counts by cell: strict over every window, at a fixed size.
+/// Counts by cells of the period: strict over every window, at a fixed size.
+///
+/// **Bound.** At most `limit` units in any stretch of a period. In return at least `cells / (cells + 1)` of the
+/// throughput is reached.
+///
+/// **Cost.** A count for each cell: 173 bytes in Redis with 10 cells; 35 µs of script time alone, 15 in a batch of
+/// 64.
+///
+/// **Choose it** where a large limit must hold over every window and a log would be too long.
+///
+/// **Timeline.** Five a second in ten cells: what was taken in the first cell comes back a period and a cell after
+/// that cell began.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Ask, SlidingWindow, Verdict::*};
+/// # use tower_sluice::Quota;
+/// let limit = SlidingWindow::new(Quota::per_second(5));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut ask = |at: i64, cost, patience| {
+///     SlidingWindow::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// };
+/// assert_eq!([ask(0, 3, 0), ask(150_000, 2, 0)], [Allow; 2]);
+/// assert_eq!(ask(1_099_999, 1, 0), Deny(1));
+/// assert_eq!(ask(1_100_000, 3, 0), Allow);
+/// assert_eq!(ask(1_100_000, 1, 0), Deny(100_000));
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingWindow {
     quota: Quota,

@@ -4,9 +4,6 @@
 //! those before it are paid for, and its own debt is waited for by whoever comes next: an idle limiter admits any cost
 //! at once. With [`own_debt`](SmoothBursty::own_debt) each caller waits for its own.
 //!
-//! **Bound.** Between any two admissions of unit cost: in a stretch `d`, at most `burst + 1 + d / interval` permits. With
-//! own debt, no charge passes before it is paid for: at most `burst + ceil(d / interval)`, less one.
-//!
 //! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_bursty.lua`.
 
 use std::time::Duration;
@@ -14,7 +11,35 @@ use std::time::Duration;
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Even pacing, with a store of unused permits.
+/// Paces as Guava's `RateLimiter` does: permits come one by one, some are stored, and a debt is paid by whoever comes
+/// next.
+///
+/// **Bound.** Between any two admissions, the stored permits and those of the time between: `(max_burst + d) * limit
+/// / period`, and one charge more. With own debt the last charge is within that too, to a permit.
+///
+/// **Cost.** A credit and two instants for each key: 187 bytes in Redis; 31 µs of script time alone, 9.6 in a batch
+/// of 64.
+///
+/// **Choose it** where a dear charge should pass at once and delay the next instead, or to agree with services that
+/// use Guava. Where everybody should pay for itself: [`own_debt`](SmoothBursty::own_debt).
+///
+/// **Timeline.** At 5 a second with a second stored: three leave two stored; four take them and two fresh ones that
+/// the next one waits 400 ms for.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Ask, SmoothBursty, Verdict::*};
+/// # use tower_sluice::Quota;
+/// let limit = SmoothBursty::new(Quota::per_second(5));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut ask = |at: i64, cost, patience| {
+///     SmoothBursty::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// };
+/// assert_eq!([ask(0, 3, 0), ask(0, 4, 0)], [Allow; 2]);
+/// assert_eq!(ask(0, 1, 0), Deny(400_000));
+/// assert_eq!(ask(0, 1, 500_000), Wait(400_000));
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SmoothBursty {
     quota: Quota,

@@ -5,8 +5,6 @@
 //! [`SmoothBursty`](super::SmoothBursty), a charge waits for those before it, and with
 //! [`own_debt`](SmoothWarmingUp::own_debt) for itself.
 //!
-//! **Bound.** Never a burst: admissions are as far apart as the permits of the earlier ones take, less 3 µs for each.
-//!
 //! The one algorithm that computes with fractions, since what it promises is to agree with its model to the last bit.
 //! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_warming_up.lua`.
 
@@ -15,7 +13,33 @@ use std::time::Duration;
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Even pacing that starts slow after a rest.
+/// Paces as Guava's warming-up limiter does: the longer it rested, the dearer its first permits.
+///
+/// **Bound.** As [`SmoothBursty`](super::SmoothBursty), without a burst: stored permits cost more than fresh ones.
+///
+/// **Cost.** Permits and two instants for each key: 173 bytes in Redis; 40 µs of script time alone, 10 in a batch of
+/// 64.
+///
+/// **Choose it** for what has to warm up itself, such as caches and connections behind a quiet service. It is the one
+/// algorithm that computes with fractions, as its model does, and to the last bit.
+///
+/// **Timeline.** At 5 a second, 4 s warm: from cold each permit takes less than the one before, from 580 ms down to
+/// 200.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Ask, SmoothWarmingUp, Verdict::*};
+/// # use tower_sluice::Quota;
+/// # use std::time::Duration;
+/// let limit = SmoothWarmingUp::new(Quota::per_second(5), Duration::from_secs(4));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut ask = |at: i64, cost, patience| {
+///     SmoothWarmingUp::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// };
+/// let told = [0; 4].map(|at| ask(at, 1, 60_000_000));
+/// assert_eq!(told, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SmoothWarmingUp {
     quota: Quota,

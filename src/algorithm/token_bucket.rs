@@ -4,8 +4,6 @@
 //! keeps one instant, the one at which it is full again, so that nothing has to be refilled and the
 //! remainder of a division is never lost.
 //!
-//! **Bound.** In any stretch of time `d`, at most `burst + d * limit / period` units are admitted.
-//!
 //! The twin of `scripts/token_bucket.lua`.
 
 use std::time::Duration;
@@ -13,7 +11,32 @@ use std::time::Duration;
 use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Steady refill with a burst: the default choice.
+/// Admits steadily, and a burst at once: the generic cell rate algorithm, and the leaky bucket as a meter.
+///
+/// **Bound.** Any admissions within a stretch `d` sum to at most `burst + d * limit / period` units.
+///
+/// **Cost.** One instant for each key: 134 bytes in Redis; 21 µs of script time alone, 4.4 in a batch of 64.
+///
+/// **Choose it** first: it is the smallest, it smooths what it lets through, and it remembers debt. With `burst(1)`
+/// and a `max_wait` it is the leaky bucket as a queue, at an even pace.
+///
+/// **Timeline.** At 5 a second, ten come at once and would wait half a second: five go, two are booked at 200 and 400
+/// ms, three are told to come back after 600.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Ask, TokenBucket, Verdict::*};
+/// # use tower_sluice::Quota;
+/// let limit = TokenBucket::new(Quota::per_second(5));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut ask = |at: i64, cost, patience| {
+///     TokenBucket::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// };
+/// let told: Vec<_> = (0..10).map(|_| ask(0, 1, 500_000)).collect();
+/// assert_eq!(told[..5], [Allow; 5]);
+/// assert_eq!(told[5..], [Wait(200_000), Wait(400_000), Deny(600_000), Deny(600_000), Deny(600_000)]);
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     quota: Quota,

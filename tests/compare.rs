@@ -1,0 +1,17 @@
+//! The picture in the documents is the one that the example draws.
+
+mod support;
+
+use std::process::Command;
+
+#[test]
+fn the_picture_is_what_the_algorithms_do() {
+    let drawn = std::env::temp_dir().join(format!("compare-{}.svg", std::process::id()));
+    let status =
+        Command::new(support::example::built("compare")).arg(&drawn).status().expect("it runs");
+    assert!(status.success());
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("a picture");
+    let now = read(&drawn);
+    std::fs::remove_file(&drawn).expect("gone");
+    assert_eq!(now, read("docs/compare.svg".as_ref()), "cargo run --release --example compare");
+}
