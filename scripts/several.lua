@@ -4,9 +4,8 @@
 -- Stored:               each member's state under a key of its own
 -- Left by a charge:     four numbers for each member
 
--- A state holds the members' states by number, and
---   held     what was read: which texts were there, and the plain numbers among them; nil after a reset
---   changed  which members are to be written
+-- Keys may be asked for in any company: what is known of each stands by its name, and a charge's state, which holds the
+-- members' states by number, is put together for it and taken apart once it is decided.
 local function all_of(...)
   local members = { ... }
   local several = { quotas = #members, arguments = 0, texts = false }
@@ -15,9 +14,31 @@ local function all_of(...)
     several.texts = several.texts or not member.load
   end
 
+  -- By a key's name: its member, and its state; the text it held, and the number if that is a plain one; the rule that
+  -- it was changed under; whether it was reset; and why it cannot be used. And the names in order.
+  local keys, order = {}, {}
+
+  local function known(j, key, text)
+    local one = keys[key]
+    if not one then
+      one = { key = key, member = members[j] }
+      if one.member.load then
+        one.state, one.why = one.member.load(key)
+      elseif text then
+        one.text = text
+        one.state, one.number = one.member.read(text)
+        one.why = not one.state and CORRUPT or nil
+      else
+        one.why = why_absent(key)
+      end
+      keys[key], order[#order + 1] = one, one
+    end
+    return one
+  end
+
   -- A state with the same members, of which `change` makes new ones: it returns one, or nil to keep what is.
   local function changed(state, change)
-    local next = { held = state and state.held, changed = {} }
+    local next = { changed = {} }
     local any = false
     for j, member in ipairs(members) do
       local now = change(j, member, state and state[j])
@@ -39,24 +60,41 @@ local function all_of(...)
     return rule
   end
 
+  -- The state of the charge whose keys follow so many others.
   function several.load(_, before, texts)
-    local state = { held = { texts = {}, numbers = {} }, changed = {} }
-    for j, member in ipairs(members) do
-      local key, text, why = KEYS[before + j], texts[before + j], nil
-      if member.load then
-        state[j], why = member.load(key)
-      elseif text then
-        state.held.texts[j] = text
-        state[j], state.held.numbers[j] = member.read(text)
-        why = not state[j] and CORRUPT
-      else
-        why = why_absent(key)
-      end
-      if why then
-        return nil, why
+    local state, why = { changed = {} }, nil
+    for j = 1, #members do
+      local one = known(j, KEYS[before + j], texts[before + j])
+      state[j], why = one.state, why or one.why
+    end
+    return state, why
+  end
+
+  -- Keeps what a decision changed.
+  function several.keep(rule, state, before)
+    for j = 1, #members do
+      if state.changed[j] then
+        local one = keys[KEYS[before + j]]
+        one.state, one.rule = state[j], rule[j]
       end
     end
-    return state
+  end
+
+  function several.reset(before)
+    for j = 1, #members do
+      local one = keys[KEYS[before + j]]
+      one.state, one.rule, one.why, one.reset = nil, nil, nil, true
+    end
+  end
+
+  -- Why a charge failed after it was decided.
+  function several.why(before)
+    for j = 1, #members do
+      local why = keys[KEYS[before + j]].why
+      if why then
+        return why
+      end
+    end
   end
 
   function several.flaw(state)
@@ -68,18 +106,18 @@ local function all_of(...)
     end
   end
 
-  function several.commit(rule, state, now, given, before)
-    local held = state.held or { texts = {}, numbers = {} }
-    for j, member in ipairs(members) do
-      local why
-      if state.changed[j] and member.store then
-        why = store_pieces(member, KEYS[before + j], rule[j], state[j], now, given)
-      elseif state.changed[j] then
-        local exists, number = held.texts[j], held.numbers[j]
-        why = store(member, KEYS[before + j], exists, number, rule[j], state[j], now, given)
+  function several.commit(now, given)
+    for _, one in ipairs(order) do
+      if one.reset then
+        one.why = failure('UNLINK', one.key)
+        one.text, one.number = nil, nil
       end
-      if why then
-        return why
+      if one.why or not one.rule or not one.state then
+        -- Nothing is to be stored.
+      elseif one.member.store then
+        one.why = store_pieces(one.member, one.key, one.rule, one.state, now, given)
+      else
+        one.why = store(one.member, one.key, one.text, one.number, one.rule, one.state, now, given)
       end
     end
   end

@@ -147,13 +147,14 @@ local function run(algorithm)
     end
 
     for i = first, last do
-      local key = KEYS[(i - 1) * quotas + 1]
-      local place = places[key]
+      local before = (i - 1) * quotas
+      local key = KEYS[before + 1]
+      local place = quotas == 1 and places[key]
       if not place then
         place = i
         places[key] = i
         if algorithm.load then
-          states[i], broken[i] = algorithm.load(key, (i - 1) * quotas, texts)
+          states[i], broken[i] = algorithm.load(key, before, texts)
         elseif texts[i] then
           states[i], numbers[i] = algorithm.read(texts[i])
           if not states[i] then
@@ -177,10 +178,17 @@ local function run(algorithm)
         -- Whatever the key holds, it holds it no more.
         outcome, wait, state = ALLOW, 0, nil
         states[place], rules[place], broken[place], reset[place] = nil, rule, nil, true
+        if quotas > 1 then
+          algorithm.reset(before)
+        end
       end
       if next then
         state = next
         states[place], rules[place] = next, rule
+        broken[place] = broken[place] or algorithm.flaw and algorithm.flaw(next)
+        if quotas > 1 and not broken[place] then
+          algorithm.keep(rule, next, before)
+        end
       elseif not state and not broken[place] and not reset[place] and not algorithm.load then
         broken[place] = why_absent(key)
       end
@@ -210,18 +218,20 @@ local function run(algorithm)
 
   -- Commit: one write for each changed key. What fails, fails the charges of its key.
   local failed = false
+  if quotas > 1 then
+    algorithm.commit(now, given)
+  end
   for place = 1, count do
-    if rules[place] and not broken[place] then
-      local first, rule, state = (place - 1) * quotas + 1, rules[place], states[place]
-      local key = KEYS[first]
+    if quotas > 1 then
+      broken[place] = broken[place] or algorithm.why((place - 1) * quotas)
+    elseif rules[place] and not broken[place] then
+      local key, rule, state = KEYS[place], rules[place], states[place]
       if reset[place] then
-        broken[place] = failure('UNLINK', unpack(KEYS, first, first + quotas - 1))
+        broken[place] = failure('UNLINK', key)
         texts[place], numbers[place] = nil, nil
       end
       if broken[place] or not state then
         -- Nothing is to be stored.
-      elseif algorithm.commit then
-        broken[place] = algorithm.commit(rule, state, now, given, first - 1)
       elseif algorithm.store then
         broken[place] = store_pieces(algorithm, key, rule, state, now, given)
       else
@@ -233,7 +243,7 @@ local function run(algorithm)
   if failed then
     for i = 1, count do
       local at = 2 + (i - 1) * width
-      reply[at] = broken[places[KEYS[(i - 1) * quotas + 1]]] or reply[at]
+      reply[at] = broken[quotas == 1 and places[KEYS[i]] or i] or reply[at]
     end
   end
   return cmsgpack.pack(reply)

@@ -228,4 +228,6 @@ pub struct Booking {
     pub(crate) cost: u64,
     /// The state that the decision left, as its algorithm tells it: four numbers for each quota.
     pub(crate) left: Left,
+    /// Of limiters that were asked in turn: what each of them took.
+    pub(crate) others: Vec<Booking>,
 }

@@ -38,8 +38,8 @@ pub use self::http::{ByHead, Head, HttpResponse, by_head};
 pub use self::key::{Global, KeyExtractor};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
-    Acquire, Allow, Boxed, Deciding, Deny, Fallback, Limiter, LimiterExt, Memory, Operating,
-    Operation, OrElse, Pool, PoolBuilder, Redis, Within,
+    Acquire, All, Allow, Boxed, Deciding, Deny, Fallback, Joined, Limiter, LimiterExt, Memory,
+    Operating, Operation, OrElse, Pool, PoolBuilder, Redis, Together, Within,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

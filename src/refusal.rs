@@ -8,6 +8,10 @@ use crate::{Decision, Error};
 
 /// Why a request does not pass.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once for a refused request, which a box would not make cheaper"
+)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The limiter said no: 429.

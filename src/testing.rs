@@ -145,6 +145,7 @@ impl Limiter for Scripted {
                 quota: charge.own_quota().cloned().unwrap_or(Quota::per_second(1).into()),
                 cost: charge.units(),
                 left: [number, 0, 0, 0].into(),
+                others: Vec::new(),
             })
         }))
     }

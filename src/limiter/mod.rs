@@ -31,6 +31,7 @@
 //! | [`Boxed`] | as its inner one, whose type it hides |
 
 mod acquire;
+mod all;
 mod boxed;
 mod memory;
 mod operate;
@@ -39,9 +40,10 @@ mod redis;
 mod terms;
 mod within;
 
-pub use self::redis::{Deciding, Pool, PoolBuilder, Redis};
+pub use self::redis::{Deciding, Joined, Pool, PoolBuilder, Redis, Together};
 pub use acquire::Acquire;
 pub(crate) use acquire::Admission;
+pub use all::All;
 pub use boxed::Boxed;
 pub use memory::Memory;
 pub use operate::{Operating, Operation};

@@ -25,7 +25,8 @@ pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 pub(super) struct Terms<A: Algorithm> {
     /// A number that no other limiter of this process has: whose booking is whose.
     pub(super) owner: u64,
-    pub(super) name: Arc<str>,
+    /// One for each quota; the first, if there is only one.
+    names: Vec<Arc<str>>,
     algorithm: A,
     quota: Quotas,
     rule: Result<A::Rule, QuotaError>,
@@ -54,23 +55,21 @@ pub(super) struct Answer {
 
 impl<A: Algorithm> Terms<A> {
     pub(super) fn new(name: Arc<str>, algorithm: A) -> Self {
-        static OWNERS: AtomicU64 = AtomicU64::new(0);
         assert!(!name.is_empty(), "a limiter needs a name");
+        Self::named(vec![name], algorithm)
+    }
+
+    /// Under a name for each quota.
+    pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Self {
         let quota = algorithm.quota();
         let rule = algorithm.rule(quota.clone());
-        let owner = OWNERS.fetch_add(1, Ordering::Relaxed);
-        Self { owner, name, algorithm, quota, rule }
+        Self { owner: owner(), names, algorithm, quota, rule }
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<Question<'_, A::Rule>, Error> {
-        let refuse = |message| Err(Error::new(Class::Request, message));
-        match charge.key().len() {
-            0 => return refuse("the key is empty"),
-            1..=LONGEST_KEY => {}
-            _ => return refuse("the key is longer than 64 KiB"),
-        }
+        check_key(charge.key())?;
         if charge.units() > LARGEST_COST {
-            return refuse("the cost exceeds 2^53 units");
+            return Err(Error::new(Class::Request, "the cost exceeds 2^53 units"));
         }
         self.own_rule()?;
         let quota = charge.own_quota().unwrap_or(&self.quota).clone();
@@ -79,6 +78,18 @@ impl<A: Algorithm> Terms<A> {
             patience: micros(charge.patience().unwrap_or_default()),
         };
         Ok(Question { rule: self.rule(&quota)?, quota, ask })
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.names[0]
+    }
+
+    pub(super) fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    pub(super) fn quota(&self) -> &Quotas {
+        &self.quota
     }
 
     /// The rule of the limiter's own quota, which must hold too where a charge brings another.
@@ -107,9 +118,10 @@ impl<A: Algorithm> Terms<A> {
         };
         let quotas = quota.as_slice();
         let named = quotas[answer.by.min(quotas.len() - 1)];
+        let name = self.names.get(answer.by).unwrap_or(&self.names[0]);
         let decision = Decision::new(outcome)
             .with_origin(answer.origin)
-            .with_limiter(Arc::clone(&self.name), named)
+            .with_limiter(Arc::clone(name), named)
             .with_report(
                 answer.report.remaining.cast_unsigned(),
                 duration(answer.report.reset_after),
@@ -119,7 +131,22 @@ impl<A: Algorithm> Terms<A> {
             return decision;
         }
         let (owner, cost, left) = (self.owner, cost.cast_unsigned(), answer.left);
-        decision.with_booking(Booking { owner, key, quota, cost, left })
+        decision.with_booking(Booking { owner, key, quota, cost, left, others: Vec::new() })
+    }
+}
+
+/// A number that no other limiter of this process has.
+pub(super) fn owner() -> u64 {
+    static OWNERS: AtomicU64 = AtomicU64::new(0);
+    OWNERS.fetch_add(1, Ordering::Relaxed)
+}
+
+pub(super) fn check_key(key: &str) -> Result<(), Error> {
+    let refuse = |message| Err(Error::new(Class::Request, message));
+    match key.len() {
+        0 => refuse("the key is empty"),
+        1..=LONGEST_KEY => Ok(()),
+        _ => refuse("the key is longer than 64 KiB"),
     }
 }
 

@@ -39,6 +39,11 @@ pub(super) fn braced(key: &str) -> String {
     name
 }
 
+/// The ends of names that stand in one text, each in braces of its own.
+pub(super) fn ends(braced: &str) -> impl Iterator<Item = &str> {
+    braced.split_inclusive('}')
+}
+
 /// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
 pub(super) fn slot(name: &str) -> u16 {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));

@@ -29,8 +29,10 @@ mod pool;
 mod reply;
 mod script;
 mod source;
+mod together;
 
 pub use pool::{Pool, PoolBuilder};
+pub use together::{Joined, Together};
 
 use std::fmt;
 use std::future::Future;
@@ -76,7 +78,6 @@ pub struct Redis<A: Algorithm> {
 #[derive(Clone)]
 struct Shared<A: Algorithm> {
     terms: Terms<A>,
-    /// What its keys start with.
     deadline: Duration,
     dispatcher: Arc<Dispatcher>,
 }
@@ -90,7 +91,12 @@ impl<A: Algorithm> Redis<A> {
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
         let terms = Terms::new(name.into(), algorithm);
-        let scopes = key::scopes::<A>(pool.key_prefix(), &terms.name);
+        let scopes = key::scopes::<A>(pool.key_prefix(), terms.name());
+        Self::under(terms, scopes, pool)
+    }
+
+    /// With keys that begin as told, one for each quota.
+    fn under(terms: Terms<A>, scopes: Vec<String>, pool: Pool) -> Self {
         // Without a rule nothing is ever asked.
         let rule = terms.own_rule().map(|rule| A::arguments(&rule)).unwrap_or_default();
         let dispatcher = Dispatcher::new(Route {
@@ -154,10 +160,15 @@ impl<A: Algorithm> Redis<A> {
     }
 
     fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
+        self.ask_of(key::braced(charge.key()), charge, op)
+    }
+
+    /// Asks of the keys whose names end so.
+    fn ask_of(&self, key: String, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
         let shared = Arc::clone(&self.shared);
         let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
         let deadline = Instant::now() + budget;
-        let question = match shared.line(charge, op) {
+        let question = match shared.line(key, charge, op) {
             Ok((line, quota)) => Question::Asked {
                 asking: shared.dispatcher.ask(line, deadline),
                 quota: Some(quota),
@@ -187,10 +198,15 @@ impl<A: Algorithm> Redis<A> {
 
 impl<A: Algorithm> Shared<A> {
     /// What is asked about a charge, and what its answer is read with.
-    fn line(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<(Line, Quotas), Error> {
+    fn line(
+        &self,
+        key: String,
+        charge: &Charge,
+        op: impl Fn(Ask) -> Op,
+    ) -> Result<(Line, Quotas), Error> {
         let question = self.terms.read(charge)?;
         let line = Line {
-            key: key::braced(charge.key()),
+            key,
             rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
             op: op(question.ask),
         };
@@ -221,7 +237,10 @@ impl<A: Algorithm> Limiter for Redis<A> {
     }
 
     fn owe(&self, charge: &Charge) -> bool {
-        if let Ok((line, _)) = self.shared.line(charge, |Ask { cost, .. }| Op::Penalize { cost }) {
+        let key = key::braced(charge.key());
+        if let Ok((line, _)) =
+            self.shared.line(key, charge, |Ask { cost, .. }| Op::Penalize { cost })
+        {
             self.shared.dispatcher.send_off(line);
         }
         true
@@ -274,6 +293,13 @@ pin_project! {
     enum Question {
         Asked { #[pin] asking: Asking, quota: Option<Quotas> },
         Refused { error: Option<Error> },
+    }
+}
+
+impl<A: Algorithm> Deciding<A> {
+    fn refused(shared: &Arc<Shared<A>>, error: Error) -> Self {
+        let question = Question::Refused { error: Some(error) };
+        Self { shared: Arc::clone(shared), question }
     }
 }
 

@@ -111,6 +111,11 @@ impl Pool {
         self
     }
 
+    /// Whether both ask the same server, and name keys alike.
+    pub(super) fn is(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.source, &other.source) && self.prefix == other.prefix
+    }
+
     pub(super) fn is_clustered(&self) -> bool {
         self.clustered
     }

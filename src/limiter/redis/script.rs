@@ -5,6 +5,7 @@
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
+use super::key;
 use crate::algorithm::{Algorithm, Left, Part};
 
 const HEAD: &str = include_str!("../../../scripts/head.lua");
@@ -30,7 +31,7 @@ pub(super) enum Op {
 /// One charge of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// What the names of its keys end with: one key for each quota.
+    /// What the names of its keys end with: the same for each quota, or one after another.
     pub(super) key: String,
     /// The numbers of a quota of its own.
     pub(super) rule: Option<Vec<i64>>,
@@ -91,10 +92,13 @@ impl Call<'_> {
         call.arg(self.lines.len() * self.scopes.len());
         let mut name = String::new();
         for line in self.lines {
+            let mut ends = key::ends(&line.key);
+            let mut end = ends.next().unwrap_or_default();
             for scope in self.scopes {
                 name.clear();
-                name.extend([scope.as_str(), &line.key]);
+                name.extend([scope.as_str(), end]);
                 call.arg(&name);
+                end = ends.next().unwrap_or(end);
             }
         }
         match self.now {

@@ -1,0 +1,190 @@
+//! Limiters over different keys, asked in turn: per user *and* for everybody, whatever they are.
+//!
+//! The narrowest goes first, so that who asks too much is refused without touching what all share. When a later one
+//! refuses, what the earlier ones took is given back, as far as their algorithms can; so nothing is kept for nobody but
+//! on a busy key. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
+//! a charge is admitted now or told when to come back. Where all are in one Redis, [`Together`](crate::Together) asks
+//! them in one call, exactly, and books waits.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::terms::owner;
+use super::{Boxed, Limiter, Operation};
+use crate::charge::Key;
+use crate::{Booking, Charge, Class, Decision, Error, Quota};
+
+/// A decision that is made step by step.
+pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
+
+/// Limiters over different keys, all or nothing.
+///
+/// ```
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{All, Charge, Limiter, LimiterExt, Memory, Quota};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
+/// let everybody = Memory::new("everybody", TokenBucket::new(Quota::per_hour(4)));
+/// let api = All::new([user.boxed(), everybody.boxed()], |charge: &Charge| {
+///     [charge.clone(), Charge::new("all").cost(charge.units())]
+/// });
+/// assert!(api.check(&Charge::new("alice").cost(3)).await?.is_admitted());
+/// let refused = api.check(&Charge::new("bob").cost(2)).await?;
+/// assert_eq!(refused.limiter(), Some("everybody"));
+/// assert!(api.check(&Charge::new("bob")).await?.is_admitted());
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+pub struct All<const N: usize, F> {
+    owner: u64,
+    limiters: Arc<[Boxed; N]>,
+    keys: Arc<F>,
+}
+
+impl<const N: usize, F> All<N, F>
+where
+    F: Fn(&Charge) -> [Charge; N],
+{
+    /// The limiters, the narrowest first, and what each of them is asked about a charge.
+    #[must_use]
+    pub fn new(limiters: [Boxed; N], keys: F) -> Self {
+        Self::sharing(limiters, Arc::new(keys))
+    }
+}
+
+impl<const N: usize, F> All<N, F> {
+    pub(super) fn sharing(limiters: [Boxed; N], keys: Arc<F>) -> Self {
+        Self { owner: owner(), limiters: Arc::new(limiters), keys }
+    }
+
+    pub(super) fn limiters(&self) -> &[Boxed; N] {
+        &self.limiters
+    }
+
+    /// Asks each for what is its own.
+    pub(super) fn in_turn(&self, budget: Option<Duration>, charges: [Charge; N]) -> InTurn {
+        let mut taken = Taken { limiters: Arc::clone(&self.limiters), bookings: Vec::new() };
+        let owner = self.owner;
+        Box::pin(async move {
+            let mut tightest: Option<Decision> = None;
+            for (place, charge) in charges.into_iter().enumerate() {
+                let mut charge = charge.max_wait(Duration::ZERO);
+                if let Some(budget) = budget {
+                    charge = charge.cut_budget(budget);
+                }
+                let asked = taken.limiters[place].check(&charge);
+                let mut decision = asked.await?.denied();
+                if !decision.is_admitted() {
+                    return Ok(decision);
+                }
+                taken.bookings.extend(decision.booking());
+                let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
+                if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
+                    tightest = Some(decision);
+                }
+            }
+            let others = std::mem::take(&mut taken.bookings);
+            let Some(decision) = tightest else {
+                return Err(Error::new(Class::Configuration, "there is no limiter to ask"));
+            };
+            if others.is_empty() {
+                return Ok(decision);
+            }
+            let (key, quota) = (Key::Constant(""), Quota::per_second(1).into());
+            let left = Default::default();
+            Ok(decision.with_booking(Booking { owner, key, quota, cost: 0, left, others }))
+        })
+    }
+}
+
+/// What was taken so far, given back unless all agree.
+struct Taken<const N: usize> {
+    limiters: Arc<[Boxed; N]>,
+    bookings: Vec<Booking>,
+}
+
+impl<const N: usize> Drop for Taken<N> {
+    fn drop(&mut self) {
+        give_back(&self.limiters[..], std::mem::take(&mut self.bookings));
+    }
+}
+
+/// Gives each booking to the limiter whose it is.
+fn give_back(limiters: &[Boxed], bookings: Vec<Booking>) {
+    for booking in bookings.into_iter().rev() {
+        limiters.iter().try_fold(booking, |booking, limiter| limiter.refund(booking));
+    }
+}
+
+impl<const N: usize, F> Limiter for All<N, F>
+where
+    F: Fn(&Charge) -> [Charge; N],
+{
+    type Future = InTurn;
+
+    fn check(&self, charge: &Charge) -> InTurn {
+        self.in_turn(charge.budget(), (self.keys)(charge))
+    }
+
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        if booking.owner != self.owner {
+            return Some(booking);
+        }
+        give_back(&self.limiters[..], booking.others);
+        None
+    }
+
+    fn owe(&self, charge: &Charge) -> bool {
+        let charges = (self.keys)(charge);
+        self.limiters.iter().zip(&charges).all(|(limiter, charge)| limiter.owe(charge))
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<InTurn> {
+        self.operate_each(operation, &(self.keys)(charge))
+    }
+}
+
+impl<const N: usize, F> All<N, F> {
+    /// The same of each; the answer is the one that has least left.
+    pub(super) fn operate_each(
+        &self,
+        operation: Operation,
+        charges: &[Charge; N],
+    ) -> Option<InTurn> {
+        let asked = self.limiters.iter().zip(charges);
+        let answers: Vec<_> = asked
+            .map(|(limiter, charge)| limiter.operate(operation, charge))
+            .collect::<Option<_>>()?;
+        Some(Box::pin(async move {
+            let mut tightest: Option<Decision> = None;
+            for answer in answers {
+                let decision = answer.await?;
+                if tightest.as_ref().is_none_or(|least| decision.remaining() < least.remaining()) {
+                    tightest = Some(decision);
+                }
+            }
+            let none = || Error::new(Class::Configuration, "there is no limiter to ask");
+            tightest.ok_or_else(none)
+        }))
+    }
+}
+
+impl<const N: usize, F> Clone for All<N, F> {
+    fn clone(&self) -> Self {
+        Self {
+            owner: self.owner,
+            limiters: Arc::clone(&self.limiters),
+            keys: Arc::clone(&self.keys),
+        }
+    }
+}
+
+impl<const N: usize, F> fmt::Debug for All<N, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("All").field("limiters", &self.limiters).finish_non_exhaustive()
+    }
+}

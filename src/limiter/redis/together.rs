@@ -1,0 +1,249 @@
+//! Limiters over different keys in one call: per user *and* for everybody.
+//!
+//! The members' algorithms become one tuple, and each member keeps its own keys, so that it can be asked alone as well.
+//! A cluster runs a script on keys of one hash slot only; where these differ, the members are asked in turn, as
+//! [`All`] does.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::script::Op;
+use super::{Deciding, Redis, key};
+use crate::algorithm::{Algorithm, Ask};
+use crate::limiter::all::{All, InTurn};
+use crate::limiter::terms::{Terms, check_key};
+use crate::limiter::{Boxed, Limiter, LimiterExt, Operation};
+use crate::quota::{Quota, Quotas};
+use crate::{Booking, Charge, Class, Decision, Error};
+
+/// Limiters over different keys, all or nothing, in one call.
+///
+/// ```no_run
+/// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+/// use tower_sluice::{Charge, Pool, Quota, Redis, Together};
+///
+/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::connect("redis://127.0.0.1:6379")?;
+/// let user = Redis::new("user", TokenBucket::new(Quota::per_second(10)), pool.clone());
+/// let everybody = Redis::new("everybody", FixedWindow::new(Quota::per_hour(100_000)), pool);
+/// let api = Together::new((user, everybody), |charge| [charge.clone(), Charge::new("all")]);
+/// # Ok(()) }
+/// ```
+///
+/// The closure tells each member's key, and its quota if it has one of its own; the cost, the patience and the time to
+/// decide are those of the charge. The decision names the limiter and the quota that refuses or delays. Everything
+/// else is as for a tuple of algorithms over one key.
+pub struct Together<A: Algorithm, const N: usize, F> {
+    one: Redis<A>,
+    turns: All<N, F>,
+    keys: Arc<F>,
+}
+
+impl<A: Algorithm, const N: usize, F> Together<A, N, F>
+where
+    F: Fn(&Charge) -> [Charge; N],
+{
+    /// The members, the narrowest first, and the key of each.
+    ///
+    /// Deadline, clock and the size of batches are those of the first.
+    ///
+    /// # Panics
+    ///
+    /// If they are not over one [`Pool`](crate::Pool).
+    #[must_use]
+    pub fn new<T: Joined<N, Algorithm = A>>(members: T, keys: F) -> Self {
+        let keys = Arc::new(keys);
+        let turns = All::sharing(members.each(), Arc::clone(&keys));
+        Self { one: members.join(), turns, keys }
+    }
+
+    fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<Deciding<A>, [Charge; N]> {
+        let charges = (self.keys)(charge);
+        let shared = &self.one.shared;
+        let ends: Vec<_> = charges.iter().map(|charge| key::braced(charge.key())).collect();
+        let slot = |end: &String| key::slot(end);
+        if shared.dispatcher.route.pool.is_clustered()
+            && !ends.iter().map(slot).all(|one| one == slot(&ends[0]))
+        {
+            return Err(charges.map(|one| one.cost(charge.units())));
+        }
+        let asked = match self.whole(charge, &charges, &ends) {
+            Ok(whole) => self.one.ask_of(ends.concat(), &whole, op),
+            Err(error) => Deciding::refused(shared, error),
+        };
+        Ok(asked)
+    }
+
+    /// The charge, with the quotas that the members' bring.
+    fn whole(
+        &self,
+        charge: &Charge,
+        charges: &[Charge; N],
+        ends: &[String],
+    ) -> Result<Charge, Error> {
+        charges.iter().try_for_each(|charge| check_key(charge.key()))?;
+        let scopes = &self.one.shared.dispatcher.route.scopes;
+        let names: Vec<_> = scopes.iter().zip(ends).collect();
+        if (1..N).any(|place| names[..place].contains(&names[place])) {
+            return Err(Error::new(Class::Request, "one key is charged twice"));
+        }
+        let whole = charge.clone();
+        if charges.iter().all(|charge| charge.own_quota().is_none()) {
+            return Ok(whole);
+        }
+        let own = self.one.shared.terms.quota().as_slice();
+        let quotas: Vec<Quota> = charges
+            .iter()
+            .zip(own)
+            .map(|(charge, own)| charge.own_quota().map_or(*own, |quota| quota.as_slice()[0]))
+            .collect();
+        Ok(whole.quota(Quotas::from(quotas.as_slice())))
+    }
+}
+
+impl<A: Algorithm, const N: usize, F> Limiter for Together<A, N, F>
+where
+    F: Fn(&Charge) -> [Charge; N],
+{
+    type Future = TogetherFuture<A>;
+
+    fn check(&self, charge: &Charge) -> TogetherFuture<A> {
+        match self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience }) {
+            Ok(deciding) => TogetherFuture::One { deciding },
+            Err(charges) => {
+                TogetherFuture::Turns { turns: self.turns.in_turn(charge.budget(), charges) }
+            }
+        }
+    }
+
+    fn refund(&self, booking: Booking) -> Option<Booking> {
+        self.one.refund(booking).and_then(|booking| self.turns.refund(booking))
+    }
+
+    fn owe(&self, charge: &Charge) -> bool {
+        let charges = (self.keys)(charge).map(|one| one.cost(charge.units()));
+        charges.iter().zip(self.turns.limiters()).all(|(charge, limiter)| limiter.owe(charge))
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<TogetherFuture<A>> {
+        let asked = match operation {
+            Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
+            Operation::Reset => self.ask(charge, |_| Op::Reset),
+        };
+        match asked {
+            Ok(deciding) => Some(TogetherFuture::One { deciding }),
+            Err(charges) => {
+                let turns = self.turns.operate_each(operation, &charges)?;
+                Some(TogetherFuture::Turns { turns })
+            }
+        }
+    }
+}
+
+impl<A: Algorithm, const N: usize, F> Clone for Together<A, N, F> {
+    fn clone(&self) -> Self {
+        let (one, turns, keys) = (self.one.clone(), self.turns.clone(), Arc::clone(&self.keys));
+        Self { one, turns, keys }
+    }
+}
+
+impl<A: Algorithm, const N: usize, F> fmt::Debug for Together<A, N, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Together").field("one", &self.one).finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The future of [`Together`].
+    #[project = TogetherProj]
+    #[must_use = "nothing is decided until it is awaited"]
+    pub enum TogetherFuture<A: Algorithm> {
+        /// In one call.
+        One { #[pin] deciding: Deciding<A> },
+        /// One after another.
+        Turns { turns: InTurn },
+    }
+}
+
+impl<A: Algorithm> Future for TogetherFuture<A> {
+    type Output = Result<Decision, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            TogetherProj::One { deciding } => deciding.poll(cx),
+            TogetherProj::Turns { turns } => turns.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<A: Algorithm> fmt::Debug for TogetherFuture<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TogetherFuture").finish_non_exhaustive()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Two to eight limiters in Redis. Sealed.
+pub trait Joined<const N: usize>: sealed::Sealed {
+    /// What they are together.
+    type Algorithm: Algorithm;
+
+    #[doc(hidden)]
+    fn join(self) -> Redis<Self::Algorithm>;
+
+    #[doc(hidden)]
+    fn each(&self) -> [Boxed; N];
+}
+
+macro_rules! joined {
+    ($count:literal: $($member:ident $place:tt),+) => {
+        impl<$($member: Algorithm),+> sealed::Sealed for ($(Redis<$member>,)+) {}
+
+        impl<$($member),+> Joined<$count> for ($(Redis<$member>,)+)
+        where
+            $($member: Algorithm,)+
+            ($($member,)+): Algorithm,
+        {
+            type Algorithm = ($($member,)+);
+
+            fn join(self) -> Redis<Self::Algorithm> {
+                let first = &self.0.shared;
+                let route = &first.dispatcher.route;
+                $(
+                    let pool = &self.$place.shared.dispatcher.route.pool;
+                    assert!(route.pool.is(pool), "limiters over one pool");
+                )+
+                let names = [$(self.$place.shared.terms.name().clone()),+].to_vec();
+                let algorithm = ($(self.$place.shared.terms.algorithm().clone(),)+);
+                let scopes = [$(self.$place.shared.dispatcher.route.scopes.clone()),+].concat();
+                let joined = Redis::under(Terms::named(names, algorithm), scopes, route.pool.clone());
+                let (clock, batch) = (route.clock.clone(), route.batch);
+                let (flights, backlog) = (route.flights, route.backlog);
+                joined.deadline(first.deadline).route(|route| {
+                    (route.clock, route.batch) = (clock, batch);
+                    (route.flights, route.backlog) = (flights, backlog);
+                })
+            }
+
+            fn each(&self) -> [Boxed; $count] {
+                [$(self.$place.clone().boxed()),+]
+            }
+        }
+    };
+}
+
+joined!(2: A 0, B 1);
+joined!(3: A 0, B 1, C 2);
+joined!(4: A 0, B 1, C 2, D 3);
+joined!(5: A 0, B 1, C 2, D 3, E 4);
+joined!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+joined!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+joined!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);

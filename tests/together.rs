@@ -1,0 +1,172 @@
+//! Limiters over different keys: per user and for everybody, all or nothing.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use support::Server;
+use tokio::task::JoinSet;
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::{
+    All, Charge, Class, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
+    Together,
+};
+
+const PATIENT: Duration = Duration::from_secs(20);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn user(pool: &Pool, limit: u64) -> Redis<TokenBucket> {
+    let quota = Quota::new(limit, 300 * HOUR);
+    Redis::new("user", TokenBucket::new(quota), pool.clone()).deadline(PATIENT)
+}
+
+fn everybody(pool: &Pool, limit: u64) -> Redis<SlidingLog> {
+    let quota = Quota::new(limit, 300 * HOUR);
+    Redis::new("everybody", SlidingLog::new(quota), pool.clone()).deadline(PATIENT)
+}
+
+fn keys(charge: &Charge) -> [Charge; 2] {
+    [charge.clone(), Charge::new("all")]
+}
+
+#[tokio::test]
+async fn one_call_decides_for_both_and_names_who_refuses() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let (user, everybody) = (user(&pool, 3), everybody(&pool, 4));
+    let both = Together::new((user.clone(), everybody.clone()), keys);
+
+    let mut first = both.check(&Charge::new("alice").cost(3)).await.unwrap();
+    assert_eq!((first.limiter(), first.remaining()), (Some("user"), Some(0)));
+    let refused = both.check(&Charge::new("alice")).await.unwrap();
+    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("user")));
+    let refused = both.check(&Charge::new("bob").cost(2)).await.unwrap();
+    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("everybody")));
+
+    // The members' own keys, in which a refusal left nothing.
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(0));
+    assert_eq!(user.peek("bob").await.unwrap().remaining(), Some(3));
+    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(1));
+
+    // What was booked together comes back together.
+    assert!(both.refund(first.booking().unwrap()).is_none());
+    while both.peek("alice").await.unwrap().remaining() != Some(3) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(4));
+
+    let owing = both.penalize(Charge::new("alice").cost(2)).await.unwrap();
+    assert_eq!((owing.limiter(), owing.remaining()), (Some("user"), Some(1)));
+    assert_eq!(both.reset("alice").await.unwrap().remaining(), Some(3));
+    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(4));
+
+    let plan =
+        |charge: &Charge| [charge.clone().quota(Quota::new(100, 300 * HOUR)), Charge::new("all")];
+    let planned = Together::new((user.clone(), everybody.clone()), plan);
+    let refused = planned.check(&Charge::new("carol").cost(5)).await.unwrap();
+    assert_eq!(refused.limiter(), Some("everybody"));
+}
+
+/// Many users in one batch see what each other take of what all share.
+#[tokio::test]
+async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
+    const USERS: usize = 300;
+    for clustered in [false, true] {
+        let server = Server::start();
+        let mut pool = Pool::connect(&server.url()).unwrap();
+        if clustered {
+            pool = pool.clustered();
+        }
+        let (user, everybody) = (user(&pool, 5), everybody(&pool, 50));
+        let both = Together::new((user.clone(), everybody.clone()), keys);
+        let mut asking = JoinSet::new();
+        for number in 0..USERS {
+            let both = both.clone();
+            asking.spawn(async move {
+                let charge = Charge::new(number.to_string());
+                (number, both.check(&charge).await.unwrap().is_admitted())
+            });
+        }
+        let verdicts = asking.join_all().await;
+        assert_eq!(verdicts.iter().filter(|(_, admitted)| *admitted).count(), 50, "{clustered}");
+        assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(0));
+        for (number, admitted) in verdicts {
+            let left = if admitted { 4 } else { 5 };
+            // In turn, what a refused user took comes back a moment later.
+            while user.peek(number.to_string()).await.unwrap().remaining() != Some(left) {
+                assert!(clustered, "user {number}");
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn waits_are_booked_in_both_or_in_none() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let one = Redis::new("one", TokenBucket::new(Quota::new(1, HOUR / 120)), pool.clone());
+    let other = Redis::new("other", FixedWindow::new(Quota::new(2, HOUR)).anchored(), pool.clone());
+    let both = Together::new((one.deadline(PATIENT), other.deadline(PATIENT)), keys);
+    let ask = async || {
+        let charge = Charge::new("alice").max_wait(Duration::from_secs(60));
+        both.check(&charge).await.unwrap()
+    };
+    assert_eq!(ask().await.outcome(), Outcome::Allow);
+    let booked = ask().await;
+    assert!(matches!(booked.outcome(), Outcome::Wait(wait) if wait > Duration::from_secs(20)));
+    // The window is full for an hour: nothing is booked in the bucket either.
+    let refused = ask().await;
+    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("other")));
+    let again = ask().await;
+    assert_eq!(again.remaining(), refused.remaining());
+    assert!(again.reset_after() <= refused.reset_after());
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_are_errors() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let same = Together::new((user(&pool, 3), user(&pool, 3)), |charge: &Charge| {
+        [charge.clone(), charge.clone()]
+    });
+    let class = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().class();
+    assert_eq!(class(same.check(&Charge::new("alice")).await), Class::Request);
+    let empty = Together::new((user(&pool, 3), everybody(&pool, 3)), |charge: &Charge| {
+        [charge.clone(), Charge::new("")]
+    });
+    assert_eq!(class(empty.check(&Charge::new("alice")).await), Class::Request);
+}
+
+#[test]
+#[should_panic(expected = "limiters over one pool")]
+fn members_share_a_pool() {
+    let pools = [1, 2].map(|port| Pool::connect(&format!("redis://127.0.0.1:{port}")).unwrap());
+    let _ = Together::new((user(&pools[0], 3), everybody(&pools[1], 3)), keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
+    let user = Arc::new(Memory::new("user", TokenBucket::new(Quota::new(3, 300 * HOUR))));
+    let slow = |_: &Charge| async {
+        tokio::time::sleep(PATIENT).await;
+        Ok(Decision::new(Outcome::Deny { retry_after: None }))
+    };
+    let all = All::new([Arc::clone(&user).boxed(), slow.boxed()], keys);
+    assert!(!all.check(&Charge::new("alice")).await.unwrap().is_admitted());
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+
+    let hung_up = tokio::time::timeout(PATIENT / 2, all.check(&Charge::new("alice"))).await;
+    assert!(hung_up.is_err());
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+
+    // Nobody waits in turn, however patient.
+    let ready = |_: &Charge| std::future::ready(Ok(Decision::new(Outcome::Allow)));
+    let all = All::new([Arc::clone(&user).boxed(), ready.boxed()], keys);
+    let patient = Charge::new("alice").cost(3).max_wait(400 * HOUR);
+    let mut admitted = all.check(&patient).await.unwrap();
+    assert!(matches!(all.check(&patient).await.unwrap().outcome(), Outcome::Deny { .. }));
+    assert!(all.refund(admitted.booking().unwrap()).is_none());
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+}
