@@ -170,3 +170,42 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     assert!(all.refund(admitted.booking().unwrap()).is_none());
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
 }
+
+/// What asking in turn costs on a busy key: `cargo test --release --test together -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measure, not a promise"]
+async fn what_is_lost_in_turn() {
+    let server = Server::start();
+    let mut asking = JoinSet::new();
+    for task in 0..8_u64 {
+        let pool = Pool::connect(&server.url()).unwrap().clustered();
+        let many = user(&pool, 1_000_000);
+        let quota = Quota::per_second(2_000);
+        let scarce = Redis::new("scarce", TokenBucket::new(quota), pool.clone()).deadline(PATIENT);
+        let both =
+            Together::new((many, scarce), |charge: &Charge| [charge.clone(), Charge::new("all")]);
+        asking.spawn(async move {
+            let mut admitted = 0_u64;
+            for number in 0..4_000 {
+                let charge = Charge::new(if task % 2 == 0 { "hot" } else { "warm" });
+                let decision = both.check(&charge).await.unwrap();
+                admitted += u64::from(decision.is_admitted());
+                if number % 64 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            admitted
+        });
+    }
+    let admitted: u64 = asking.join_all().await.into_iter().sum();
+    let pool = Pool::connect(&server.url()).unwrap();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let mut taken = 0;
+    for key in ["hot", "warm"] {
+        taken += 1_000_000 - user(&pool, 1_000_000).peek(key).await.unwrap().remaining().unwrap();
+    }
+    println!(
+        "in turn: admitted={admitted} of 32000, taken={taken}, lost={:.1} % of admissions",
+        (taken - admitted) as f64 * 100.0 / admitted as f64
+    );
+}

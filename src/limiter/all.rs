@@ -1,8 +1,8 @@
 //! Limiters over different keys, asked in turn: per user *and* for everybody, whatever they are.
 //!
-//! The narrowest goes first, so that who asks too much is refused without touching what all share. When a later one
-//! refuses, what the earlier ones took is given back, as far as their algorithms can; so nothing is kept for nobody but
-//! on a busy key. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
+//! The narrowest goes first, so that who asks too much is refused without touching what all share; but the others are
+//! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
+//! earlier ones took is given back, as far as their algorithms can. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
 //! a charge is admitted now or told when to come back. Where all are in one Redis, [`Together`](crate::Together) asks
 //! them in one call, exactly, and books waits.
 
@@ -70,13 +70,22 @@ impl<const N: usize, F> All<N, F> {
         let mut taken = Taken { limiters: Arc::clone(&self.limiters), bookings: Vec::new() };
         let owner = self.owner;
         Box::pin(async move {
-            let mut tightest: Option<Decision> = None;
-            for (place, charge) in charges.into_iter().enumerate() {
-                let mut charge = charge.max_wait(Duration::ZERO);
-                if let Some(budget) = budget {
-                    charge = charge.cut_budget(budget);
+            let charges = charges.map(|charge| {
+                let charge = charge.max_wait(Duration::ZERO);
+                budget.map_or(charge.clone(), |budget| charge.cut_budget(budget))
+            });
+            // Whoever will refuse is asked first, so that seldom anything has to be given back.
+            let mut order: Vec<usize> = (0..N).collect();
+            for place in 1..N {
+                let peek = charges[place].clone().cost(0);
+                let left = taken.limiters[place].check(&peek).await?.remaining();
+                if left.is_some_and(|left| left < charges[place].units()) {
+                    order[..=place].rotate_right(1);
                 }
-                let asked = taken.limiters[place].check(&charge);
+            }
+            let mut tightest: Option<Decision> = None;
+            for place in order {
+                let asked = taken.limiters[place].check(&charges[place]);
                 let mut decision = asked.await?.denied();
                 if !decision.is_admitted() {
                     return Ok(decision);

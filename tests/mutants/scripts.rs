@@ -33,7 +33,7 @@ const COUNTER: [&str; 2] = ["sliding_counter", "sliding_counter"];
 const BURSTY: [&str; 2] = ["smooth_bursty", "smooth_bursty"];
 const WARM: [&str; 2] = ["smooth_warming_up", "smooth_warming_up"];
 
-pub(crate) const MUTANTS: [Mutant; 28] = [
+pub(crate) const MUTANTS: [Mutant; 29] = [
     mutant(
         "state_through_tostring",
         BUCKET,
@@ -205,5 +205,12 @@ pub(crate) const MUTANTS: [Mutant; 28] = [
         Mixed,
         "latest = math.max(latest, instant)",
         "latest = instant",
+    ),
+    mutant(
+        "changes_of_one_call_not_seen",
+        ["several", "several"],
+        Mixed,
+        "one.state, one.rule = state[j], rule[j]",
+        "one.rule = rule[j]",
     ),
 ];

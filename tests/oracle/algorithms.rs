@@ -11,7 +11,7 @@ use tower_sluice::algorithm::{
     Algorithm as Arithmetic, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis};
+use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis, Together};
 
 use crate::crew;
 use crate::model::{Anchored, Both, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
@@ -29,7 +29,7 @@ pub(crate) struct Algorithm {
     pub(crate) at_once: bool,
 }
 
-pub(crate) static ALGORITHMS: [Algorithm; 11] = [
+pub(crate) static ALGORITHMS: [Algorithm; 12] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
     line(
@@ -58,6 +58,7 @@ pub(crate) static ALGORITHMS: [Algorithm; 11] = [
         |quota, at| at.of((TokenBucket::new(quota), TokenBucket::new(Both::slower(quota)))),
         Both::buckets,
     ),
+    line("together", Quota::burst, Site::together, Both::buckets),
     line(
         "smooth_bursty_own_debt",
         no_burst,
@@ -134,7 +135,29 @@ pub(crate) struct Site {
     pub(crate) clock: Option<Arc<AtomicU64>>,
 }
 
+/// The second key of a charge, as far from the first.
+pub(crate) const SECOND: u32 = 1_000_000;
+
+fn keys(charge: &Charge) -> [Charge; 2] {
+    let key: u32 = charge.key().parse().unwrap_or_default();
+    [charge.clone(), Charge::new((key + SECOND).to_string())]
+}
+
 impl Site {
+    /// The same buckets under keys of different names, in one call.
+    fn together(quota: Quota, at: Self) -> Arc<dyn Judged> {
+        let limiter = |name, quota| {
+            let limiter = Redis::new(name, TokenBucket::new(quota), at.pool.clone());
+            let limiter = limiter.deadline(DEADLINE);
+            match at.clock.clone() {
+                Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
+                None => limiter,
+            }
+        };
+        let members = (limiter("oracle", quota), limiter("slower", Both::slower(quota)));
+        Arc::new(Together::new(members, keys as fn(&Charge) -> [Charge; 2]))
+    }
+
     fn of<A: Arithmetic>(self, algorithm: A) -> Arc<dyn Judged> {
         let limiter = Redis::new("oracle", algorithm, self.pool).deadline(DEADLINE);
         Arc::new(match self.clock {
@@ -152,6 +175,20 @@ pub(crate) trait Judged: Debug + Send + Sync {
 
     /// Gives a booking back, and tells how many units that were.
     fn give_back(&self, booking: Booking) -> Answer<u64>;
+}
+
+impl<A: Arithmetic, F> Judged for Together<A, 2, F>
+where
+    F: Fn(&Charge) -> [Charge; 2] + Send + Sync + 'static,
+{
+    fn check(&self, charge: &Charge) -> Answer<Decision> {
+        Box::pin(Limiter::check(self, charge))
+    }
+
+    fn give_back(&self, booking: Booking) -> Answer<u64> {
+        let limiter = self.clone();
+        Box::pin(async move { limiter.give_back(booking).await })
+    }
 }
 
 impl<A: Arithmetic> Judged for Redis<A> {

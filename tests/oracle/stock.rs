@@ -7,6 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::runtime;
 
+use crate::algorithms::SECOND;
 use crate::model::Model;
 use crate::support::Server;
 
@@ -72,9 +73,10 @@ async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
     names.sort();
     let mut held = BTreeMap::new();
     for name in names {
-        let key = name.split(['{', '}']).nth(1).and_then(|key| key.parse().ok());
+        let key: Option<u32> = name.split(['{', '}']).nth(1).and_then(|key| key.parse().ok());
         if let Some(value) = value(connection, &name).await {
-            let held: &mut String = held.entry(key.expect("a number in braces")).or_default();
+            let key: u32 = key.expect("a number in braces");
+            let held: &mut String = held.entry(key % SECOND).or_default();
             held.push_str(if held.is_empty() { "" } else { " & " });
             held.push_str(&value);
         }

@@ -62,6 +62,15 @@ where
         Self { one: members.join(), turns, keys }
     }
 
+    /// Gives a booking back, and tells how many units that were: the most that one of the members gave.
+    ///
+    /// # Errors
+    ///
+    /// If the booking is another limiter's, or one that was made in turn; or if Redis cannot be asked.
+    pub async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+        self.one.give_back(booking).await
+    }
+
     fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<Deciding<A>, [Charge; N]> {
         let charges = (self.keys)(charge);
         let shared = &self.one.shared;
