@@ -28,6 +28,8 @@
 //! | [`Memory`] | by the same arithmetic in this process |
 //! | [`Within`] | as its inner one, or fails at a deadline |
 //! | [`OrElse`] | as its inner one, or as a fallback where that may be |
+//! | [`Together`] | by several in one Redis over different keys, in one call, all or nothing |
+//! | [`All`] | by several, whatever they are, one after another, all or nothing |
 //! | [`Boxed`] | as its inner one, whose type it hides |
 
 mod acquire;
