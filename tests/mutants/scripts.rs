@@ -33,7 +33,7 @@ const COUNTER: [&str; 2] = ["sliding_counter", "sliding_counter"];
 const BURSTY: [&str; 2] = ["smooth_bursty", "smooth_bursty"];
 const WARM: [&str; 2] = ["smooth_warming_up", "smooth_warming_up"];
 
-pub(crate) const MUTANTS: [Mutant; 29] = [
+pub(crate) const MUTANTS: [Mutant; 30] = [
     mutant(
         "state_through_tostring",
         BUCKET,
@@ -212,5 +212,24 @@ pub(crate) const MUTANTS: [Mutant; 29] = [
         Mixed,
         "one.state, one.rule = state[j], rule[j]",
         "one.rule = rule[j]",
+    ),
+    // Two calls, one that reads and one that writes, with those of others between them: what is decided on is what
+    // the call before found, which a second database keeps.
+    mutant(
+        "read_and_written_by_two_calls",
+        TAIL,
+        Saturating,
+        "local texts = algorithm.load and not algorithm.texts and {} or redis.call('MGET', unpack(KEYS))",
+        "redis.call('SELECT', 1)
+  local texts = redis.call('MGET', unpack(KEYS))
+  redis.call('SELECT', 0)
+  local found = redis.call('MGET', unpack(KEYS))
+  redis.call('SELECT', 1)
+  for i, key in ipairs(KEYS) do
+    if found[i] then
+      redis.call('SET', key, found[i])
+    end
+  end
+  redis.call('SELECT', 0)",
     ),
 ];
