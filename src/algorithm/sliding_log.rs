@@ -67,7 +67,7 @@ impl SlidingLog {
     }
 
     /// Sets the largest limit that a quota may have, since so many members may have to be stored for each key, at about
-    /// 100 bytes. Default: 10,000.
+    /// 120 bytes. Default: 10,000.
     #[must_use]
     pub const fn max_limit(self, units: u64) -> Self {
         Self { max_limit: units, ..self }

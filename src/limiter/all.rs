@@ -2,7 +2,8 @@
 //!
 //! The narrowest goes first, so that who asks too much is refused without touching what all share; but the others are
 //! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
-//! earlier ones took is given back, as far as their algorithms can. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
+//! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `within` sets one for
+//! all of it. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
 //! a charge is admitted now or told when to come back. Where all are in one Redis, [`Together`](crate::Together) asks
 //! them in one call, exactly, and books waits.
 
@@ -72,11 +73,14 @@ impl<const N: usize, F> All<N, F> {
         Box::pin(async move {
             let charges = charges.map(|charge| {
                 let charge = charge.max_wait(Duration::ZERO);
-                budget.map_or(charge.clone(), |budget| charge.cut_budget(budget))
+                match budget {
+                    Some(budget) => charge.cut_budget(budget),
+                    None => charge,
+                }
             });
             // Whoever will refuse is asked first, so that seldom anything has to be given back.
             let mut order: Vec<usize> = (0..N).collect();
-            for place in 1..N {
+            for place in (1..N).filter(|place| charges[*place].units() > 0) {
                 let peek = charges[place].clone().cost(0);
                 let left = taken.limiters[place].check(&peek).await?.remaining();
                 if left.is_some_and(|left| left < charges[place].units()) {

@@ -168,14 +168,13 @@ impl<A: Algorithm> Redis<A> {
         let shared = Arc::clone(&self.shared);
         let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
         let deadline = Instant::now() + budget;
-        let question = match shared.line(key, charge, op) {
-            Ok((line, quota)) => Question::Asked {
-                asking: shared.dispatcher.ask(line, deadline),
-                quota: Some(quota),
-            },
-            Err(error) => Question::Refused { error: Some(error) },
-        };
-        Deciding { shared, question }
+        match shared.line(key, charge, op) {
+            Ok((line, quota)) => {
+                let asking = shared.dispatcher.ask(line, deadline);
+                Deciding { shared, question: Question::Asked { asking, quota: Some(quota) } }
+            }
+            Err(error) => Deciding::refused(&shared, error),
+        }
     }
 
     /// Gives a booking back, and tells how many units that were: 0 if others were decided on it since.

@@ -106,11 +106,14 @@ where
             return Ok(whole);
         }
         let own = self.one.shared.terms.quota().as_slice();
-        let quotas: Vec<Quota> = charges
+        let quotas = charges
             .iter()
             .zip(own)
-            .map(|(charge, own)| charge.own_quota().map_or(*own, |quota| quota.as_slice()[0]))
-            .collect();
+            .map(|(charge, own)| charge.own_quota().map_or(Ok(*own), Quotas::one))
+            .collect::<Result<Vec<Quota>, _>>()
+            .map_err(|error| {
+                Error::new(Class::Configuration, "a member follows one quota").because(error)
+            })?;
         Ok(whole.quota(Quotas::from(quotas.as_slice())))
     }
 }
