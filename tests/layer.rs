@@ -1,21 +1,19 @@
 //! What the layer promises a tower service, with time paused and without Redis.
 
-use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
 use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Class, Decision, Exempt, Global, HttpResponse, Keyed, Operation, Outcome, Raise,
-    RateLimit, RateLimitLayer, Refusal, Respond, Settle, Settlement,
+    Charge, Class, Decision, Exempt, Global, HttpResponse, Operation, Outcome, Raise, RateLimit,
+    RateLimitLayer, Refusal, Respond, Settle, Settlement,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -352,75 +350,6 @@ async fn case_109_waiters_are_released_in_their_order() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(limiter.charges().len(), 1_000);
-}
-
-// HTTP.
-
-async fn status_of(limiter: Scripted, responder: HttpResponse) -> Response<String> {
-    let inner = tower::service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(String::from("inner")))
-    });
-    let key = |request: &Request<()>| match request.uri().path() {
-        "/missing" => Keyed::Missing,
-        _ => Keyed::Charge("key".into()),
-    };
-    let missing = limiter.left() == 0;
-    let layer = RateLimitLayer::new(limiter, key).respond(responder);
-    let uri = if missing { "/missing" } else { "/" };
-    let request = Request::builder().uri(uri).body(()).unwrap();
-    layer.layer(inner).oneshot(request).await.unwrap()
-}
-
-fn retry_after(response: &Response<String>) -> Option<&str> {
-    response.headers().get("retry-after").map(|value| value.to_str().unwrap())
-}
-
-#[tokio::test(start_paused = true)]
-async fn denied_is_429_with_retry_after() {
-    let response =
-        status_of(Scripted::new().deny(Duration::from_millis(1_001)), HttpResponse::new()).await;
-    assert_eq!(
-        (response.status(), retry_after(&response)),
-        (StatusCode::TOO_MANY_REQUESTS, Some("2"))
-    );
-    assert_eq!(response.body(), "");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_can_never_fit_is_429_without_retry_after() {
-    let response = status_of(Scripted::new().never(), HttpResponse::new()).await;
-    assert_eq!((response.status(), retry_after(&response)), (StatusCode::TOO_MANY_REQUESTS, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn undecided_is_503_whatever_the_class() {
-    for class in [
-        Class::Infrastructure,
-        Class::Saturation,
-        Class::Capacity,
-        Class::Configuration,
-        Class::State,
-    ] {
-        let response = status_of(Scripted::new().fail(class), HttpResponse::new()).await;
-        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{class:?}");
-        let seconds: u64 = retry_after(&response).unwrap().parse().unwrap();
-        assert!((1..=3).contains(&seconds));
-        assert_eq!(response.headers()["cache-control"], "no-store");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_charge_that_cannot_be_is_400() {
-    let response = status_of(Scripted::new().fail(Class::Request), HttpResponse::new()).await;
-    assert_eq!((response.status(), retry_after(&response)), (StatusCode::BAD_REQUEST, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_key_is_400_unless_configured_otherwise() {
-    let response = status_of(Scripted::new(), HttpResponse::new()).await;
-    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    let responder = HttpResponse::new().no_key(StatusCode::UNAUTHORIZED);
-    assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,82 +151,11 @@ async fn a_refusal_writes_a_state_that_had_to_be_cut() {
     assert_eq!(ask::<i64>(&mut connection, "GET k").await, NOW + 61_000_000);
 }
 
-/// Charges and refunds of one key, one after another and all in one call.
-#[tokio::test]
-async fn many_in_one_call_are_answered_as_one_by_one() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
-    let mut dice = fastrand::Rng::with_seed(6);
-    for algorithm in ALGORITHMS {
-        for history in 0..20 {
-            let [alone, together] =
-                ["alone", "together"].map(|kind| format!("{} {history} {kind}", algorithm.0));
-            let mut now = NOW;
-            let mut bookings = Vec::new();
-            for _ in 0..8 {
-                now += [0, 1, 100_000, 200_000, 1_000_000, -200_000][dice.usize(..6)];
-                let keys = vec![together.as_str(); dice.usize(1..30)];
-                let mut all = Call::new(algorithm, Some(now), &keys);
-                let mut answers = Vec::new();
-                for _ in &keys {
-                    let one = Call::new(algorithm, Some(now), &[&alone]);
-                    let (cost, patience) = (dice.i64(0..=6), [0, 250_000, 90_000_000]);
-                    let patience = patience[dice.usize(..3)];
-                    let refund = dice.usize(..4) == 0 && !bookings.is_empty();
-                    let other = !refund && dice.usize(..10) == 0;
-                    let one = if other && dice.bool() {
-                        bookings.clear();
-                        all = all.reset();
-                        one.reset()
-                    } else if other {
-                        all = all.penalize(cost * 3);
-                        one.penalize(cost * 3)
-                    } else if refund {
-                        let back = if dice.bool() { 1 } else { dice.usize(1..=bookings.len()) };
-                        let (cost, left) = bookings.remove(bookings.len() - back);
-                        all = all.refund(cost, left);
-                        one.refund(cost, left)
-                    } else {
-                        all = all.check(cost, patience);
-                        one.check(cost, patience)
-                    };
-                    let (_, mut told) = one.on(&mut connection).await;
-                    match &mut told[0] {
-                        Told::Numbers([0 | 1, _, _, _, left @ ..])
-                            if cost > 0 && !refund && !other =>
-                        {
-                            bookings.push((cost, *left));
-                            answers.push((true, told.remove(0)));
-                        }
-                        _ => answers.push((false, told.remove(0))),
-                    }
-                }
-                let (_, told) = all.on(&mut connection).await;
-                for (together, (taken, alone)) in told.into_iter().zip(answers) {
-                    let (Told::Numbers(together), Told::Numbers(alone)) = (&together, &alone)
-                    else {
-                        panic!("{together:?}, {alone:?}")
-                    };
-                    // What is left counts only where something was taken, for its refund.
-                    let told = if taken { 8 } else { 4 };
-                    assert_eq!(together[..told], alone[..told], "{} {history}", algorithm.0);
-                }
-            }
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_log_is_cut_to_one_member_and_pruned_by_its_share() {
     let server = Server::start();
     let mut connection = server.connection().await;
-    let mut old = cmd("ZADD");
-    old.arg("k");
-    for member in 1..=1_000_i64 {
-        old.arg(NOW - 1_001_000 + member).arg(format!("{member:020}:1"));
-    }
-    old.arg(NOW - 1).arg(format!("{:020}:1", 1_001));
-    old.exec_async(&mut connection).await.unwrap();
+    put_old_log(&mut connection).await;
     let call = |now, cost| Call::new(SLIDING_LOG, Some(now), &["k"]).check(cost, 0);
 
     for left in [746, 491] {

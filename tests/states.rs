@@ -5,10 +5,7 @@ mod support;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use support::Server;
-use support::script::{
-    Algorithm, Call, FIXED_WINDOW, NOW, SLIDING_COUNTER, SLIDING_LOG, SLIDING_WINDOW,
-    SMOOTH_BURSTY, SMOOTH_WARMING_UP, Told, ask,
-};
+use support::script::*;
 
 #[tokio::test]
 async fn broken_keys_fail_their_own_charges_only() {
@@ -270,13 +267,7 @@ async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
 async fn case_29_pruning_slips_nothing_past_a_full_memory() {
     let server = Server::start();
     let mut connection = server.connection().await;
-    let mut old = cmd("ZADD");
-    old.arg("k");
-    for member in 1..=1_000_i64 {
-        old.arg(NOW - 1_001_000 + member).arg(format!("{member:020}:1"));
-    }
-    old.arg(NOW - 1).arg(format!("{:020}:1", 1_001));
-    old.exec_async(&mut connection).await.unwrap();
+    put_old_log(&mut connection).await;
     ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
     for _ in 0..100 {
         let call = Call::new(SLIDING_LOG, Some(NOW), &["k", "new"]).checks(2, 1, 0);

@@ -137,6 +137,11 @@ async fn keys_that_cannot_be_are_errors() {
         [charge.clone(), Charge::new("")]
     });
     assert_eq!(class(empty.check(&Charge::new("alice")).await), Class::Request);
+    let two = (Quota::per_second(1), Quota::per_second(2));
+    let many = Together::new((user(&pool, 3), everybody(&pool, 3)), move |charge: &Charge| {
+        [charge.clone().quota(two), Charge::new("all")]
+    });
+    assert_eq!(class(many.check(&Charge::new("alice")).await), Class::Configuration);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use redis::{Cmd, Value, cmd};
 
 pub const HEAD: &str = include_str!("../../scripts/head.lua");
 pub const TAIL: &str = include_str!("../../scripts/tail.lua");
+pub const SEVERAL: &str = include_str!("../../scripts/several.lua");
 
 /// An algorithm's name, its file, and a rule: 5 a second where it has bursts, cells or a pace of the usual size.
 pub type Algorithm = (&'static str, &'static str, &'static [i64]);
@@ -146,6 +147,17 @@ impl Told {
             Told::Failed(code) => panic!("{code}"),
         }
     }
+}
+
+/// Puts a thousand members that are old at [`NOW`] into a log of a second, and one that is not.
+pub async fn put_old_log(connection: &mut MultiplexedConnection) {
+    let mut old = cmd("ZADD");
+    old.arg("k");
+    for member in 1..=1_000_i64 {
+        old.arg(NOW - 1_001_000 + member).arg(format!("{member:020}:1"));
+    }
+    old.arg(NOW - 1).arg(format!("{:020}:1", 1_001));
+    old.exec_async(connection).await.expect("added");
 }
 
 pub async fn ask<T: redis::FromRedisValue>(

@@ -1,0 +1,150 @@
+//! One by one or all in one call: each charge is answered with the state that those before it left.
+
+mod support;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+use support::Server;
+use support::script::*;
+
+/// Charges and refunds of one key, one after another and all in one call.
+#[tokio::test]
+async fn many_in_one_call_are_answered_as_one_by_one() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let mut dice = fastrand::Rng::with_seed(6);
+    for algorithm in ALGORITHMS {
+        for history in 0..20 {
+            let [alone, together] =
+                ["alone", "together"].map(|kind| format!("{} {history} {kind}", algorithm.0));
+            let mut now = NOW;
+            let mut bookings = Vec::new();
+            for _ in 0..8 {
+                now += [0, 1, 100_000, 200_000, 1_000_000, -200_000][dice.usize(..6)];
+                let keys = vec![together.as_str(); dice.usize(1..30)];
+                let mut all = Call::new(algorithm, Some(now), &keys);
+                let mut answers = Vec::new();
+                for _ in &keys {
+                    let one = Call::new(algorithm, Some(now), &[&alone]);
+                    let (cost, patience) = (dice.i64(0..=6), [0, 250_000, 90_000_000]);
+                    let patience = patience[dice.usize(..3)];
+                    let refund = dice.usize(..4) == 0 && !bookings.is_empty();
+                    let other = !refund && dice.usize(..10) == 0;
+                    let one = if other && dice.bool() {
+                        bookings.clear();
+                        all = all.reset();
+                        one.reset()
+                    } else if other {
+                        all = all.penalize(cost * 3);
+                        one.penalize(cost * 3)
+                    } else if refund {
+                        let back = if dice.bool() { 1 } else { dice.usize(1..=bookings.len()) };
+                        let (cost, left) = bookings.remove(bookings.len() - back);
+                        all = all.refund(cost, left);
+                        one.refund(cost, left)
+                    } else {
+                        all = all.check(cost, patience);
+                        one.check(cost, patience)
+                    };
+                    let (_, mut told) = one.on(&mut connection).await;
+                    match &mut told[0] {
+                        Told::Numbers([0 | 1, _, _, _, left @ ..])
+                            if cost > 0 && !refund && !other =>
+                        {
+                            bookings.push((cost, *left));
+                            answers.push((true, told.remove(0)));
+                        }
+                        _ => answers.push((false, told.remove(0))),
+                    }
+                }
+                let (_, told) = all.on(&mut connection).await;
+                for (together, (taken, alone)) in told.into_iter().zip(answers) {
+                    let (Told::Numbers(together), Told::Numbers(alone)) = (&together, &alone)
+                    else {
+                        panic!("{together:?}, {alone:?}")
+                    };
+                    // What is left counts only where something was taken, for its refund.
+                    let told = if taken { 8 } else { 4 };
+                    assert_eq!(together[..told], alone[..told], "{} {history}", algorithm.0);
+                }
+            }
+        }
+    }
+}
+
+/// What one charge under two quotas asks: the ends of its two keys, and its words.
+type Asked = ([&'static str; 2], Vec<i64>, &'static str);
+
+/// Asks under a token bucket of 5 a second and a log of 7, each charge with two keys; 13 numbers answer each.
+async fn several(
+    connection: &mut MultiplexedConnection,
+    now: i64,
+    scope: &str,
+    asked: &[Asked],
+) -> Vec<Vec<i64>> {
+    let (bucket, log) = (TOKEN_BUCKET.1, SLIDING_LOG.1);
+    let run = "return cmsgpack.unpack(run(all_of(token_bucket, sliding_log)))";
+    let mut call = cmd("EVAL");
+    call.arg(format!("{HEAD}{bucket}{log}{TAIL}{SEVERAL}{run}")).arg(asked.len() * 2);
+    for (keys, ..) in asked {
+        call.arg(format!("{scope}:tb:{}", keys[0])).arg(format!("{scope}:sl:{}", keys[1]));
+    }
+    call.arg(now).arg(TOKEN_BUCKET.2).arg(&[60_000_000, 7, 1_000_000]);
+    for (_, numbers, op) in asked {
+        call.arg(1).arg((!op.is_empty()).then_some(op)).arg(numbers);
+    }
+    let reply: Vec<Value> = call.query_async(connection).await.expect("a reply");
+    let number = |value: &Value| match value {
+        Value::Int(number) => *number,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reply.len(), 1 + 13 * asked.len());
+    reply[1..].chunks(13).map(|told| told.iter().map(number).collect()).collect()
+}
+
+/// Three users, and two logs that they share: whoever comes later in a call sees what was taken of either.
+#[tokio::test]
+async fn keys_in_any_company_are_answered_as_one_by_one() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let mut dice = fastrand::Rng::with_seed(7);
+    for history in 0..40 {
+        let [alone, together] = ["alone", "together"].map(|kind| format!("{history}:{kind}"));
+        let mut now = NOW;
+        let mut bookings: Vec<([&str; 2], Vec<i64>)> = Vec::new();
+        for _ in 0..8 {
+            now += [0, 1, 200_000, 1_000_000, -200_000][dice.usize(..5)];
+            let mut asked: Vec<Asked> = Vec::new();
+            let mut answers = Vec::new();
+            for _ in 0..dice.usize(1..20) {
+                let keys = [["a", "b", "c"][dice.usize(..3)], ["x", "y"][dice.usize(..2)]];
+                let cost = dice.i64(0..=6);
+                let one: Asked = match dice.usize(..12) {
+                    0 => (keys, Vec::new(), "reset"),
+                    1 => (keys, vec![cost * 3], "penalize"),
+                    2..5 if !bookings.is_empty() => {
+                        let back = if dice.bool() { 1 } else { dice.usize(1..=bookings.len()) };
+                        let (keys, numbers) = bookings.remove(bookings.len() - back);
+                        (keys, numbers, "refund")
+                    }
+                    _ => (keys, vec![cost, [0, 250_000, 90_000_000][dice.usize(..3)]], ""),
+                };
+                let told = several(&mut connection, now, &alone, std::slice::from_ref(&one))
+                    .await
+                    .remove(0);
+                let taken = one.2.is_empty() && one.1[0] > 0 && told[0] < 2;
+                if taken {
+                    bookings.push((one.0, [&one.1[..1], &told[4..12]].concat()));
+                }
+                answers.push((taken, told));
+                asked.push(one);
+            }
+            let all = several(&mut connection, now, &together, &asked).await;
+            for ((told, (taken, alone)), one) in all.iter().zip(&answers).zip(&asked) {
+                assert_eq!(told[..4], alone[..4], "{history}: {one:?}");
+                assert_eq!(told[12], alone[12], "{history}: {one:?}");
+                assert!(!taken || told == alone, "{history}: {one:?}");
+            }
+        }
+    }
+}

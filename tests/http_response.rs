@@ -1,0 +1,76 @@
+//! What a refused HTTP caller sees, through a layer.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use tower::{Layer, ServiceExt};
+use tower_sluice::testing::Scripted;
+use tower_sluice::{Class, HttpResponse, Keyed, RateLimitLayer};
+
+async fn status_of(limiter: Scripted, responder: HttpResponse) -> Response<String> {
+    let inner = tower::service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(String::from("inner")))
+    });
+    let key = |request: &Request<()>| match request.uri().path() {
+        "/missing" => Keyed::Missing,
+        _ => Keyed::Charge("key".into()),
+    };
+    let missing = limiter.left() == 0;
+    let layer = RateLimitLayer::new(limiter, key).respond(responder);
+    let uri = if missing { "/missing" } else { "/" };
+    let request = Request::builder().uri(uri).body(()).unwrap();
+    layer.layer(inner).oneshot(request).await.unwrap()
+}
+
+fn retry_after(response: &Response<String>) -> Option<&str> {
+    response.headers().get("retry-after").map(|value| value.to_str().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn denied_is_429_with_retry_after() {
+    let response =
+        status_of(Scripted::new().deny(Duration::from_millis(1_001)), HttpResponse::new()).await;
+    assert_eq!(
+        (response.status(), retry_after(&response)),
+        (StatusCode::TOO_MANY_REQUESTS, Some("2"))
+    );
+    assert_eq!(response.body(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_fit_is_429_without_retry_after() {
+    let response = status_of(Scripted::new().never(), HttpResponse::new()).await;
+    assert_eq!((response.status(), retry_after(&response)), (StatusCode::TOO_MANY_REQUESTS, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn undecided_is_503_whatever_the_class() {
+    for class in [
+        Class::Infrastructure,
+        Class::Saturation,
+        Class::Capacity,
+        Class::Configuration,
+        Class::State,
+    ] {
+        let response = status_of(Scripted::new().fail(class), HttpResponse::new()).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{class:?}");
+        let seconds: u64 = retry_after(&response).unwrap().parse().unwrap();
+        assert!((1..=3).contains(&seconds));
+        assert_eq!(response.headers()["cache-control"], "no-store");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_cannot_be_is_400() {
+    let response = status_of(Scripted::new().fail(Class::Request), HttpResponse::new()).await;
+    assert_eq!((response.status(), retry_after(&response)), (StatusCode::BAD_REQUEST, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_400_unless_configured_otherwise() {
+    let response = status_of(Scripted::new(), HttpResponse::new()).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let responder = HttpResponse::new().no_key(StatusCode::UNAUTHORIZED);
+    assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
+}
