@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Ask, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
 
@@ -29,7 +29,7 @@ fn main() {
 }
 
 /// Charges one key again and again: admitted, booked and refused in turn.
-fn run<A: Algorithm>(algorithm: &A, steps: i64) {
+fn run<A: InLua>(algorithm: &A, steps: i64) {
     let rule = algorithm.rule(algorithm.quota()).expect("a quota that it follows");
     let mut state = None;
     for step in 0..steps {

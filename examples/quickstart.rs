@@ -31,8 +31,8 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_sluice::algorithm::{
-    Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket,
 };
 use tower_sluice::{
     Boxed, Decision, Head, HttpResponse, LimiterExt, Memory, Outcome, Pool, Quota, RateLimitLayer,
@@ -167,7 +167,7 @@ struct Store {
 }
 
 impl Store {
-    fn limiter(&self, algorithm: impl Algorithm) -> Result<Boxed, String> {
+    fn limiter(&self, algorithm: impl InLua) -> Result<Boxed, String> {
         algorithm
             .rule(algorithm.quota())
             .map_err(|error| told("LIMIT, PERIOD_MS, BURST, WARMUP_MS", &error))?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use support::Server;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, Left, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Ask, FixedWindow, InLua, Left, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
@@ -62,7 +62,7 @@ struct Twins {
 }
 
 /// Runs `histories` of `steps` through both, and returns how many steps were compared.
-async fn compare<A: Algorithm>(
+async fn compare<A: InLua>(
     algorithm: A,
     quotas: &[Quotas],
     pool: &Pool,
@@ -154,7 +154,7 @@ fn micros(limit: u64, period: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(period))
 }
 
-async fn every_quota<A: Algorithm>(new: impl Fn(Quota) -> A, burst: bool) {
+async fn every_quota<A: InLua>(new: impl Fn(Quota) -> A, burst: bool) {
     let mut quotas = vec![
         Quota::per_second(5),
         Quota::per_second(3),
@@ -175,12 +175,12 @@ async fn every_quota<A: Algorithm>(new: impl Fn(Quota) -> A, burst: bool) {
 }
 
 /// Each quota alone, and in turn with the next.
-async fn every_pace<A: Algorithm>(new: impl Fn(Quota) -> A, quotas: &[Quota]) {
+async fn every_pace<A: InLua>(new: impl Fn(Quota) -> A, quotas: &[Quota]) {
     let many: Vec<Quotas> = quotas.iter().map(|quota| (*quota).into()).collect();
     every(|quotas: &Quotas| new(quotas.as_slice()[0]), &many).await;
 }
 
-async fn every<A: Algorithm>(new: impl Fn(&Quotas) -> A, quotas: &[Quotas]) {
+async fn every<A: InLua>(new: impl Fn(&Quotas) -> A, quotas: &[Quotas]) {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).expect("an address");
     let mut compared = 0;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
-    Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket,
 };
 use tower_sluice::{Charge, Limiter, Quota, Redis};
 
@@ -54,7 +54,7 @@ pub(crate) fn run() {
     );
 }
 
-fn each<A: Algorithm>(site: &Site, name: &str, algorithm: A) {
+fn each<A: InLua>(site: &Site, name: &str, algorithm: A) {
     site.flush();
     let limiter = site.limiter(algorithm);
     let empty = site.used_memory();
@@ -103,7 +103,7 @@ fn log(site: &Site, members: usize) -> [f64; 2] {
 }
 
 /// Charges of one unit each, and the time in the script for each of them.
-fn charge<A: Algorithm>(
+fn charge<A: InLua>(
     site: &Site,
     limiter: &Redis<A>,
     tasks: usize,

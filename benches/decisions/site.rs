@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
-use tower_sluice::algorithm::Algorithm;
+use tower_sluice::algorithm::InLua;
 use tower_sluice::{Charge, Limiter, Pool, Redis};
 
 use crate::measure::{Cost, cost};
@@ -30,12 +30,12 @@ impl Site {
     }
 
     /// A limiter that waits for its answers.
-    pub(crate) fn limiter<A: Algorithm>(&self, algorithm: A) -> Redis<A> {
+    pub(crate) fn limiter<A: InLua>(&self, algorithm: A) -> Redis<A> {
         Redis::new("bench", algorithm, self.pool.clone()).deadline(Duration::from_secs(60))
     }
 
     /// So many charges of one unit.
-    pub(crate) fn charge<A: Algorithm>(
+    pub(crate) fn charge<A: InLua>(
         &self,
         limiter: &Redis<A>,
         tasks: usize,

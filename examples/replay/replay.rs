@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tower_sluice::algorithm::{Algorithm, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::{
     Booking, Charge, Class, Error, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
 };
@@ -60,11 +60,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
 /// More keys than a replay should meet: nothing is forgotten before then.
 const KEYS: usize = 1 << 32;
 
-async fn decide<A: Algorithm>(
-    options: &Options,
-    algorithm: A,
-    max_wait: Duration,
-) -> Result<(), Stop> {
+async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -> Result<(), Stop> {
     let quota = options.quota()?;
     algorithm.rule(quota).map_err(|error| Stop::Asked(format!("this quota: {error}")))?;
     let now = Arc::new(AtomicU64::new(0));
@@ -96,7 +92,7 @@ impl<A: Algorithm> Gate for Memory<A> {
     }
 }
 
-impl<A: Algorithm> Gate for Redis<A> {
+impl<A: InLua> Gate for Redis<A> {
     async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
         Redis::give_back(self, booking).await
     }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, InLua, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Admits a number in each period of the clock, or in a period that begins with the first charge.
@@ -119,10 +119,6 @@ impl Algorithm for FixedWindow {
     type Rule = Rule;
     type State = State;
 
-    const NAME: &'static str = "fixed_window";
-    const TAG: &'static str = "fw1";
-    const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
-
     fn quota(&self) -> Quotas {
         self.quota.into()
     }
@@ -138,10 +134,6 @@ impl Algorithm for FixedWindow {
             horizon: self.horizon.as_micros() as i64,
             anchored: self.anchored,
         })
-    }
-
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -206,5 +198,15 @@ impl Algorithm for FixedWindow {
 
     fn left(state: &State) -> Left {
         [state.begin, state.units, 0, 0].into()
+    }
+}
+
+impl InLua for FixedWindow {
+    const NAME: &'static str = "fixed_window";
+    const TAG: &'static str = "fw1";
+    const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
     }
 }

@@ -70,6 +70,7 @@
 //! ```
 
 mod fixed_window;
+mod in_lua;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -80,6 +81,7 @@ mod token_bucket;
 mod verdict;
 
 pub use fixed_window::FixedWindow;
+pub use in_lua::{InLua, Part};
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -114,24 +116,15 @@ pub(crate) const LATEST: i64 = 1 << 52;
 
 /// When a charge fits, as pure functions over a stored state.
 ///
-/// Sealed: an algorithm is also a script, and scripts are this crate's own.
+/// Sealed: most algorithms are also a script ([`InLua`]), and scripts are this crate's own.
 pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// A quota as the numbers that the arithmetic needs.
     type Rule: Clone + Debug + Send + Sync + 'static;
     /// What is stored for a key.
     type State: Clone + Debug + PartialEq + Send + 'static;
 
-    /// Its file's name.
-    const NAME: &'static str;
-    /// What its keys carry between the limiter's name and the charge's key: kind and format version.
-    const TAG: &'static str;
-    /// Its Lua twin, which defines a table of this algorithm's name.
-    const SCRIPT: &'static str;
-
-    /// The algorithms that it is made of: itself, or those of a tuple.
-    fn parts() -> Vec<Part> {
-        vec![Part { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
-    }
+    /// Whether a later instant can be booked; what cannot is asked for again.
+    const BOOKS: bool = true;
 
     /// Which of several quotas stands in the way of a cost; none if it fits now.
     fn refuses(
@@ -159,9 +152,6 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     ///
     /// If this algorithm cannot follow such a quota exactly.
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError>;
-
-    /// The rule as the script's `rule` function reads it.
-    fn arguments(rule: &Self::Rule) -> Vec<i64>;
 
     /// The longest wait that is booked for anyone, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
@@ -308,14 +298,6 @@ impl sealed::Single for SlidingWindow {}
 impl sealed::Single for SlidingCounter {}
 impl sealed::Single for SmoothBursty {}
 impl sealed::Single for SmoothWarmingUp {}
-
-/// An algorithm as a script knows it.
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    pub(crate) name: &'static str,
-    pub(crate) tag: &'static str,
-    pub(crate) script: &'static str,
-}
 
 /// Checks a horizon where it is set.
 const fn checked_horizon(horizon: Duration) -> Duration {

@@ -4,7 +4,7 @@
 //!
 //! The twin of `scripts/several.lua`.
 
-use super::{Algorithm, Left, Part, Report, sealed::Sealed, sealed::Single};
+use super::{Algorithm, InLua, Left, Part, Report, sealed::Sealed, sealed::Single};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! tuple {
@@ -14,14 +14,6 @@ macro_rules! tuple {
         impl<$($member: Algorithm + Single),+> Algorithm for ($($member,)+) {
             type Rule = ($($member::Rule,)+);
             type State = ($(Option<$member::State>,)+);
-
-            const NAME: &'static str = "several";
-            const TAG: &'static str = "";
-            const SCRIPT: &'static str = "";
-
-            fn parts() -> Vec<Part> {
-                [$($member::parts()),+].concat()
-            }
 
             fn quota(&self) -> Quotas {
                 let all: Vec<Quota> =
@@ -36,10 +28,6 @@ macro_rules! tuple {
                     return Err(QuotaError("not as many quotas as algorithms"));
                 }
                 Ok(($(self.$place.rule(quotas[$place])?,)+))
-            }
-
-            fn arguments(rule: &Self::Rule) -> Vec<i64> {
-                [$($member::arguments(&rule.$place)),+].concat()
             }
 
             fn horizon(rule: &Self::Rule) -> i64 {
@@ -162,6 +150,20 @@ macro_rules! tuple {
                     state.$place.as_ref().map(|one| $member::left(one).first).unwrap_or_default()
                 ),+];
                 Left { first: left[0], more: left[1..].into() }
+            }
+        }
+
+        impl<$($member: InLua + Single),+> InLua for ($($member,)+) {
+            const NAME: &'static str = "several";
+            const TAG: &'static str = "";
+            const SCRIPT: &'static str = "";
+
+            fn parts() -> Vec<Part> {
+                [$($member::parts()),+].concat()
+            }
+
+            fn arguments(rule: &Self::Rule) -> Vec<i64> {
+                [$($member::arguments(&rule.$place)),+].concat()
             }
         }
     };

@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{
+    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Weighs the window before by what is left of it: what many gateways do, here with waits that are exact.
@@ -142,10 +144,6 @@ impl Algorithm for SlidingCounter {
     type Rule = Rule;
     type State = State;
 
-    const NAME: &'static str = "sliding_counter";
-    const TAG: &'static str = "sc1";
-    const SCRIPT: &'static str = include_str!("../../scripts/sliding_counter.lua");
-
     fn quota(&self) -> Quotas {
         self.quota.into()
     }
@@ -161,10 +159,6 @@ impl Algorithm for SlidingCounter {
             return Err(QuotaError("limit * period exceeds 2^53, the period in microseconds"));
         }
         Ok(Rule { limit, period, horizon: self.horizon.as_micros() as i64, most })
-    }
-
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.limit, rule.period]
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -247,6 +241,16 @@ impl Algorithm for SlidingCounter {
 
     fn left(state: &State) -> Left {
         [state.begin, state.latest, 0, 0].into()
+    }
+}
+
+impl InLua for SlidingCounter {
+    const NAME: &'static str = "sliding_counter";
+    const TAG: &'static str = "sc1";
+    const SCRIPT: &'static str = include_str!("../../scripts/sliding_counter.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.limit, rule.period]
     }
 }
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, InLua, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The most units that a log of this algorithm may come to hold, which keeps every difference of totals exact.
@@ -127,10 +127,6 @@ impl Algorithm for SlidingLog {
     type Rule = Rule;
     type State = State;
 
-    const NAME: &'static str = "sliding_log";
-    const TAG: &'static str = "sl1";
-    const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
-
     fn quota(&self) -> Quotas {
         self.quota.into()
     }
@@ -153,10 +149,6 @@ impl Algorithm for SlidingLog {
             return Err(QuotaError("limit * horizon / period is too large for a log: over 10^14"));
         }
         Ok(rule)
-    }
-
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.limit, rule.period]
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -233,6 +225,16 @@ impl Algorithm for SlidingLog {
     fn left(state: &State) -> Left {
         let last = state.last().map(|last| [last.at, last.total / LAP, last.total % LAP, 0]);
         last.unwrap_or_default().into()
+    }
+}
+
+impl InLua for SlidingLog {
+    const NAME: &'static str = "sliding_log";
+    const TAG: &'static str = "sl1";
+    const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.limit, rule.period]
     }
 }
 

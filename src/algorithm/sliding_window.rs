@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, InLua, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Counts by cells of the period: strict over every window, at a fixed size.
@@ -141,10 +141,6 @@ impl Algorithm for SlidingWindow {
     type Rule = Rule;
     type State = State;
 
-    const NAME: &'static str = "sliding_window";
-    const TAG: &'static str = "sw1";
-    const SCRIPT: &'static str = include_str!("../../scripts/sliding_window.lua");
-
     fn quota(&self) -> Quotas {
         self.quota.into()
     }
@@ -161,10 +157,6 @@ impl Algorithm for SlidingWindow {
             cells,
             horizon: self.horizon.as_micros() as i64,
         })
-    }
-
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.limit, rule.width, rule.cells]
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -243,6 +235,16 @@ impl Algorithm for SlidingWindow {
 
     fn left(state: &State) -> Left {
         [state.newest, state.width, 0, 0].into()
+    }
+}
+
+impl InLua for SlidingWindow {
+    const NAME: &'static str = "sliding_window";
+    const TAG: &'static str = "sw1";
+    const SCRIPT: &'static str = include_str!("../../scripts/sliding_window.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.limit, rule.width, rule.cells]
     }
 }
 

@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{
+    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Paces as Guava's `RateLimiter` does: permits come one by one, some are stored, and a debt is paid by whoever comes
@@ -162,10 +164,6 @@ impl Algorithm for SmoothBursty {
     type Rule = Rule;
     type State = State;
 
-    const NAME: &'static str = "smooth_bursty";
-    const TAG: &'static str = "sb1";
-    const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
-
     fn quota(&self) -> Quotas {
         self.quota.into()
     }
@@ -194,11 +192,6 @@ impl Algorithm for SmoothBursty {
             full: self.full || self.own,
             horizon: self.horizon.as_micros() as i64,
         })
-    }
-
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { r, p, burst, own, full, horizon, .. } = *rule;
-        vec![horizon, r, p, burst, i64::from(own), i64::from(full)]
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -275,6 +268,17 @@ impl Algorithm for SmoothBursty {
 
     fn left(state: &State) -> Left {
         [state.next, state.before + state.r, state.added, state.shift].into()
+    }
+}
+
+impl InLua for SmoothBursty {
+    const NAME: &'static str = "smooth_bursty";
+    const TAG: &'static str = "sb1";
+    const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        let Rule { r, p, burst, own, full, horizon, .. } = *rule;
+        vec![horizon, r, p, burst, i64::from(own), i64::from(full)]
     }
 }
 

@@ -10,7 +10,9 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{
+    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Paces as Guava's warming-up limiter does: the longer it rested, the dearer its first permits.
@@ -181,10 +183,6 @@ impl Algorithm for SmoothWarmingUp {
     type Rule = Rule;
     type State = State;
 
-    const NAME: &'static str = "smooth_warming_up";
-    const TAG: &'static str = "su1";
-    const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
-
     fn quota(&self) -> Quotas {
         self.quota.into()
     }
@@ -208,11 +206,6 @@ impl Algorithm for SmoothWarmingUp {
         let slope = (stable * factor - stable) / (most - threshold);
         let (own, horizon) = (self.own, self.horizon.as_micros() as i64);
         Ok(Rule { r, p, warm_up, factor, own, horizon, stable, threshold, most, slope })
-    }
-
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        let factor = (rule.factor * 1_000.0).round() as i64;
-        vec![rule.horizon, rule.r, rule.p, rule.warm_up as i64, factor, i64::from(rule.own)]
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -286,6 +279,17 @@ impl Algorithm for SmoothWarmingUp {
     fn left(state: &State) -> Left {
         let bits = state.before.to_bits();
         [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, state.added].into()
+    }
+}
+
+impl InLua for SmoothWarmingUp {
+    const NAME: &'static str = "smooth_warming_up";
+    const TAG: &'static str = "su1";
+    const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        let factor = (rule.factor * 1_000.0).round() as i64;
+        vec![rule.horizon, rule.r, rule.p, rule.warm_up as i64, factor, i64::from(rule.own)]
     }
 }
 

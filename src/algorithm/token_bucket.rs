@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, INEXACT, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{
+    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Admits steadily, and a burst at once: the generic cell rate algorithm, and the leaky bucket as a meter.
@@ -104,10 +106,6 @@ impl Algorithm for TokenBucket {
     type Rule = Rule;
     type State = State;
 
-    const NAME: &'static str = "token_bucket";
-    const TAG: &'static str = "tb1";
-    const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
-
     fn quota(&self) -> Quotas {
         self.quota.into()
     }
@@ -120,10 +118,6 @@ impl Algorithm for TokenBucket {
         let mut rule = Rule { p, l, burst, horizon, span: 0, spare: 0 };
         (rule.span, rule.spare) = rule.time(burst);
         Ok(rule)
-    }
-
-    fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.p, rule.l, rule.burst]
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -193,6 +187,16 @@ impl Algorithm for TokenBucket {
 
     fn left(state: &State) -> Left {
         [state.full, state.part, 0, 0].into()
+    }
+}
+
+impl InLua for TokenBucket {
+    const NAME: &'static str = "token_bucket";
+    const TAG: &'static str = "tb1";
+    const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        vec![rule.horizon, rule.p, rule.l, rule.burst]
     }
 }
 

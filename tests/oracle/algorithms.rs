@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
-    Algorithm as Arithmetic, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket,
 };
 use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis, Together};
 
@@ -158,7 +158,7 @@ impl Site {
         Arc::new(Together::new(members, keys as fn(&Charge) -> [Charge; 2]))
     }
 
-    fn of<A: Arithmetic>(self, algorithm: A) -> Arc<dyn Judged> {
+    fn of<A: InLua>(self, algorithm: A) -> Arc<dyn Judged> {
         let limiter = Redis::new("oracle", algorithm, self.pool).deadline(DEADLINE);
         Arc::new(match self.clock {
             Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
@@ -177,7 +177,7 @@ pub(crate) trait Judged: Debug + Send + Sync {
     fn give_back(&self, booking: Booking) -> Answer<u64>;
 }
 
-impl<A: Arithmetic, F> Judged for Together<A, 2, F>
+impl<A: InLua, F> Judged for Together<A, 2, F>
 where
     F: Fn(&Charge) -> [Charge; 2] + Send + Sync + 'static,
 {
@@ -191,7 +191,7 @@ where
     }
 }
 
-impl<A: Arithmetic> Judged for Redis<A> {
+impl<A: InLua> Judged for Redis<A> {
     fn check(&self, charge: &Charge) -> Answer<Decision> {
         Box::pin(Limiter::check(self, charge))
     }

@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use crate::algorithm::{Algorithm, Part};
+use crate::algorithm::{InLua, Part};
 
 /// The longest text that is kept verbatim, in bytes.
 const LONGEST: usize = 64;
 
 /// What stands before the braces for the limiter called `name`: once for each quota, which is numbered if it is one of
 /// several.
-pub(super) fn scopes<A: Algorithm>(prefix: &str, name: &str) -> Vec<String> {
+pub(super) fn scopes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
     let parts = A::parts();
     let scope = |(place, part): (usize, &Part)| {
         let mut scope = format!("{prefix}:");

@@ -50,7 +50,7 @@ use self::reply::{Told, odd};
 use self::script::{Line, Op, Script};
 use super::terms::{Answer, Terms};
 use super::{Limiter, Operation};
-use crate::algorithm::{Algorithm, Ask};
+use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Quotas};
 
@@ -71,18 +71,18 @@ const BACKLOG: usize = 16_384;
 
 /// A limiter decided in Redis. Cheap to clone.
 #[derive(Clone)]
-pub struct Redis<A: Algorithm> {
+pub struct Redis<A: InLua> {
     shared: Arc<Shared<A>>,
 }
 
 #[derive(Clone)]
-struct Shared<A: Algorithm> {
+struct Shared<A: InLua> {
     terms: Terms<A>,
     deadline: Duration,
     dispatcher: Arc<Dispatcher>,
 }
 
-impl<A: Algorithm> Redis<A> {
+impl<A: InLua> Redis<A> {
     /// A limiter called `name` over `pool`. Processes that use the same name share it.
     ///
     /// # Panics
@@ -195,7 +195,7 @@ impl<A: Algorithm> Redis<A> {
     }
 }
 
-impl<A: Algorithm> Shared<A> {
+impl<A: InLua> Shared<A> {
     /// What is asked about a charge, and what its answer is read with.
     fn line(
         &self,
@@ -228,7 +228,7 @@ impl<A: Algorithm> Shared<A> {
     }
 }
 
-impl<A: Algorithm> Limiter for Redis<A> {
+impl<A: InLua> Limiter for Redis<A> {
     type Future = Deciding<A>;
 
     fn check(&self, charge: &Charge) -> Deciding<A> {
@@ -263,7 +263,7 @@ impl<A: Algorithm> Limiter for Redis<A> {
     }
 }
 
-impl<A: Algorithm> fmt::Debug for Redis<A> {
+impl<A: InLua> fmt::Debug for Redis<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shared { terms, deadline, dispatcher, .. } = &*self.shared;
         f.debug_struct("Redis")
@@ -280,7 +280,7 @@ pin_project! {
     /// A charge that is on its way when this is dropped may be taken all the same; what is taken for nobody is given
     /// back where that is safe.
     #[must_use = "nothing is decided until it is awaited"]
-    pub struct Deciding<A: Algorithm> {
+    pub struct Deciding<A: InLua> {
         shared: Arc<Shared<A>>,
         #[pin]
         question: Question,
@@ -295,14 +295,14 @@ pin_project! {
     }
 }
 
-impl<A: Algorithm> Deciding<A> {
+impl<A: InLua> Deciding<A> {
     fn refused(shared: &Arc<Shared<A>>, error: Error) -> Self {
         let question = Question::Refused { error: Some(error) };
         Self { shared: Arc::clone(shared), question }
     }
 }
 
-impl<A: Algorithm> Future for Deciding<A> {
+impl<A: InLua> Future for Deciding<A> {
     type Output = Result<Decision, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -317,7 +317,7 @@ impl<A: Algorithm> Future for Deciding<A> {
     }
 }
 
-impl<A: Algorithm> fmt::Debug for Deciding<A> {
+impl<A: InLua> fmt::Debug for Deciding<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deciding").finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
 use super::key;
-use crate::algorithm::{Algorithm, Left, Part};
+use crate::algorithm::{InLua, Left, Part};
 
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
@@ -45,7 +45,7 @@ impl Line {
 }
 
 impl Script {
-    pub(super) fn of<A: Algorithm>() -> Self {
+    pub(super) fn of<A: InLua>() -> Self {
         let parts = A::parts();
         let mut text = String::from(HEAD);
         let mut names = Vec::new();

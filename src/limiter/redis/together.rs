@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 
 use super::script::Op;
 use super::{Deciding, Redis, key};
-use crate::algorithm::{Algorithm, Ask};
+use crate::algorithm::{Ask, InLua};
 use crate::limiter::all::{All, InTurn};
 use crate::limiter::terms::{Terms, check_key};
 use crate::limiter::{Boxed, Limiter, LimiterExt, Operation};
@@ -38,13 +38,13 @@ use crate::{Booking, Charge, Class, Decision, Error};
 /// The closure tells each member's key, and its quota if it has one of its own; the cost, the patience and the time to
 /// decide are those of the charge. The decision names the limiter and the quota that refuses or delays. Everything
 /// else is as for a tuple of algorithms over one key.
-pub struct Together<A: Algorithm, const N: usize, F> {
+pub struct Together<A: InLua, const N: usize, F> {
     one: Redis<A>,
     turns: All<N, F>,
     keys: Arc<F>,
 }
 
-impl<A: Algorithm, const N: usize, F> Together<A, N, F>
+impl<A: InLua, const N: usize, F> Together<A, N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
@@ -118,7 +118,7 @@ where
     }
 }
 
-impl<A: Algorithm, const N: usize, F> Limiter for Together<A, N, F>
+impl<A: InLua, const N: usize, F> Limiter for Together<A, N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
@@ -157,14 +157,14 @@ where
     }
 }
 
-impl<A: Algorithm, const N: usize, F> Clone for Together<A, N, F> {
+impl<A: InLua, const N: usize, F> Clone for Together<A, N, F> {
     fn clone(&self) -> Self {
         let (one, turns, keys) = (self.one.clone(), self.turns.clone(), Arc::clone(&self.keys));
         Self { one, turns, keys }
     }
 }
 
-impl<A: Algorithm, const N: usize, F> fmt::Debug for Together<A, N, F> {
+impl<A: InLua, const N: usize, F> fmt::Debug for Together<A, N, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Together").field("one", &self.one).finish_non_exhaustive()
     }
@@ -174,7 +174,7 @@ pin_project! {
     /// The future of [`Together`].
     #[project = TogetherProj]
     #[must_use = "nothing is decided until it is awaited"]
-    pub enum TogetherFuture<A: Algorithm> {
+    pub enum TogetherFuture<A: InLua> {
         /// In one call.
         One { #[pin] deciding: Deciding<A> },
         /// One after another.
@@ -182,7 +182,7 @@ pin_project! {
     }
 }
 
-impl<A: Algorithm> Future for TogetherFuture<A> {
+impl<A: InLua> Future for TogetherFuture<A> {
     type Output = Result<Decision, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -193,7 +193,7 @@ impl<A: Algorithm> Future for TogetherFuture<A> {
     }
 }
 
-impl<A: Algorithm> fmt::Debug for TogetherFuture<A> {
+impl<A: InLua> fmt::Debug for TogetherFuture<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TogetherFuture").finish_non_exhaustive()
     }
@@ -206,7 +206,7 @@ mod sealed {
 /// Two to eight limiters in Redis. Sealed.
 pub trait Joined<const N: usize>: sealed::Sealed {
     /// What they are together.
-    type Algorithm: Algorithm;
+    type Algorithm: InLua;
 
     #[doc(hidden)]
     fn join(self) -> Redis<Self::Algorithm>;
@@ -217,12 +217,12 @@ pub trait Joined<const N: usize>: sealed::Sealed {
 
 macro_rules! joined {
     ($count:literal: $($member:ident $place:tt),+) => {
-        impl<$($member: Algorithm),+> sealed::Sealed for ($(Redis<$member>,)+) {}
+        impl<$($member: InLua),+> sealed::Sealed for ($(Redis<$member>,)+) {}
 
         impl<$($member),+> Joined<$count> for ($(Redis<$member>,)+)
         where
-            $($member: Algorithm,)+
-            ($($member,)+): Algorithm,
+            $($member: InLua,)+
+            ($($member,)+): InLua,
         {
             type Algorithm = ($($member,)+);
 

@@ -1,0 +1,30 @@
+//! Algorithms that a server can run: what their scripts are made of.
+
+use super::Algorithm;
+
+/// An algorithm with a Lua twin that the crate's scripts are put together from, so that
+/// [`Redis`](crate::Redis) can run it.
+pub trait InLua: Algorithm {
+    /// Its file's name.
+    const NAME: &'static str;
+    /// What its keys carry between the limiter's name and the charge's key: kind and format version.
+    const TAG: &'static str;
+    /// Its Lua twin, which defines a table of this algorithm's name.
+    const SCRIPT: &'static str;
+
+    /// The algorithms that it is made of: itself, or those of a tuple.
+    fn parts() -> Vec<Part> {
+        vec![Part { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
+    }
+
+    /// The rule as the script's `rule` function reads it.
+    fn arguments(rule: &Self::Rule) -> Vec<i64>;
+}
+
+/// An algorithm as a script knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) tag: &'static str,
+    pub(crate) script: &'static str,
+}
