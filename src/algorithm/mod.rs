@@ -71,6 +71,7 @@
 
 mod fixed_window;
 mod in_lua;
+mod redisson;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -82,6 +83,7 @@ mod verdict;
 
 pub use fixed_window::FixedWindow;
 pub use in_lua::{InLua, Part};
+pub use redisson::Redisson;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;

@@ -1,0 +1,394 @@
+-- Redisson's RRateLimiter on Redisson's own keys, and the whole script of it. The arithmetic is the twin of
+-- src/algorithm/redisson.rs.
+--
+-- KEYS    the limiter's name; the value and the permits of everybody; the value and the permits of one client
+-- ARGV    now in µs since the Unix epoch, or empty: the server's TIME; an operation; its arguments
+-- Reply   a list of integers: an outcome, now in µs, and what the operation tells. Waits are in ms.
+--         Where Redis refused a command, its error.
+-- Stored  name     a hash, the configuration: rate, interval (ms), type (0 everybody, 1 each client), keepAliveTime (ms)
+--         value    the free permits; below 0 where a lower rate found more in use
+--         permits  a sorted set with a member for each grant, its score the time in ms. A member ends with its permits,
+--                  four bytes in the order of this machine; before them stand random bytes, and how many those are.
+
+local DONE, REFUSED, EXCEEDS, NO_CONFIGURATION, BAD_CONFIGURATION = 0, 1, 2, 3, 4
+
+-- The members that one command reads or removes, and that one call does: the server serves nobody else meanwhile.
+local CHUNK, MOST = 256, 4096
+
+-- So few members are added up, to see whether the value is right.
+local FEW = 256
+
+-- The longest interval and wait in ms, with which sums of instants stay exact.
+local LONGEST = 4503599627370496
+
+-- Why a write failed: if the first one succeeds, all do.
+local why
+
+local function write(...)
+  why = why or failure(...)
+end
+
+local function permits_of(member)
+  return #member < 4 and 0 or (struct.unpack('I', member, #member - 3))
+end
+
+-- The member of a grant in the format of Redisson 3.21 and later. All that came before it are read.
+local function member_of(random, permits)
+  return string.char(#random) .. random .. struct.pack('I', permits)
+end
+
+local function sum(members)
+  local permits = 0
+  for _, member in ipairs(members) do
+    permits = permits + permits_of(member)
+  end
+  return permits
+end
+
+-- The number that Java wrote, or nil.
+local function signed(text)
+  if string.byte(text) ~= 45 then
+    return integer(text)
+  end
+  local number = integer(string.sub(text, 2))
+  return number and number > 0 and -number or nil
+end
+
+-- What is stored for a configuration: the value, which is nil if it is missing or no number, and the count of members.
+-- Or nil and why it cannot be read.
+local function books_of(rate, interval, kind, keep_alive)
+  local books = { rate = rate, interval = interval, per_client = kind == '1', keep_alive = keep_alive }
+  books.value_key, books.permits = KEYS[2], KEYS[3]
+  if books.per_client then
+    books.value_key, books.permits = KEYS[4], KEYS[5]
+  end
+  local text, count = redis.pcall('GET', books.value_key), redis.pcall('ZCARD', books.permits)
+  if type(text) == 'table' or type(count) == 'table' then
+    return nil, type(text) == 'table' and text or count
+  end
+  books.exists = text and true or false
+  books.stored = text and signed(text) or nil
+  books.value, books.count = books.stored, count
+  return books
+end
+
+-- The books of the limiter, or nil and why there are none.
+local function open()
+  local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+  if fields.err then
+    return nil, fields
+  end
+  local kind = fields[3]
+  if not fields[1] or not fields[2] or not kind then
+    return nil, NO_CONFIGURATION
+  end
+  local rate, interval, keep_alive = integer(fields[1]), integer(fields[2]), integer(fields[4] or '0')
+  if not rate or rate < 1 or not interval or interval < 1 or interval > LONGEST or not keep_alive then
+    return nil, BAD_CONFIGURATION
+  end
+  if kind ~= '0' and kind ~= '1' then
+    return nil, BAD_CONFIGURATION
+  end
+  return books_of(rate, interval, kind, keep_alive)
+end
+
+-- The permits of every member, expired or not.
+local function total(books)
+  if not books.total then
+    books.total = 0
+    for first = 0, books.count - 1, CHUNK do
+      books.total = books.total + sum(redis.call('ZRANGE', books.permits, first, first + CHUNK - 1))
+    end
+  end
+  return books.total
+end
+
+-- Removes members that have expired, and makes the value what it then is.
+local function settle(books, now)
+  local removed, gone = 0, 0
+  repeat
+    local old = redis.call('ZRANGEBYSCORE', books.permits, '-inf', now - books.interval, 'LIMIT', 0, CHUNK)
+    if old[1] then
+      write('ZREMRANGEBYRANK', books.permits, 0, #old - 1)
+      removed, gone = removed + sum(old), gone + #old
+    end
+  until #old < CHUNK or gone >= MOST
+  books.count = books.count - gone
+
+  if not books.value then
+    books.value = books.rate - total(books)
+    return
+  end
+  if gone > 0 then
+    -- Each member holds a permit at least, so their count caps the value where adding them up would take long.
+    local held = books.count > FEW and books.count or total(books)
+    books.value = math.min(books.value + removed, books.rate - held)
+  end
+  books.value = math.min(books.value, books.rate)
+end
+
+-- Gives back to the value what was subtracted from it twice, or for members that are gone.
+local function heal(books)
+  if books.count <= FEW then
+    books.value = math.max(books.value, books.rate - total(books))
+  end
+end
+
+-- The wait until so many more permits are free, in ms; a lower bound if more members than one call reads stand before.
+local function wait_for(books, now, permits)
+  local freed, score, first = 0, now, 0
+  while freed < permits and first < math.min(books.count, MOST) do
+    local chunk = redis.call('ZRANGE', books.permits, first, first + CHUNK - 1, 'WITHSCORES')
+    for i = 1, #chunk, 2 do
+      if freed < permits then
+        freed, score = freed + permits_of(chunk[i]), tonumber(chunk[i + 1])
+      end
+    end
+    first = first + CHUNK
+  end
+  return math.max(1, math.min(math.ceil(score + books.interval - now), LONGEST))
+end
+
+local function store(books)
+  if not books.stored then
+    -- What is no number keeps its expiry; what was missing has none.
+    write('SET', books.value_key, books.value, 'KEEPTTL')
+  elseif books.value ~= books.stored then
+    write('INCRBY', books.value_key, books.value - books.stored)
+  end
+end
+
+-- Sets when keys expire: as keepAliveTime has it, else as the configuration does. A client's own keys, which nobody else
+-- reads, go by themselves; those of everybody must not go before the configuration.
+local function extend(books)
+  local rest = books.keep_alive
+  if rest > 0 then
+    write('PEXPIRE', KEYS[1], rest)
+  else
+    rest = redis.call('PTTL', KEYS[1])
+    if rest < 0 and not books.per_client then
+      return
+    end
+    rest = rest < 0 and books.interval + 1000 or math.max(rest, 1)
+  end
+  write('PEXPIRE', books.value_key, rest)
+  write('PEXPIRE', books.permits, rest)
+end
+
+-- What a decision tells besides its outcome: the wait, the permits left, when all are free again, and the rate.
+local function report(books, now, outcome, wait)
+  local newest = redis.call('ZRANGE', books.permits, -1, -1, 'WITHSCORES')
+  local reset = newest[2] and math.ceil(tonumber(newest[2]) + books.interval - now) or 0
+  local left = math.max(0, math.min(books.value or books.rate - total(books), books.rate))
+  return outcome, wait, left, math.max(0, math.min(reset, LONGEST)), books.rate, books.interval
+end
+
+-- Removes a member, or that part of its permits.
+local function take_from(books, member, score, permits)
+  write('ZREM', books.permits, member)
+  local rest = permits_of(member) - permits
+  if rest > 0 then
+    write('ZADD', books.permits, score, string.sub(member, 1, -5) .. struct.pack('I', rest))
+  end
+end
+
+-- Adds to the value what members that are gone held. A missing value stays missing: the members tell what it is.
+local function credit(books, permits)
+  if books.value then
+    books.value = math.min(books.value + permits, books.rate)
+    store(books)
+  end
+  extend(books)
+end
+
+-- What is done to a limiter that is configured. Each returns an outcome, and what else it tells.
+local operations = {}
+
+function operations.acquire(books, now, permits, random)
+  permits = tonumber(permits)
+  local member = member_of(random, permits)
+  if redis.call('ZSCORE', books.permits, member) then
+    -- Sent again.
+    extend(books)
+    return report(books, now, DONE, 0)
+  end
+  if permits > books.rate then
+    return report(books, now, EXCEEDS, 0)
+  end
+  settle(books, now)
+  if books.value < permits then
+    heal(books)
+  end
+  local outcome, wait = DONE, 0
+  if books.value < permits then
+    outcome, wait = REFUSED, wait_for(books, now, permits - books.value)
+  else
+    write('ZADD', books.permits, now, member)
+    books.value = books.value - permits
+  end
+  store(books)
+  extend(books)
+  return report(books, now, outcome, wait)
+end
+
+function operations.available(books, now)
+  local exists = books.exists
+  settle(books, now)
+  if exists then
+    store(books)
+  end
+  heal(books)
+  if books.value < 0 then
+    return report(books, now, REFUSED, wait_for(books, now, -books.value))
+  end
+  return report(books, now, DONE, 0)
+end
+
+-- Gives back permits of the oldest members that have not expired. Tells how many, and whether there may be more.
+function operations.release(books, now, permits)
+  permits = tonumber(permits)
+  local freed, seen, chunk = 0, 0, nil
+  local live = string.format('(%.0f', now - books.interval)
+  repeat
+    chunk = redis.call('ZRANGEBYSCORE', books.permits, live, '+inf', 'WITHSCORES', 'LIMIT', 0, CHUNK)
+    local whole = {}
+    for i = 1, #chunk, 2 do
+      local held = permits_of(chunk[i])
+      if freed + held <= permits then
+        table.insert(whole, chunk[i])
+        freed = freed + held
+      else
+        if freed < permits then
+          take_from(books, chunk[i], chunk[i + 1], permits - freed)
+          freed = permits
+        end
+        break
+      end
+    end
+    if whole[1] then
+      write('ZREM', books.permits, unpack(whole))
+    end
+    seen = seen + #whole
+  until freed == permits or #whole < CHUNK or seen >= MOST
+  credit(books, freed)
+  return DONE, freed, freed < permits and seen >= MOST and 1 or 0
+end
+
+-- Gives back permits of one member, if it is still stored.
+operations['return'] = function(books, _, permits, random, held)
+  local member, freed = member_of(random, tonumber(held)), 0
+  local score = redis.call('ZSCORE', books.permits, member)
+  if score then
+    freed = math.min(tonumber(permits), tonumber(held))
+    take_from(books, member, score, freed)
+    credit(books, freed)
+  end
+  return DONE, freed
+end
+
+function operations.config(books)
+  return DONE, books.rate, books.interval, books.per_client and 1 or 0, books.keep_alive
+end
+
+-- Forgets the permits, and keeps the configuration.
+function operations.reset(books, now)
+  write('UNLINK', books.value_key, books.permits)
+  books.value = books.rate
+  return report(books, now, DONE, 0)
+end
+
+-- What is done to a limiter whether it is configured or not.
+local settings = {}
+
+local function configure(rate, interval, kind, keep_alive)
+  write('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'type', kind, 'keepAliveTime', keep_alive)
+  if keep_alive ~= '0' then
+    write('PEXPIRE', KEYS[1], keep_alive)
+  end
+end
+
+-- Configures a limiter that has no whole configuration. Tells whether it had none.
+function settings.try_set(_, rate, interval, kind, keep_alive)
+  local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type')
+  if fields.err then
+    return fields
+  elseif fields[1] and fields[2] and fields[3] then
+    return DONE, 0
+  end
+  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  if not books then
+    return fault
+  end
+  configure(rate, interval, kind, keep_alive)
+  if books.count > 0 then
+    books.value = books.rate - total(books)
+    store(books)
+  else
+    write('DEL', books.value_key)
+  end
+  return DONE, 1
+end
+
+-- Configures a limiter anew, or only one that exists; its permits are forgotten or kept. Tells whether it was done.
+function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_alive)
+  local before = redis.pcall('HMGET', KEYS[1], 'type', 'keepAliveTime')
+  if before.err then
+    return before
+  elseif only_if_exists == '1' and redis.call('EXISTS', KEYS[1]) == 0 then
+    return DONE, 0
+  end
+  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  if not books then
+    return fault
+  end
+  configure(rate, interval, kind, keep_alive)
+  if (before[2] or '0') ~= '0' and keep_alive == '0' then
+    for _, key in ipairs({ KEYS[1], books.value_key, books.permits }) do
+      write('PERSIST', key)
+    end
+  end
+  if before[1] and before[1] ~= kind then
+    write('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+    books.value, books.stored, books.count = nil, nil, 0
+  elseif keep == '0' then
+    write('UNLINK', books.value_key, books.permits)
+  end
+  if keep == '1' then
+    settle(books, now)
+    books.value = books.rate - total(books)
+    store(books)
+    extend(books)
+  end
+  return DONE, 1
+end
+
+-- Does `command` to each key. Tells whether one was changed.
+function settings.each(_, command, ...)
+  local changed = 0
+  for _, key in ipairs(KEYS) do
+    local reply = redis.pcall(command, key, ...)
+    if type(reply) == 'table' then
+      return reply
+    end
+    changed = math.max(changed, reply)
+  end
+  return DONE, changed
+end
+
+local function run()
+  local now = clock(ARGV[1])
+  local millis, told = (now - now % 1000) / 1000, nil
+  if settings[ARGV[2]] then
+    told = { settings[ARGV[2]](millis, unpack(ARGV, 3)) }
+  else
+    local books, fault = open()
+    told = books and { operations[ARGV[2]](books, millis, unpack(ARGV, 3)) } or { fault }
+  end
+  if why then
+    return redis.error_reply(why)
+  elseif type(told[1]) == 'table' then
+    return told[1]
+  end
+  table.insert(told, 2, now)
+  return told
+end

@@ -1,0 +1,376 @@
+//! Redisson's `RRateLimiter`: a log of grants in milliseconds, and a count of the permits that are free.
+//!
+//! The count makes the decision, and the log tells when permits come free again. Redisson keeps the two apart, so one can
+//! be lost without the other: by eviction, by hand, by a command that was sent twice. This arithmetic reads the log
+//! wherever the count may be wrong, which Redisson's own does not, and never admits more than the log allows.
+//!
+//! The twin of `scripts/redisson.lua`, of all that is computed there. Members are kept as the server keeps them.
+
+use std::collections::BTreeSet;
+
+use super::{Algorithm, Ask, Left, Report, Step, Verdict, exact, sealed::Sealed};
+use crate::quota::{Quota, QuotaError, Quotas};
+
+/// The members that are read at once, and those that one step removes or looks at.
+const CHUNK: usize = 256;
+const MOST: usize = 4_096;
+
+/// So few members are added up, to see whether the count is right.
+const FEW: usize = 256;
+
+/// The most permits that one grant can hold.
+const LARGEST: i64 = u32::MAX as i64;
+
+/// The random bytes of a grant, by which it is known again.
+pub(crate) type Grant = [u8; 16];
+
+/// Redisson's rate limiter, decided in this process: what stands in for [`Redisson`](crate::Redisson) in tests.
+///
+/// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
+///
+/// **Cost.** A member for each grant of the last period; nobody waits by a booking, for which the format has no room:
+/// who is refused asks again.
+///
+/// **Choose it** where the code that is tested shares its limiter with Java; else [`SlidingLog`](super::SlidingLog).
+///
+/// **Timeline.** Ten a second: three at the start, seven 100 ms later; then all wait for the oldest.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Ask, Redisson, Verdict::*};
+/// # use tower_sluice::Quota;
+/// let limit = Redisson::new(Quota::per_second(10));
+/// let rule = limit.rule(limit.quota())?;
+/// let mut state = None;
+/// let mut ask = |millis: i64, cost| {
+///     let now = 1_767_225_600_000_000 + millis * 1_000;
+///     Redisson::step(&rule, &mut state, now, Ask { cost, patience: 0 }).verdict
+/// };
+/// assert_eq!(ask(0, 3), Allow);
+/// assert_eq!(ask(100, 8), Deny(900_000));
+/// assert_eq!(ask(100, 7), Allow);
+/// assert_eq!(ask(999, 1), Deny(1_000));
+/// assert_eq!(ask(1_000, 3), Allow);
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Redisson {
+    quota: Quota,
+}
+
+impl Redisson {
+    /// The quota's limit as the rate, its period as the interval.
+    ///
+    /// The period is in whole milliseconds and there is no burst: under another quota every charge is an error.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { quota }
+    }
+
+    /// Takes permits as the grant of these random bytes; the same grant is taken once. Instants are in µs.
+    pub fn acquire(
+        rule: &Rule,
+        state: &mut State,
+        now: i64,
+        permits: i64,
+        grant: &[u8],
+    ) -> (Verdict, Report) {
+        let member = member(grant, permits);
+        if state.members.iter().any(|(_, stored)| *stored == member) {
+            return (Verdict::Allow, state.report(rule, now));
+        }
+        state.add(rule, now, permits, member)
+    }
+
+    /// Tells how many permits are free. A count that is missing stays missing.
+    pub fn available(rule: &Rule, state: &mut State, now: i64) -> (Verdict, Report) {
+        let settled = state.settle(rule, now / 1_000);
+        state.value = state.value.map(|_| settled);
+        let value = state.heal(rule, settled);
+        let verdict = match value {
+            0.. => Verdict::Allow,
+            _ => Verdict::Deny(until(now, state.wait_for(rule, now / 1_000, -value))),
+        };
+        (verdict, Report { remaining: value.clamp(0, rule.rate), ..state.report(rule, now) })
+    }
+
+    /// Gives back permits of the oldest grants that have not expired. Tells how many, and whether there may be more.
+    pub fn release(rule: &Rule, state: &mut State, now: i64, permits: i64) -> (i64, bool) {
+        let live = now / 1_000 - rule.interval;
+        let (mut freed, mut seen) = (0, 0);
+        loop {
+            let newer = state.members.range((live + 1, Vec::new())..);
+            let chunk: Vec<_> = newer.take(CHUNK).cloned().collect();
+            let mut whole = 0;
+            for (score, stored) in chunk {
+                let part = permits_of(&stored).min(permits - freed);
+                let all = part == permits_of(&stored);
+                if all || part > 0 {
+                    state.take_from(score, stored, part);
+                }
+                freed += part;
+                if !all {
+                    break;
+                }
+                whole += 1;
+            }
+            seen += whole;
+            if freed == permits || whole < CHUNK || seen >= MOST {
+                break;
+            }
+        }
+        state.credit(rule, freed);
+        (freed, freed < permits && seen >= MOST)
+    }
+
+    /// Gives back permits of one grant that took `held`, if it is still stored. Tells how many.
+    pub fn put_back(
+        rule: &Rule,
+        state: &mut State,
+        permits: i64,
+        grant: &[u8],
+        held: i64,
+    ) -> Option<i64> {
+        let member = member(grant, held);
+        let (score, member) = state.members.iter().find(|(_, stored)| *stored == member)?.clone();
+        let freed = permits.min(held);
+        state.take_from(score, member, freed);
+        state.credit(rule, freed);
+        Some(freed)
+    }
+
+    /// Goes on under another rate: what is taken stays taken.
+    pub fn keep(rule: &Rule, state: &mut State, now: i64) {
+        state.settle(rule, now / 1_000);
+        state.value = Some(rule.rate - state.total());
+    }
+}
+
+/// `rate` permits in any `interval` ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    rate: i64,
+    interval: i64,
+}
+
+/// What is stored of a limiter besides its configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The free permits; below 0 where a lower rate found more in use.
+    pub value: Option<i64>,
+    /// The time of each grant, in ms, and its bytes, in the order of a sorted set.
+    pub members: BTreeSet<(i64, Vec<u8>)>,
+    /// How many grants this process has made of it.
+    drawn: u64,
+}
+
+impl State {
+    /// The permits of every member, expired or not.
+    fn total(&self) -> i64 {
+        self.members.iter().map(|(_, member)| permits_of(member)).sum()
+    }
+
+    /// Removes members that have expired, and tells what the count then is.
+    fn settle(&mut self, rule: &Rule, now: i64) -> i64 {
+        let (mut removed, mut gone) = (0, 0);
+        while gone < MOST
+            && let Some((score, _)) = self.members.first()
+            && *score <= now - rule.interval
+        {
+            removed += self.members.pop_first().map_or(0, |(_, member)| permits_of(&member));
+            gone += 1;
+        }
+        let Some(mut value) = self.value else { return rule.rate - self.total() };
+        if gone > 0 {
+            // Each member holds a permit at least, so their count caps the value where adding them up would take long.
+            let held = match self.members.len() {
+                0..=FEW => self.total(),
+                count => count as i64,
+            };
+            value = (value + removed).min(rule.rate - held);
+        }
+        value.min(rule.rate)
+    }
+
+    /// The count with what was subtracted from it twice, or for members that are gone.
+    fn heal(&self, rule: &Rule, value: i64) -> i64 {
+        match self.members.len() {
+            0..=FEW => value.max(rule.rate - self.total()),
+            _ => value,
+        }
+    }
+
+    /// Takes permits for a member that is not there yet.
+    fn add(&mut self, rule: &Rule, now: i64, permits: i64, member: Vec<u8>) -> (Verdict, Report) {
+        if permits > rule.rate {
+            return (Verdict::Never, self.report(rule, now));
+        }
+        let millis = now / 1_000;
+        let mut value = self.settle(rule, millis);
+        if value < permits {
+            value = self.heal(rule, value);
+        }
+        let verdict = if value < permits {
+            Verdict::Deny(until(now, self.wait_for(rule, millis, permits - value)))
+        } else {
+            self.members.insert((millis, member));
+            value -= permits;
+            Verdict::Allow
+        };
+        self.value = Some(value);
+        (verdict, self.report(rule, now))
+    }
+
+    /// What every change but that of a part changes.
+    fn signs(&self) -> (Option<i64>, usize, u64) {
+        (self.value, self.members.len(), self.drawn)
+    }
+
+    /// The wait until so many more permits are free, in ms; a lower bound if too many members stand before.
+    fn wait_for(&self, rule: &Rule, now: i64, permits: i64) -> i64 {
+        let (mut freed, mut last) = (0, now);
+        for (score, member) in self.members.iter().take(MOST) {
+            if freed < permits {
+                (freed, last) = (freed + permits_of(member), *score);
+            }
+        }
+        (last + rule.interval - now).max(1)
+    }
+
+    /// Removes a member, or that part of its permits.
+    fn take_from(&mut self, score: i64, mut member: Vec<u8>, permits: i64) {
+        let rest = permits_of(&member) - permits;
+        self.members.remove(&(score, member.clone()));
+        if rest > 0 {
+            member.truncate(member.len() - 4);
+            member.extend((rest as u32).to_ne_bytes());
+            self.members.insert((score, member));
+        }
+    }
+
+    fn credit(&mut self, rule: &Rule, permits: i64) {
+        self.value = self.value.map(|value| (value + permits).min(rule.rate));
+    }
+
+    fn report(&self, rule: &Rule, now: i64) -> Report {
+        let remaining = self.value.unwrap_or_else(|| rule.rate - self.total());
+        let old = self.members.last().map_or(0, |(score, _)| score + rule.interval);
+        Report {
+            remaining: remaining.clamp(0, rule.rate),
+            reset_after: until(now, (old - now / 1_000).max(0)),
+        }
+    }
+}
+
+/// The µs until so many ms after the millisecond that holds `now`.
+fn until(now: i64, millis: i64) -> i64 {
+    (millis * 1_000 - now % 1_000).max(0)
+}
+
+fn permits_of(member: &[u8]) -> i64 {
+    member.last_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes).into())
+}
+
+fn member(grant: &[u8], permits: i64) -> Vec<u8> {
+    [&[grant.len() as u8], grant, &(permits as u32).to_ne_bytes()].concat()
+}
+
+/// The bytes of the grant of this number.
+fn numbered(number: i64) -> Grant {
+    i128::from(number).to_be_bytes()
+}
+
+impl Sealed for Redisson {}
+
+impl Algorithm for Redisson {
+    type Rule = Rule;
+    type State = State;
+
+    const BOOKS: bool = false;
+
+    fn quota(&self) -> Quotas {
+        self.quota.into()
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
+        if quota.capacity() != quota.limit() {
+            return Err(QuotaError("a rate limiter of Redisson has no burst"));
+        }
+        let micros = quota.period().as_micros();
+        match i64::try_from(micros / 1_000) {
+            Ok(interval) if micros % 1_000 == 0 => {
+                Ok(Rule { rate: exact(quota.limit()), interval })
+            }
+            _ => Err(QuotaError("an interval of Redisson is in whole milliseconds")),
+        }
+    }
+
+    fn horizon(_: &Rule) -> i64 {
+        0
+    }
+
+    fn old(rule: &Rule, state: &State) -> i64 {
+        state.members.last().map_or(0, |(score, _)| (score + rule.interval) * 1_000)
+    }
+
+    fn cut(_: &Rule, _: &State, _: i64) -> Option<State> {
+        None
+    }
+
+    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if cost > rule.rate.min(LARGEST) {
+            return None;
+        }
+        let mut seen = state.cloned().unwrap_or_default();
+        let settled = seen.settle(rule, at / 1_000);
+        let value = seen.heal(rule, settled);
+        if value >= cost {
+            return Some(at);
+        }
+        Some(at + until(at, seen.wait_for(rule, at / 1_000, cost - value)))
+    }
+
+    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _: i64) -> State {
+        let mut state = state.unwrap_or_default();
+        state.drawn += 1;
+        let settled = state.settle(rule, at / 1_000);
+        state.value = Some(state.heal(rule, settled) - cost);
+        state.members.insert((at / 1_000, member(&numbered(exact(state.drawn)), cost)));
+        state
+    }
+
+    fn largest(rule: &Rule) -> i64 {
+        rule.rate.min(LARGEST)
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        Self::available(rule, &mut state.cloned().unwrap_or_default(), now).1
+    }
+
+    fn give_back(rule: &Rule, state: &mut State, _: i64, cost: i64, left: &Left) -> Option<i64> {
+        Self::put_back(rule, state, cost, &numbered(left.first[0]), cost)
+    }
+
+    fn left(state: &State) -> Left {
+        [exact(state.drawn), 0, 0, 0].into()
+    }
+
+    /// As the script does: what has expired is removed by refusals and peeks too.
+    fn step(rule: &Rule, state: &mut Option<State>, now: i64, ask: Ask) -> Step {
+        let mut next = state.take().unwrap_or_default();
+        let before = next.signs();
+        let (verdict, report) = match ask.cost {
+            0 => Self::available(rule, &mut next, now),
+            cost if cost > LARGEST => (Verdict::Never, next.report(rule, now)),
+            cost => {
+                let grant = numbered(exact(next.drawn + 1));
+                let told = next.add(rule, now, cost, member(&grant, cost));
+                next.drawn += u64::from(told.0 == Verdict::Allow);
+                told
+            }
+        };
+        let changed = next.signs() != before;
+        *state = (next != State::default()).then_some(next);
+        Step { verdict, report, changed, by: 0 }
+    }
+}
