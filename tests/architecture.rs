@@ -32,6 +32,7 @@ const HOUSE: &[Room] = &[
         crates: &[
             "tokio",
             "pin_project_lite",
+            "fastrand",
             "redis",
             "bb8_redis",
             "sha1_smol",
@@ -42,7 +43,7 @@ const HOUSE: &[Room] = &[
     },
     Room {
         at: &["limiter"],
-        crates: &["tokio", "pin_project_lite"],
+        crates: &["tokio", "pin_project_lite", "fastrand"],
         rooms: &["algorithm", "limiter"],
     },
     Room {

@@ -14,6 +14,9 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::Limiter;
 use crate::{Charge, Decision, Error, Outcome, Refusal};
 
+/// The longest jitter, in µs.
+const JITTER: u64 = 1_000;
+
 pin_project! {
     /// One charge on its way through the gate. Its owner lends it the limiter and keeps the decision, and must
     /// `abandon` it when dropped.
@@ -97,7 +100,7 @@ impl<C> Admission<C> {
                         Outcome::Again(pause)
                             if this.asked.as_ref().is_some_and(|a| a.allows(pause)) =>
                         {
-                            State::Pausing { sleep: sleep(pause) }
+                            State::Pausing { sleep: sleep(pause.saturating_add(jitter())) }
                         }
                         outcome => {
                             this.state.set(State::Done);
@@ -133,6 +136,11 @@ impl<C> Admission<C> {
             this.state.set(next);
         }
     }
+}
+
+/// So that those who wait for the same moment do not ask in the same one.
+fn jitter() -> Duration {
+    Duration::from_micros(fastrand::u64(..=JITTER))
 }
 
 impl Asked {

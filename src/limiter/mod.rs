@@ -42,7 +42,10 @@ mod redis;
 mod terms;
 mod within;
 
-pub use self::redis::{Deciding, Joined, Pool, PoolBuilder, Redis, Together};
+pub use self::redis::{
+    Deciding, Joined, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis, Redisson,
+    Together,
+};
 pub use acquire::Acquire;
 pub(crate) use acquire::Admission;
 pub use all::All;

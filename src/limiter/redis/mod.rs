@@ -26,11 +26,13 @@ mod flight;
 mod key;
 mod lane;
 mod pool;
+mod redisson;
 mod reply;
 mod script;
 mod source;
 mod together;
 
+pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
 pub use pool::{Pool, PoolBuilder};
 pub use together::{Joined, Together};
 

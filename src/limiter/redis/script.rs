@@ -11,6 +11,7 @@ use crate::algorithm::{InLua, Left, Part};
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
 const SEVERAL: &str = include_str!("../../../scripts/several.lua");
+const REDISSON: &str = include_str!("../../../scripts/redisson.lua");
 
 /// A text that Redis runs, and the digest that it is called by.
 #[derive(Clone, Debug)]
@@ -63,18 +64,37 @@ impl Script {
                 text.extend(["\n", SEVERAL, "\nreturn run(all_of(", &names.join(", "), "))\n"]);
             }
         }
+        Self::whole(text)
+    }
+
+    /// Redisson's, which makes its own decisions and writes.
+    pub(super) fn redisson() -> Self {
+        Self::whole([HEAD, "\n", REDISSON, "\nreturn run()\n"].concat())
+    }
+
+    fn whole(text: String) -> Self {
         let digest = Sha1::from(&text).digest().to_string();
         Self { text, digest }
     }
 
     /// A call by digest.
     pub(super) fn by_digest(&self, call: &Call<'_>) -> Cmd {
-        call.append_to(cmd("EVALSHA").arg(&self.digest))
+        call.append_to(&mut self.digest_call())
     }
 
     /// A call by text, which the server keeps.
     pub(super) fn by_text(&self, call: &Call<'_>) -> Cmd {
-        call.append_to(cmd("EVAL").arg(&self.text))
+        call.append_to(&mut self.text_call())
+    }
+
+    /// What a call by digest begins with.
+    pub(super) fn digest_call(&self) -> Cmd {
+        cmd("EVALSHA").arg(&self.digest).take()
+    }
+
+    /// What a call by text begins with.
+    pub(super) fn text_call(&self) -> Cmd {
+        cmd("EVAL").arg(&self.text).take()
     }
 }
 

@@ -1,0 +1,222 @@
+//! How a charge is decided: in its turn, by one call, and again if the limiter had no configuration.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::reply::odd;
+use super::call::{Caller, Grant, Question, Told};
+use super::names::Names;
+use super::queue::{Queues, Turn};
+use super::rate::Rate;
+use crate::charge::Key;
+use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome, Quota};
+
+/// The outcomes that the script tells.
+const DONE: i64 = 0;
+const REFUSED: i64 = 1;
+const EXCEEDS: i64 = 2;
+pub(super) const NO_CONFIGURATION: i64 = 3;
+const BAD_CONFIGURATION: i64 = 4;
+
+/// A booking's quota where the rate is none; a refund does not need it.
+const ANY: Quota = Quota::per_second(1);
+
+/// What the clones of a limiter share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) caller: Caller,
+    pub(super) owner: u64,
+    pub(super) name: Arc<str>,
+    pub(super) client: Arc<str>,
+    pub(super) deadline: Duration,
+    pub(super) default_rate: Option<Rate>,
+    pub(super) queues: Arc<Queues>,
+}
+
+/// A charge, as it is asked for.
+pub(super) struct Asked {
+    pub(super) names: Names,
+    pub(super) permits: u32,
+    pub(super) patience: Duration,
+    pub(super) deadline: Instant,
+}
+
+impl Shared {
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    pub(super) fn read(&self, charge: &Charge) -> Result<Asked, Error> {
+        let names = Names::of(charge.key(), &self.client)?;
+        if charge.own_quota().is_some() {
+            let message = "a limiter of redisson has its rate in redis, and a charge brings none";
+            return Err(Error::new(Class::Configuration, message));
+        }
+        let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
+        let budget = charge.budget().map_or(self.deadline, |budget| budget.min(self.deadline));
+        let patience = charge.patience().unwrap_or_default();
+        Ok(Asked { names, permits, patience, deadline: Instant::now() + budget })
+    }
+
+    /// Decides, after others of this process if they ask already.
+    pub(super) async fn decide(&self, asked: Asked) -> Result<Decision, Error> {
+        let Asked { names, permits, patience, deadline } = asked;
+        if permits == 0 {
+            let question = Question::new(&names, "available", [""; 0]);
+            let told =
+                self.configured(&names, deadline, || self.caller.call(&question, deadline)).await?;
+            return self.decision(&told, names.name(), None);
+        }
+        let asker = if patience.is_zero() {
+            None
+        } else {
+            let now = Instant::now();
+            let end = now + deadline.saturating_duration_since(now) / 2;
+            match self.queues.turn(names.name(), permits, patience, end).await {
+                Turn::Now(asker) => Some(asker),
+                Turn::Later(pause) => return Ok(Decision::new(Outcome::Again(pause))),
+            }
+        };
+        let grant: Grant = fastrand::u128(..).to_ne_bytes();
+        let ask = || self.caller.acquire(&names, permits, grant, deadline);
+        let told = self.configured(&names, deadline, ask).await?;
+        let decision = self.decision(&told, names.name(), Some((permits, grant)))?;
+        if let Some(asker) = asker {
+            match decision.outcome() {
+                Outcome::Again(wait) if wait <= patience => asker.refused(wait),
+                Outcome::Allow => asker.admitted(decision.remaining().unwrap_or_default()),
+                _ => {}
+            }
+        }
+        Ok(decision)
+    }
+
+    /// Asks, and once more if there was no configuration and a default one helps.
+    async fn configured<F>(
+        &self,
+        names: &Names,
+        deadline: Instant,
+        ask: impl Fn() -> F,
+    ) -> Result<Told, Error>
+    where
+        F: Future<Output = Result<Told, Error>>,
+    {
+        let told = ask().await?;
+        match self.default_rate {
+            Some(rate) if told.outcome == NO_CONFIGURATION => {
+                let question = Question::new(names, "try_set", rate.arguments()?);
+                checked(self.caller.call(&question, deadline).await?)?;
+                checked(ask().await?)
+            }
+            _ => checked(told),
+        }
+    }
+
+    pub(super) fn decision(
+        &self,
+        told: &Told,
+        key: &str,
+        taken: Option<(u32, Grant)>,
+    ) -> Result<Decision, Error> {
+        let [wait, left, reset, rate, interval] = told.numbers()?;
+        let outcome = match told.outcome {
+            DONE => Outcome::Allow,
+            REFUSED if wait > 0 => Outcome::Again(until(told.now, wait)),
+            EXCEEDS => Outcome::Deny { retry_after: None },
+            _ => return Err(odd()),
+        };
+        let quota = Rate::told([rate, interval, 0, 0]).quota();
+        let now = Duration::from_micros(told.now.max(0).cast_unsigned());
+        let decision = Decision::new(outcome)
+            .with_origin(Origin::Store)
+            .with_report(left.max(0).cast_unsigned(), until(told.now, reset))
+            .with_instant(now, 0);
+        let decision = match quota {
+            Some(quota) => decision.with_limiter(Arc::clone(&self.name), quota),
+            None => decision,
+        };
+        Ok(match taken {
+            Some((permits, grant)) if outcome == Outcome::Allow => decision.with_booking(Booking {
+                owner: self.owner,
+                key: Key::Owned(key.to_owned()),
+                quota: quota.unwrap_or(ANY).into(),
+                cost: permits.into(),
+                left: remembered(grant).into(),
+                others: Vec::new(),
+            }),
+            _ => decision,
+        })
+    }
+
+    /// Gives back some permits of a booking, and tells how many were.
+    pub(super) async fn put_back(&self, booking: &Booking, permits: u64) -> Result<u64, Error> {
+        let (names, question) = self.refund(booking, permits)?;
+        let told = checked(self.caller.call(&question, self.deadline()).await?)?;
+        self.queues.forget(names.name());
+        let [freed] = told.numbers()?;
+        Ok(freed.max(0).cast_unsigned())
+    }
+
+    pub(super) fn refund(
+        &self,
+        booking: &Booking,
+        permits: u64,
+    ) -> Result<(Names, Question), Error> {
+        if booking.owner != self.owner {
+            return Err(Error::new(Class::Request, "the booking is another limiter's"));
+        }
+        let names = Names::of(booking.key.as_str(), &self.client)?;
+        let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
+        let (permits, held) = (number(permits)?, number(booking.cost)?);
+        let question = Question::put_back(&names, permits, &recalled(&booking.left.first), held);
+        Ok((names, question))
+    }
+}
+
+/// What was told, if the limiter is configured.
+pub(super) fn checked(told: Told) -> Result<Told, Error> {
+    match told.outcome {
+        NO_CONFIGURATION => Err(Error::new(Class::Configuration, "RateLimiter is not initialized")),
+        BAD_CONFIGURATION => {
+            let message = "the configuration that is stored cannot be: a rate or an interval of 0, or no numbers";
+            Err(Error::new(Class::Configuration, message))
+        }
+        _ => Ok(told),
+    }
+}
+
+fn too_many() -> Error {
+    Error::new(Class::Request, "more than 4,294,967,295 permits at once")
+}
+
+/// The time until so many ms after the millisecond that holds `now`.
+fn until(now: i64, millis: i64) -> Duration {
+    let micros = millis.max(0).saturating_mul(1_000) - now % 1_000;
+    Duration::from_micros(micros.max(0).cast_unsigned())
+}
+
+/// A grant's bytes, as a booking remembers them.
+fn remembered(grant: Grant) -> [i64; 4] {
+    let number = i128::from_ne_bytes(grant);
+    [(number >> 64) as i64, number as i64, 0, 0]
+}
+
+fn recalled(left: &[i64; 4]) -> Grant {
+    (i128::from(left[0]) << 64 | i128::from(left[1].cast_unsigned())).to_ne_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_booking_remembers_the_bytes_of_its_grant() {
+        for number in [0, 1, u128::MAX, 1 << 63, 1 << 64, 1 << 127, fastrand::u128(..)] {
+            let grant = number.to_ne_bytes();
+            assert_eq!(recalled(&remembered(grant)), grant);
+        }
+    }
+}

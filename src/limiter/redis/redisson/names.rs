@@ -1,0 +1,74 @@
+//! What a limiter's keys are called: as Redisson calls them, to the letter.
+
+use std::sync::Arc;
+
+use crate::limiter::terms::check_key;
+use crate::{Class, Error};
+
+/// The keys of one limiter: its name, the value and the permits of everybody, and those of one client.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    keys: Arc<[String; 5]>,
+}
+
+impl Names {
+    /// The keys of the limiter called `name`, for the client of this id.
+    ///
+    /// # Errors
+    ///
+    /// If a cluster would not keep them together.
+    pub(super) fn of(name: &str, client: &str) -> Result<Self, Error> {
+        check_key(name)?;
+        let keeps_together = match name.split_once('{') {
+            Some((_, rest)) => rest.split_once('}').is_some_and(|(tag, _)| !tag.is_empty()),
+            None => !name.contains('}'),
+        };
+        if !keeps_together {
+            let message = "the braces of the name would spread its keys over a cluster";
+            return Err(Error::new(Class::Request, message));
+        }
+        let stem = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
+        let (value, permits) = (format!("{stem}:value"), format!("{stem}:permits"));
+        let (own_value, own_permits) = (format!("{value}:{client}"), format!("{permits}:{client}"));
+        Ok(Self { keys: [name.to_owned(), value, permits, own_value, own_permits].into() })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.keys[0]
+    }
+
+    pub(super) fn keys(&self) -> &[String] {
+        &*self.keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::key::slot;
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_redisson() {
+        let names = Names::of("orders", "id").unwrap();
+        let keys = [
+            "orders",
+            "{orders}:value",
+            "{orders}:permits",
+            "{orders}:value:id",
+            "{orders}:permits:id",
+        ];
+        assert_eq!(names.keys(), keys);
+        assert_eq!(Names::of("a:{b}:c", "id").unwrap().keys()[1], "a:{b}:c:value");
+    }
+
+    #[test]
+    fn names_that_a_cluster_would_tear_apart_are_refused() {
+        for name in ["", "a{b", "{}x", "a}b", "{", "}", "a{}b{c}", &"x".repeat(64 * 1024 + 1)] {
+            assert_eq!(Names::of(name, "id").unwrap_err().class(), Class::Request, "{name:.9}");
+        }
+        for name in ["a", "a b", "{a}", "a{b}c", "{a}b}c", "{{a}", "é", "a:b"] {
+            let names = Names::of(name, "i}{d").unwrap();
+            assert!(names.keys().iter().all(|key| slot(key) == slot(name)), "{names:?}");
+        }
+    }
+}

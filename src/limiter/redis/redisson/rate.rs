@@ -1,0 +1,134 @@
+//! A limiter's configuration: Java's `RateLimiterConfig`.
+
+use std::time::Duration;
+
+use crate::{Class, Error, Quota};
+
+/// What a script computes with exactly is below.
+pub(super) const INEXACT: u64 = 1 << 53;
+
+/// The longest interval in ms, with which sums of instants stay exact.
+const LONGEST: u64 = 1 << 52;
+
+/// Whose permits are counted together: Java's `RateType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RateType {
+    /// `OVERALL`: those of everybody who uses the limiter's name.
+    Overall,
+    /// `PER_CLIENT`: those of each client id, alone.
+    PerClient,
+}
+
+/// So many permits in any stretch of an interval.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_sluice::{Rate, RateType};
+///
+/// let rate = Rate::overall(100, Duration::from_secs(1)).keep_alive(Duration::from_secs(3_600));
+/// assert_eq!((rate.rate_type(), rate.permits()), (RateType::Overall, 100));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    rate_type: RateType,
+    permits: u64,
+    interval: Duration,
+    keep_alive: Option<Duration>,
+}
+
+impl Rate {
+    /// `RateType.OVERALL`: one budget for everybody.
+    ///
+    /// What cannot be is an error where it is used: a rate from 1 to 2^53 - 1, an interval of at least 1 and at most 2^52
+    /// whole milliseconds.
+    #[must_use]
+    pub const fn overall(permits: u64, interval: Duration) -> Self {
+        Self { rate_type: RateType::Overall, permits, interval, keep_alive: None }
+    }
+
+    /// `RateType.PER_CLIENT`: a budget for each client id.
+    #[must_use]
+    pub const fn per_client(permits: u64, interval: Duration) -> Self {
+        Self { rate_type: RateType::PerClient, permits, interval, keep_alive: None }
+    }
+
+    /// Deletes the limiter when it was not used for so long: Java's `keepAliveTime`, at least the interval. Default: never.
+    #[must_use]
+    pub const fn keep_alive(self, time: Duration) -> Self {
+        let keep_alive = if time.is_zero() { None } else { Some(time) };
+        Self { keep_alive, ..self }
+    }
+
+    /// Whose permits are counted together.
+    #[must_use]
+    pub const fn rate_type(&self) -> RateType {
+        self.rate_type
+    }
+
+    /// The permits.
+    #[must_use]
+    pub const fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// The interval.
+    #[must_use]
+    pub const fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// After how long without use the limiter is deleted, if it is.
+    #[must_use]
+    pub const fn keep_alive_time(&self) -> Option<Duration> {
+        self.keep_alive
+    }
+
+    /// As the script stores it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be.
+    pub(super) fn arguments(&self) -> Result<[String; 4], Error> {
+        let refuse = |message| Err(Error::new(Class::Configuration, message));
+        if !(1..INEXACT).contains(&self.permits) {
+            return refuse("a rate is from 1 to 2^53 - 1 permits");
+        }
+        let (Some(interval), Some(keep_alive)) =
+            (millis(self.interval), millis(self.keep_alive.unwrap_or_default()))
+        else {
+            return refuse("times are in whole milliseconds, up to 2^52");
+        };
+        if interval == 0 {
+            return refuse("the interval is 0");
+        }
+        if self.keep_alive.is_some() && keep_alive < interval {
+            return refuse(
+                "The parameter keepAliveTime should be greater than or equal to rateInterval",
+            );
+        }
+        let rate_type = match self.rate_type {
+            RateType::Overall => 0,
+            RateType::PerClient => 1,
+        };
+        Ok([self.permits, interval, rate_type, keep_alive].map(|number| number.to_string()))
+    }
+
+    /// As the script tells it.
+    pub(super) fn told([permits, interval, rate_type, keep_alive]: [i64; 4]) -> Self {
+        let millis = |millis: i64| Duration::from_millis(millis.max(0).cast_unsigned());
+        let rate_type = if rate_type == 0 { RateType::Overall } else { RateType::PerClient };
+        let (permits, interval) = (permits.max(0).cast_unsigned(), millis(interval));
+        Self { rate_type, permits, interval, keep_alive: None }.keep_alive(millis(keep_alive))
+    }
+
+    /// The same as a quota, where it is one.
+    pub(super) fn quota(&self) -> Option<Quota> {
+        Quota::try_new(self.permits, self.interval).ok()
+    }
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(time: Duration) -> Option<u64> {
+    let millis = u64::try_from(time.as_millis()).ok()?;
+    (time.subsec_nanos().is_multiple_of(1_000_000) && millis <= LONGEST).then_some(millis)
+}

@@ -1,0 +1,439 @@
+//! Redisson's limiter, step by step: what each call answers, and what it leaves in Redis. Times are in ms from one base.
+//!
+//! Where Java does something here, its keys are written as its scripts leave them; `interop/redisson` runs it for real.
+
+mod support;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_sluice::{Charge, Class, Limiter, Outcome, Pool, RRateLimiter, Rate, Redisson};
+
+use support::Server;
+
+const BASE: u64 = 1_767_225_600_000;
+
+/// What an acquire was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Granted, and so many are left.
+    G(u64),
+    /// Refused, for so many ms.
+    W(u64),
+    /// More than the rate.
+    Exceeds,
+}
+
+use Told::{Exceeds, G, W};
+
+/// A server, one limiter on it, and a clock.
+struct Bench {
+    server: Server,
+    connection: MultiplexedConnection,
+    clock: Arc<AtomicU64>,
+    redisson: Redisson,
+    limiter: RRateLimiter,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let server = Server::start();
+        let connection = server.connection().await;
+        let clock = Arc::new(AtomicU64::new(0));
+        let redisson = client(&server, &clock, "A");
+        let limiter = redisson.rate_limiter("r").expect("a name");
+        Self { server, connection, clock, redisson, limiter }
+    }
+
+    /// With a limiter of this rate, in this interval of ms.
+    async fn of(permits: u64, interval: u64) -> Self {
+        let bench = Self::new().await;
+        assert!(bench.limiter.try_set_rate(rate(permits, interval)).await.expect("set"));
+        bench
+    }
+
+    fn at(&self, millis: u64) {
+        self.clock.store(millis, Relaxed);
+    }
+
+    async fn take(&self, permits: u64, millis: u64) -> Told {
+        self.at(millis);
+        self.told(&self.redisson, permits).await.0
+    }
+
+    /// What is told, and the booking.
+    async fn told(
+        &self,
+        redisson: &Redisson,
+        permits: u64,
+    ) -> (Told, Option<tower_sluice::Booking>) {
+        let mut decision =
+            redisson.check(&Charge::new("r").cost(permits)).await.expect("a decision");
+        let told = match decision.outcome() {
+            Outcome::Allow => G(decision.remaining().expect("told")),
+            Outcome::Again(wait) => {
+                assert_eq!(wait.subsec_nanos() % 1_000_000, 0, "whole ms of a clock cut to ms");
+                W(wait.as_millis() as u64)
+            }
+            Outcome::Deny { retry_after: None } => Exceeds,
+            other => panic!("{other:?}"),
+        };
+        (told, decision.booking())
+    }
+
+    async fn all(&self, asked: &[(u64, u64, Told)]) {
+        for (permits, millis, told) in asked {
+            assert_eq!(self.take(*permits, *millis).await, *told, "{permits} at {millis}");
+        }
+    }
+
+    async fn available(&self, millis: u64) -> u64 {
+        self.at(millis);
+        self.limiter.available_permits().await.expect("permits")
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        cmd(words[0]).arg(&words[1..]).query_async(&mut self.connection).await.expect("a reply")
+    }
+
+    async fn value(&mut self) -> Option<i64> {
+        self.ask(&["GET", "{r}:value"]).await
+    }
+
+    /// The permits of each member, and its time.
+    async fn members(&mut self) -> Vec<(u32, u64)> {
+        let pairs: Vec<(Vec<u8>, f64)> =
+            self.ask(&["ZRANGE", "{r}:permits", "0", "-1", "WITHSCORES"]).await;
+        let permits = |member: &[u8]| u32::from_ne_bytes(*member.last_chunk().expect("four bytes"));
+        pairs.iter().map(|(member, at)| (permits(member), *at as u64 - BASE)).collect()
+    }
+
+    /// What Java leaves that took permits: a member, and so much less.
+    async fn java(&mut self, permits: u32, millis: u64) {
+        if self.value().await.is_none() {
+            let rate: i64 = self.ask(&["HGET", "r", "rate"]).await;
+            let _: () = self.ask(&["SET", "{r}:value", &rate.to_string()]).await;
+        }
+        let random: [u8; 16] = fastrand::u128(..).to_ne_bytes();
+        self.put(&[&[16], random.as_slice()].concat(), permits, millis).await;
+        let _: i64 = self.ask(&["DECRBY", "{r}:value", &permits.to_string()]).await;
+    }
+
+    /// Puts a member that begins so.
+    async fn put(&mut self, head: &[u8], permits: u32, millis: u64) {
+        let member = [head, &permits.to_ne_bytes()].concat();
+        let mut add = cmd("ZADD");
+        add.arg("{r}:permits").arg(BASE + millis).arg(member);
+        let _: i64 = add.query_async(&mut self.connection).await.expect("added");
+    }
+
+    async fn calls(&mut self, command: &str) -> u64 {
+        support::script::ran(&mut self.connection, command).await
+    }
+}
+
+fn client(server: &Server, clock: &Arc<AtomicU64>, id: &str) -> Redisson {
+    let clock = Arc::clone(clock);
+    Redisson::new(Pool::connect(&server.url()).expect("an address"))
+        .client_id(id)
+        .deadline(Duration::from_secs(5))
+        .clock(move || Duration::from_millis(BASE + clock.load(Relaxed)))
+}
+
+fn rate(permits: u64, interval: u64) -> Rate {
+    Rate::overall(permits, Duration::from_millis(interval))
+}
+
+async fn message<T: std::fmt::Debug>(
+    call: impl Future<Output = Result<T, tower_sluice::Error>>,
+) -> (Class, String) {
+    let error = call.await.expect_err("an error");
+    (error.class(), error.to_string())
+}
+
+// Scenarios, numbered as where the format is described.
+
+#[tokio::test]
+async fn scenario_1_permits_are_counted() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(3, 0, G(7)), (8, 100, W(900)), (7, 100, G(0))]).await;
+    assert_eq!(bench.members().await, [(3, 0), (7, 100)]);
+}
+
+#[tokio::test]
+async fn scenario_2_a_permit_is_free_exactly_an_interval_later() {
+    let bench = Bench::of(1, 1_000).await;
+    bench.all(&[(1, 0, G(0)), (1, 999, W(1)), (1, 1_000, G(0))]).await;
+}
+
+#[tokio::test]
+async fn scenario_3_a_wait_covers_as_many_as_are_needed() {
+    let bench = Bench::of(3, 1_000).await;
+    bench.all(&[(1, 0, G(2)), (1, 400, G(1)), (1, 800, G(0))]).await;
+    bench.all(&[(1, 900, W(100)), (2, 900, W(500)), (3, 900, W(900))]).await;
+    bench.all(&[(3, 1_799, W(1)), (3, 1_800, G(0))]).await;
+}
+
+#[tokio::test]
+async fn scenario_4_more_than_the_rate_is_an_error_and_creates_nothing() {
+    let mut bench = Bench::of(10, 1_000).await;
+    assert_eq!(bench.take(11, 0).await, Exceeds);
+    let told = message(bench.limiter.try_acquire(11)).await;
+    let exceeds = "Requested permits amount cannot exceed defined rate";
+    assert_eq!(told, (Class::Request, exceeds.into()));
+    assert_eq!(message(bench.limiter.acquire(11)).await.1, exceeds);
+    let keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
+    assert_eq!(keys, ["r"]);
+}
+
+#[tokio::test]
+async fn scenario_5_a_limiter_without_configuration_says_so() {
+    let mut bench = Bench::new().await;
+    let told = (Class::Configuration, String::from("RateLimiter is not initialized"));
+    assert_eq!(message(bench.redisson.check(&Charge::new("r"))).await, told);
+    assert_eq!(message(bench.limiter.available_permits()).await, told);
+    assert_eq!(message(bench.limiter.release(1)).await, told);
+    let _: i64 = bench.ask(&["HSET", "r", "rate", "5", "interval", "1000"]).await;
+    assert_eq!(message(bench.limiter.try_acquire(1)).await, told, "a partial one is none");
+    assert_eq!(bench.limiter.config().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn scenario_7_a_lost_value_is_what_the_members_leave() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.put(&[0; 17], 4, 0).await;
+    bench.all(&[(7, 500, W(500))]).await;
+    assert_eq!(bench.value().await, Some(6));
+}
+
+#[tokio::test]
+async fn scenario_8_lost_members_leave_no_value_behind() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(10, 0, G(0))]).await;
+    let _: i64 = bench.ask(&["DEL", "{r}:permits"]).await;
+    bench.all(&[(1, 5_000, G(9))]).await;
+}
+
+#[tokio::test]
+async fn scenario_9_what_was_subtracted_twice_is_given_back() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(1, 0, G(9))]).await;
+    let _: () = bench.ask(&["SET", "{r}:value", "8"]).await;
+    bench.all(&[(9, 100, G(0))]).await;
+}
+
+#[tokio::test]
+async fn scenario_10_every_historic_member_is_read_and_the_newest_written() {
+    let float = 1.0_f32.to_ne_bytes();
+    let long = [8_u64.to_ne_bytes(), [7; 8]].concat();
+    let short = [[8].as_slice(), &[7; 8]].concat();
+    for head in [float.as_slice(), &long, &short] {
+        let mut bench = Bench::of(10, 1_000).await;
+        bench.put(head, 4, 0).await;
+        let _: () = bench.ask(&["SET", "{r}:value", "6"]).await;
+        bench.all(&[(7, 500, W(500)), (7, 1_000, G(3))]).await;
+        let members: Vec<Vec<u8>> = bench.ask(&["ZRANGE", "{r}:permits", "0", "-1"]).await;
+        assert_eq!((members.len(), members[0].len(), members[0][0]), (1, 21, 16));
+        assert_eq!(members[0][17..], 7_u32.to_ne_bytes());
+    }
+}
+
+#[tokio::test]
+async fn scenario_11_released_permits_are_not_credited_again_when_they_expire() {
+    let bench = Bench::of(10, 1_000).await;
+    bench.all(&[(10, 0, G(0))]).await;
+    assert_eq!(bench.limiter.release(10).await.unwrap(), 10);
+    bench.all(&[(10, 500, G(0)), (10, 1_001, W(499)), (10, 1_500, G(0))]).await;
+
+    // Java's grant, and Java's release, which leaves the members where they are.
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.java(10, 0).await;
+    let _: () = bench.ask(&["SET", "{r}:value", "10"]).await;
+    bench.all(&[(10, 500, G(0)), (10, 1_001, W(499)), (10, 1_500, G(0))]).await;
+}
+
+#[tokio::test]
+async fn scenario_12_a_release_takes_the_oldest_and_splits_the_last() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(5, 0, G(5)), (5, 300, G(0))]).await;
+    assert_eq!(bench.limiter.release(7).await.unwrap(), 7);
+    assert_eq!((bench.members().await, bench.value().await), (vec![(3, 300)], Some(7)));
+    bench.all(&[(7, 400, G(0)), (1, 400, W(900)), (4, 1_300, W(100)), (3, 1_300, G(0))]).await;
+}
+
+#[tokio::test]
+async fn scenario_13_a_release_credits_no_more_than_was_taken() {
+    let bench = Bench::of(10, 1_000).await;
+    bench.all(&[(3, 0, G(7))]).await;
+    assert_eq!(bench.limiter.release(99).await.unwrap(), 3);
+    bench.all(&[(10, 10, G(0)), (1, 10, W(1_000))]).await;
+}
+
+#[tokio::test]
+async fn scenario_14_a_lower_rate_waits_for_what_is_in_use() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(4, 0, G(6)), (4, 500, G(2))]).await;
+    bench.at(600);
+    assert!(bench.limiter.update_rate_keeping_state(rate(5, 1_000)).await.unwrap());
+    assert_eq!(bench.value().await, Some(-3));
+    bench.all(&[(1, 600, W(400))]).await;
+    assert_eq!(bench.available(600).await, 0);
+    bench.all(&[(1, 1_000, G(0)), (1, 1_000, W(500)), (5, 1_500, W(500)), (4, 1_500, G(0))]).await;
+}
+
+#[tokio::test]
+async fn scenario_15_a_higher_rate_keeps_or_forgets_what_is_taken() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(8, 0, G(2))]).await;
+    bench.at(100);
+    assert!(bench.limiter.update_rate_keeping_state(rate(20, 1_000)).await.unwrap());
+    assert_eq!(bench.value().await, Some(12));
+    bench.all(&[(13, 200, W(800)), (12, 200, G(0))]).await;
+    assert!(bench.limiter.update_rate(rate(20, 1_000)).await.unwrap());
+    bench.all(&[(20, 200, G(0))]).await;
+}
+
+#[tokio::test]
+async fn scenario_16_an_update_needs_a_limiter_and_a_try_needs_none() {
+    let mut bench = Bench::new().await;
+    assert!(!bench.limiter.update_rate(rate(10, 1_000)).await.unwrap());
+    assert!(!bench.limiter.update_rate_keeping_state(rate(10, 1_000)).await.unwrap());
+    assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 0);
+    assert!(bench.limiter.try_set_rate(rate(10, 1_000)).await.unwrap());
+    let before: Vec<String> = bench.ask(&["HGETALL", "r"]).await;
+    assert!(!bench.limiter.try_set_rate(rate(5, 1_000)).await.unwrap());
+    assert_eq!(bench.ask::<Vec<String>>(&["HGETALL", "r"]).await, before);
+    assert_eq!(before.len(), 8, "all four, or Java's getConfig fails");
+}
+
+#[tokio::test]
+async fn scenario_17_and_18_permits_of_java_and_ours_are_missing_for_the_other() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(4, 0, G(6))]).await;
+    bench.java(6, 100).await;
+    bench.all(&[(1, 200, W(800))]).await;
+
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.java(4, 0).await;
+    bench.all(&[(6, 100, G(0)), (1, 200, W(800)), (4, 1_000, G(0)), (1, 1_099, W(1))]).await;
+    assert_eq!(bench.value().await, Some(0));
+}
+
+#[tokio::test]
+async fn scenario_19_a_peek_creates_nothing_and_counts_nothing_twice() {
+    let mut bench = Bench::of(10, 1_000).await;
+    assert_eq!(bench.available(0).await, 10);
+    assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 1);
+    bench.all(&[(3, 0, G(7))]).await;
+    assert_eq!((bench.available(500).await, bench.available(1_000).await), (7, 10));
+
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.java(5, 0).await;
+    let _: () = bench.ask(&["SET", "{r}:value", "10"]).await;
+    assert_eq!(bench.available(1_001).await, 10, "Java takes 5, gives them back, and they expire");
+}
+
+#[tokio::test]
+async fn scenario_20_keys_live_as_long_as_the_configuration_says() {
+    let mut bench = Bench::new().await;
+    let kept = rate(10, 1_000).keep_alive(Duration::from_secs(5));
+    assert!(bench.limiter.try_set_rate(kept).await.unwrap());
+    bench.all(&[(10, 0, G(0))]).await;
+    for key in ["r", "{r}:value", "{r}:permits"] {
+        let _: i64 = bench.ask(&["PEXPIRE", key, "100000"]).await;
+    }
+    bench.all(&[(1, 0, W(1_000))]).await;
+    for key in ["r", "{r}:value", "{r}:permits"] {
+        let rest: i64 = bench.ask(&["PTTL", key]).await;
+        assert!((1..=5_000).contains(&rest), "{key} {rest}");
+    }
+
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(1, 0, G(9))]).await;
+    for key in ["r", "{r}:value", "{r}:permits"] {
+        assert_eq!(bench.ask::<i64>(&["PTTL", key]).await, -1, "{key} must not outlive or precede");
+    }
+    let _: i64 = bench.ask(&["PEXPIRE", "r", "30000"]).await;
+    bench.all(&[(1, 0, G(8))]).await;
+    for key in ["{r}:value", "{r}:permits"] {
+        let rest: i64 = bench.ask(&["PTTL", key]).await;
+        assert!((20_000..=30_000).contains(&rest), "{key} {rest}");
+    }
+}
+
+#[tokio::test]
+async fn scenario_21_each_client_has_permits_of_its_own_that_go_by_themselves() {
+    let mut bench = Bench::new().await;
+    let each = Rate::per_client(10, Duration::from_secs(1));
+    assert!(bench.limiter.try_set_rate(each).await.unwrap());
+    let other = client(&bench.server, &bench.clock, "B");
+    assert_eq!(bench.take(10, 0).await, G(0));
+    assert_eq!(bench.told(&other, 10).await.0, G(0));
+    assert_eq!(bench.take(1, 500).await, W(500));
+    let mut keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
+    keys.sort();
+    let own =
+        ["r", "{r}:permits:A", "{r}:permits:B", "{r}:value:A", "{r}:value:B"].map(String::from);
+    assert_eq!(keys, own);
+    for key in &own[1..] {
+        let rest: i64 = bench.ask(&["PTTL", key]).await;
+        assert!((1..=2_000).contains(&rest), "{key} {rest}");
+    }
+}
+
+#[tokio::test]
+async fn scenario_22_a_clock_that_is_ahead_lengthens_waits() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.java(10, 2_000).await;
+    bench.all(&[(1, 0, W(3_000))]).await;
+}
+
+#[tokio::test]
+async fn scenario_23_no_call_removes_more_than_4096_members() {
+    let mut bench = Bench::of(10_000, 1_000).await;
+    let mut add = cmd("ZADD");
+    add.arg("{r}:permits");
+    for number in 0..10_000_u128 {
+        let member = [[16].as_slice(), &number.to_ne_bytes(), &1_u32.to_ne_bytes()].concat();
+        add.arg(BASE).arg(member);
+    }
+    let _: i64 = add.query_async(&mut bench.connection).await.unwrap();
+    let _: () = bench.ask(&["SET", "{r}:value", "0"]).await;
+    bench.all(&[(5_000, 1_000, W(1))]).await;
+    assert_eq!(bench.value().await, Some(4_096));
+    bench.all(&[(5_000, 1_000, G(3_192))]).await;
+}
+
+#[tokio::test]
+async fn scenario_24_what_cannot_be_is_refused_without_a_command() {
+    let mut bench = Bench::of(10, 1_000).await;
+    let before = bench.calls("evalsha").await + bench.calls("eval").await;
+    for permits in [0, 1 << 32, u64::MAX] {
+        assert_eq!(message(bench.limiter.try_acquire(permits)).await.0, Class::Request);
+    }
+    let second = Duration::from_secs(1);
+    for rate in [
+        Rate::overall(0, second),
+        Rate::overall(1 << 53, second),
+        Rate::overall(1, Duration::ZERO),
+        Rate::overall(1, Duration::from_micros(1_500)),
+        Rate::per_client(1, Duration::MAX),
+        Rate::overall(1, second).keep_alive(Duration::from_millis(500)),
+    ] {
+        assert_eq!(message(bench.limiter.try_set_rate(rate)).await.0, Class::Configuration);
+        assert_eq!(message(bench.limiter.set_rate(rate)).await.0, Class::Configuration);
+        assert_eq!(message(bench.limiter.update_rate(rate)).await.0, Class::Configuration);
+    }
+    let with_quota = Charge::new("r").quota(tower_sluice::Quota::per_second(1));
+    assert_eq!(message(bench.redisson.check(&with_quota)).await.0, Class::Configuration);
+    for name in ["", "a{b", "{}x", "a}b"] {
+        assert_eq!(bench.redisson.rate_limiter(name).unwrap_err().class(), Class::Request);
+        let charge = Charge::new(name.to_owned());
+        assert_eq!(message(bench.redisson.check(&charge)).await.0, Class::Request);
+    }
+    assert_eq!(bench.calls("evalsha").await + bench.calls("eval").await, before);
+}
