@@ -137,14 +137,16 @@ end
 -- The wait until so many more permits are free, in ms; a lower bound if more members than one call reads stand before.
 local function wait_for(books, now, permits)
   local freed, score, first = 0, now, 0
+  -- Most members hold a permit at least, so that for few permits few are read.
+  local count = math.max(16, math.min(permits, CHUNK))
   while freed < permits and first < math.min(books.count, MOST) do
-    local chunk = redis.call('ZRANGE', books.permits, first, first + CHUNK - 1, 'WITHSCORES')
+    local chunk = redis.call('ZRANGE', books.permits, first, first + count - 1, 'WITHSCORES')
     for i = 1, #chunk, 2 do
       if freed < permits then
         freed, score = freed + permits_of(chunk[i]), tonumber(chunk[i + 1])
       end
     end
-    first = first + CHUNK
+    first = first + count
   end
   return math.max(1, math.min(math.ceil(score + books.interval - now), LONGEST))
 end
@@ -175,7 +177,8 @@ local function extend(books)
   write('PEXPIRE', books.permits, rest)
 end
 
--- What a decision tells besides its outcome: the wait, the permits left, when all are free again, and the rate.
+-- What a decision tells besides its outcome: the wait, of a grant that until the next permit if none is left; the permits
+-- left; when all are free again; and the rate.
 local function report(books, now, outcome, wait)
   local newest = redis.call('ZRANGE', books.permits, -1, -1, 'WITHSCORES')
   local reset = newest[2] and math.ceil(tonumber(newest[2]) + books.interval - now) or 0
@@ -224,7 +227,9 @@ function operations.acquire(books, now, permits, random)
     outcome, wait = REFUSED, wait_for(books, now, permits - books.value)
   else
     write('ZADD', books.permits, now, member)
-    books.value = books.value - permits
+    books.value, books.count = books.value - permits, books.count + 1
+    -- The next one need not ask in vain to hear when.
+    wait = books.value == 0 and wait_for(books, now, 1) or 0
   end
   store(books)
   extend(books)

@@ -81,6 +81,14 @@ impl Redisson {
         state.add(rule, now, permits, member)
     }
 
+    /// The wait until a permit is free, in µs.
+    pub fn next(rule: &Rule, state: &State, now: i64) -> i64 {
+        match state.value {
+            Some(1..) => 0,
+            _ => until(now, state.wait_for(rule, now / 1_000, 1)),
+        }
+    }
+
     /// Tells how many permits are free. A count that is missing stays missing.
     pub fn available(rule: &Rule, state: &mut State, now: i64) -> (Verdict, Report) {
         let settled = state.settle(rule, now / 1_000);
@@ -228,7 +236,9 @@ impl State {
     /// The wait until so many more permits are free, in ms; a lower bound if too many members stand before.
     fn wait_for(&self, rule: &Rule, now: i64, permits: i64) -> i64 {
         let (mut freed, mut last) = (0, now);
-        for (score, member) in self.members.iter().take(MOST) {
+        // As many as the script reads, which reads them in pieces of this size.
+        let count = permits.clamp(16, CHUNK as i64) as usize;
+        for (score, member) in self.members.iter().take(MOST.next_multiple_of(count)) {
             if freed < permits {
                 (freed, last) = (freed + permits_of(member), *score);
             }

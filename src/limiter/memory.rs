@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use super::terms::{Answer, Clock, Terms, instant};
 use super::{Limiter, Operation};
-use crate::algorithm::{Algorithm, Left, Step, Verdict};
+use crate::algorithm::{Algorithm, Left, Redisson, Step, Verdict};
 use crate::charge::Key;
 use crate::{Booking, Charge, Class, Decision, Error, Origin};
 
@@ -167,6 +167,33 @@ impl<A: Algorithm> Memory<A> {
     fn shard(&self, key: &str) -> MutexGuard<'_, Shard<A::State>> {
         let hash = self.hasher.hash_one(key) as usize;
         lock(&self.shards[hash % self.shards.len()])
+    }
+}
+
+impl Memory<Redisson> {
+    /// Gives back permits of the oldest grants, as [`RRateLimiter::release`](crate::RRateLimiter::release) does, and tells
+    /// how many.
+    ///
+    /// # Errors
+    ///
+    /// If the clock cannot be.
+    pub fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
+        let rule = self.terms.own_rule()?;
+        let now = instant((self.clock)())?;
+        let mut rest = i64::try_from(permits).unwrap_or(i64::MAX);
+        let mut shard = self.shard(key);
+        let (freed, _) = shard.update(key, now, |state| {
+            let Some(state) = state else { return (0, None) };
+            let mut all = 0;
+            loop {
+                let (freed, may_be_more) = Redisson::release(&rule, state, now, rest);
+                (all, rest) = (all + freed, rest - freed);
+                if !may_be_more {
+                    return (all, Some(Redisson::old(&rule, state)));
+                }
+            }
+        })?;
+        Ok(freed.cast_unsigned())
     }
 }
 

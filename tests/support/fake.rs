@@ -1,33 +1,49 @@
 //! A server that says what a test wants: the handshake goes well, and every script is answered with given bytes.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Answers every script with `reply`, and tells where.
 pub async fn answering(reply: Vec<u8>) -> SocketAddr {
+    answering_in_turn(vec![reply]).await
+}
+
+/// Answers each script with the next reply, at last always with the last, and tells where.
+pub async fn answering_in_turn(replies: Vec<Vec<u8>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
+    let replies = Arc::new(Mutex::new(VecDeque::from(replies)));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, reply.clone()));
+            tokio::spawn(serve(stream, Arc::clone(&replies)));
         }
     });
     address
 }
 
-async fn serve(stream: TcpStream, reply: Vec<u8>) -> Option<()> {
+async fn serve(stream: TcpStream, replies: Arc<Mutex<VecDeque<Vec<u8>>>>) -> Option<()> {
     let mut stream = BufStream::new(stream);
     loop {
         let words = command(&mut stream).await?;
         let answer = match words.first()?.to_ascii_uppercase().as_slice() {
-            b"EVALSHA" | b"EVAL" => reply.as_slice(),
-            b"HELLO" => b"%1\r\n+proto\r\n:3\r\n",
-            _ => b"+OK\r\n",
+            b"EVALSHA" | b"EVAL" => next(&replies),
+            b"HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
+            _ => b"+OK\r\n".to_vec(),
         };
-        stream.write_all(answer).await.ok()?;
+        stream.write_all(&answer).await.ok()?;
         stream.flush().await.ok()?;
+    }
+}
+
+fn next(replies: &Mutex<VecDeque<Vec<u8>>>) -> Vec<u8> {
+    let mut replies = replies.lock().expect("not poisoned");
+    match replies.len() {
+        1 => replies[0].clone(),
+        _ => replies.pop_front().expect("a reply"),
     }
 }
 

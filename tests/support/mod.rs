@@ -7,6 +7,7 @@ pub mod fake;
 pub mod faults;
 pub mod http;
 pub mod proxy;
+pub mod redisson;
 pub mod script;
 
 use std::fs;

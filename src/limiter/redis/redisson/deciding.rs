@@ -87,7 +87,10 @@ impl Shared {
         if let Some(asker) = asker {
             match decision.outcome() {
                 Outcome::Again(wait) if wait <= patience => asker.refused(wait),
-                Outcome::Allow => asker.admitted(decision.remaining().unwrap_or_default()),
+                Outcome::Allow => {
+                    let [wait, left, ..] = told.numbers::<5>()?;
+                    asker.admitted(left.max(0).cast_unsigned(), until(told.now, wait));
+                }
                 _ => {}
             }
         }

@@ -140,15 +140,24 @@ impl Queue {
 }
 
 impl Asker {
-    /// Was admitted, and so many permits are left.
-    pub(super) fn admitted(self, left: u64) {
+    /// Was admitted, and so many permits are left; if none is, the next comes free after so long.
+    pub(super) fn admitted(self, left: u64, next: Duration) {
+        if left == 0 && !next.is_zero() {
+            return self.learned(1, next);
+        }
         if let Some(queue) = self.queues.lock().by_name.get_mut(&self.name) {
             queue.free = left;
         }
     }
 
     /// Was refused for so long, and will come back.
-    pub(super) fn refused(mut self, wait: Duration) {
+    pub(super) fn refused(self, wait: Duration) {
+        let permits = self.permits;
+        self.learned(permits, wait);
+    }
+
+    /// So many permits are not free for so long.
+    fn learned(mut self, permits: u32, wait: Duration) {
         let now = Instant::now();
         let mut state = self.queues.lock();
         let State { by_name, sweep } = &mut *state;
@@ -157,7 +166,7 @@ impl Asker {
             *sweep = 2 * by_name.len();
         }
         let queue = by_name.entry(self.name.clone()).or_insert_with(|| Queue {
-            refused: self.permits,
+            refused: permits,
             until: now,
             free: 0,
             asked: 0,
@@ -165,8 +174,8 @@ impl Asker {
         });
         queue.free = 0;
         // A refusal of fewer permits that still holds says more.
-        if queue.until <= now || self.permits <= queue.refused {
-            (queue.refused, queue.until) = (self.permits, now + wait);
+        if queue.until <= now || permits <= queue.refused {
+            (queue.refused, queue.until) = (permits, now + wait);
         }
         drop(state);
         self.leave();
@@ -186,5 +195,137 @@ impl Asker {
 impl Drop for Asker {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const WAIT: Duration = Duration::from_millis(100);
+
+    async fn turn(queues: &Arc<Queues>, permits: u32) -> Turn {
+        queues.turn("r", permits, MINUTE, Instant::now() + MINUTE).await
+    }
+
+    async fn asker(queues: &Arc<Queues>, permits: u32) -> Asker {
+        match turn(queues, permits).await {
+            Turn::Now(asker) => asker,
+            Turn::Later(pause) => panic!("only after {pause:?}"),
+        }
+    }
+
+    async fn pause(queues: &Arc<Queues>, permits: u32) -> Duration {
+        match turn(queues, permits).await {
+            Turn::Now(_) => panic!("asks"),
+            Turn::Later(pause) => pause,
+        }
+    }
+
+    /// Whether somebody who comes now waits for the word.
+    async fn is_held_up(queues: &Arc<Queues>, permits: u32) -> bool {
+        tokio::select! {
+            biased;
+            _ = turn(queues, permits) => false,
+            () = tokio::task::yield_now() => true,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_ask_as_long_as_nobody_is_refused() {
+        let queues = Arc::default();
+        let (one, two) = (asker(&queues, 1).await, asker(&queues, 1).await);
+        one.admitted(1, Duration::ZERO);
+        two.admitted(0, Duration::ZERO);
+        assert!(queues.lock().by_name.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_told_to_all_who_need_as_much() {
+        let queues = Arc::default();
+        let nine = asker(&queues, 9).await;
+        asker(&queues, 2).await.refused(WAIT);
+        assert_eq!([pause(&queues, 2).await, pause(&queues, 9).await], [WAIT; 2]);
+        asker(&queues, 1).await.refused(WAIT / 2);
+        assert_eq!(pause(&queues, 1).await, WAIT / 2);
+        nine.refused(WAIT * 2);
+        assert_eq!(pause(&queues, 9).await, WAIT / 2, "what is known of one is known of nine");
+        let impatient = queues.turn("r", 1, WAIT / 4, Instant::now() + MINUTE).await;
+        assert!(matches!(impatient, Turn::Now(_)), "a refusal is always Redis' own");
+        queues.forget("r");
+        drop(asker(&queues, 1).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_asks_and_the_others_hear_of_it() {
+        let queues: Arc<Queues> = Arc::default();
+        asker(&queues, 1).await.refused(WAIT);
+        advance(WAIT).await;
+        let first = asker(&queues, 1).await;
+        assert!(is_held_up(&queues, 1).await);
+        let (one, other) = (Arc::clone(&queues), Arc::clone(&queues));
+        let second = tokio::spawn(async move { asker(&one, 1).await });
+        let third = tokio::spawn(async move { pause(&other, 1).await });
+        tokio::task::yield_now().await;
+        first.admitted(0, Duration::ZERO);
+        second.await.unwrap().refused(WAIT);
+        assert_eq!(third.await.unwrap(), WAIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_the_last_one_tells_when_the_next_comes() {
+        let queues = Arc::default();
+        asker(&queues, 3).await.admitted(0, WAIT);
+        assert_eq!(pause(&queues, 1).await, WAIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_ask_at_once_as_there_was_room_for() {
+        let queues = Arc::default();
+        asker(&queues, 1).await.refused(WAIT);
+        advance(WAIT).await;
+        asker(&queues, 1).await.admitted(3, Duration::ZERO);
+        let held = [asker(&queues, 1).await, asker(&queues, 2).await];
+        assert!(is_held_up(&queues, 1).await);
+        drop(held);
+        drop(asker(&queues, 5).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_one_who_is_gone_or_for_ever() {
+        let queues: Arc<Queues> = Arc::default();
+        asker(&queues, 1).await.refused(WAIT);
+        advance(WAIT).await;
+        let first = asker(&queues, 1).await;
+        let one = Arc::clone(&queues);
+        let second = tokio::spawn(async move { asker(&one, 1).await });
+        tokio::task::yield_now().await;
+        drop(first);
+        let second = second.await.unwrap();
+        let begun = Instant::now();
+        let third = queues.turn("r", 1, MINUTE, begun + WAIT).await;
+        assert!(matches!(third, Turn::Now(_)));
+        assert!(begun.elapsed() >= WAIT);
+        drop(second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn queues_that_nobody_needs_are_forgotten() {
+        let queues = Arc::new(Queues::default());
+        let refuse =
+            async |name: String| match queues.turn(&name, 1, MINUTE, Instant::now() + MINUTE).await
+            {
+                Turn::Now(asker) => asker.refused(WAIT),
+                Turn::Later(_) => panic!("a name of its own"),
+            };
+        for number in 0..FEW {
+            refuse(number.to_string()).await;
+        }
+        sleep(WAIT + LINGER).await;
+        refuse(String::from("another")).await;
+        assert_eq!(queues.lock().by_name.len(), 1);
     }
 }

@@ -1,0 +1,239 @@
+//! Redisson's limiter when the network, the server or what is stored misbehaves.
+
+mod support;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tower_sluice::{Charge, Class, Limiter, LimiterExt, Outcome, Pool, Redisson};
+
+use support::fake;
+use support::faults::LONG;
+use support::proxy::{Fault, Proxy};
+use support::redisson::Told::G;
+use support::redisson::{Bench, message};
+
+/// The limiters of a bench, through a proxy.
+async fn proxied(bench: &Bench) -> (Proxy, Redisson) {
+    let proxy = Proxy::before(bench.server.port()).await;
+    let redisson = Redisson::new(Pool::connect(&proxy.url()).unwrap()).client_id("A");
+    let redisson = redisson.deadline(LONG);
+    assert!(redisson.peek("r").await.is_ok());
+    (proxy, redisson)
+}
+
+/// Waits until the limiter has so many members.
+async fn until_members(bench: &mut Bench, count: i64) {
+    let begun = Instant::now();
+    while bench.ask::<i64>(&["ZCARD", "{r}:permits"]).await != count {
+        assert!(begun.elapsed() < LONG, "never {count} members");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_is_lost_is_sent_again_and_taken_once() {
+    let mut bench = Bench::of(10, 1_000_000).await;
+    let (proxy, redisson) = proxied(&bench).await;
+    proxy.set(Fault::Reset);
+    let asking = tokio::spawn(async move { redisson.check(&Charge::new("r").cost(3)).await });
+    until_members(&mut bench, 1).await;
+    proxy.set(Fault::None);
+    let decision = asking.await.unwrap().unwrap();
+    assert_eq!((decision.outcome(), decision.remaining()), (Outcome::Allow, Some(7)));
+    assert_eq!((bench.value().await, bench.members().await.len()), (Some(7), 1));
+}
+
+#[tokio::test]
+async fn what_is_granted_too_late_is_given_back() {
+    let mut bench = Bench::of(10, 1_000_000).await;
+    let (proxy, redisson) = proxied(&bench).await;
+    proxy.set(Fault::BlackHole);
+    let hasty = redisson.clone().deadline(Duration::from_millis(50));
+    let told = message(hasty.check(&Charge::new("r"))).await;
+    assert_eq!(told.0, Class::Infrastructure);
+    proxy.set(Fault::None);
+    // Over the one connection it comes after what it undoes, whether or not that had arrived.
+    assert!(redisson.check(&Charge::new("r").cost(10)).await.is_ok());
+    let begun = Instant::now();
+    while bench.value().await.is_none_or(|value| value == 9) {
+        assert!(begun.elapsed() < LONG, "kept for nobody");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_granted_to_nobody_is_given_back() {
+    let mut bench = Bench::of(10, 1_000_000).await;
+    let (proxy, redisson) = proxied(&bench).await;
+    for _ in 0..20 {
+        proxy.set(Fault::Delay(Duration::from_millis(20)));
+        let asking = redisson.clone();
+        let asking = tokio::spawn(async move { asking.check(&Charge::new("r").cost(4)).await });
+        until_members(&mut bench, 1).await;
+        asking.abort();
+        assert!(asking.await.is_err_and(|error| error.is_cancelled()));
+        proxy.set(Fault::None);
+        until_members(&mut bench, 0).await;
+        assert_eq!(bench.value().await, Some(10));
+    }
+}
+
+/// Another that waits for the word hears of it when the one who asks is gone.
+#[tokio::test]
+async fn a_waiter_that_is_gone_holds_nobody_up() {
+    let bench = Bench::of(1, 50).await;
+    let pool = Pool::connect(&bench.server.url()).unwrap();
+    let redisson = Redisson::new(pool).deadline(LONG);
+    let mut waiters = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        let redisson = redisson.clone();
+        waiters.spawn(async move {
+            let charge = Charge::new("r").max_wait(LONG * 10);
+            if number % 2 == 0 {
+                let gone = Duration::from_millis(number);
+                tokio::time::timeout(gone, redisson.acquire(charge)).await.is_ok_and(|r| r.is_ok())
+            } else {
+                redisson.acquire(charge).await.is_ok()
+            }
+        });
+    }
+    let admitted = waiters.join_all().await.into_iter().filter(|admitted| *admitted).count();
+    assert!(admitted >= 20, "{admitted} of those who stayed");
+}
+
+fn reply(elements: &[&str]) -> Vec<u8> {
+    format!("*{}\r\n{}", elements.len(), elements.concat()).into_bytes()
+}
+
+const NOW: &str = ":1767225600000000\r\n";
+const ADMITTED: [&str; 7] =
+    [":0\r\n", NOW, ":0\r\n", ":9\r\n", ":1000\r\n", ":10\r\n", ":1000\r\n"];
+
+async fn against(replies: Vec<Vec<u8>>) -> Redisson {
+    let address = fake::answering_in_turn(replies).await;
+    Redisson::new(Pool::connect(&format!("redis://{address}")).unwrap()).deadline(LONG)
+}
+
+#[tokio::test]
+async fn case_39_keys_that_are_moved_are_asked_for_again() {
+    let moving = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n".to_vec();
+    for operation in ["check", "config"] {
+        let told = match operation {
+            "check" => reply(&ADMITTED),
+            _ => reply(&[":0\r\n", NOW, ":10\r\n", ":1000\r\n", ":0\r\n", ":0\r\n"]),
+        };
+        let redisson = against(vec![moving.clone(), moving.clone(), moving.clone(), told]).await;
+        if operation == "check" {
+            assert!(redisson.check(&Charge::new("r")).await.unwrap().is_admitted());
+        } else {
+            assert!(redisson.rate_limiter("r").unwrap().config().await.unwrap().is_some());
+        }
+    }
+    let never = against(vec![moving]).await.deadline(Duration::from_millis(30));
+    let told = message(never.check(&Charge::new("r"))).await;
+    assert_eq!(told.0, Class::Infrastructure, "within its deadline");
+}
+
+#[tokio::test]
+async fn numbers_are_read_whether_they_come_as_integers_or_as_text() {
+    let text = [
+        "$1\r\n0\r\n",
+        NOW,
+        "$1\r\n0\r\n",
+        "$1\r\n9\r\n",
+        ":1000\r\n",
+        "$2\r\n10\r\n",
+        ":1000\r\n",
+    ];
+    for told in [ADMITTED, text] {
+        let redisson = against(vec![reply(&told)]).await;
+        assert_eq!(redisson.rate_limiter("r").unwrap().available_permits().await.unwrap(), 9);
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_the_script_does_not_give_admits_nobody() {
+    let refused =
+        |wait| reply(&[":1\r\n", NOW, wait, ":0\r\n", ":1000\r\n", ":10\r\n", ":1000\r\n"]);
+    for odd in [
+        b"$-1\r\n".to_vec(),
+        b":0\r\n".to_vec(),
+        b"+OK\r\n".to_vec(),
+        b"*0\r\n".to_vec(),
+        reply(&ADMITTED[..6]),
+        reply(&[&ADMITTED[..], &[":1\r\n"]].concat()),
+        reply(&[&[":7\r\n"], &ADMITTED[1..]].concat()),
+        reply(&[&[":-1\r\n"], &ADMITTED[1..]].concat()),
+        reply(&[&["$3\r\nnan\r\n"], &ADMITTED[1..]].concat()),
+        reply(&[&["*0\r\n"], &ADMITTED[1..]].concat()),
+        refused(":0\r\n"),
+        refused(":-9223372036854775808\r\n"),
+    ] {
+        let told = message(against(vec![odd.clone()]).await.check(&Charge::new("r"))).await;
+        assert_eq!(told.0, Class::State, "{}", String::from_utf8_lossy(&odd));
+    }
+    // Numbers beyond all reason overflow nothing.
+    for odd in [
+        refused(":9223372036854775807\r\n"),
+        reply(&[":0\r\n", ":-1\r\n", ":0\r\n", ":-1\r\n", ":-1\r\n", ":-1\r\n", ":-1\r\n"]),
+    ] {
+        let _ = against(vec![odd]).await.check(&Charge::new("r")).await;
+    }
+}
+
+#[tokio::test]
+async fn case_52_keys_of_another_type_are_refused_and_left_alone() {
+    for wrong in ["r", "{r}:value", "{r}:permits"] {
+        for kind in ["SADD", "RPUSH"] {
+            let mut bench = Bench::of(10, 1_000).await;
+            let _: i64 = bench.ask(&["DEL", wrong]).await;
+            let _: i64 = bench.ask(&[kind, wrong, "x"]).await;
+            let (state, limiter) = (Class::State, bench.limiter.clone());
+            assert_eq!(message(bench.redisson.check(&Charge::new("r"))).await.0, state);
+            assert_eq!(message(limiter.available_permits()).await.0, state);
+            assert_eq!(message(limiter.release(1)).await.0, state);
+            let rate = support::redisson::rate(5, 1_000);
+            assert_eq!(message(limiter.set_rate_keeping_state(rate)).await.0, state);
+            let mut keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
+            keys.sort();
+            let mut left = vec!["r", wrong];
+            left.dedup();
+            assert_eq!(keys, left);
+            // Whatever it holds, it can be deleted.
+            assert!(limiter.delete().await.unwrap());
+            assert!(limiter.try_set_rate(rate).await.unwrap());
+            bench.all(&[(1, 0, G(4))]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_takes_no_permits() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(1, 0, G(9))]).await;
+    let _: () = bench.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let told = message(bench.redisson.check(&Charge::new("r"))).await;
+    assert_eq!(told.0, Class::Capacity, "{}", told.1);
+    let _: () = bench.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!((bench.value().await, bench.members().await.len()), (Some(9), 1));
+
+    let _: () = bench.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    // The replica is given up for another connection, which leads there again.
+    for _ in 0..3 {
+        let told = message(bench.redisson.check(&Charge::new("r"))).await;
+        assert_eq!(told.0, Class::Infrastructure, "{}", told.1);
+    }
+    let _: () = bench.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    assert_eq!((bench.value().await, bench.members().await.len()), (Some(9), 1));
+    bench.all(&[(1, 0, G(8))]).await;
+}
+
+#[tokio::test]
+async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
+    let mut bench = Bench::of(1_000, 1_000).await;
+    for left in (980..1_000).rev() {
+        let _: () = bench.ask(&["SCRIPT", "FLUSH"]).await;
+        bench.all(&[(1, 0, G(left))]).await;
+    }
+}

@@ -1,0 +1,274 @@
+//! The rest of Redisson's object: configuration, release, life time, clients, clocks, and Memory in its place.
+
+mod support;
+
+use std::time::{Duration, SystemTime};
+
+use redis::cmd;
+use tower_sluice::algorithm::Redisson as InProcess;
+use tower_sluice::{
+    Charge, Class, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate, RateType, Redisson,
+};
+
+use support::redisson::Told::{G, W};
+use support::redisson::{BASE, Bench, client, message, rate};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_configuration_is_told_as_it_was_set() {
+    let mut bench = Bench::new().await;
+    assert_eq!(bench.limiter.config().await.unwrap(), None);
+    for set in [
+        Rate::overall(7, SECOND),
+        Rate::per_client((1 << 53) - 1, Duration::from_millis(1)),
+        Rate::overall(1, Duration::from_millis(1 << 52)).keep_alive(Duration::from_millis(1 << 52)),
+        Rate::overall(9, SECOND).keep_alive(SECOND),
+    ] {
+        bench.limiter.set_rate(set).await.unwrap();
+        assert_eq!(bench.limiter.config().await.unwrap(), Some(set));
+    }
+    let _: i64 = bench.ask(&["HDEL", "r", "keepAliveTime"]).await;
+    assert_eq!(
+        bench.limiter.config().await.unwrap(),
+        Some(Rate::overall(9, SECOND)),
+        "before 3.38"
+    );
+}
+
+#[tokio::test]
+async fn a_stored_configuration_that_cannot_be_admits_nobody() {
+    let mut bench = Bench::of(10, 1_000).await;
+    for (field, text) in [
+        ("rate", "0"),
+        ("rate", "-5"),
+        ("rate", "9.2e+18"),
+        ("rate", "9223372036854775807"),
+        ("rate", "nan"),
+        ("interval", "0"),
+        ("interval", "1e3"),
+        ("interval", ""),
+        ("type", "2"),
+        ("keepAliveTime", "-1"),
+    ] {
+        let before: String = bench.ask(&["HGET", "r", field]).await;
+        let _: i64 = bench.ask(&["HSET", "r", field, text]).await;
+        let told = message(bench.redisson.check(&Charge::new("r"))).await;
+        assert_eq!(told.0, Class::Configuration, "{field} {text}");
+        assert_eq!(message(bench.limiter.config()).await.0, Class::Configuration);
+        let _: i64 = bench.ask(&["HSET", "r", field, &before]).await;
+    }
+    assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 1, "nothing was taken");
+    bench.all(&[(1, 0, G(9))]).await;
+}
+
+#[tokio::test]
+async fn a_try_on_an_old_limiter_writes_nothing_and_ends_nothing() {
+    let mut bench = Bench::of(10, 1_000).await;
+    let kept = rate(10, 1_000).keep_alive(Duration::from_secs(5));
+    assert!(!bench.limiter.try_set_rate(kept).await.unwrap());
+    assert_eq!(bench.limiter.config().await.unwrap(), Some(rate(10, 1_000)));
+    assert_eq!(bench.limiter.remain_time_to_live().await.unwrap(), None);
+    // Java 3.37 and before: no keepAliveTime, and it is not added.
+    let _: i64 = bench.ask(&["HDEL", "r", "keepAliveTime"]).await;
+    assert!(!bench.limiter.try_set_rate(kept).await.unwrap());
+    assert_eq!(bench.ask::<i64>(&["HEXISTS", "r", "keepAliveTime"]).await, 0);
+}
+
+#[tokio::test]
+async fn a_try_mends_a_partial_configuration_and_keeps_what_was_taken() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(4, 0, G(6))]).await;
+    let _: i64 = bench.ask(&["HDEL", "r", "interval"]).await;
+    assert!(bench.limiter.try_set_rate(rate(5, 1_000)).await.unwrap());
+    assert_eq!(bench.value().await, Some(1));
+    bench.all(&[(2, 0, W(1_000)), (1, 0, G(0))]).await;
+
+    // A value that nobody took anything from goes.
+    let _: i64 = bench.ask(&["DEL", "r", "{r}:permits"]).await;
+    assert!(bench.limiter.try_set_rate(rate(5, 1_000)).await.unwrap());
+    assert_eq!(bench.value().await, None);
+}
+
+#[tokio::test]
+async fn a_keep_alive_that_ends_keeps_the_keys() {
+    let mut bench = Bench::new().await;
+    let kept = rate(10, 1_000).keep_alive(Duration::from_secs(50));
+    bench.limiter.set_rate(kept).await.unwrap();
+    bench.all(&[(3, 0, G(7))]).await;
+    assert!(bench.limiter.remain_time_to_live().await.unwrap().is_some());
+    assert!(bench.limiter.update_rate_keeping_state(rate(10, 1_000)).await.unwrap());
+    for key in ["r", "{r}:value", "{r}:permits"] {
+        assert_eq!(bench.ask::<i64>(&["PTTL", key]).await, -1, "{key}");
+    }
+    bench.all(&[(8, 0, W(1_000)), (7, 0, G(0))]).await;
+}
+
+#[tokio::test]
+async fn a_change_of_type_forgets_everybodys_permits_and_ones_own() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(4, 0, G(6))]).await;
+    bench.limiter.set_rate_keeping_state(Rate::per_client(10, SECOND)).await.unwrap();
+    assert_eq!((bench.value().await, bench.members().await.len()), (None, 0));
+    bench.all(&[(10, 0, G(0))]).await;
+    bench.limiter.set_rate(rate(10, 1_000)).await.unwrap();
+    assert_eq!(bench.ask::<Vec<String>>(&["KEYS", "*"]).await, ["r"]);
+    assert_eq!(bench.limiter.config().await.unwrap().unwrap().rate_type(), RateType::Overall);
+}
+
+#[tokio::test]
+async fn permits_go_back_to_those_who_took_them_once() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.at(0);
+    let held = bench.limiter.try_acquire(5).await.unwrap().expect("permits");
+    bench.all(&[(5, 300, G(0))]).await;
+    let (freed, rest) = held.release(2).await.unwrap();
+    let rest = rest.expect("three are left");
+    assert_eq!((freed, rest.count(), bench.value().await), (2, 3, Some(2)));
+    assert_eq!(bench.members().await, [(3, 0), (5, 300)]);
+    // The permits that are left expire when they would have.
+    bench.all(&[(3, 400, W(600)), (2, 400, G(0)), (3, 1_000, G(0))]).await;
+    let (freed, rest) = rest.release(3).await.unwrap();
+    assert_eq!((freed, rest.is_none(), bench.value().await), (0, true, Some(0)), "they expired");
+
+    let bench = Bench::of(10, 1_000).await;
+    bench.at(0);
+    let held = bench.limiter.try_acquire(5).await.unwrap().expect("permits");
+    assert_eq!(bench.limiter.release(5).await.unwrap(), 5);
+    assert_eq!(held.release(5).await.unwrap().0, 0, "another's release took them");
+    assert_eq!(bench.available(0).await, 10);
+}
+
+#[tokio::test]
+async fn bookings_are_given_back_once_and_to_their_own_limiter() {
+    let mut bench = Bench::of(10, 1_000).await;
+    let (told, booking) = bench.told(&bench.redisson, 4).await;
+    assert_eq!(told, G(6));
+    let booking = booking.expect("taken");
+    let other = client(&bench.server, &bench.clock, "A");
+    let booking = other.refund(booking).expect("another's comes back");
+    assert!(bench.redisson.clone().refund(booking).is_none());
+    let begun = tokio::time::Instant::now();
+    while bench.value().await != Some(10) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "never given back");
+        tokio::task::yield_now().await;
+    }
+    let (_, booking) = bench.told(&bench.redisson, 4).await;
+    assert_eq!(bench.redisson.give_back(booking.unwrap()).await.unwrap(), 4);
+    assert_eq!(bench.members().await, []);
+}
+
+#[tokio::test]
+async fn a_release_of_many_takes_as_many_calls_as_it_needs() {
+    let mut bench = Bench::of(20_000, 1_000).await;
+    let mut add = cmd("ZADD");
+    add.arg("{r}:permits");
+    for number in 0..10_000_u128 {
+        let member = [[16].as_slice(), &number.to_ne_bytes(), &2_u32.to_ne_bytes()].concat();
+        add.arg(BASE + number as u64 / 1_000).arg(member);
+    }
+    let _: i64 = add.query_async(&mut bench.connection).await.unwrap();
+    let _: () = bench.ask(&["SET", "{r}:value", "0"]).await;
+    bench.at(10);
+    assert_eq!(bench.limiter.release(19_001).await.unwrap(), 19_001);
+    assert_eq!((bench.value().await, bench.members().await.len()), (Some(19_001), 500));
+    assert_eq!(bench.limiter.release(u64::MAX).await.unwrap(), 999);
+    assert_eq!(bench.limiter.release(0).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_limiter_is_deleted_whole_and_lives_as_long_as_it_is_told() {
+    let mut bench = Bench::of(10, 1_000).await;
+    assert!(bench.limiter.exists().await.unwrap());
+    bench.all(&[(1, 0, G(9))]).await;
+    assert!(!bench.limiter.clear_expire().await.unwrap());
+    assert!(bench.limiter.expire(Duration::from_secs(100)).await.unwrap());
+    let rest = bench.limiter.remain_time_to_live().await.unwrap().expect("an end");
+    assert!((Duration::from_secs(50)..=Duration::from_secs(100)).contains(&rest));
+    for key in ["{r}:value", "{r}:permits"] {
+        assert!(bench.ask::<i64>(&["PTTL", key]).await > 0, "{key}");
+    }
+    assert!(bench.limiter.clear_expire().await.unwrap());
+    assert_eq!(bench.limiter.remain_time_to_live().await.unwrap(), None);
+    let at = SystemTime::now() + Duration::from_secs(100);
+    assert!(bench.limiter.expire_at(at).await.unwrap());
+    assert!(bench.limiter.remain_time_to_live().await.unwrap().is_some());
+    assert!(bench.limiter.delete().await.unwrap());
+    assert!(!bench.limiter.delete().await.unwrap());
+    assert!(!bench.limiter.exists().await.unwrap());
+    assert!(!bench.limiter.expire(SECOND).await.unwrap());
+    assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 0);
+    // Only the state is left.
+    let _: () = bench.ask(&["SET", "{r}:value:A", "1"]).await;
+    assert!(bench.limiter.expire(SECOND).await.unwrap());
+    assert!(bench.limiter.delete().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_reset_forgets_what_was_taken_and_keeps_the_rate() {
+    let mut bench = Bench::of(10, 1_000).await;
+    bench.all(&[(4, 0, G(6))]).await;
+    assert_eq!(bench.redisson.reset("r").await.unwrap().remaining(), Some(10));
+    assert_eq!(bench.ask::<Vec<String>>(&["KEYS", "*"]).await, ["r"]);
+    assert_eq!(message(bench.redisson.penalize("r")).await.0, Class::Configuration);
+}
+
+#[tokio::test]
+async fn limiters_may_come_with_a_default_rate() {
+    let mut bench = Bench::new().await;
+    let redisson = bench.redisson.clone().default_rate(rate(3, 1_000));
+    assert_eq!(bench.told(&redisson, 1).await.0, G(2));
+    assert_eq!(bench.limiter.config().await.unwrap(), Some(rate(3, 1_000)));
+    let _: i64 = bench.ask(&["HSET", "r", "rate", "5"]).await;
+    assert_eq!(bench.told(&redisson, 1).await.0, G(1), "what is there stays as it is");
+    let peek = redisson.peek("other").await.unwrap();
+    assert_eq!((peek.remaining(), peek.quota()), (Some(3), Some(Quota::per_second(3))));
+}
+
+#[tokio::test]
+async fn the_servers_clock_decides_unless_the_callers_is_asked_for() {
+    let mut bench = Bench::of(10, 1_000).await;
+    let pool = Pool::connect(&bench.server.url()).unwrap();
+    let slow = Duration::from_secs(5);
+    let redisson = Redisson::new(pool).deadline(slow);
+    let before: (u64, u64) = bench.ask(&["TIME"]).await;
+    let decision = redisson.check(&Charge::new("r")).await.unwrap();
+    let after: (u64, u64) = bench.ask(&["TIME"]).await;
+    let millis = |(seconds, micros): (u64, u64)| seconds * 1_000 + micros / 1_000;
+    let at = bench.members().await[0].1 + BASE;
+    assert!((millis(before)..=millis(after)).contains(&at));
+    assert_eq!(decision.decided_at().unwrap().as_millis() as u64, at);
+
+    let _: i64 = bench.ask(&["DEL", "{r}:value", "{r}:permits"]).await;
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let begun = now();
+    assert!(redisson.clone().caller_clock().check(&Charge::new("r")).await.unwrap().is_admitted());
+    assert!((begun..=now()).contains(&(bench.members().await[0].1 + BASE)));
+
+    let wrong = redisson.clock(|| Duration::MAX);
+    assert_eq!(message(wrong.check(&Charge::new("r"))).await.0, Class::Configuration);
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_stands_in_for_it() {
+    let memory = Memory::new("redisson", InProcess::new(Quota::per_second(3)));
+    for left in [2, 1, 0] {
+        let decision = memory.check(&Charge::new("r")).await.unwrap();
+        assert_eq!((decision.outcome(), decision.remaining()), (Outcome::Allow, Some(left)));
+    }
+    let patient = Charge::new("r").max_wait(Duration::from_secs(5));
+    let refused = memory.check(&patient).await.unwrap();
+    assert!(matches!(refused.outcome(), Outcome::Again(wait) if wait <= SECOND), "{refused:?}");
+    let begun = tokio::time::Instant::now();
+    let mut decision = memory.acquire(patient.cost(2)).await.unwrap();
+    let waited = begun.elapsed();
+    assert!(Duration::from_millis(999) <= waited && waited <= Duration::from_millis(1_003));
+    assert_eq!(memory.give_back(decision.booking().unwrap()).unwrap(), 2);
+    assert_eq!(memory.peek("r").await.unwrap().remaining(), Some(3));
+    assert!(memory.check(&Charge::new("r").cost(3)).await.unwrap().is_admitted());
+    assert_eq!(memory.release("r", 2).unwrap(), 2);
+    assert_eq!(memory.peek("r").await.unwrap().remaining(), Some(2));
+    assert_eq!(memory.release("nobody", 2).unwrap(), 0);
+    let never = memory.check(&Charge::new("r").cost(4)).await.unwrap();
+    assert_eq!(never.outcome(), Outcome::Deny { retry_after: None });
+}

@@ -1,0 +1,280 @@
+//! Redisson's limiter in Lua against its twin in Rust: random histories with faults, which land on the edges.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, cmd};
+use tower_sluice::Quota;
+use tower_sluice::algorithm::{Algorithm, Redisson, Report, Verdict};
+
+use support::Server;
+use support::script::{HEAD, NOW};
+
+type Rule = <Redisson as Algorithm>::Rule;
+type State = <Redisson as Algorithm>::State;
+
+/// A limiter told twice.
+struct Twins {
+    connection: MultiplexedConnection,
+    /// The digest of the script.
+    script: String,
+    dice: fastrand::Rng,
+    rate: u64,
+    interval: u64,
+    now: i64,
+    state: State,
+    /// The grants so far, which may be asked for again: their bytes and permits.
+    grants: Vec<([u8; 16], i64)>,
+}
+
+impl Twins {
+    async fn new(server: &Server, seed: u64, rate: u64, interval: u64) -> Self {
+        let mut connection = server.connection().await;
+        cmd("FLUSHALL").exec_async(&mut connection).await.expect("flushed");
+        let script = include_str!("../scripts/redisson.lua");
+        let mut load = cmd("SCRIPT");
+        load.arg("LOAD").arg(format!("{HEAD}{script}return run()"));
+        let script = load.query_async(&mut connection).await.expect("a digest");
+        let mut twins = Self {
+            connection,
+            script,
+            dice: fastrand::Rng::with_seed(seed),
+            rate,
+            interval,
+            now: NOW,
+            state: State::default(),
+            grants: Vec::new(),
+        };
+        let arguments = [rate, interval, 0, 0].map(|number| number.to_string());
+        let told = twins.call("try_set", &arguments.each_ref().map(String::as_bytes)).await;
+        assert_eq!(told[..1], [0]);
+        twins
+    }
+
+    fn rule(&self) -> Rule {
+        let quota = Quota::new(self.rate, std::time::Duration::from_millis(self.interval));
+        Redisson::new(quota).rule(quota).expect("a rule")
+    }
+
+    /// What the script tells, without `now`.
+    async fn call(&mut self, operation: &str, arguments: &[&[u8]]) -> Vec<i64> {
+        let mut call = cmd("EVALSHA");
+        call.arg(&self.script).arg(5);
+        call.arg(&["r", "{r}:value", "{r}:permits", "{r}:value:id", "{r}:permits:id"]);
+        call.arg(self.now).arg(operation).arg(arguments);
+        let mut told: Vec<i64> = call.query_async(&mut self.connection).await.expect("a reply");
+        assert_eq!(told.remove(1), self.now);
+        told
+    }
+
+    async fn run(&mut self, command: &mut Cmd) {
+        command.exec_async(&mut self.connection).await.expect("done");
+    }
+
+    /// What is stored, as the twin has it.
+    async fn check_stored(&mut self, place: &str) {
+        let value: Option<i64> =
+            cmd("GET").arg("{r}:value").query_async(&mut self.connection).await.expect("a value");
+        let pairs: Vec<(Vec<u8>, i64)> = cmd("ZRANGE")
+            .arg(&["{r}:permits", "0", "-1", "WITHSCORES"])
+            .query_async(&mut self.connection)
+            .await
+            .expect("members");
+        let members: BTreeSet<_> =
+            pairs.into_iter().map(|(member, score)| (score, member)).collect();
+        assert_eq!(value, self.state.value, "{place}");
+        assert_eq!(members, self.state.members, "{place}");
+    }
+
+    /// The µs until so many ms after the millisecond that holds now.
+    fn until(&self, millis: i64) -> i64 {
+        (millis * 1_000 - self.now % 1_000).max(0)
+    }
+
+    fn check_told(&self, told: &[i64], verdict: Verdict, report: Report, place: &str) {
+        let [outcome, wait, left, reset, rate, interval] = *told else { panic!("{told:?}") };
+        let lua = match outcome {
+            0 => {
+                // Of a grant that took the last one, and was not sent again, when the next one comes.
+                let next = Redisson::next(&self.rule(), &self.state, self.now);
+                assert!(wait == 0 || (left == 0 && self.until(wait) == next), "{place}");
+                Verdict::Allow
+            }
+            1 => Verdict::Deny(self.until(wait)),
+            2 => Verdict::Never,
+            other => panic!("{other}"),
+        };
+        assert_eq!(lua, verdict, "{place}");
+        let reset_after = self.until(reset);
+        assert_eq!(Report { remaining: left, reset_after }, report, "{place}");
+        assert_eq!([rate, interval].map(i64::cast_unsigned), [self.rate, self.interval]);
+    }
+
+    async fn acquire(&mut self, permits: i64, grant: [u8; 16], place: &str) -> bool {
+        let rule = self.rule();
+        let text = permits.to_string();
+        let told = self.call("acquire", &[text.as_bytes(), &grant]).await;
+        let (verdict, report) =
+            Redisson::acquire(&rule, &mut self.state, self.now, permits, &grant);
+        self.check_told(&told, verdict, report, place);
+        verdict == Verdict::Allow
+    }
+
+    /// One step of a history, with faults or without those that a bound does not survive.
+    async fn step(&mut self, tame: bool, place: &str) {
+        let (interval, rule) = (self.interval.cast_signed(), self.rule());
+        let steps = [0, 0, 1, 2, interval / 3, interval - 1, interval, interval + 1];
+        let step = steps[self.dice.usize(..steps.len())];
+        self.now += step * 1_000 + self.dice.i64(0..3) * 333;
+        let most = self.rate.cast_signed();
+        let permits = [1, 1, 2, most / 2, most, most + 1][self.dice.usize(..6)].max(1);
+        match self.dice.u8(..if tame { 15 } else { 20 }) {
+            0..8 => {
+                let grant = self.dice.u128(..).to_ne_bytes();
+                if self.acquire(permits, grant, place).await {
+                    self.grants.push((grant, permits));
+                }
+            }
+            8 if !self.grants.is_empty() => {
+                let (grant, permits) = self.grants[self.dice.usize(..self.grants.len())];
+                self.acquire(permits, grant, place).await;
+            }
+            9 | 10 => {
+                let told = self.call("available", &[]).await;
+                let (verdict, report) = Redisson::available(&rule, &mut self.state, self.now);
+                self.check_told(&told, verdict, report, place);
+            }
+            11 => {
+                let told = self.call("release", &[permits.to_string().as_bytes()]).await;
+                let (freed, more) = Redisson::release(&rule, &mut self.state, self.now, permits);
+                assert_eq!(told, [0, freed, i64::from(more)], "{place}");
+            }
+            12 if !self.grants.is_empty() => {
+                let (grant, held) = self.grants[self.dice.usize(..self.grants.len())];
+                let part = self.dice.i64(1..=held + 1);
+                let [one, other] = [part, held].map(|number| number.to_string());
+                let told = self.call("return", &[one.as_bytes(), &grant, other.as_bytes()]).await;
+                let freed =
+                    Redisson::put_back(&rule, &mut self.state, part, &grant, held).unwrap_or(0);
+                assert_eq!(told, [0, freed], "{place}");
+            }
+            13 => {
+                // What was counted is lost.
+                self.run(cmd("DEL").arg("{r}:value")).await;
+                self.state.value = None;
+            }
+            14 => {
+                // What was sent twice was subtracted twice.
+                if let Some(value) = &mut self.state.value {
+                    *value -= permits;
+                    self.run(cmd("DECRBY").arg(&["{r}:value", &permits.to_string()])).await;
+                }
+            }
+            15 => {
+                self.rate = [1, 3, 10, 300][self.dice.usize(..4)];
+                self.interval = [1, 40, 1_000][self.dice.usize(..3)];
+                let [rate, interval] = [self.rate, self.interval].map(|number| number.to_string());
+                let arguments = ["0", "1", &rate, &interval, "0", "0"].map(str::as_bytes);
+                assert_eq!(self.call("set", &arguments).await, [0, 1]);
+                let rule = self.rule();
+                Redisson::keep(&rule, &mut self.state, self.now);
+            }
+            16 => {
+                self.run(cmd("DEL").arg("{r}:permits")).await;
+                self.state.members.clear();
+            }
+            17 => {
+                let value =
+                    [i64::from(u32::MAX) * -1_000, -7, 0, 15, 1 << 52][self.dice.usize(..5)];
+                self.run(cmd("SET").arg("{r}:value").arg(value)).await;
+                self.state.value = Some(value);
+            }
+            18 => {
+                let heads: [&[u8]; 5] =
+                    [b"", b"\0\0\x80?", b"\x08\0\0\0\0\0\0\0abcdefgh", b"\x08abcdefgh", b"\x10"];
+                let head = heads[self.dice.usize(..heads.len())];
+                let permits = [0, 1, 3, u32::MAX][self.dice.usize(..4)];
+                let mut member = [head, &permits.to_ne_bytes()].concat();
+                member.truncate(self.dice.usize(2..=member.len()));
+                let at = self.now / 1_000 + self.dice.i64(-interval - 2..=interval + 2);
+                self.run(cmd("ZADD").arg("{r}:permits").arg(at).arg(&member)).await;
+                self.state.members.retain(|(_, stored)| *stored != member);
+                self.state.members.insert((at, member));
+            }
+            19 => {
+                // A crowd, so that not all members are added up, or removed at once.
+                let count = [200, 300, 5_000][self.dice.usize(..3)];
+                let at = self.now / 1_000 - self.dice.i64(0..2) * interval;
+                let mut add = cmd("ZADD");
+                add.arg("{r}:permits");
+                for _ in 0..count {
+                    let random: [u8; 16] = self.dice.u128(..).to_ne_bytes();
+                    let member = [&[16], random.as_slice(), &1_u32.to_ne_bytes()].concat();
+                    add.arg(at).arg(&member);
+                    self.state.members.insert((at, member));
+                }
+                self.run(&mut add).await;
+            }
+            _ => {}
+        }
+        self.check_stored(place).await;
+    }
+}
+
+#[tokio::test]
+async fn redisson_agrees_with_its_script() {
+    let server = Server::start();
+    let mut steps = 0;
+    for seed in 0..60 {
+        let (rate, interval) =
+            [(1, 1_000), (3, 1), (10, 1_000), (300, 40), (20_000, 1_000)][seed as usize % 5];
+        let mut twins = Twins::new(&server, seed, rate, interval).await;
+        for number in 0..100 {
+            twins.step(false, &format!("seed {seed}, step {number}")).await;
+            steps += 1;
+        }
+    }
+    println!("redisson: {steps} steps alike");
+}
+
+/// A lost value, a value that was subtracted from twice, grants sent again and permits given back: no stretch of an
+/// interval ever holds more permits than the rate.
+#[tokio::test]
+async fn no_window_goes_over_the_rate_whatever_happens_to_the_value() {
+    let server = Server::start();
+    for seed in 0..100 {
+        let (rate, interval) = [(1, 1_000), (3, 10), (10, 1_000), (300, 40)][seed as usize % 4];
+        let mut twins = Twins::new(&server, seed, rate, interval).await;
+        for number in 0..80 {
+            twins.step(true, &format!("seed {seed}, step {number}")).await;
+            let live = twins.now / 1_000 - twins.interval.cast_signed();
+            let held: u64 = twins
+                .state
+                .members
+                .iter()
+                .filter(|(at, _)| *at > live)
+                .map(|(_, member)| {
+                    u64::from(u32::from_ne_bytes(*member.last_chunk().expect("permits")))
+                })
+                .sum();
+            assert!(held <= rate, "seed {seed}, step {number}: {held} of {rate}");
+        }
+    }
+}
+
+/// A grant that was sent again is taken once, also after its permits are gone.
+#[tokio::test]
+async fn a_grant_that_is_sent_again_is_taken_once() {
+    let server = Server::start();
+    let mut twins = Twins::new(&server, 0, 10, 1_000).await;
+    assert!(twins.acquire(1, [7; 16], "first").await);
+    twins.now += 5_000;
+    assert!(twins.acquire(1, [7; 16], "again").await);
+    assert_eq!((twins.state.value, twins.state.members.len()), (Some(9), 1));
+    twins.now += 1_995_000;
+    assert!(twins.acquire(10, [8; 16], "an interval later").await);
+    twins.check_stored("at last").await;
+    assert_eq!(twins.state.value, Some(0));
+}

@@ -1,0 +1,162 @@
+//! Who waits for Redisson's limiter asks again, and not more often than there is something to ask.
+
+mod support;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_sluice::{Charge, Limiter, LimiterExt, Outcome, Pool, RateLimitLayer, Redisson, Refusal};
+
+use support::Server;
+use support::redisson::{Bench, rate};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn redisson(server: &Server) -> Redisson {
+    let pool = Pool::connect(&server.url()).expect("an address");
+    Redisson::new(pool).deadline(Duration::from_secs(20))
+}
+
+async fn calls(bench: &mut Bench) -> u64 {
+    bench.calls("evalsha").await + bench.calls("eval").await
+}
+
+/// No stretch of the interval holds more than the rate, by the server's clock.
+fn check_windows(mut admitted: Vec<Duration>, permits: usize, interval: Duration) {
+    admitted.sort();
+    for window in admitted.windows(permits + 1) {
+        assert!(window[permits] - window[0] >= interval, "{window:?}");
+    }
+}
+
+#[tokio::test]
+async fn of_80_waiters_one_asks_at_a_time() {
+    for (permits, millis) in [(1, 10), (20, 200)] {
+        let mut bench = Bench::of(permits, millis).await;
+        let redisson = redisson(&bench.server);
+        let before = calls(&mut bench).await;
+        let mut waiters = JoinSet::new();
+        for _ in 0..80 {
+            let redisson = redisson.clone();
+            waiters.spawn(async move {
+                let decision = redisson.acquire(Charge::new("r").max_wait(LONG)).await;
+                decision.expect("admitted").decided_at().expect("told")
+            });
+        }
+        let admitted = waiters.join_all().await;
+        let interval = Duration::from_millis(millis) - Duration::from_millis(1);
+        check_windows(admitted, permits as usize, interval);
+        let each = (calls(&mut bench).await - before) as f64 / 80.0;
+        println!(
+            "redisson waiters=80 rate={permits} interval_ms={millis} calls_per_admission={each:.2}"
+        );
+        // All at the same moment, so each asks once at first, and once more when it is his turn.
+        assert!(each <= 2.1, "{each} calls for each admission");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_beyond_patience_is_refused_at_once() {
+    let mut bench = Bench::of(1, 60_000).await;
+    let limiter = redisson(&bench.server).rate_limiter("r").unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap().is_some());
+    let before = calls(&mut bench).await;
+    for patience in [Duration::ZERO, Duration::from_millis(1), Duration::from_secs(30)] {
+        assert!(limiter.try_acquire_for(1, patience).await.unwrap().is_none());
+    }
+    assert_eq!(calls(&mut bench).await, before + 3, "each asked once, and slept not at all");
+}
+
+#[tokio::test]
+async fn a_wait_within_patience_is_slept_and_asked_again() {
+    let mut bench = Bench::of(2, 300).await;
+    let limiter = redisson(&bench.server).rate_limiter("r").unwrap();
+    assert!(limiter.try_acquire(2).await.unwrap().is_some());
+    let before = calls(&mut bench).await;
+    let permits = limiter.try_acquire_for(1, LONG).await.unwrap().expect("in time");
+    assert_eq!(permits.count(), 1);
+    assert_eq!(calls(&mut bench).await, before + 2, "a refusal, and a grant when the wait is over");
+    assert_eq!(limiter.acquire(2).await.unwrap().count(), 2);
+}
+
+/// What comes free early is found by whoever asks, and by those who wait at the end of their wait.
+#[tokio::test]
+async fn a_release_lets_the_next_one_in() {
+    let bench = Bench::of(1, 60_000).await;
+    let redisson = redisson(&bench.server);
+    let limiter = redisson.rate_limiter("r").unwrap();
+    let held = limiter.acquire(1).await.unwrap();
+    let refused = redisson.check(&Charge::new("r").max_wait(LONG)).await.unwrap();
+    assert!(matches!(refused.outcome(), Outcome::Again(_)), "{refused:?}");
+    assert_eq!(held.release(1).await.unwrap().0, 1);
+    assert!(limiter.try_acquire_for(1, LONG).await.unwrap().is_some());
+}
+
+/// One layer, whose closure names the limiter.
+#[tokio::test]
+async fn a_layer_waits_the_redisson_way() {
+    let mut bench = Bench::new().await;
+    let redisson = redisson(&bench.server).default_rate(rate(2, 200));
+    let layer = RateLimitLayer::new(redisson, |request: &Request<String>| {
+        request
+            .headers()
+            .get("x-user")
+            .and_then(|user| user.to_str().ok())
+            .map(|u| format!("user:{u}"))
+    })
+    .max_wait(Duration::from_secs(20));
+    let answer =
+        |_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::from("done"))) };
+    let mut service = layer.layer(service_fn(answer));
+    let begun = Instant::now();
+    for _ in 0..5 {
+        let request = Request::builder().header("x-user", "alice").body(String::new()).unwrap();
+        let response = service.ready().await.unwrap().call(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(398), "two at once, two later, one at last");
+    let mut keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
+    keys.sort();
+    assert_eq!(keys, ["user:alice", "{user:alice}:permits", "{user:alice}:value"]);
+
+    let layer = RateLimitLayer::new(bench.redisson.clone(), |_: &Request<String>| "user:alice");
+    let mut service = layer.layer(service_fn(answer));
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let response = service.ready().await.unwrap().call(Request::default()).await.unwrap();
+        let retry_after = response.headers().get("retry-after").is_some();
+        statuses.push((response.status().as_u16(), retry_after));
+    }
+    assert_eq!(statuses.last(), Some(&(429, true)), "{statuses:?}");
+}
+
+/// Patience is counted from the first question, however often it is asked again.
+#[tokio::test]
+async fn patience_ends_for_those_who_never_get_a_permit() {
+    let bench = Bench::of(1, 40).await;
+    let redisson = redisson(&bench.server);
+    let mut waiters = JoinSet::new();
+    for _ in 0..30 {
+        let redisson = redisson.clone();
+        waiters.spawn(async move {
+            let charge = Charge::new("r").max_wait(Duration::from_millis(200));
+            let begun = Instant::now();
+            match redisson.acquire(charge).await {
+                Ok(decision) => Ok(decision.decided_at().expect("told")),
+                Err(Refusal::Denied(decision)) => {
+                    assert!(decision.retry_after().is_some());
+                    Err(begun.elapsed())
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        });
+    }
+    let (admitted, refused): (Vec<_>, Vec<_>) =
+        waiters.join_all().await.into_iter().partition(Result::is_ok);
+    assert!(!admitted.is_empty() && refused.len() >= 15, "{} admitted", admitted.len());
+    check_windows(admitted.into_iter().flatten().collect(), 1, Duration::from_millis(39));
+}

@@ -1,0 +1,147 @@
+//! What tests of Redisson's limiter share: a server, one limiter on it, and a clock, in ms from one base.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_sluice::{
+    Booking, Charge, Class, Error, Limiter, Outcome, Pool, RRateLimiter, Rate, Redisson,
+};
+
+use super::Server;
+
+pub const BASE: u64 = 1_767_225_600_000;
+
+/// What an acquire was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Granted, and so many are left.
+    G(u64),
+    /// Refused, for so many ms.
+    W(u64),
+    /// More than the rate.
+    Exceeds,
+}
+
+/// A server, one limiter on it, and a clock.
+pub struct Bench {
+    pub server: Server,
+    pub connection: MultiplexedConnection,
+    pub clock: Arc<AtomicU64>,
+    pub redisson: Redisson,
+    pub limiter: RRateLimiter,
+}
+
+impl Bench {
+    pub async fn new() -> Self {
+        let server = Server::start();
+        let connection = server.connection().await;
+        let clock = Arc::new(AtomicU64::new(0));
+        let redisson = client(&server, &clock, "A");
+        let limiter = redisson.rate_limiter("r").expect("a name");
+        Self { server, connection, clock, redisson, limiter }
+    }
+
+    /// With a limiter of this rate, in this interval of ms.
+    pub async fn of(permits: u64, interval: u64) -> Self {
+        let bench = Self::new().await;
+        assert!(bench.limiter.try_set_rate(rate(permits, interval)).await.expect("set"));
+        bench
+    }
+
+    pub fn at(&self, millis: u64) {
+        self.clock.store(millis, Relaxed);
+    }
+
+    pub async fn take(&self, permits: u64, millis: u64) -> Told {
+        self.at(millis);
+        self.told(&self.redisson, permits).await.0
+    }
+
+    /// What is told, and the booking.
+    pub async fn told(&self, redisson: &Redisson, permits: u64) -> (Told, Option<Booking>) {
+        let mut decision =
+            redisson.check(&Charge::new("r").cost(permits)).await.expect("a decision");
+        let told = match decision.outcome() {
+            Outcome::Allow => Told::G(decision.remaining().expect("told")),
+            Outcome::Again(wait) => {
+                assert_eq!(wait.subsec_nanos() % 1_000_000, 0, "whole ms of a clock cut to ms");
+                Told::W(wait.as_millis() as u64)
+            }
+            Outcome::Deny { retry_after: None } => Told::Exceeds,
+            other => panic!("{other:?}"),
+        };
+        (told, decision.booking())
+    }
+
+    pub async fn all(&self, asked: &[(u64, u64, Told)]) {
+        for (permits, millis, told) in asked {
+            assert_eq!(self.take(*permits, *millis).await, *told, "{permits} at {millis}");
+        }
+    }
+
+    pub async fn available(&self, millis: u64) -> u64 {
+        self.at(millis);
+        self.limiter.available_permits().await.expect("permits")
+    }
+
+    pub async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        cmd(words[0]).arg(&words[1..]).query_async(&mut self.connection).await.expect("a reply")
+    }
+
+    pub async fn value(&mut self) -> Option<i64> {
+        self.ask(&["GET", "{r}:value"]).await
+    }
+
+    /// The permits of each member, and its time.
+    pub async fn members(&mut self) -> Vec<(u32, u64)> {
+        let pairs: Vec<(Vec<u8>, f64)> =
+            self.ask(&["ZRANGE", "{r}:permits", "0", "-1", "WITHSCORES"]).await;
+        let permits = |member: &[u8]| u32::from_ne_bytes(*member.last_chunk().expect("four bytes"));
+        pairs.iter().map(|(member, at)| (permits(member), *at as u64 - BASE)).collect()
+    }
+
+    /// What Java leaves that took permits: a member, and so much less.
+    pub async fn java(&mut self, permits: u32, millis: u64) {
+        if self.value().await.is_none() {
+            let rate: i64 = self.ask(&["HGET", "r", "rate"]).await;
+            let _: () = self.ask(&["SET", "{r}:value", &rate.to_string()]).await;
+        }
+        let random: [u8; 16] = fastrand::u128(..).to_ne_bytes();
+        self.put(&[&[16], random.as_slice()].concat(), permits, millis).await;
+        let _: i64 = self.ask(&["DECRBY", "{r}:value", &permits.to_string()]).await;
+    }
+
+    /// Puts a member that begins so.
+    pub async fn put(&mut self, head: &[u8], permits: u32, millis: u64) {
+        let member = [head, &permits.to_ne_bytes()].concat();
+        let mut add = cmd("ZADD");
+        add.arg("{r}:permits").arg(BASE + millis).arg(member);
+        let _: i64 = add.query_async(&mut self.connection).await.expect("added");
+    }
+
+    pub async fn calls(&mut self, command: &str) -> u64 {
+        super::script::ran(&mut self.connection, command).await
+    }
+}
+
+pub fn client(server: &Server, clock: &Arc<AtomicU64>, id: &str) -> Redisson {
+    let clock = Arc::clone(clock);
+    Redisson::new(Pool::connect(&server.url()).expect("an address"))
+        .client_id(id)
+        .deadline(Duration::from_secs(5))
+        .clock(move || Duration::from_millis(BASE + clock.load(Relaxed)))
+}
+
+pub fn rate(permits: u64, interval: u64) -> Rate {
+    Rate::overall(permits, Duration::from_millis(interval))
+}
+
+pub async fn message<T: Debug>(call: impl Future<Output = Result<T, Error>>) -> (Class, String) {
+    let error = call.await.expect_err("an error");
+    (error.class(), error.to_string())
+}
