@@ -207,6 +207,18 @@ end
 -- What is done to a limiter that is configured. Each returns an outcome, and what else it tells.
 local operations = {}
 
+function operations.available(books, now)
+  settle(books, now)
+  if books.exists then
+    store(books)
+  end
+  heal(books)
+  if books.value < 0 then
+    return report(books, now, REFUSED, wait_for(books, now, -books.value))
+  end
+  return report(books, now, DONE, 0)
+end
+
 function operations.acquire(books, now, permits, random)
   permits = tonumber(permits)
   local member = member_of(random, permits)
@@ -216,7 +228,7 @@ function operations.acquire(books, now, permits, random)
     return report(books, now, DONE, 0)
   end
   if permits > books.rate then
-    return report(books, now, EXCEEDS, 0)
+    return EXCEEDS, 0, select(3, operations.available(books, now))
   end
   settle(books, now)
   if books.value < permits then
@@ -234,19 +246,6 @@ function operations.acquire(books, now, permits, random)
   store(books)
   extend(books)
   return report(books, now, outcome, wait)
-end
-
-function operations.available(books, now)
-  local exists = books.exists
-  settle(books, now)
-  if exists then
-    store(books)
-  end
-  heal(books)
-  if books.value < 0 then
-    return report(books, now, REFUSED, wait_for(books, now, -books.value))
-  end
-  return report(books, now, DONE, 0)
 end
 
 -- Gives back permits of the oldest members that have not expired. Tells how many, and whether there may be more.

@@ -210,7 +210,7 @@ impl State {
     /// Takes permits for a member that is not there yet.
     fn add(&mut self, rule: &Rule, now: i64, permits: i64, member: Vec<u8>) -> (Verdict, Report) {
         if permits > rule.rate {
-            return (Verdict::Never, self.report(rule, now));
+            return (Verdict::Never, Redisson::available(rule, self, now).1);
         }
         let millis = now / 1_000;
         let mut value = self.settle(rule, millis);
@@ -371,7 +371,7 @@ impl Algorithm for Redisson {
         let before = next.signs();
         let (verdict, report) = match ask.cost {
             0 => Self::available(rule, &mut next, now),
-            cost if cost > LARGEST => (Verdict::Never, next.report(rule, now)),
+            cost if cost > LARGEST => (Verdict::Never, Self::available(rule, &mut next, now).1),
             cost => {
                 let grant = numbered(exact(next.drawn + 1));
                 let told = next.add(rule, now, cost, member(&grant, cost));

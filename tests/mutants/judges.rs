@@ -53,9 +53,9 @@ fn workload(
     let quota = workload.quota(algorithm.quota);
     let (_, rows) = crew::run(algorithm, workload, SIZE, url);
     let (mut findings, models) = judge::judge(&rows, || (algorithm.model)(quota));
-    let keys = models.values().next().map_or(1, |model| model.keys());
-    let writes = keys * findings.fewest..=keys * findings.changes;
-    findings.faults.extend(stock::faults(server, &models, rows.len(), writes));
+    let (fewest, changes, calls) = (findings.fewest, findings.changes, rows.len());
+    let writes = models.values().next().map_or(0..=0, |model| model.writes(fewest, changes, calls));
+    findings.faults.extend(stock::faults(server, &models, algorithm.runs(rows.len()), writes));
     if workload == Workload::Saturating && findings.admitted * 100 < findings.most * 99 {
         return Some(String::from("S1 guard: too little is admitted"));
     }

@@ -11,10 +11,14 @@ use tower_sluice::algorithm::{
     FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
-use tower_sluice::{Booking, Charge, Decision, Error, Limiter, Pool, Quota, Redis, Together};
+use tower_sluice::{
+    Booking, Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Together,
+};
 
 use crate::crew;
-use crate::model::{Anchored, Both, Bucket, Bursty, Cells, Counter, Log, Model, Warm, Window};
+use crate::model::{
+    Anchored, Both, Bucket, Bursty, Cells, Counter, Log, Model, Permits, Warm, Window,
+};
 
 /// What is judged, by which model.
 pub(crate) struct Algorithm {
@@ -27,9 +31,11 @@ pub(crate) struct Algorithm {
     pub(crate) openings: &'static [u64],
     /// Whether a refused charge goes at once when its wait is over.
     pub(crate) at_once: bool,
+    /// Whether it books waits; else who is refused asks again.
+    pub(crate) books: bool,
 }
 
-pub(crate) static ALGORITHMS: [Algorithm; 12] = [
+pub(crate) static ALGORITHMS: [Algorithm; 13] = [
     line("token_bucket", Quota::burst, |quota, at| at.of(TokenBucket::new(quota)), Bucket::boxed),
     line("fixed_window", no_burst, |quota, at| at.of(FixedWindow::new(quota)), Window::boxed),
     line(
@@ -59,6 +65,7 @@ pub(crate) static ALGORITHMS: [Algorithm; 12] = [
         Both::buckets,
     ),
     line("together", Quota::burst, Site::together, Both::buckets),
+    line("redisson", millis, Site::redisson, Permits::boxed).without_booking(),
     line(
         "smooth_bursty_own_debt",
         no_burst,
@@ -81,7 +88,7 @@ const fn line(
     limiter: fn(Quota, Site) -> Arc<dyn Judged>,
     model: fn(Quota) -> Box<dyn Model>,
 ) -> Algorithm {
-    Algorithm { name, quota, limiter, model, openings: &[0, 1, 3], at_once: true }
+    Algorithm { name, quota, limiter, model, openings: &[0, 1, 3], at_once: true, books: true }
 }
 
 /// Those whose names begin as the environment says, else all.
@@ -100,6 +107,11 @@ fn warming_up(quota: Quota) -> SmoothWarmingUp {
     SmoothWarmingUp::new(quota, quota.period() / 10)
 }
 
+/// In whole milliseconds.
+fn millis(quota: Quota, _burst: u64) -> Quota {
+    Quota::new(quota.limit(), quota.period().max(Duration::from_millis(1)))
+}
+
 fn no_burst(quota: Quota, _burst: u64) -> Quota {
     quota
 }
@@ -108,6 +120,16 @@ impl Algorithm {
     /// Admits any cost at once while it has no debt.
     const fn paced(self) -> Self {
         Self { openings: &[4], ..self }
+    }
+
+    /// Books nothing. Nobody has asked for a key that is not configured.
+    const fn without_booking(self) -> Self {
+        Self { openings: &[1, 3], books: false, ..self }
+    }
+
+    /// The most scripts that run for so many calls: a key that has no configuration gets one, and is asked once more.
+    pub(crate) fn runs(&self, calls: usize) -> usize {
+        if self.books { calls } else { 3 * calls }
     }
 
     /// Makes everybody wait for every unit.
@@ -158,6 +180,16 @@ impl Site {
         Arc::new(Together::new(members, keys as fn(&Charge) -> [Charge; 2]))
     }
 
+    /// Each key a limiter, which gets its rate when it is first asked for.
+    fn redisson(quota: Quota, at: Self) -> Arc<dyn Judged> {
+        let rate = Rate::overall(quota.limit(), quota.period());
+        let redisson = Redisson::new(at.pool).default_rate(rate).deadline(DEADLINE);
+        Arc::new(match at.clock {
+            Some(clock) => redisson.clock(move || Duration::from_micros(clock.load(Relaxed))),
+            None => redisson,
+        })
+    }
+
     fn of<A: InLua>(self, algorithm: A) -> Arc<dyn Judged> {
         let limiter = Redis::new("oracle", algorithm, self.pool).deadline(DEADLINE);
         Arc::new(match self.clock {
@@ -175,6 +207,26 @@ pub(crate) trait Judged: Debug + Send + Sync {
 
     /// Gives a booking back, and tells how many units that were.
     fn give_back(&self, booking: Booking) -> Answer<u64>;
+
+    /// Whether it books waits.
+    fn books(&self) -> bool {
+        true
+    }
+}
+
+impl Judged for Redisson {
+    fn check(&self, charge: &Charge) -> Answer<Decision> {
+        Limiter::check(self, charge)
+    }
+
+    fn give_back(&self, booking: Booking) -> Answer<u64> {
+        let limiter = self.clone();
+        Box::pin(async move { Redisson::give_back(&limiter, booking).await })
+    }
+
+    fn books(&self) -> bool {
+        false
+    }
 }
 
 impl<A: InLua, F> Judged for Together<A, 2, F>

@@ -50,8 +50,12 @@ impl Walk {
     }
 
     async fn ask(&self, cost: u64, patience: Duration) -> Outcome {
+        let patience = if self.limiter.books() { patience } else { Duration::ZERO };
         let charge = Charge::new(self.key.clone()).cost(cost).max_wait(patience);
-        self.limiter.check(&charge).await.expect("a decision").outcome()
+        match self.limiter.check(&charge).await.expect("a decision").outcome() {
+            Outcome::Again(wait) => Outcome::Deny { retry_after: Some(wait) },
+            outcome => outcome,
+        }
     }
 
     /// Steps forward and asks until it is refused; returns the cost and the wait.
@@ -82,7 +86,7 @@ impl Walk {
         if wait > horizon {
             assert_eq!(self.ask(cost, wait).await, denied(wait), "beyond the horizon, {place}");
         }
-        if wait <= horizon && self.dice.bool() {
+        if wait <= horizon && self.limiter.books() && self.dice.bool() {
             assert_eq!(self.ask(cost, wait).await, Outcome::Wait(wait), "{place}");
             return;
         }

@@ -90,9 +90,9 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
     if workload == Workload::Saturating && findings.admitted * 100 < findings.most * 99 {
         findings.faults.push(format!("{} of {} used", findings.admitted, findings.most));
     }
-    let keys = models.values().next().map_or(1, |model| model.keys());
-    let writes = keys * findings.fewest..=keys * findings.changes;
-    findings.faults.extend(stock::faults(&server, &models, rows.len(), writes));
+    let (fewest, changes) = (findings.fewest, findings.changes);
+    let writes = models.values().next().map_or(0..=0, |model| model.writes(fewest, changes, calls));
+    findings.faults.extend(stock::faults(&server, &models, algorithm.runs(rows.len()), writes));
     let place = format!("{} {}", algorithm.name, workload.name());
     findings.faults.iter().map(|fault| format!("{place}: {fault}")).collect()
 }

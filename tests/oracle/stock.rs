@@ -70,6 +70,8 @@ pub(crate) async fn counted(connection: &mut MultiplexedConnection) -> (usize, u
 async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
     let mut names: Vec<String> =
         cmd("KEYS").arg("*").query_async(connection).await.expect("names of keys");
+    // A configuration is no state.
+    names.retain(|name| name.contains('{'));
     names.sort();
     let mut held = BTreeMap::new();
     for name in names {
@@ -87,13 +89,24 @@ async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
 /// The value of a key, if it is still there: a text, or the members of a sorted set, each with its score.
 pub(crate) async fn value(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
     let kind: String = cmd("TYPE").arg(name).query_async(connection).await.expect("a type");
+    if kind == "hash" {
+        let fields: Vec<String> =
+            cmd("HGETALL").arg(name).query_async(connection).await.expect("fields");
+        return Some(fields.join(" "));
+    }
     if kind != "zset" {
         return cmd("GET").arg(name).query_async(connection).await.expect("a value");
     }
     let mut range = cmd("ZRANGE");
     range.arg(name).arg(0).arg(-1).arg("WITHSCORES");
-    let words: Vec<String> = range.query_async(connection).await.expect("members");
-    let members: Vec<_> = words.chunks(2).map(|pair| pair.join("@")).collect();
+    let pairs: Vec<(Vec<u8>, String)> = range.query_async(connection).await.expect("members");
+    // Those of Redisson are no text.
+    let text = |member: Vec<u8>| match name.ends_with(":permits") {
+        true => member.iter().map(|byte| format!("{byte:02x}")).collect(),
+        false => String::from_utf8(member).expect("text"),
+    };
+    let members: Vec<_> =
+        pairs.into_iter().map(|(member, score)| format!("{}@{score}", text(member))).collect();
     (!members.is_empty()).then(|| members.join(" "))
 }
 

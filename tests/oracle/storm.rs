@@ -88,7 +88,7 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     let bookings = 3 * cancels;
     // All of it is booked within a third of the horizon.
     let quota = Quota::new(bookings as u64, Duration::from_secs(20));
-    for algorithm in chosen() {
+    for algorithm in chosen().filter(|algorithm| algorithm.books) {
         for (place, from) in [("head", 0), ("middle", cancels), ("tail", 2 * cancels)] {
             let server = Server::start();
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -47,8 +47,11 @@ impl Task {
         cost: u64,
         patience: Duration,
     ) -> (Row, Option<Held>) {
-        let charge = Charge::new(key.to_string()).cost(cost).max_wait(patience);
+        let charge = Charge::new(key.to_string()).cost(cost);
         let mut row = self.begin(key, cost);
+        // Who cannot book is told the wait, and asks again by himself.
+        let patience = if self.limiter.books() { patience } else { Duration::ZERO };
+        let charge = charge.max_wait(patience);
         row.patience = micros(patience);
         let answer = self.limiter.check(&charge).await;
         row.received = nanos();
@@ -57,7 +60,9 @@ impl Task {
             (row.event, row.wait) = match decision.outcome() {
                 Outcome::Allow => (Event::Allowed, 0),
                 Outcome::Wait(wait) => (Event::Waited, micros(wait)),
-                Outcome::Deny { retry_after: Some(wait) } => (Event::Denied, micros(wait)),
+                Outcome::Deny { retry_after: Some(wait) } | Outcome::Again(wait) => {
+                    (Event::Denied, micros(wait))
+                }
                 Outcome::Deny { retry_after: None } => (Event::Never, 0),
                 other => panic!("no algorithm answers {other:?}"),
             };

@@ -6,6 +6,7 @@
 mod anchored_window;
 mod both;
 mod fixed_window;
+mod redisson;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -16,6 +17,7 @@ mod token_bucket;
 pub(crate) use anchored_window::Anchored;
 pub(crate) use both::Both;
 pub(crate) use fixed_window::Window;
+pub(crate) use redisson::Permits;
 pub(crate) use sliding_counter::Counter;
 pub(crate) use sliding_log::Log;
 pub(crate) use sliding_window::Cells;
@@ -24,7 +26,7 @@ pub(crate) use smooth_warming_up::Warm;
 pub(crate) use token_bucket::Bucket;
 
 use std::fmt::Debug;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use tower_sluice::Quota;
 
@@ -60,6 +62,11 @@ pub(crate) trait Model: Debug {
     /// The keys that it is stored under, each of which a change writes.
     fn keys(&self) -> usize {
         1
+    }
+
+    /// How many values so many changes may write, of which `fewest` came apart from others, in so many calls.
+    fn writes(&self, fewest: usize, changes: usize, _calls: usize) -> RangeInclusive<usize> {
+        self.keys() * fewest..=self.keys() * changes
     }
 
     /// How many grants, ordered by instant, break the bound in some window that ends with them.
