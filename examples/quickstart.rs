@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | |
 //! | `REDIS_URL` | absent: in memory | `redis://...` |
-//! | `ALGORITHM` | `token_bucket` | or `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up` |
+//! | `ALGORITHM` | `token_bucket` | or `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, `redisson`, whose limiters have the keys' names |
 //! | `LIMIT`, `PERIOD_MS` | 5, 1000 | |
 //! | `BURST` | `LIMIT` | of the token bucket; the others have none |
 //! | `CELLS` | 10 | of the sliding window |
@@ -31,12 +31,12 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_sluice::algorithm::{
-    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket,
+    self, Algorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{
-    Boxed, Decision, Head, HttpResponse, LimiterExt, Memory, Outcome, Pool, Quota, RateLimitLayer,
-    Redis, Refusal, Respond, by_head,
+    Boxed, Decision, Head, HttpResponse, LimiterExt, Memory, Pool, Quota, Rate, RateLimitLayer,
+    Redis, Redisson, Refusal, Respond, by_head,
 };
 
 #[tokio::main]
@@ -93,8 +93,8 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for TellTheWait {
     }
 
     fn annotate(&self, decision: &Decision, response: &mut Response<Body>) {
-        if let Outcome::Wait(wait) = decision.outcome() {
-            let text = format!("admitted after {} ms\n", wait.as_millis());
+        if !decision.waited().is_zero() {
+            let text = format!("admitted after {} ms\n", decision.waited().as_millis());
             response.headers_mut().remove("content-length");
             *response.body_mut() = Body::from(text);
         }
@@ -149,6 +149,7 @@ impl Settings {
             "smooth_warming_up" => {
                 store.limiter(SmoothWarmingUp::new(quota, millis("WARMUP_MS", 1_000)?))
             }
+            "redisson" => store.redisson(quota),
             other => Err(format!("ALGORITHM: {other:?} is none that is listed in the example")),
         }?;
         Ok(Self {
@@ -167,6 +168,19 @@ struct Store {
 }
 
 impl Store {
+    /// Java's limiters: a key that has none gets one, and who waits asks again.
+    fn redisson(&self, quota: Quota) -> Result<Boxed, String> {
+        let algorithm = algorithm::Redisson::new(quota);
+        algorithm.rule(quota).map_err(|error| told("LIMIT, PERIOD_MS, BURST", &error))?;
+        Ok(match &self.pool {
+            Some(pool) => Redisson::new(pool.clone())
+                .default_rate(Rate::overall(quota.limit(), quota.period()))
+                .deadline(self.deadline)
+                .boxed(),
+            None => Memory::new("quickstart", algorithm).boxed(),
+        })
+    }
+
     fn limiter(&self, algorithm: impl InLua) -> Result<Boxed, String> {
         algorithm
             .rule(algorithm.quota())

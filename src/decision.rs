@@ -48,6 +48,7 @@ pub struct Decision {
     reset_after: Option<Duration>,
     decided_at: Option<Duration>,
     place: u16,
+    paused: Duration,
     booking: Option<Booking>,
 }
 
@@ -64,6 +65,7 @@ impl Decision {
             reset_after: None,
             decided_at: None,
             place: 0,
+            paused: Duration::ZERO,
             booking: None,
         }
     }
@@ -132,6 +134,16 @@ impl Decision {
         self.place
     }
 
+    /// How long an admitted charge was held back: the wait that was booked, or the time that went by until it was its turn
+    /// where nothing can be booked.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        match self.outcome {
+            Outcome::Wait(wait) => wait,
+            _ => self.paused,
+        }
+    }
+
     /// Hands out what was taken, once, to be given back with [`Limiter::refund`].
     ///
     /// [`Limiter::refund`]: crate::Limiter::refund
@@ -172,6 +184,12 @@ impl Decision {
 
     pub(crate) fn with_booking(mut self, booking: Booking) -> Self {
         self.booking = Some(booking);
+        self
+    }
+
+    /// Tells how long it paused before it asked once more, and was admitted.
+    pub(crate) fn after(mut self, paused: Duration) -> Self {
+        self.paused = paused;
         self
     }
 

@@ -154,6 +154,8 @@ fn options_that_cannot_be_are_refused() {
         "--algorithm smooth_bursty --limit 5 --period 1s --horizon 366d",
         "--algorithm smooth_bursty --limit 5 --period 1s --max-wait 1s --cache-ratio 1",
         "--algorithm token_bucket --limit 5 --period 1s --redis nowhere",
+        "--algorithm redisson --limit 5 --period 1500us",
+        "--algorithm redisson --limit 5 --period 1s --burst 6",
     ] {
         let output = replay(options, "");
         assert_eq!(output.status.code(), Some(2), "{options}: {}", said(&output));
@@ -244,4 +246,109 @@ fn memory_and_redis_tell_the_same() {
         assert_eq!(said(&memory), said(&redis), "{algorithm}");
         assert_eq!(told(&memory).len(), 1_000);
     }
+}
+
+#[test]
+fn redisson_is_told_as_java_would_be() {
+    let at =
+        |millis: u64, cost: u64| json!({"t": T0 + millis * 1_000 + 999, "key": "a", "cost": cost});
+    let op = |millis: u64, op: &str, cost: u64| {
+        let mut line = at(millis, cost);
+        line["op"] = op.into();
+        line
+    };
+    let traffic = lines(&[
+        at(0, 5),
+        at(300, 5),
+        at(300, 1),
+        op(300, "release", 7),
+        op(400, "available", 1),
+        at(400, 7),
+        at(400, 1),
+        at(1_299, 4),
+        at(1_300, 3),
+        at(1_300, 11),
+        at(1_300, 1 << 32),
+        op(1_300, "penalize", 1),
+        json!({"t": T0 + 1_301_000, "op": "refund", "of": 9}),
+        op(1_302, "release", 99),
+        op(1_302, "release", 99),
+        json!({"t": T0 + 1_302_999, "key": "a", "limit": 5}),
+        op(1_302, "reset", 1),
+    ]);
+    let server = Server::start();
+    let options = "--algorithm redisson --limit 10 --period 1s --max-wait 60s";
+    for options in [options.to_owned(), format!("{options} --redis {}", server.url())] {
+        let output = replay(&options, &traffic);
+        assert!(output.status.success(), "{}", said(&output));
+        let short: Vec<_> = told(&output)
+            .iter()
+            .map(|line| {
+                let figure = ["retry_after_us", "refunded"].map(|name| line[name].as_u64());
+                let figure = figure.into_iter().flatten().next();
+                (line["verdict"].as_str().unwrap().to_owned(), figure, line["remaining"].as_u64())
+            })
+            .collect();
+        let short: Vec<_> =
+            short.iter().map(|(verdict, a, b)| (verdict.as_str(), *a, *b)).collect();
+        assert_eq!(
+            short,
+            [
+                ("allow", None, Some(5)),
+                ("allow", None, Some(0)),
+                ("deny", Some(700_000), Some(0)),
+                ("done", Some(7), Some(7)),
+                ("done", None, Some(7)),
+                ("allow", None, Some(0)),
+                ("deny", Some(900_000), Some(0)),
+                ("deny", Some(101_000), Some(0)),
+                ("allow", None, Some(0)),
+                ("never", None, Some(0)),
+                ("error", None, None),
+                ("error", None, None),
+                ("done", Some(3), Some(3)),
+                ("done", Some(7), Some(10)),
+                ("done", Some(0), Some(10)),
+                ("error", None, None),
+                ("done", None, Some(10)),
+            ]
+        );
+    }
+    let output =
+        replay("--algorithm token_bucket --limit 5 --period 1s", &lines(&[op(0, "release", 1)]));
+    assert_eq!(told(&output)[0]["verdict"], "error");
+}
+
+#[test]
+fn redisson_tells_the_same_in_memory_and_in_redis() {
+    let mut dice = fastrand::Rng::with_seed(3);
+    let (mut t, mut traffic) = (T0, String::new());
+    for number in 1..=1_500 {
+        t += [0, 0, 1, 333, 1_000, 199_000, 200_000, 999_999, 1_000_000][dice.usize(..9)];
+        if dice.usize(..60) == 0 {
+            t -= [1, 200_000, 7_200_000_000][dice.usize(..3)];
+        }
+        let key = ["a", "b{", "c:d", ""][dice.choose_multiple([0, 0, 0, 1, 1, 2, 3], 1)[0]];
+        let mut line = json!({"t": t, "key": key, "cost": dice.u64(0..8)});
+        match dice.usize(..12) {
+            0 | 1 => line["op"] = ["release", "available"][dice.usize(..2)].into(),
+            2 => line["op"] = ["peek", "penalize", "reset"][dice.usize(..3)].into(),
+            3 => line["limit"] = 3.into(),
+            4 => line["max_wait"] = 90_000_000.into(),
+            5 | 6 if number > 1 => {
+                line["op"] = "refund".into();
+                line["of"] = (number - dice.usize(1..number.min(5))).into();
+            }
+            _ => {}
+        }
+        traffic.push_str(&format!("{line}\n"));
+    }
+    let server = Server::start();
+    let options = "--algorithm redisson --limit 5 --period 1s --allow-clock-steps";
+    let memory = replay(options, &traffic);
+    let redis = replay(&format!("{options} --redis {}", server.url()), &traffic);
+    assert!(memory.status.success() && redis.status.success(), "{}", said(&redis));
+    assert_eq!(told(&memory), told(&redis));
+    assert_eq!(said(&memory), said(&redis));
+    assert_eq!(told(&memory).len(), 1_500);
 }

@@ -17,7 +17,9 @@
 //!
 //! `t`, `max_wait` and `period` are in microseconds. A cost left out is 1; `max_wait`, `limit`, `period` and `burst` are
 //! the options' where the line has none, but a line's `limit` is also its burst. `of` names the line, counted from 1,
-//! whose charge is given back. `"op":"penalize"` takes the cost without asking, `"op":"reset"` forgets the key.
+//! whose charge is given back. `"op":"penalize"` takes the cost without asking, `"op":"reset"` forgets the key. Under
+//! `redisson`, whose keys name limiters, `"op":"release"` gives the cost back for whoever took it, `"op":"available"`
+//! tells what is left, and times are cut to milliseconds.
 //!
 //! ```json
 //! {"line":1,"verdict":"allow","wait_us":0,"remaining":9,"reset_after_us":100000}
@@ -29,6 +31,7 @@
 //! `done`. What was charged is remembered until the end, since any later line may give it back.
 
 mod options;
+mod redisson;
 mod replay;
 mod summary;
 mod traffic;

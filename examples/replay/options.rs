@@ -72,6 +72,7 @@ pub(crate) enum Name {
     SlidingCounter,
     SmoothBursty,
     SmoothWarmingUp,
+    Redisson,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

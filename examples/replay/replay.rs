@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::{
-    Booking, Charge, Class, Error, Limiter, LimiterExt, Memory, Pool, Quota, Redis,
+    Booking, Charge, Class, Error, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
 };
 
 use crate::Stop;
@@ -50,6 +50,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
             let pace = options.smooth_bursty(quota);
             decide(options, pace, options.max_wait(|ratio| pace.cache(ratio))).await
         }
+        Name::Redisson => crate::redisson::run(options).await,
         Name::SmoothWarmingUp => {
             let pace = options.smooth_warming_up(quota)?;
             decide(options, pace, options.max_wait(|ratio| pace.cache(ratio))).await
@@ -58,7 +59,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
 }
 
 /// More keys than a replay should meet: nothing is forgotten before then.
-const KEYS: usize = 1 << 32;
+pub(crate) const KEYS: usize = 1 << 32;
 
 async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -> Result<(), Stop> {
     let quota = options.quota()?;
@@ -70,25 +71,54 @@ async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -
     };
     let Some(url) = &options.redis else {
         let memory = Memory::new("replay", algorithm).capacity(KEYS).clock(clock);
-        return Replay::new(memory, now, quota, max_wait).run(options).await;
+        return Replay::new(InProcess(memory), now, quota, max_wait).run(options).await;
     };
-    let pool = Pool::connect(url).map_err(|error| Stop::Asked(format!("--redis: {error}")))?;
-    pool.ready().await?;
-    // Nobody else's keys, nor those of the replay before.
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = format!("replay-{}-{}", began.as_micros(), process::id());
-    let redis = Redis::new(name, algorithm, pool).deadline(Duration::from_secs(5)).clock(clock);
+    let redis = Redis::new(unique(), algorithm, pool(url).await?);
+    let redis = redis.deadline(Duration::from_secs(5)).clock(clock);
     Replay::new(redis, now, quota, max_wait).run(options).await
 }
 
-/// A limiter that tells how much it took back.
-trait Gate: Limiter {
-    async fn give_back(&self, booking: Booking) -> Result<u64, Error>;
+/// Connections to the server that the options name.
+pub(crate) async fn pool(url: &str) -> Result<Pool, Stop> {
+    let pool = Pool::connect(url).map_err(|error| Stop::Asked(format!("--redis: {error}")))?;
+    pool.ready().await?;
+    Ok(pool)
 }
 
-impl<A: Algorithm> Gate for Memory<A> {
+/// A name for keys that are nobody else's, nor those of the replay before.
+pub(crate) fn unique() -> String {
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("replay-{}-{}", began.as_micros(), process::id())
+}
+
+/// A limiter that tells how much it took back.
+pub(crate) trait Gate: Limiter {
+    async fn give_back(&self, booking: Booking) -> Result<u64, Error>;
+
+    /// Gives permits back, whoever took them.
+    async fn release(&self, _key: &str, _permits: u64) -> Result<u64, Error> {
+        Err(Error::new(Class::Configuration, "only redisson releases"))
+    }
+}
+
+/// In this process, by the algorithms that book waits.
+struct InProcess<A: Algorithm>(Memory<A>);
+
+impl<A: Algorithm> Limiter for InProcess<A> {
+    type Future = <Memory<A> as Limiter>::Future;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.0.check(charge)
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        self.0.operate(operation, charge)
+    }
+}
+
+impl<A: Algorithm> Gate for InProcess<A> {
     async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        Memory::give_back(self, booking)
+        self.0.give_back(booking)
     }
 }
 
@@ -98,7 +128,7 @@ impl<A: InLua> Gate for Redis<A> {
     }
 }
 
-struct Replay<G> {
+pub(crate) struct Replay<G> {
     gate: G,
     now: Arc<AtomicU64>,
     quota: Quota,
@@ -115,11 +145,11 @@ struct Past {
 }
 
 impl<G: Gate> Replay<G> {
-    fn new(gate: G, now: Arc<AtomicU64>, quota: Quota, max_wait: Duration) -> Self {
+    pub(crate) fn new(gate: G, now: Arc<AtomicU64>, quota: Quota, max_wait: Duration) -> Self {
         Self { gate, now, quota, max_wait, past: Vec::new(), summary: Summary::default() }
     }
 
-    async fn run(mut self, options: &Options) -> Result<(), Stop> {
+    pub(crate) async fn run(mut self, options: &Options) -> Result<(), Stop> {
         let mut input = io::stdin().lock();
         let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         let progress = crate::summary::progress(&input);
@@ -169,16 +199,24 @@ impl<G: Gate> Replay<G> {
                 return Ok(told);
             }
         };
+        if let Some(reason) = foreign(&line, quota.is_some(), options.algorithm) {
+            self.past.push(Past { key, quota: None, booking: None });
+            return Ok(Told::error(number, reason.to_owned()));
+        }
+        if line.op == Op::Release {
+            let freed = self.gate.release(&key, line.cost.unwrap_or(1)).await;
+            return self.given_back(key, None, freed).await;
+        }
         let wait = line.max_wait.map_or(self.max_wait, Duration::from_micros);
         let charge = charge(&key, quota).cost(line.cost.unwrap_or(1)).max_wait(wait);
         let answer = match line.op {
-            Op::Peek => self.gate.peek(charge).await,
+            Op::Peek | Op::Available => self.gate.peek(charge).await,
             Op::Penalize => self.gate.penalize(charge).await,
             Op::Reset => self.gate.reset(charge).await,
             _ => self.gate.check(&charge).await,
         };
         let (told, booking) = match answer {
-            Ok(since) if matches!(line.op, Op::Penalize | Op::Reset) => {
+            Ok(since) if matches!(line.op, Op::Penalize | Op::Reset | Op::Available) => {
                 (Told::done(number, &since), None)
             }
             Ok(mut decision) => {
@@ -194,7 +232,6 @@ impl<G: Gate> Replay<G> {
     }
 
     async fn refund(&mut self, line: &Line<'_>) -> Result<Told, Stop> {
-        let number = self.past.len() + 1;
         let Some(of) = line.of else { return Err(self.wrong("a refund without \"of\"")) };
         let Some(past) = of.checked_sub(1).and_then(|of| self.past.get_mut(of)) else {
             return Err(self.wrong("\"of\" names no line before it"));
@@ -204,6 +241,17 @@ impl<G: Gate> Replay<G> {
             Some(booking) => self.gate.give_back(*booking).await,
             None => Ok(0),
         };
+        self.given_back(key, quota, units).await
+    }
+
+    /// What came back of a key, and how it stands since.
+    async fn given_back(
+        &mut self,
+        key: Arc<str>,
+        quota: Option<Quota>,
+        units: Result<u64, Error>,
+    ) -> Result<Told, Stop> {
+        let number = self.past.len() + 1;
         let told = match units {
             Ok(units) => match self.gate.check(&charge(&key, quota).cost(0)).await {
                 Ok(since) => Told::refunded(number, units, &since),
@@ -230,6 +278,21 @@ impl<G: Gate> Replay<G> {
     /// The line that is being read cannot be.
     fn wrong(&self, reason: &str) -> Stop {
         Stop::Asked(format!("line {}: {reason}", self.past.len() + 1))
+    }
+}
+
+/// Why a line is not for the algorithm, if it is not.
+fn foreign(line: &Line<'_>, has_quota: bool, algorithm: Name) -> Option<&'static str> {
+    match (algorithm == Name::Redisson, line.op) {
+        (true, Op::Penalize) => Some("redisson takes nothing without asking"),
+        (true, _) if has_quota => Some("a limiter of redisson has a rate of its own"),
+        (true, _) if line.cost.is_some_and(|cost| u32::try_from(cost).is_err()) => {
+            Some("more than 4,294,967,295 permits at once")
+        }
+        (false, Op::Release | Op::Available) => {
+            Some("only redisson releases, and tells what is available")
+        }
+        _ => None,
     }
 }
 

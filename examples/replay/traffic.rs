@@ -32,6 +32,10 @@ pub(crate) enum Op {
     Refund,
     Penalize,
     Reset,
+    /// redisson: gives permits back, whoever took them.
+    Release,
+    /// redisson: tells how many are left.
+    Available,
 }
 
 impl Line<'_> {

@@ -33,6 +33,8 @@ pin_project! {
 struct Asked {
     charge: Charge,
     since: Instant,
+    /// Whether it was asked for more than once.
+    again: bool,
 }
 
 pin_project! {
@@ -59,7 +61,7 @@ impl<C> Admission<C> {
     ) -> Self {
         let since = Instant::now();
         let state = State::Asking { check: limiter.check(&charge) };
-        Self { asked: Some(Asked { charge, since }), place, state }
+        Self { asked: Some(Asked { charge, since, again: false }), place, state }
     }
 
     /// Gives the slot back if it was booked and has not come yet.
@@ -107,7 +109,8 @@ impl<C> Admission<C> {
                             *this.place = None;
                             return Poll::Ready(match outcome {
                                 Outcome::Allow => {
-                                    *slot = Some(decision);
+                                    let paused = this.asked.as_ref().and_then(Asked::paused);
+                                    *slot = Some(decision.after(paused.unwrap_or_default()));
                                     Ok(())
                                 }
                                 _ => Err(Refusal::Denied(decision.denied())),
@@ -128,7 +131,8 @@ impl<C> Admission<C> {
                 }
                 StateProj::Pausing { sleep } => {
                     ready!(sleep.poll(cx));
-                    let asked = this.asked.as_ref().expect("only the patient pause");
+                    let asked = this.asked.as_mut().expect("only the patient pause");
+                    asked.again = true;
                     State::Asking { check: limiter.check(&asked.charge) }
                 }
                 StateProj::Done => panic!("polled after it was done"),
@@ -144,6 +148,11 @@ fn jitter() -> Duration {
 }
 
 impl Asked {
+    /// How long it paused, if it did.
+    fn paused(&self) -> Option<Duration> {
+        self.again.then(|| self.since.elapsed())
+    }
+
     /// Whether patience, which began with the first question, lasts for another pause.
     fn allows(&self, pause: Duration) -> bool {
         let patience = self.charge.patience().unwrap_or_default();

@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// Asks, and once more if there was no configuration and a default one helps.
-    async fn configured<F>(
+    pub(super) async fn configured<F>(
         &self,
         names: &Names,
         deadline: Instant,

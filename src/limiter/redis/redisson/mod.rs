@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use self::call::{Caller, Question};
-use self::deciding::{Asked, Shared, checked};
+use self::deciding::{Asked, Shared};
 use self::names::Names;
 use super::script::Script;
 use super::{DEADLINE, pool};
@@ -156,7 +156,8 @@ impl Limiter for Redisson {
         Some(Box::pin(async move {
             let Asked { names, deadline, .. } = asked?;
             let question = Question::new(&names, "reset", [""; 0]);
-            let told = checked(shared.caller.call(&question, deadline).await?)?;
+            let ask = || shared.caller.call(&question, deadline);
+            let told = shared.configured(&names, deadline, ask).await?;
             shared.queues.forget(names.name());
             shared.decision(&told, names.name(), None)
         }))

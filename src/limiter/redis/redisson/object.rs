@@ -169,7 +169,11 @@ impl RRateLimiter {
         while freed < permits {
             // One call gives back thousands of members at the most.
             let rest = (permits - freed).min(INEXACT);
-            let told = checked(self.call("release", [rest.to_string()]).await?)?;
+            let question = Question::new(&self.names, "release", [rest.to_string()]);
+            let shared = &self.redisson.shared;
+            let deadline = shared.deadline();
+            let ask = || shared.caller.call(&question, deadline);
+            let told = shared.configured(&self.names, deadline, ask).await?;
             let [more, may_be_more] = told.numbers()?;
             freed += more.max(0).cast_unsigned();
             if may_be_more == 0 {

@@ -1,0 +1,89 @@
+//! Redisson's limiter: a key is a limiter's name, and who is refused would ask again, for which no line stands here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tower_sluice::algorithm::{Algorithm, Redisson as InProcess};
+use tower_sluice::{Booking, Charge, Error, Limiter, Memory, Operation, Rate, Redisson};
+
+use crate::Stop;
+use crate::options::Options;
+use crate::replay::{Gate, KEYS, Replay, pool, unique};
+
+/// Replays under a rate of the options' limit and period.
+pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
+    let quota = options.quota()?;
+    let algorithm = InProcess::new(quota);
+    algorithm.rule(quota).map_err(|error| Stop::Asked(format!("this quota: {error}")))?;
+    let now = Arc::new(AtomicU64::new(0));
+    let clock = {
+        let now = Arc::clone(&now);
+        move || Duration::from_millis(now.load(Relaxed) / 1_000)
+    };
+    let Some(url) = &options.redis else {
+        let memory = Memory::new("replay", algorithm).capacity(KEYS).clock(clock);
+        return Replay::new(memory, now, quota, Duration::ZERO).run(options).await;
+    };
+    let redisson = Redisson::new(pool(url).await?)
+        .default_rate(Rate::overall(quota.limit(), quota.period()))
+        .deadline(Duration::from_secs(5))
+        .clock(clock);
+    let named = Named { redisson, prefix: unique() };
+    Replay::new(named, now, quota, Duration::ZERO).run(options).await
+}
+
+impl Gate for Memory<InProcess> {
+    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+        Memory::give_back(self, booking)
+    }
+
+    async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
+        Memory::release(self, key, permits)
+    }
+}
+
+/// Limiters under names that no other replay uses.
+struct Named {
+    redisson: Redisson,
+    prefix: String,
+}
+
+impl Named {
+    /// A name may have no braces that a key has by chance.
+    fn name(&self, key: &str) -> String {
+        match key {
+            "" => String::new(),
+            key => {
+                let key = key.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
+                format!("{}:{key}", self.prefix)
+            }
+        }
+    }
+
+    fn named(&self, charge: &Charge) -> Charge {
+        Charge::new(self.name(charge.key())).cost(charge.units())
+    }
+}
+
+impl Limiter for Named {
+    type Future = <Redisson as Limiter>::Future;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.redisson.check(&self.named(charge))
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        self.redisson.operate(operation, &self.named(charge))
+    }
+}
+
+impl Gate for Named {
+    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+        self.redisson.give_back(booking).await
+    }
+
+    async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
+        self.redisson.rate_limiter(&self.name(key))?.release(permits).await
+    }
+}
