@@ -136,18 +136,19 @@ end
 
 -- The wait until so many more permits are free, in ms; a lower bound if more members than one call reads stand before.
 local function wait_for(books, now, permits)
-  local freed, score, first = 0, now, 0
-  -- Most members hold a permit at least, so that for few permits few are read.
+  local freed, last, first = 0, nil, 0
+  -- Most members hold a permit at least, so that for few permits few are read. One score is: they are dear to format.
   local count = math.max(16, math.min(permits, CHUNK))
   while freed < permits and first < math.min(books.count, MOST) do
-    local chunk = redis.call('ZRANGE', books.permits, first, first + count - 1, 'WITHSCORES')
-    for i = 1, #chunk, 2 do
+    local chunk = redis.call('ZRANGE', books.permits, first, first + count - 1)
+    for i = 1, #chunk do
       if freed < permits then
-        freed, score = freed + permits_of(chunk[i]), tonumber(chunk[i + 1])
+        freed, last = freed + permits_of(chunk[i]), chunk[i]
       end
     end
     first = first + count
   end
+  local score = last and tonumber(redis.call('ZSCORE', books.permits, last)) or now
   return math.max(1, math.min(math.ceil(score + books.interval - now), LONGEST))
 end
 
@@ -187,10 +188,11 @@ local function report(books, now, outcome, wait)
 end
 
 -- Removes a member, or that part of its permits.
-local function take_from(books, member, score, permits)
-  write('ZREM', books.permits, member)
+local function take_from(books, member, permits)
   local rest = permits_of(member) - permits
-  if rest > 0 then
+  local score = rest > 0 and redis.call('ZSCORE', books.permits, member)
+  write('ZREM', books.permits, member)
+  if score then
     write('ZADD', books.permits, score, string.sub(member, 1, -5) .. struct.pack('I', rest))
   end
 end
@@ -254,20 +256,18 @@ function operations.release(books, now, permits)
   local freed, seen, chunk = 0, 0, nil
   local live = string.format('(%.0f', now - books.interval)
   repeat
-    chunk = redis.call('ZRANGEBYSCORE', books.permits, live, '+inf', 'WITHSCORES', 'LIMIT', 0, CHUNK)
+    chunk = redis.call('ZRANGEBYSCORE', books.permits, live, '+inf', 'LIMIT', 0, CHUNK)
     local whole = {}
-    for i = 1, #chunk, 2 do
-      local held = permits_of(chunk[i])
-      if freed + held <= permits then
-        table.insert(whole, chunk[i])
-        freed = freed + held
-      else
+    for i, member in ipairs(chunk) do
+      local held = permits_of(member)
+      if freed + held > permits then
         if freed < permits then
-          take_from(books, chunk[i], chunk[i + 1], permits - freed)
+          take_from(books, member, permits - freed)
           freed = permits
         end
         break
       end
+      whole[i], freed = member, freed + held
     end
     if whole[1] then
       write('ZREM', books.permits, unpack(whole))
@@ -281,10 +281,9 @@ end
 -- Gives back permits of one member, if it is still stored.
 operations['return'] = function(books, _, permits, random, held)
   local member, freed = member_of(random, tonumber(held)), 0
-  local score = redis.call('ZSCORE', books.permits, member)
-  if score then
+  if redis.call('ZSCORE', books.permits, member) then
     freed = math.min(tonumber(permits), tonumber(held))
-    take_from(books, member, score, freed)
+    take_from(books, member, freed)
     credit(books, freed)
   end
   return DONE, freed

@@ -1,5 +1,6 @@
 //! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case,
-//! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs a response.
+//! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs a response,
+//! `-- redisson` how long the script of Redisson's limiter holds the server.
 //!
 //! Absolute times follow the machine's mood, so the cases that ask Redis are told as ratios within one run, whose
 //! rounds are interleaved. `benches/README.md` says what stands behind each number.
@@ -8,6 +9,7 @@ mod against_redis;
 mod each_algorithm;
 mod in_process;
 mod measure;
+mod redisson;
 mod settled;
 mod site;
 #[path = "../../tests/support/mod.rs"]
@@ -17,6 +19,7 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("algorithms") => each_algorithm::run(),
         Some("settle") => settled::run(),
+        Some("redisson") => redisson::run(),
         _ => {
             in_process::run();
             against_redis::run();

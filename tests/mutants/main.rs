@@ -118,6 +118,7 @@ fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> String {
             part("token_bucket"),
             part("several")
         ),
+        "redisson" => format!("{head}\n{}\nreturn run()\n", part("redisson")),
         _ => {
             let name = algorithm.trim_end_matches("_own_debt");
             format!("{head}\n{}\n{tail}\nreturn run({name})\n", part(name))

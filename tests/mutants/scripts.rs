@@ -31,9 +31,10 @@ const LOG: [&str; 2] = ["sliding_log", "sliding_log"];
 const CELLS: [&str; 2] = ["sliding_window", "sliding_window"];
 const COUNTER: [&str; 2] = ["sliding_counter", "sliding_counter"];
 const BURSTY: [&str; 2] = ["smooth_bursty", "smooth_bursty"];
+const JAVA: [&str; 2] = ["redisson", "redisson"];
 const WARM: [&str; 2] = ["smooth_warming_up", "smooth_warming_up"];
 
-pub(crate) const MUTANTS: [Mutant; 30] = [
+pub(crate) const MUTANTS: [Mutant; 38] = [
     mutant(
         "state_through_tostring",
         BUCKET,
@@ -231,5 +232,61 @@ pub(crate) const MUTANTS: [Mutant; 30] = [
     end
   end
   redis.call('SELECT', 0)",
+    ),
+    mutant(
+        "redisson_cost_left_out",
+        JAVA,
+        Mixed,
+        "  if books.value < permits then\n    outcome, wait",
+        "  if books.value < 1 then\n    outcome, wait",
+    ),
+    mutant(
+        "redisson_expires_one_ms_early",
+        JAVA,
+        Edges,
+        "'-inf', now - books.interval, 'LIMIT'",
+        "'-inf', now - books.interval + 1, 'LIMIT'",
+    ),
+    mutant(
+        "redisson_expires_one_ms_late",
+        JAVA,
+        Edges,
+        "'-inf', now - books.interval, 'LIMIT'",
+        "'-inf', now - books.interval - 1, 'LIMIT'",
+    ),
+    mutant(
+        "redisson_waits_for_the_oldest_alone",
+        JAVA,
+        Edges,
+        "wait_for(books, now, permits - books.value)",
+        "wait_for(books, now, 1)",
+    ),
+    mutant(
+        "redisson_waits_three_ms_more",
+        JAVA,
+        Edges,
+        "math.max(1, math.min(math.ceil(score + books.interval - now), LONGEST))",
+        "math.max(1, math.min(math.ceil(score + books.interval - now), LONGEST)) + 3",
+    ),
+    mutant(
+        "redisson_release_leaves_the_member",
+        JAVA,
+        Mixed,
+        "    take_from(books, member, freed)\n",
+        "",
+    ),
+    mutant(
+        "redisson_member_is_time_alone",
+        JAVA,
+        Saturating,
+        "local member = member_of(random, permits)",
+        "local member = member_of(string.format('%016.0f', now), permits)",
+    ),
+    mutant(
+        "redisson_charges_on_refusal",
+        JAVA,
+        Mixed,
+        "outcome, wait = REFUSED, wait_for(books, now, permits - books.value)",
+        "outcome, wait, books.value = REFUSED, wait_for(books, now, permits - books.value), books.value - 1",
     ),
 ];

@@ -15,7 +15,7 @@ struct Mutant {
     tests: [&'static str; 2],
 }
 
-const MUTANTS: [Mutant; 8] = [
+const MUTANTS: [Mutant; 10] = [
     Mutant {
         name: "clocks_of_clients",
         file: "src/limiter/redis/mod.rs",
@@ -36,6 +36,20 @@ const MUTANTS: [Mutant; 8] = [
         from: "                limiter.refund(booking);\n",
         to: "                drop(booking);\n",
         tests: ["layer", "refunded_once"],
+    },
+    Mutant {
+        name: "second_wait_taken_for_a_grant",
+        file: "src/limiter/acquire.rs",
+        from: "                        outcome => {\n                            this.state.set(State::Done);",
+        to: "                        outcome => {\n                            let outcome = match outcome {\n                                Outcome::Again(_) if this.asked.as_ref().is_some_and(|a| a.again) => Outcome::Allow,\n                                outcome => outcome,\n                            };\n                            this.state.set(State::Done);",
+        tests: ["redisson_waiting", "patience_ends"],
+    },
+    Mutant {
+        name: "redisson_late_grant_kept",
+        file: "src/limiter/redis/redisson/call.rs",
+        from: "if let (true, Ok(runtime)) = (self.is_needed,",
+        to: "if let (false, Ok(runtime)) = (self.is_needed,",
+        tests: ["redisson_faults", "given_back"],
     },
     Mutant {
         name: "late_answer_kept",
@@ -105,7 +119,7 @@ impl Copy {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let copy =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutants-{}", std::process::id()));
-        for folder in ["src", "scripts", "tests", "examples", "benches", "docs"] {
+        for folder in ["src", "scripts", "tests", "examples", "benches", "docs", "interop"] {
             copied(&root.join(folder), &copy.join(folder));
         }
         for file in ["Cargo.toml", "Cargo.lock", "README.md"] {
