@@ -2,16 +2,19 @@
 
 mod support;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use tower_sluice::{Charge, Class, Limiter, LimiterExt, Outcome, Pool, Redisson};
 
+use support::Server;
 use support::fake;
 use support::faults::LONG;
 use support::proxy::{Fault, Proxy};
 use support::redisson::Told::G;
-use support::redisson::{Bench, message};
+use support::redisson::{Bench, message, rate};
 
 /// The limiters of a bench, through a proxy.
 async fn proxied(bench: &Bench) -> (Proxy, Redisson) {
@@ -193,8 +196,8 @@ async fn case_52_keys_of_another_type_are_refused_and_left_alone() {
             assert_eq!(message(bench.redisson.check(&Charge::new("r"))).await.0, state);
             assert_eq!(message(limiter.available_permits()).await.0, state);
             assert_eq!(message(limiter.release(1)).await.0, state);
-            let rate = support::redisson::rate(5, 1_000);
-            assert_eq!(message(limiter.set_rate_keeping_state(rate)).await.0, state);
+            let five = rate(5, 1_000);
+            assert_eq!(message(limiter.set_rate_keeping_state(five)).await.0, state);
             let mut keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
             keys.sort();
             let mut left = vec!["r", wrong];
@@ -202,7 +205,7 @@ async fn case_52_keys_of_another_type_are_refused_and_left_alone() {
             assert_eq!(keys, left);
             // Whatever it holds, it can be deleted.
             assert!(limiter.delete().await.unwrap());
-            assert!(limiter.try_set_rate(rate).await.unwrap());
+            assert!(limiter.try_set_rate(five).await.unwrap());
             bench.all(&[(1, 0, G(4))]).await;
         }
     }
@@ -236,4 +239,49 @@ async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
         let _: () = bench.ask(&["SCRIPT", "FLUSH"]).await;
         bench.all(&[(1, 0, G(left))]).await;
     }
+}
+
+#[tokio::test]
+async fn case_31_the_rights_that_are_documented_suffice() {
+    let page = include_str!("../docs/redisson.md");
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let rights = page.split('`').filter(|text| text.starts_with('+'));
+    let mut rules = redis::cmd("ACL");
+    rules.arg(&["SETUSER", "app", "reset", "on", ">secret", "-@all", "~r", "~{r}:*"]);
+    rules.arg(rights.flat_map(str::split_whitespace).collect::<Vec<_>>());
+    rules.exec_async(&mut connection).await.unwrap();
+
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let clock = Arc::new(AtomicU64::new(0));
+    let now = Arc::clone(&clock);
+    let redisson = Redisson::new(Pool::connect(&url).unwrap()).deadline(LONG);
+    let redisson = redisson.clock(move || Duration::from_millis(1_000_000 + now.load(Relaxed)));
+    let limiter = redisson.rate_limiter("r").unwrap();
+    let ten = rate(10, 1_000);
+    for kept in [ten, ten.keep_alive(LONG), ten] {
+        limiter.delete().await.unwrap();
+        assert!(limiter.try_set_rate(kept).await.unwrap());
+        for _ in 0..3 {
+            let held = limiter.try_acquire(6).await.unwrap().expect("free");
+            assert!(limiter.try_acquire(6).await.unwrap().is_none());
+            assert_eq!(held.release(2).await.unwrap().0, 2);
+            assert!(limiter.try_acquire(6).await.unwrap().is_some());
+            assert_eq!(limiter.release(7).await.unwrap(), 7);
+            limiter.available_permits().await.unwrap();
+            clock.fetch_add(1_000, Relaxed);
+        }
+        assert!(limiter.update_rate_keeping_state(ten).await.unwrap());
+        limiter.set_rate(rate(20, 1_000)).await.unwrap();
+        limiter.config().await.unwrap();
+        limiter.expire(LONG).await.unwrap();
+        limiter.expire_at(SystemTime::now() + LONG).await.unwrap();
+        limiter.clear_expire().await.unwrap();
+        limiter.remain_time_to_live().await.unwrap();
+        assert!(limiter.exists().await.unwrap());
+        redisson.reset("r").await.unwrap();
+    }
+    // By the server's clock too.
+    let timed = Redisson::new(Pool::connect(&url).unwrap()).deadline(LONG);
+    assert!(timed.peek("r").await.is_ok());
 }

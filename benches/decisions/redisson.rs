@@ -16,6 +16,9 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const NOW: u64 = 1_767_225_600_000;
 const ROUNDS: usize = 9;
 
+/// A line of the slow log: its number, when, how long in µs, the command, and by whom.
+type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+
 /// Where the members stand, in ms before now, and the value.
 struct State {
     age: u64,
@@ -37,6 +40,8 @@ pub(crate) fn run() {
     };
     let expired = || State { age: 60_000, value: Some(0) };
     let room = || State { age: 0, value: Some(10) };
+    let weight = bench.weight();
+    println!("bench case=redisson_memory members={MEMBERS} bytes_each={weight:.0}");
     bench.case("grant", room(), async || take(1).await);
     bench.case("refuse_1", FULL, async || take(1).await);
     bench.case("refuse_half", FULL, async || take(MEMBERS / 2).await);
@@ -46,7 +51,7 @@ pub(crate) fn run() {
     bench.case("release_all", FULL, async || {
         assert_eq!(limiter.release(MEMBERS).await.expect("released"), MEMBERS);
     });
-    bench.case("delete", FULL, async || drop(limiter.delete().await.expect("deleted")));
+    bench.case("delete", FULL, async || assert!(limiter.delete().await.expect("deleted")));
     bench.case("value_lost", State { age: 0, value: None }, async || take(1).await);
     bench.case("update_keeping_state", FULL, async || {
         let rate = Rate::overall(MEMBERS + 1, INTERVAL);
@@ -71,6 +76,15 @@ impl Bench<'_> {
         );
     }
 
+    /// The bytes of one member.
+    fn weight(&self) -> f64 {
+        self.site.flush();
+        self.site.runtime.block_on(async {
+            fill(&mut self.site.server.connection().await, &FULL).await;
+        });
+        self.site.weight_of_all() as f64 / MEMBERS as f64
+    }
+
     fn round<F: Future<Output = ()>>(&self, state: &State, ask: &impl Fn() -> F) -> u64 {
         self.site.flush();
         self.site.runtime.block_on(async {
@@ -81,7 +95,7 @@ impl Bench<'_> {
             run_all(&mut connection, &["CONFIG", "SET", "slowlog-max-len", "1000"]).await;
             run_all(&mut connection, &["SLOWLOG", "RESET"]).await;
             ask().await;
-            let calls: Vec<(u64, u64, u64, Vec<Vec<u8>>, String, String)> = cmd("SLOWLOG")
+            let calls: Vec<Entry> = cmd("SLOWLOG")
                 .arg(&["GET", "1000"])
                 .query_async(&mut connection)
                 .await

@@ -25,6 +25,7 @@
 //! | limiter | decides |
 //! |---|---|
 //! | [`Redis`] | by a script on a server that others ask too |
+//! | [`Redisson`] | as Java's Redisson, on its own keys |
 //! | [`Memory`] | by the same arithmetic in this process |
 //! | [`Within`] | as its inner one, or fails at a deadline |
 //! | [`OrElse`] | as its inner one, or as a fallback where that may be |

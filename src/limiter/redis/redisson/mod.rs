@@ -32,6 +32,11 @@ use crate::limiter::terms::owner;
 use crate::limiter::{Limiter, Operation};
 use crate::{Booking, Charge, Decision, Error, Pool};
 
+/// The page's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/redisson.md")]
+struct Page;
+
 /// What decisions call it.
 const NAME: &str = "redisson";
 
