@@ -10,7 +10,7 @@ use super::Redisson;
 use super::call::{Question, Told};
 use super::deciding::{NO_CONFIGURATION, checked};
 use super::names::Names;
-use super::rate::{INEXACT, Rate, millis};
+use super::rate::{INEXACT, LONGEST, Rate, millis};
 use crate::limiter::LimiterExt;
 use crate::{Booking, Charge, Class, Error, Limiter, Refusal};
 
@@ -213,7 +213,7 @@ impl RRateLimiter {
     ///
     /// If Redis cannot be asked.
     pub async fn expire_at(&self, instant: SystemTime) -> Result<bool, Error> {
-        let at = ceil(instant.duration_since(UNIX_EPOCH).unwrap_or_default());
+        let at = ceil(instant.duration_since(UNIX_EPOCH).unwrap_or_default()).min(LONGEST);
         self.yes("each", ["PEXPIREAT", &at.to_string()]).await
     }
 

@@ -8,7 +8,7 @@ use crate::{Class, Error, Quota};
 pub(super) const INEXACT: u64 = 1 << 53;
 
 /// The longest interval in ms, with which sums of instants stay exact.
-const LONGEST: u64 = 1 << 52;
+pub(super) const LONGEST: u64 = 1 << 52;
 
 /// Whose permits are counted together: Java's `RateType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
