@@ -1,9 +1,9 @@
 //! Who of this process asks for a limiter that others wait for.
 //!
 //! The format books nothing, so everybody who was refused asks again, and of many who wait for one permit all but one
-//! would ask in vain. Those who would wait therefore share what is known: while the last refusal holds they are told the
-//! same without asking; after that one asks, or as many as were left room for, and the others wait for the word. Who
-//! waits for nothing always asks.
+//! would ask in vain. Those who would wait therefore share what is known: while the last refusal holds, and is no older
+//! than a second, they are told the same without asking; after that one asks, or as many as were left room for, and the
+//! others wait for the word. Who waits for nothing always asks.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,12 @@ use tokio::time::{Instant, timeout_at};
 /// How long a queue that nobody stands in is kept: those who sleep until its refusal ends come back soon after.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// So many queues are kept before idle ones are looked for.
+/// How long a refusal is taken for granted: permits may be given back, or the rate be raised, by others.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// So many queues are kept before idle ones are looked for, and so many at the most.
 const FEW: usize = 64;
+const MOST: usize = 65_536;
 
 /// The queues of one limiter, by the name that is asked for.
 #[derive(Debug, Default)]
@@ -36,6 +40,8 @@ struct Queue {
     /// So many permits do not fit before this instant.
     refused: u32,
     until: Instant,
+    /// When that was told.
+    heard: Instant,
     /// The permits that were free when somebody was last admitted.
     free: u64,
     /// The permits that are being asked for.
@@ -83,9 +89,11 @@ impl Queues {
             let word = {
                 let mut state = self.lock();
                 let now = Instant::now();
+                if state.by_name.get(name).is_some_and(|queue| queue.is_idle(now)) {
+                    state.by_name.remove(name);
+                }
                 let Some(queue) = state.by_name.get_mut(name) else { return asker(false) };
-                let pause = queue.until.saturating_duration_since(now);
-                if permits >= queue.refused && !pause.is_zero() {
+                if let Some(pause) = queue.pause(permits, now) {
                     if pause <= patience {
                         return Turn::Later(pause);
                     }
@@ -123,13 +131,23 @@ impl Queue {
         true
     }
 
+    /// How long permits are known not to be free.
+    fn pause(&self, permits: u32, now: Instant) -> Option<Duration> {
+        let is_known = permits >= self.refused && now < self.until && now < self.heard + FRESH;
+        is_known.then(|| self.until - now)
+    }
+
     fn is_idle(&self, now: Instant) -> bool {
         self.asked == 0 && self.waiting.is_empty() && now >= self.until + LINGER
     }
 
     /// Gives the word to those who may ask or be told now; the others wait on.
     fn give_word(&mut self, now: Instant) {
-        let most = if now < self.until { usize::MAX } else { self.free.max(1) as usize };
+        let most = if now < self.until.min(self.heard + FRESH) {
+            usize::MAX
+        } else {
+            self.free.max(1) as usize
+        };
         let mut given = 0;
         while given < most
             && let Some(next) = self.waiting.pop_front()
@@ -165,17 +183,21 @@ impl Asker {
             by_name.retain(|_, queue| !queue.is_idle(now));
             *sweep = 2 * by_name.len();
         }
+        if by_name.len() >= MOST && !by_name.contains_key(&self.name) {
+            return;
+        }
         let queue = by_name.entry(self.name.clone()).or_insert_with(|| Queue {
             refused: permits,
             until: now,
+            heard: now,
             free: 0,
             asked: 0,
             waiting: VecDeque::new(),
         });
         queue.free = 0;
         // A refusal of fewer permits that still holds says more.
-        if queue.until <= now || permits <= queue.refused {
-            (queue.refused, queue.until) = (permits, now + wait);
+        if queue.pause(permits, now).is_none() || permits <= queue.refused {
+            (queue.refused, queue.until, queue.heard) = (permits, now + wait, now);
         }
         drop(state);
         self.leave();
@@ -310,6 +332,19 @@ mod tests {
         assert!(matches!(third, Turn::Now(_)));
         assert!(begun.elapsed() >= WAIT);
         drop(second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_refusal_is_asked_about_by_one() {
+        let queues: Arc<Queues> = Arc::default();
+        asker(&queues, 1).await.refused(MINUTE);
+        advance(FRESH / 2).await;
+        assert_eq!(pause(&queues, 1).await, MINUTE - FRESH / 2);
+        advance(FRESH / 2).await;
+        let first = asker(&queues, 1).await;
+        assert!(is_held_up(&queues, 1).await);
+        first.refused(MINUTE);
+        assert_eq!(pause(&queues, 1).await, MINUTE);
     }
 
     #[tokio::test(start_paused = true)]
