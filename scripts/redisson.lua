@@ -1,5 +1,5 @@
--- Redisson's RRateLimiter on Redisson's own keys, and the whole script of it. The arithmetic is the twin of
--- src/algorithm/redisson.rs.
+-- Redisson's RRateLimiter on Redisson's own keys: its permits. The twin of src/algorithm/redisson.rs. After head.lua and before
+-- redisson_settings.lua it is a script of its own.
 --
 -- KEYS    the limiter's name; the value and the permits of everybody; the value and the permits of one client
 -- ARGV    now in µs since the Unix epoch, or empty: the server's TIME; an operation; its arguments
@@ -68,12 +68,12 @@ local function books_of(rate, interval, kind, keep_alive)
   end
   books.exists = text and true or false
   books.stored = text and signed(text) or nil
-  books.value, books.count = books.stored, count
+  books.value, books.count, books.first = books.stored, count, 0
   return books
 end
 
--- The books of the limiter, or nil and why there are none.
-local function open()
+-- The configuration of the limiter: rate, interval, type, keepAliveTime. Or nil and why there is none.
+local function configuration()
   local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
   if fields.err then
     return nil, fields
@@ -89,40 +89,48 @@ local function open()
   if kind ~= '0' and kind ~= '1' then
     return nil, BAD_CONFIGURATION
   end
-  return books_of(rate, interval, kind, keep_alive)
+  return { rate, interval, kind, keep_alive }
 end
 
--- The permits of every member, expired or not.
+-- The permits of every member that is counted, expired or not.
 local function total(books)
   if not books.total then
     books.total = 0
-    for first = 0, books.count - 1, CHUNK do
+    for first = books.first, books.first + books.count - 1, CHUNK do
       books.total = books.total + sum(redis.call('ZRANGE', books.permits, first, first + CHUNK - 1))
     end
   end
   return books.total
 end
 
--- Removes members that have expired, and makes the value what it then is.
-local function settle(books, now)
+-- Removes members that have expired, or only leaves them out, and makes the value what it then is.
+local function settle(books, now, only_look)
   local removed, gone = 0, 0
   repeat
-    local old = redis.call('ZRANGEBYSCORE', books.permits, '-inf', now - books.interval, 'LIMIT', 0, CHUNK)
-    if old[1] then
+    local from, cutoff = only_look and gone or 0, now - books.interval
+    local old = redis.call('ZRANGEBYSCORE', books.permits, '-inf', cutoff, 'LIMIT', from, CHUNK)
+    if old[1] and not only_look then
       write('ZREMRANGEBYRANK', books.permits, 0, #old - 1)
-      removed, gone = removed + sum(old), gone + #old
     end
+    removed, gone = removed + sum(old), gone + #old
   until #old < CHUNK or gone >= MOST
-  books.count = books.count - gone
+  books.count, books.first = books.count - gone, only_look and gone or 0
 
   if not books.value then
+    if only_look and books.count > FEW then
+      -- Not worth adding up for a figure.
+      books.value = 0
+      return
+    end
     books.value = books.rate - total(books)
     return
   end
   if gone > 0 then
-    -- Each member holds a permit at least, so their count caps the value where adding them up would take long.
-    local held = books.count > FEW and books.count or total(books)
-    books.value = math.min(books.value + removed, books.rate - held)
+    local value = books.value + removed
+    -- Each member holds a permit at least, so their count caps the value where adding them up would take long. More than
+    -- the rate is only where permits were credited twice: then they are added up.
+    local held = books.count > FEW and value <= books.rate and books.count or total(books)
+    books.value = math.min(value, books.rate - held)
   end
   books.value = math.min(books.value, books.rate)
 end
@@ -140,7 +148,7 @@ local function wait_for(books, now, permits)
   -- Most members hold a permit at least, so that for few permits few are read. One score is: they are dear to format.
   local count = math.max(16, math.min(permits, CHUNK))
   while freed < permits and first < math.min(books.count, MOST) do
-    local chunk = redis.call('ZRANGE', books.permits, first, first + count - 1)
+    local chunk = redis.call('ZRANGE', books.permits, first, math.min(first + count, MOST) - 1)
     for i = 1, #chunk do
       if freed < permits then
         freed, last = freed + permits_of(chunk[i]), chunk[i]
@@ -161,8 +169,8 @@ local function store(books)
   end
 end
 
--- Sets when keys expire: as keepAliveTime has it, else as the configuration does. A client's own keys, which nobody else
--- reads, go by themselves; those of everybody must not go before the configuration.
+-- Sets when keys expire: as keepAliveTime has it, else as the configuration does. Those of everybody must not go before
+-- the configuration; a client's own, which nobody else reads, go by themselves, and not before the permits expire.
 local function extend(books)
   local rest = books.keep_alive
   if rest > 0 then
@@ -170,9 +178,11 @@ local function extend(books)
   else
     rest = redis.call('PTTL', KEYS[1])
     if rest < 0 and not books.per_client then
+      write('PERSIST', books.value_key)
+      write('PERSIST', books.permits)
       return
     end
-    rest = rest < 0 and books.interval + 1000 or math.max(rest, 1)
+    rest = math.max(rest, books.per_client and books.interval + 1000 or 1)
   end
   write('PEXPIRE', books.value_key, rest)
   write('PEXPIRE', books.permits, rest)
@@ -183,18 +193,23 @@ end
 local function report(books, now, outcome, wait)
   local newest = redis.call('ZRANGE', books.permits, -1, -1, 'WITHSCORES')
   local reset = newest[2] and math.ceil(tonumber(newest[2]) + books.interval - now) or 0
-  local left = math.max(0, math.min(books.value or books.rate - total(books), books.rate))
+  local left = math.max(0, math.min(books.value, books.rate))
   return outcome, wait, left, math.max(0, math.min(reset, LONGEST)), books.rate, books.interval
 end
 
--- Removes a member, or that part of its permits.
+-- Removes a member, or that part of its permits. Tells how many that were.
 local function take_from(books, member, permits)
   local rest = permits_of(member) - permits
-  local score = rest > 0 and redis.call('ZSCORE', books.permits, member)
-  write('ZREM', books.permits, member)
-  if score then
-    write('ZADD', books.permits, score, string.sub(member, 1, -5) .. struct.pack('I', rest))
+  if rest > 0 then
+    local smaller = string.sub(member, 1, -5) .. struct.pack('I', rest)
+    if redis.call('ZSCORE', books.permits, smaller) then
+      -- Another grant, which the four bytes of an old format do not tell from this one.
+      return 0
+    end
+    write('ZADD', books.permits, redis.call('ZSCORE', books.permits, member), smaller)
   end
+  write('ZREM', books.permits, member)
+  return permits
 end
 
 -- Adds to the value what members that are gone held. A missing value stays missing: the members tell what it is.
@@ -213,6 +228,9 @@ function operations.available(books, now)
   settle(books, now)
   if books.exists then
     store(books)
+    if not books.stored then
+      extend(books)
+    end
   end
   heal(books)
   if books.value < 0 then
@@ -226,11 +244,13 @@ function operations.acquire(books, now, permits, random)
   local member = member_of(random, permits)
   if redis.call('ZSCORE', books.permits, member) then
     -- Sent again.
+    settle(books, now, true)
     extend(books)
     return report(books, now, DONE, 0)
   end
   if permits > books.rate then
-    return EXCEEDS, 0, select(3, operations.available(books, now))
+    settle(books, now, true)
+    return report(books, now, EXCEEDS, 0)
   end
   settle(books, now)
   if books.value < permits then
@@ -262,8 +282,7 @@ function operations.release(books, now, permits)
       local held = permits_of(member)
       if freed + held > permits then
         if freed < permits then
-          take_from(books, member, permits - freed)
-          freed = permits
+          freed = freed + take_from(books, member, permits - freed)
         end
         break
       end
@@ -282,116 +301,8 @@ end
 operations['return'] = function(books, _, permits, random, held)
   local member, freed = member_of(random, tonumber(held)), 0
   if redis.call('ZSCORE', books.permits, member) then
-    freed = math.min(tonumber(permits), tonumber(held))
-    take_from(books, member, freed)
+    freed = take_from(books, member, math.min(tonumber(permits), tonumber(held)))
     credit(books, freed)
   end
   return DONE, freed
-end
-
-function operations.config(books)
-  return DONE, books.rate, books.interval, books.per_client and 1 or 0, books.keep_alive
-end
-
--- Forgets the permits, and keeps the configuration.
-function operations.reset(books, now)
-  write('UNLINK', books.value_key, books.permits)
-  books.value = books.rate
-  return report(books, now, DONE, 0)
-end
-
--- What is done to a limiter whether it is configured or not.
-local settings = {}
-
-local function configure(rate, interval, kind, keep_alive)
-  write('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'type', kind, 'keepAliveTime', keep_alive)
-  if keep_alive ~= '0' then
-    write('PEXPIRE', KEYS[1], keep_alive)
-  end
-end
-
--- Configures a limiter that has no whole configuration. Tells whether it had none.
-function settings.try_set(_, rate, interval, kind, keep_alive)
-  local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type')
-  if fields.err then
-    return fields
-  elseif fields[1] and fields[2] and fields[3] then
-    return DONE, 0
-  end
-  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
-  if not books then
-    return fault
-  end
-  configure(rate, interval, kind, keep_alive)
-  if books.count > 0 then
-    books.value = books.rate - total(books)
-    store(books)
-  else
-    write('DEL', books.value_key)
-  end
-  return DONE, 1
-end
-
--- Configures a limiter anew, or only one that exists; its permits are forgotten or kept. Tells whether it was done.
-function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_alive)
-  local before = redis.pcall('HMGET', KEYS[1], 'type', 'keepAliveTime')
-  if before.err then
-    return before
-  elseif only_if_exists == '1' and redis.call('EXISTS', KEYS[1]) == 0 then
-    return DONE, 0
-  end
-  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
-  if not books then
-    return fault
-  end
-  configure(rate, interval, kind, keep_alive)
-  if (before[2] or '0') ~= '0' and keep_alive == '0' then
-    for _, key in ipairs({ KEYS[1], books.value_key, books.permits }) do
-      write('PERSIST', key)
-    end
-  end
-  if before[1] and before[1] ~= kind then
-    write('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-    books.value, books.stored, books.count = nil, nil, 0
-  elseif keep == '0' then
-    write('UNLINK', books.value_key, books.permits)
-  end
-  if keep == '1' then
-    settle(books, now)
-    books.value = books.rate - total(books)
-    store(books)
-    extend(books)
-  end
-  return DONE, 1
-end
-
--- Does `command` to each key. Tells whether one was changed.
-function settings.each(_, command, ...)
-  local changed = 0
-  for _, key in ipairs(KEYS) do
-    local reply = redis.pcall(command, key, ...)
-    if type(reply) == 'table' then
-      return reply
-    end
-    changed = math.max(changed, reply)
-  end
-  return DONE, changed
-end
-
-local function run()
-  local now = clock(ARGV[1])
-  local millis, told = (now - now % 1000) / 1000, nil
-  if settings[ARGV[2]] then
-    told = { settings[ARGV[2]](millis, unpack(ARGV, 3)) }
-  else
-    local books, fault = open()
-    told = books and { operations[ARGV[2]](books, millis, unpack(ARGV, 3)) } or { fault }
-  end
-  if why then
-    return redis.error_reply(why)
-  elseif type(told[1]) == 'table' then
-    return told[1]
-  end
-  table.insert(told, 2, now)
-  return told
 end

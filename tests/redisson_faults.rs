@@ -263,9 +263,9 @@ async fn case_31_the_rights_that_are_documented_suffice() {
         limiter.delete().await.unwrap();
         assert!(limiter.try_set_rate(kept).await.unwrap());
         for _ in 0..3 {
-            let held = limiter.try_acquire(6).await.unwrap().expect("free");
+            let mut held = limiter.try_acquire(6).await.unwrap().expect("free");
             assert!(limiter.try_acquire(6).await.unwrap().is_none());
-            assert_eq!(held.release(2).await.unwrap().0, 2);
+            assert_eq!(held.release(2).await.unwrap(), 2);
             assert!(limiter.try_acquire(6).await.unwrap().is_some());
             assert_eq!(limiter.release(7).await.unwrap(), 7);
             limiter.available_permits().await.unwrap();

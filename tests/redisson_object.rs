@@ -120,22 +120,22 @@ async fn a_change_of_type_forgets_everybodys_permits_and_ones_own() {
 async fn permits_go_back_to_those_who_took_them_once() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.at(0);
-    let held = bench.limiter.try_acquire(5).await.unwrap().expect("permits");
+    let mut held = bench.limiter.try_acquire(5).await.unwrap().expect("permits");
     bench.all(&[(5, 300, G(0))]).await;
-    let (freed, rest) = held.release(2).await.unwrap();
-    let rest = rest.expect("three are left");
-    assert_eq!((freed, rest.count(), bench.value().await), (2, 3, Some(2)));
+    assert_eq!((held.release(0).await.unwrap(), held.count()), (0, 5));
+    assert_eq!(held.release(2).await.unwrap(), 2);
+    assert_eq!((held.count(), bench.value().await), (3, Some(2)));
     assert_eq!(bench.members().await, [(3, 0), (5, 300)]);
     // The permits that are left expire when they would have.
     bench.all(&[(3, 400, W(600)), (2, 400, G(0)), (3, 1_000, G(0))]).await;
-    let (freed, rest) = rest.release(3).await.unwrap();
-    assert_eq!((freed, rest.is_none(), bench.value().await), (0, true, Some(0)), "they expired");
+    assert_eq!(held.release(3).await.unwrap(), 0, "they expired");
+    assert_eq!((held.count(), bench.value().await), (0, Some(0)));
 
     let bench = Bench::of(10, 1_000).await;
     bench.at(0);
-    let held = bench.limiter.try_acquire(5).await.unwrap().expect("permits");
+    let mut held = bench.limiter.try_acquire(5).await.unwrap().expect("permits");
     assert_eq!(bench.limiter.release(5).await.unwrap(), 5);
-    assert_eq!(held.release(5).await.unwrap().0, 0, "another's release took them");
+    assert_eq!(held.release(5).await.unwrap(), 0, "another's release took them");
     assert_eq!(bench.available(0).await, 10);
 }
 

@@ -33,9 +33,10 @@ impl Twins {
     async fn new(server: &Server, seed: u64, rate: u64, interval: u64) -> Self {
         let mut connection = server.connection().await;
         cmd("FLUSHALL").exec_async(&mut connection).await.expect("flushed");
-        let script = include_str!("../scripts/redisson.lua");
+        let permits = include_str!("../scripts/redisson.lua");
+        let settings = include_str!("../scripts/redisson_settings.lua");
         let mut load = cmd("SCRIPT");
-        load.arg("LOAD").arg(format!("{HEAD}{script}return run()"));
+        load.arg("LOAD").arg(format!("{HEAD}{permits}{settings}return run()"));
         let script = load.query_async(&mut connection).await.expect("a digest");
         let mut twins = Self {
             connection,
@@ -47,7 +48,7 @@ impl Twins {
             state: State::default(),
             grants: Vec::new(),
         };
-        let arguments = [rate, interval, 0, 0].map(|number| number.to_string());
+        let arguments = [0, rate, interval, 0, 0].map(|number| number.to_string());
         let told = twins.call("try_set", &arguments.each_ref().map(String::as_bytes)).await;
         assert_eq!(told[..1], [0]);
         twins

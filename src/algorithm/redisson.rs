@@ -6,17 +6,12 @@
 //!
 //! The twin of `scripts/redisson.lua`, of all that is computed there. Members are kept as the server keeps them.
 
-use std::collections::BTreeSet;
+mod state;
+
+use state::{CHUNK, MOST, State, member, permits_of, until};
 
 use super::{Algorithm, Ask, Left, Report, Step, Verdict, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
-
-/// The members that are read at once, and those that one step removes or looks at.
-const CHUNK: usize = 256;
-const MOST: usize = 4_096;
-
-/// So few members are added up, to see whether the count is right.
-const FEW: usize = 256;
 
 /// The most permits that one grant can hold.
 const LARGEST: i64 = u32::MAX as i64;
@@ -75,8 +70,8 @@ impl Redisson {
         grant: &[u8],
     ) -> (Verdict, Report) {
         let member = member(grant, permits);
-        if state.members.iter().any(|(_, stored)| *stored == member) {
-            return (Verdict::Allow, state.report(rule, now));
+        if state.holds(&member) {
+            return (Verdict::Allow, state.look(rule, now));
         }
         state.add(rule, now, permits, member)
     }
@@ -110,15 +105,14 @@ impl Redisson {
             let chunk: Vec<_> = newer.take(CHUNK).cloned().collect();
             let mut whole = 0;
             for (score, stored) in chunk {
-                let part = permits_of(&stored).min(permits - freed);
-                let all = part == permits_of(&stored);
-                if all || part > 0 {
-                    state.take_from(score, stored, part);
-                }
-                freed += part;
-                if !all {
+                let held = permits_of(&stored);
+                if freed + held > permits {
+                    if freed < permits {
+                        freed += state.take_from(score, stored, permits - freed);
+                    }
                     break;
                 }
+                freed += state.take_from(score, stored, held);
                 whole += 1;
             }
             seen += whole;
@@ -140,8 +134,7 @@ impl Redisson {
     ) -> Option<i64> {
         let member = member(grant, held);
         let (score, member) = state.members.iter().find(|(_, stored)| *stored == member)?.clone();
-        let freed = permits.min(held);
-        state.take_from(score, member, freed);
+        let freed = state.take_from(score, member, permits.min(held));
         state.credit(rule, freed);
         Some(freed)
     }
@@ -158,130 +151,6 @@ impl Redisson {
 pub struct Rule {
     rate: i64,
     interval: i64,
-}
-
-/// What is stored of a limiter besides its configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
-    /// The free permits; below 0 where a lower rate found more in use.
-    pub value: Option<i64>,
-    /// The time of each grant, in ms, and its bytes, in the order of a sorted set.
-    pub members: BTreeSet<(i64, Vec<u8>)>,
-    /// How many grants this process has made of it.
-    drawn: u64,
-}
-
-impl State {
-    /// The permits of every member, expired or not.
-    fn total(&self) -> i64 {
-        self.members.iter().map(|(_, member)| permits_of(member)).sum()
-    }
-
-    /// Removes members that have expired, and tells what the count then is.
-    fn settle(&mut self, rule: &Rule, now: i64) -> i64 {
-        let (mut removed, mut gone) = (0, 0);
-        while gone < MOST
-            && let Some((score, _)) = self.members.first()
-            && *score <= now - rule.interval
-        {
-            removed += self.members.pop_first().map_or(0, |(_, member)| permits_of(&member));
-            gone += 1;
-        }
-        let Some(mut value) = self.value else { return rule.rate - self.total() };
-        if gone > 0 {
-            // Each member holds a permit at least, so their count caps the value where adding them up would take long.
-            let held = match self.members.len() {
-                0..=FEW => self.total(),
-                count => count as i64,
-            };
-            value = (value + removed).min(rule.rate - held);
-        }
-        value.min(rule.rate)
-    }
-
-    /// The count with what was subtracted from it twice, or for members that are gone.
-    fn heal(&self, rule: &Rule, value: i64) -> i64 {
-        match self.members.len() {
-            0..=FEW => value.max(rule.rate - self.total()),
-            _ => value,
-        }
-    }
-
-    /// Takes permits for a member that is not there yet.
-    fn add(&mut self, rule: &Rule, now: i64, permits: i64, member: Vec<u8>) -> (Verdict, Report) {
-        if permits > rule.rate {
-            return (Verdict::Never, Redisson::available(rule, self, now).1);
-        }
-        let millis = now / 1_000;
-        let mut value = self.settle(rule, millis);
-        if value < permits {
-            value = self.heal(rule, value);
-        }
-        let verdict = if value < permits {
-            Verdict::Deny(until(now, self.wait_for(rule, millis, permits - value)))
-        } else {
-            self.members.insert((millis, member));
-            value -= permits;
-            Verdict::Allow
-        };
-        self.value = Some(value);
-        (verdict, self.report(rule, now))
-    }
-
-    /// What every change but that of a part changes.
-    fn signs(&self) -> (Option<i64>, usize, u64) {
-        (self.value, self.members.len(), self.drawn)
-    }
-
-    /// The wait until so many more permits are free, in ms; a lower bound if too many members stand before.
-    fn wait_for(&self, rule: &Rule, now: i64, permits: i64) -> i64 {
-        let (mut freed, mut last) = (0, now);
-        // As many as the script reads, which reads them in pieces of this size.
-        let count = permits.clamp(16, CHUNK as i64) as usize;
-        for (score, member) in self.members.iter().take(MOST.next_multiple_of(count)) {
-            if freed < permits {
-                (freed, last) = (freed + permits_of(member), *score);
-            }
-        }
-        (last + rule.interval - now).max(1)
-    }
-
-    /// Removes a member, or that part of its permits.
-    fn take_from(&mut self, score: i64, mut member: Vec<u8>, permits: i64) {
-        let rest = permits_of(&member) - permits;
-        self.members.remove(&(score, member.clone()));
-        if rest > 0 {
-            member.truncate(member.len() - 4);
-            member.extend((rest as u32).to_ne_bytes());
-            self.members.insert((score, member));
-        }
-    }
-
-    fn credit(&mut self, rule: &Rule, permits: i64) {
-        self.value = self.value.map(|value| (value + permits).min(rule.rate));
-    }
-
-    fn report(&self, rule: &Rule, now: i64) -> Report {
-        let remaining = self.value.unwrap_or_else(|| rule.rate - self.total());
-        let old = self.members.last().map_or(0, |(score, _)| score + rule.interval);
-        Report {
-            remaining: remaining.clamp(0, rule.rate),
-            reset_after: until(now, (old - now / 1_000).max(0)),
-        }
-    }
-}
-
-/// The µs until so many ms after the millisecond that holds `now`.
-fn until(now: i64, millis: i64) -> i64 {
-    (millis * 1_000 - now % 1_000).max(0)
-}
-
-fn permits_of(member: &[u8]) -> i64 {
-    member.last_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes).into())
-}
-
-fn member(grant: &[u8], permits: i64) -> Vec<u8> {
-    [&[grant.len() as u8], grant, &(permits as u32).to_ne_bytes()].concat()
 }
 
 /// The bytes of the grant of this number.
@@ -371,7 +240,7 @@ impl Algorithm for Redisson {
         let before = next.signs();
         let (verdict, report) = match ask.cost {
             0 => Self::available(rule, &mut next, now),
-            cost if cost > LARGEST => (Verdict::Never, Self::available(rule, &mut next, now).1),
+            cost if cost > LARGEST => (Verdict::Never, next.look(rule, now)),
             cost => {
                 let grant = numbered(exact(next.drawn + 1));
                 let told = next.add(rule, now, cost, member(&grant, cost));

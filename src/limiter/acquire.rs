@@ -133,7 +133,8 @@ impl<C> Admission<C> {
                     ready!(sleep.poll(cx));
                     let asked = this.asked.as_mut().expect("only the patient pause");
                     asked.again = true;
-                    State::Asking { check: limiter.check(&asked.charge) }
+                    let charge = asked.charge.clone().max_wait(asked.left());
+                    State::Asking { check: limiter.check(&charge) }
                 }
                 StateProj::Done => panic!("polled after it was done"),
             };
@@ -153,10 +154,14 @@ impl Asked {
         self.again.then(|| self.since.elapsed())
     }
 
-    /// Whether patience, which began with the first question, lasts for another pause.
+    /// What is left of patience, which began with the first question.
+    fn left(&self) -> Duration {
+        self.charge.patience().unwrap_or_default().saturating_sub(self.since.elapsed())
+    }
+
+    /// Whether patience lasts for another pause.
     fn allows(&self, pause: Duration) -> bool {
-        let patience = self.charge.patience().unwrap_or_default();
-        self.since.elapsed().saturating_add(pause) <= patience
+        pause <= self.left()
     }
 }
 

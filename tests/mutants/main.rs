@@ -118,7 +118,10 @@ fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> String {
             part("token_bucket"),
             part("several")
         ),
-        "redisson" => format!("{head}\n{}\nreturn run()\n", part("redisson")),
+        "redisson" => {
+            let (permits, settings) = (part("redisson"), part("redisson_settings"));
+            format!("{head}\n{permits}\n{settings}\nreturn run()\n")
+        }
         _ => {
             let name = algorithm.trim_end_matches("_own_debt");
             format!("{head}\n{}\n{tail}\nreturn run({name})\n", part(name))

@@ -244,15 +244,15 @@ pub(crate) const MUTANTS: [Mutant; 38] = [
         "redisson_expires_one_ms_early",
         JAVA,
         Edges,
-        "'-inf', now - books.interval, 'LIMIT'",
-        "'-inf', now - books.interval + 1, 'LIMIT'",
+        "and gone or 0, now - books.interval\n",
+        "and gone or 0, now - books.interval + 1\n",
     ),
     mutant(
         "redisson_expires_one_ms_late",
         JAVA,
         Edges,
-        "'-inf', now - books.interval, 'LIMIT'",
-        "'-inf', now - books.interval - 1, 'LIMIT'",
+        "and gone or 0, now - books.interval\n",
+        "and gone or 0, now - books.interval - 1\n",
     ),
     mutant(
         "redisson_waits_for_the_oldest_alone",
@@ -272,7 +272,7 @@ pub(crate) const MUTANTS: [Mutant; 38] = [
         "redisson_release_leaves_the_member",
         JAVA,
         Mixed,
-        "    take_from(books, member, freed)\n",
+        "  write('ZREM', books.permits, member)\n",
         "",
     ),
     mutant(

@@ -11,7 +11,10 @@ use crate::algorithm::{InLua, Left, Part};
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
 const SEVERAL: &str = include_str!("../../../scripts/several.lua");
-const REDISSON: &str = include_str!("../../../scripts/redisson.lua");
+const REDISSON: [&str; 2] = [
+    include_str!("../../../scripts/redisson.lua"),
+    include_str!("../../../scripts/redisson_settings.lua"),
+];
 
 /// A text that Redis runs, and the digest that it is called by.
 #[derive(Clone, Debug)]
@@ -69,7 +72,8 @@ impl Script {
 
     /// Redisson's, which makes its own decisions and writes.
     pub(super) fn redisson() -> Self {
-        Self::whole([HEAD, "\n", REDISSON, "\nreturn run()\n"].concat())
+        let [permits, settings] = REDISSON;
+        Self::whole([HEAD, "\n", permits, "\n", settings, "\nreturn run()\n"].concat())
     }
 
     fn whole(text: String) -> Self {

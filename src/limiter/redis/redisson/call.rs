@@ -1,32 +1,45 @@
 //! One call of Redisson's script: sent, perhaps again, and undone if nobody is left to hear.
 //!
 //! A grant is known by its random bytes, so a call for one may be sent again over another connection: it is taken once.
-//! No other call is, unless the server said that it did not run.
+//! No other call is, unless the server said that it did not run. The answer to a grant whose asker is gone is awaited a
+//! little longer, and what was taken is given back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::failure;
 use super::super::pool::Pool;
 use super::super::reply::odd;
 use super::super::script::Script;
-use super::super::source::Wire;
+use super::super::source::{Reply, Wire};
+use super::grant::Grant;
 use super::names::Names;
+use super::rate::Rate;
+use crate::algorithm::LATEST;
 use crate::limiter::terms::{Clock, instant};
 use crate::{Class, Error};
 
 /// How soon a server is asked again that moves the keys elsewhere.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long what nobody waits for may take.
+/// How long a late answer is awaited, and what nobody waits for may take.
 const UNASKED: Duration = Duration::from_millis(500);
 
-/// The bytes that a grant is known by.
-pub(super) type Grant = [u8; 16];
+/// The most calls under way, and the most late answers awaited.
+const BACKLOG: usize = 16_384;
+const LATE: usize = 1_024;
+
+/// The outcomes that the script tells.
+pub(super) const DONE: i64 = 0;
+pub(super) const REFUSED: i64 = 1;
+pub(super) const EXCEEDS: i64 = 2;
+pub(super) const NO_CONFIGURATION: i64 = 3;
+pub(super) const BAD_CONFIGURATION: i64 = 4;
 
 /// What is asked about one limiter.
 #[derive(Clone, Debug)]
@@ -51,6 +64,12 @@ impl Question {
         Self::new(names, "acquire", [permits.to_string().as_bytes(), grant])
     }
 
+    /// Gives a limiter a rate if there is nothing under its name.
+    pub(super) fn set_if_absent(names: &Names, rate: Rate) -> Result<Self, Error> {
+        let only_if_absent = String::from("1");
+        Ok(Self::new(names, "try_set", [only_if_absent].into_iter().chain(rate.arguments()?)))
+    }
+
     /// Gives back permits of a grant that took `held`.
     pub(super) fn put_back(names: &Names, permits: u32, grant: &Grant, held: u32) -> Self {
         let (permits, held) = (permits.to_string(), held.to_string());
@@ -72,7 +91,7 @@ impl Told {
         let numbers: Vec<i64> =
             redis::from_redis_value(reply).map_err(|error| odd().because(error))?;
         match numbers[..] {
-            [outcome, now, ref numbers @ ..] => {
+            [outcome, now @ 0..=LATEST, ref numbers @ ..] => {
                 Ok(Self { outcome, now, numbers: numbers.to_vec() })
             }
             _ => Err(odd()),
@@ -93,8 +112,10 @@ impl Told {
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) pool: Pool,
-    pub(super) script: Script,
     pub(super) clock: Option<Clock>,
+    script: Script,
+    under_way: Arc<Semaphore>,
+    late: Arc<Semaphore>,
 }
 
 /// Why there is no answer.
@@ -104,11 +125,24 @@ enum Failure {
 }
 
 impl Caller {
+    pub(super) fn new(pool: Pool) -> Self {
+        let (under_way, late) = (Semaphore::new(BACKLOG), Semaphore::new(LATE));
+        Self {
+            pool,
+            clock: None,
+            script: Script::redisson(),
+            under_way: Arc::new(under_way),
+            late: Arc::new(late),
+        }
+    }
+
     /// Asks once.
     pub(super) async fn call(&self, question: &Question, deadline: Instant) -> Result<Told, Error> {
+        let _place = self.place()?;
         loop {
             let wire = self.wire(deadline).await?;
-            match self.send(&*wire, question, self.now()?, deadline).await {
+            let mut reply = None;
+            match self.send(&wire, question, &mut reply, deadline).await? {
                 Ok(reply) => return Told::read(reply),
                 Err(Failure::Refused(error)) if moves(&error) && soon(deadline) => {
                     sleep(PAUSE).await;
@@ -126,18 +160,20 @@ impl Caller {
         grant: Grant,
         deadline: Instant,
     ) -> Result<Told, Error> {
+        let _place = self.place()?;
         let question = Question::acquire(names, permits, &grant);
-        let now = self.now()?;
-        let mut undo = None;
+        let put_back = || Question::put_back(names, permits, &grant, permits);
+        let mut undo: Option<Undo<'_>> = None;
         let mut sent_again = false;
         loop {
             let wire = self.wire(deadline).await?;
-            let undoing = undo.get_or_insert_with(|| Undo::new(self, names, permits, grant));
-            undoing.wire = Some(Arc::clone(&wire));
-            match self.send(&*wire, &question, now, deadline).await {
+            let undo = undo.get_or_insert_with(|| Undo::new(self, put_back()));
+            undo.wire = Some(Arc::clone(&wire));
+            match self.send(&wire, &question, &mut undo.reply, deadline).await? {
                 Ok(reply) => {
                     let told = Told::read(reply)?;
-                    undoing.is_needed = false;
+                    // Or it is no answer of the script, and nobody knows.
+                    undo.is_needed = told.outcome == DONE && told.numbers::<5>().is_err();
                     return Ok(told);
                 }
                 Err(Failure::Refused(error)) if moves(&error) && soon(deadline) => {
@@ -147,49 +183,42 @@ impl Caller {
                     sent_again = true;
                 }
                 Err(failure) => {
-                    // A server that answered did not take anything.
-                    undoing.is_needed = match &failure {
-                        Failure::Overdue => true,
-                        Failure::Refused(error) => sent_again || error.is_io_error(),
-                    };
+                    undo.is_needed = sent_again || !is_refused(&failure);
                     return Err(why(failure));
                 }
             }
         }
     }
 
-    /// Asks what nobody waits for.
-    pub(super) fn send_off(&self, question: Question) {
-        if let Ok(runtime) = Handle::try_current() {
-            let caller = self.clone();
-            runtime.spawn(async move {
-                let _ = caller.call(&question, Instant::now() + UNASKED).await;
-            });
-        }
-    }
-
     /// Sends one command that is no script.
     pub(super) async fn command(&self, command: Cmd, deadline: Instant) -> Result<i64, Error> {
+        let _place = self.place()?;
         let wire = self.wire(deadline).await?;
-        let reply = self.answer(&*wire, command, deadline).await.map_err(why)?;
+        let mut reply = wire.send(command);
+        let reply = self.answer(&*wire, &mut reply, deadline).await.map_err(why)?;
         redis::from_redis_value(reply).map_err(|error| odd().because(error))
     }
 
-    fn now(&self) -> Result<Option<i64>, Error> {
-        self.clock.as_ref().map(|clock| instant(clock())).transpose()
+    fn place(&self) -> Result<SemaphorePermit<'_>, Error> {
+        self.under_way
+            .try_acquire()
+            .map_err(|_| Error::new(Class::Saturation, "too many calls are under way"))
     }
 
     async fn wire(&self, deadline: Instant) -> Result<Arc<dyn Wire>, Error> {
         timeout_at(deadline, self.pool.wire()).await.unwrap_or_else(|_| Err(self.pool.silence()))
     }
 
+    /// Sends a question by its digest, and again with the script's text if the server lacks that. The answer to come is left
+    /// in `reply` for whoever would hear it late.
     async fn send(
         &self,
-        wire: &dyn Wire,
+        wire: &Arc<dyn Wire>,
         question: &Question,
-        now: Option<i64>,
+        reply: &mut Option<Reply>,
         deadline: Instant,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Result<Value, Failure>, Error> {
+        let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
         let command = |mut begun: Cmd| {
             let keys = question.names.keys();
             begun.arg(keys.len()).arg(keys);
@@ -200,23 +229,27 @@ impl Caller {
             begun.arg(question.operation).arg(&question.arguments);
             begun
         };
-        match self.answer(wire, command(self.script.digest_call()), deadline).await {
-            Err(Failure::Refused(error))
-                if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
-            {
-                self.answer(wire, command(self.script.text_call()), deadline).await
-            }
-            answer => answer,
+        let by_digest = reply.insert(wire.send(command(self.script.digest_call())));
+        let mut answer = self.answer(&**wire, by_digest, deadline).await;
+        if let Err(Failure::Refused(error)) = &answer
+            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        {
+            let by_text = reply.insert(wire.send(command(self.script.text_call())));
+            answer = self.answer(&**wire, by_text, deadline).await;
         }
+        if !matches!(answer, Err(Failure::Overdue)) {
+            *reply = None;
+        }
+        Ok(answer)
     }
 
     async fn answer(
         &self,
         wire: &dyn Wire,
-        command: Cmd,
+        reply: &mut Reply,
         deadline: Instant,
     ) -> Result<Value, Failure> {
-        let Ok(outcome) = timeout_at(self.pool.cut(deadline), wire.send(command)).await else {
+        let Ok(outcome) = timeout_at(self.pool.cut(deadline), reply).await else {
             wire.overdue();
             return Err(Failure::Overdue);
         };
@@ -234,39 +267,66 @@ impl Caller {
 /// Gives a grant back when it is dropped, unless that was not needed.
 struct Undo<'a> {
     caller: &'a Caller,
-    question: Question,
+    put_back: Question,
+    /// What it was sent over last, and the answer to come.
     wire: Option<Arc<dyn Wire>>,
+    reply: Option<Reply>,
     is_needed: bool,
 }
 
 impl<'a> Undo<'a> {
-    fn new(caller: &'a Caller, names: &Names, permits: u32, grant: Grant) -> Self {
-        let question = Question::put_back(names, permits, &grant, permits);
-        Self { caller, question, wire: None, is_needed: true }
+    fn new(caller: &'a Caller, put_back: Question) -> Self {
+        Self { caller, put_back, wire: None, reply: None, is_needed: true }
     }
 }
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        if let (true, Ok(runtime)) = (self.is_needed, Handle::try_current()) {
-            let (caller, question) = (self.caller.clone(), self.question.clone());
-            let wire = self.wire.take();
-            runtime.spawn(async move {
-                // Over the same connection it comes after what it undoes.
-                if let (Some(wire), Ok(now)) = (wire, caller.now())
-                    && caller.send(&*wire, &question, now, Instant::now() + UNASKED).await.is_ok()
-                {
+        if !self.is_needed {
+            return;
+        }
+        // Best effort: permits that do not come back err on the safe side, and expire.
+        let (Ok(runtime), Ok(place)) =
+            (Handle::try_current(), Arc::clone(&self.caller.late).try_acquire_owned())
+        else {
+            return;
+        };
+        let (caller, put_back) = (self.caller.clone(), self.put_back.clone());
+        let (wire, reply) = (self.wire.take(), self.reply.take());
+        runtime.spawn(async move {
+            let _place = place;
+            if let Some(reply) = reply
+                && let Ok(Ok(reply)) = timeout(UNASKED, reply).await
+                && let Ok(told) = reply.extract_error().map_or_else(|_| Err(odd()), Told::read)
+                && told.outcome != DONE
+            {
+                return;
+            }
+            // Over the same connection it comes after what it undoes.
+            if let Some(wire) = wire.filter(|wire| wire.is_alive()) {
+                let end = Instant::now() + UNASKED;
+                if let Ok(Ok(_)) = caller.send(&wire, &put_back, &mut None, end).await {
                     return;
                 }
-                let _ = caller.call(&question, Instant::now() + UNASKED).await;
-            });
-        }
+            }
+            let _ = caller.call(&put_back, Instant::now() + UNASKED).await;
+        });
     }
 }
 
 /// Whether the server moves the keys elsewhere, and did nothing.
 fn moves(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
+}
+
+/// Whether the server said that it took nothing.
+fn is_refused(failure: &Failure) -> bool {
+    match failure {
+        Failure::Overdue => false,
+        Failure::Refused(error) => {
+            matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
+        }
+    }
 }
 
 /// Whether there is time for another try.

@@ -7,19 +7,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::reply::odd;
-use super::call::{Caller, Grant, Question, Told};
+use super::call::{
+    BAD_CONFIGURATION, Caller, DONE, EXCEEDS, NO_CONFIGURATION, Question, REFUSED, Told,
+};
+use super::grant::{Grant, Grants};
 use super::names::Names;
 use super::queue::{Queues, Turn};
 use super::rate::Rate;
 use crate::charge::Key;
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome, Quota};
-
-/// The outcomes that the script tells.
-const DONE: i64 = 0;
-const REFUSED: i64 = 1;
-const EXCEEDS: i64 = 2;
-pub(super) const NO_CONFIGURATION: i64 = 3;
-const BAD_CONFIGURATION: i64 = 4;
 
 /// A booking's quota where the rate is none; a refund does not need it.
 const ANY: Quota = Quota::per_second(1);
@@ -34,6 +30,7 @@ pub(super) struct Shared {
     pub(super) deadline: Duration,
     pub(super) default_rate: Option<Rate>,
     pub(super) queues: Arc<Queues>,
+    pub(super) grants: Arc<Grants>,
 }
 
 /// A charge, as it is asked for.
@@ -74,22 +71,23 @@ impl Shared {
             None
         } else {
             let now = Instant::now();
-            let end = now + deadline.saturating_duration_since(now) / 2;
+            let end = now + (deadline.saturating_duration_since(now) / 2).min(patience);
             match self.queues.turn(names.name(), permits, patience, end).await {
                 Turn::Now(asker) => Some(asker),
                 Turn::Later(pause) => return Ok(Decision::new(Outcome::Again(pause))),
             }
         };
-        let grant: Grant = fastrand::u128(..).to_ne_bytes();
+        let grant = self.grants.next();
         let ask = || self.caller.acquire(&names, permits, grant, deadline);
         let told = self.configured(&names, deadline, ask).await?;
         let decision = self.decision(&told, names.name(), Some((permits, grant)))?;
         if let Some(asker) = asker {
+            let [wait, left, _, rate, _] = told.numbers()?;
+            let rate = rate.max(0).cast_unsigned();
             match decision.outcome() {
-                Outcome::Again(wait) if wait <= patience => asker.refused(wait),
+                Outcome::Again(wait) if wait <= patience => asker.refused(wait, rate),
                 Outcome::Allow => {
-                    let [wait, left, ..] = told.numbers::<5>()?;
-                    asker.admitted(left.max(0).cast_unsigned(), until(told.now, wait));
+                    asker.admitted(left.max(0).cast_unsigned(), until(told.now, wait), rate);
                 }
                 _ => {}
             }
@@ -110,7 +108,7 @@ impl Shared {
         let told = ask().await?;
         match self.default_rate {
             Some(rate) if told.outcome == NO_CONFIGURATION => {
-                let question = Question::new(names, "try_set", rate.arguments()?);
+                let question = Question::set_if_absent(names, rate)?;
                 checked(self.caller.call(&question, deadline).await?)?;
                 checked(ask().await?)
             }
@@ -157,9 +155,9 @@ impl Shared {
     /// Gives back some permits of a booking, and tells how many were.
     pub(super) async fn put_back(&self, booking: &Booking, permits: u64) -> Result<u64, Error> {
         let (names, question) = self.refund(booking, permits)?;
-        let told = checked(self.caller.call(&question, self.deadline()).await?)?;
+        let answer = self.caller.call(&question, self.deadline()).await;
         self.queues.forget(names.name());
-        let [freed] = told.numbers()?;
+        let [freed] = checked(answer?)?.numbers()?;
         Ok(freed.max(0).cast_unsigned())
     }
 
@@ -197,7 +195,7 @@ fn too_many() -> Error {
 
 /// The time until so many ms after the millisecond that holds `now`.
 fn until(now: i64, millis: i64) -> Duration {
-    let micros = millis.max(0).saturating_mul(1_000) - now % 1_000;
+    let micros = millis.max(0).saturating_mul(1_000).saturating_sub(now % 1_000);
     Duration::from_micros(micros.max(0).cast_unsigned())
 }
 
@@ -217,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_booking_remembers_the_bytes_of_its_grant() {
-        for number in [0, 1, u128::MAX, 1 << 63, 1 << 64, 1 << 127, fastrand::u128(..)] {
+        for number in [0, 1, u128::MAX, 1 << 63, 1 << 64, 1 << 127, u128::MAX / 3] {
             let grant = number.to_ne_bytes();
             assert_eq!(recalled(&remembered(grant)), grant);
         }

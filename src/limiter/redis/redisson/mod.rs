@@ -9,6 +9,7 @@
 
 mod call;
 mod deciding;
+mod grant;
 mod names;
 mod object;
 mod queue;
@@ -23,10 +24,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::runtime::Handle;
+
 use self::call::{Caller, Question};
 use self::deciding::{Asked, Shared};
 use self::names::Names;
-use super::script::Script;
 use super::{DEADLINE, pool};
 use crate::limiter::terms::owner;
 use crate::limiter::{Limiter, Operation};
@@ -52,7 +54,7 @@ const NAME: &str = "redisson";
 /// // What is `redisson.getRateLimiter("orders")` in Java:
 /// let orders = redisson.rate_limiter("orders")?;
 /// orders.try_set_rate(Rate::overall(100, Duration::from_secs(1))).await?;
-/// if let Some(permits) = orders.try_acquire(1).await? {
+/// if let Some(mut permits) = orders.try_acquire(1).await? {
 ///     permits.release(1).await?;
 /// }
 ///
@@ -73,13 +75,14 @@ impl Redisson {
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         let shared = Shared {
-            caller: Caller { pool, script: Script::redisson(), clock: None },
+            caller: Caller::new(pool),
             owner: owner(),
             name: NAME.into(),
-            client: uuid(fastrand::u128(..)).into(),
+            client: grant::uuid().into(),
             deadline: DEADLINE,
             default_rate: None,
             queues: Arc::default(),
+            grants: Arc::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -88,7 +91,8 @@ impl Redisson {
     /// share.
     #[must_use]
     pub fn client_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        Arc::make_mut(&mut self.shared).client = id.into();
+        let shared = self.apart();
+        shared.client = id.into();
         self
     }
 
@@ -111,16 +115,33 @@ impl Redisson {
     /// Decides by `clock`, the time since the Unix epoch, cut to milliseconds. Default: the server's.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Arc::make_mut(&mut self.shared).caller.clock = Some(Arc::new(clock));
+        let shared = self.apart();
+        shared.caller.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Gives this rate to limiters that are asked and have none, as [`RRateLimiter::try_set_rate`] does. Default: asking
-    /// one is an error.
+    /// Gives this rate to limiters whose permits are asked for, released or reset while nothing stands under their name.
+    /// Default: asking one is an error.
+    ///
+    /// Names that come from requests then make keys: give them a prefix, or each could be that of any key.
+    ///
+    /// # Panics
+    ///
+    /// If the rate cannot be: see [`Rate::overall`].
     #[must_use]
     pub fn default_rate(mut self, rate: Rate) -> Self {
+        if let Err(error) = rate.arguments() {
+            panic!("{error}");
+        }
         Arc::make_mut(&mut self.shared).default_rate = Some(rate);
         self
+    }
+
+    /// For what clones do not share any more: who waits for what, and whose bookings are whose.
+    fn apart(&mut self) -> &mut Shared {
+        let shared = Arc::make_mut(&mut self.shared);
+        (shared.owner, shared.queues) = (owner(), Arc::default());
+        shared
     }
 
     /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps names, it is the mapped one.
@@ -162,9 +183,9 @@ impl Limiter for Redisson {
             let Asked { names, deadline, .. } = asked?;
             let question = Question::new(&names, "reset", [""; 0]);
             let ask = || shared.caller.call(&question, deadline);
-            let told = shared.configured(&names, deadline, ask).await?;
+            let answer = shared.configured(&names, deadline, ask).await;
             shared.queues.forget(names.name());
-            shared.decision(&told, names.name(), None)
+            shared.decision(&answer?, names.name(), None)
         }))
     }
 
@@ -172,9 +193,10 @@ impl Limiter for Redisson {
         if booking.owner != self.shared.owner {
             return Some(booking);
         }
-        if let Ok((names, question)) = self.shared.refund(&booking, booking.cost) {
-            self.shared.caller.send_off(question);
-            self.shared.queues.forget(names.name());
+        if let Ok(runtime) = Handle::try_current() {
+            let shared = Arc::clone(&self.shared);
+            // Best effort: permits that do not come back err on the safe side.
+            runtime.spawn(async move { shared.put_back(&booking, booking.cost).await });
         }
         None
     }
@@ -188,23 +210,5 @@ impl fmt::Debug for Redisson {
             .field("client_id", client)
             .field("deadline", deadline)
             .finish_non_exhaustive()
-    }
-}
-
-/// As Java writes a random one.
-fn uuid(random: u128) -> String {
-    let number = random & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
-    let digits = format!("{number:032x}");
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn client_ids_are_random_uuids_of_version_4() {
-        assert_eq!(uuid(0), "00000000-0000-4000-8000-000000000000");
-        assert_eq!(uuid(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
     }
 }

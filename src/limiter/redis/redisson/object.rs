@@ -7,8 +7,8 @@ use redis::cmd;
 use tokio::time::Instant;
 
 use super::Redisson;
-use super::call::{Question, Told};
-use super::deciding::{NO_CONFIGURATION, checked};
+use super::call::{NO_CONFIGURATION, Question, Told};
+use super::deciding::checked;
 use super::names::Names;
 use super::rate::{INEXACT, LONGEST, Rate, millis};
 use crate::limiter::LimiterExt;
@@ -41,7 +41,8 @@ impl RRateLimiter {
     ///
     /// If the rate cannot be, or Redis cannot be asked.
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool, Error> {
-        self.yes("try_set", rate.arguments()?).await
+        let anyhow = String::from("0");
+        self.yes("try_set", [anyhow].into_iter().chain(rate.arguments()?)).await
     }
 
     /// `setRate`: configures the limiter, and forgets what was taken of it.
@@ -165,6 +166,12 @@ impl RRateLimiter {
     ///
     /// If the limiter is not configured, or Redis cannot be asked.
     pub async fn release(&self, permits: u64) -> Result<u64, Error> {
+        let released = self.release_oldest(permits).await;
+        self.redisson.shared.queues.forget(self.name());
+        released
+    }
+
+    async fn release_oldest(&self, permits: u64) -> Result<u64, Error> {
         let mut freed = 0;
         while freed < permits {
             // One call gives back thousands of members at the most.
@@ -180,7 +187,6 @@ impl RRateLimiter {
                 break;
             }
         }
-        self.redisson.shared.queues.forget(self.name());
         Ok(freed)
     }
 
@@ -293,6 +299,7 @@ impl fmt::Debug for RRateLimiter {
 
 /// Permits that were acquired. Dropped, they stay taken, and expire after an interval.
 #[derive(Debug)]
+#[must_use = "permits that are dropped stay taken until they expire"]
 pub struct Permits {
     limiter: RRateLimiter,
     booking: Booking,
@@ -306,16 +313,19 @@ impl Permits {
     }
 
     /// Gives back so many of these, and tells how many were: none if they have expired, or were released by another's
-    /// `release(n)`. What is left of them afterwards is returned too.
+    /// `release(n)`; then none is left to give back.
     ///
     /// # Errors
     ///
     /// If Redis cannot be asked.
-    pub async fn release(mut self, permits: u64) -> Result<(u64, Option<Self>), Error> {
+    pub async fn release(&mut self, permits: u64) -> Result<u64, Error> {
         let part = permits.min(self.count());
+        if part == 0 {
+            return Ok(0);
+        }
         let freed = self.limiter.redisson.shared.put_back(&self.booking, part).await?;
-        self.booking.cost -= freed.min(self.booking.cost);
-        Ok((freed, (freed > 0 && self.count() > 0).then_some(self)))
+        self.booking.cost = if freed == 0 { 0 } else { self.count().saturating_sub(freed) };
+        Ok(freed)
     }
 }
 

@@ -1,0 +1,125 @@
+-- Redisson's RRateLimiter on Redisson's own keys: its rate and its life. Comes after redisson.lua, where keys, arguments and
+-- replies are described, and runs both.
+
+-- What is done without a look at the permits, whatever stands in their place. Each returns the same, or an error reply.
+local settings = {}
+
+function settings.config()
+  local found, fault = configuration()
+  if not found then
+    return fault
+  end
+  return DONE, found[1], found[2], tonumber(found[3]), found[4]
+end
+
+-- Forgets the permits, and keeps the configuration.
+function settings.reset()
+  local found, fault = configuration()
+  if not found then
+    return fault
+  end
+  local first = found[3] == '1' and 4 or 2
+  write('UNLINK', KEYS[first], KEYS[first + 1])
+  return DONE, 0, found[1], 0, found[1], found[2]
+end
+
+local function configure(rate, interval, kind, keep_alive)
+  write('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'type', kind, 'keepAliveTime', keep_alive)
+  if keep_alive ~= '0' then
+    write('PEXPIRE', KEYS[1], keep_alive)
+  end
+end
+
+-- Configures a limiter that has no whole configuration, or only one of whose name there is nothing. Tells whether it had none.
+function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
+  if only_if_absent == '1' and redis.call('EXISTS', KEYS[1]) == 1 then
+    return NO_CONFIGURATION
+  end
+  local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type')
+  if fields.err then
+    return fields
+  elseif fields[1] and fields[2] and fields[3] then
+    return DONE, 0
+  end
+  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  if not books then
+    return fault
+  end
+  configure(rate, interval, kind, keep_alive)
+  if books.count > 0 then
+    books.value = books.rate - total(books)
+    store(books)
+    extend(books)
+  else
+    write('DEL', books.value_key)
+  end
+  return DONE, 1
+end
+
+-- Configures a limiter anew, or only one that exists; its permits are forgotten or kept. Tells whether it was done.
+function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_alive)
+  local before = redis.pcall('HMGET', KEYS[1], 'type', 'keepAliveTime')
+  if before.err then
+    return before
+  elseif only_if_exists == '1' and redis.call('EXISTS', KEYS[1]) == 0 then
+    return DONE, 0
+  end
+  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  if not books then
+    return fault
+  end
+  configure(rate, interval, kind, keep_alive)
+  if (before[2] or '0') ~= '0' and keep_alive == '0' then
+    for _, key in ipairs({ KEYS[1], books.value_key, books.permits }) do
+      write('PERSIST', key)
+    end
+  end
+  if before[1] and before[1] ~= kind then
+    write('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+    books.value, books.stored, books.count = nil, nil, 0
+  elseif keep == '0' then
+    write('UNLINK', books.value_key, books.permits)
+  end
+  if keep == '1' then
+    settle(books, now)
+    books.value = books.rate - total(books)
+    store(books)
+    extend(books)
+  end
+  return DONE, 1
+end
+
+-- Does `command` to each key. Tells whether one was changed.
+function settings.each(_, command, ...)
+  local changed = 0
+  for _, key in ipairs(KEYS) do
+    local reply = redis.pcall(command, key, ...)
+    if type(reply) == 'table' then
+      return reply
+    end
+    changed = math.max(changed, reply)
+  end
+  return DONE, changed
+end
+
+local function run()
+  local now = clock(ARGV[1])
+  local millis, told = (now - now % 1000) / 1000, nil
+  if settings[ARGV[2]] then
+    told = { settings[ARGV[2]](millis, unpack(ARGV, 3)) }
+  else
+    local found, fault = configuration()
+    local books = nil
+    if found then
+      books, fault = books_of(unpack(found))
+    end
+    told = books and { operations[ARGV[2]](books, millis, unpack(ARGV, 3)) } or { fault }
+  end
+  if why then
+    return redis.error_reply(why)
+  elseif type(told[1]) == 'table' then
+    return told[1]
+  end
+  table.insert(told, 2, now)
+  return told
+end
