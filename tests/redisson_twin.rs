@@ -15,6 +15,17 @@ use support::script::{HEAD, NOW};
 type Rule = <Redisson as Algorithm>::Rule;
 type State = <Redisson as Algorithm>::State;
 
+/// What may happen in a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum History {
+    /// What Java takes part in without going over by itself.
+    WithJava,
+    /// What the bound survives.
+    Tame,
+    /// Whatever may be stored.
+    Wild,
+}
+
 /// A limiter told twice.
 struct Twins {
     connection: MultiplexedConnection,
@@ -74,8 +85,37 @@ impl Twins {
         command.exec_async(&mut self.connection).await.expect("done");
     }
 
+    /// Java does something so often, and the twin takes over what is stored then.
+    async fn java(&mut self, call: &str, permits: u64, times: u8) {
+        for _ in 0..times {
+            let mut asked = cmd("EVAL");
+            asked.arg(include_str!("support/java.lua")).arg(3);
+            asked.arg(&["r", "{r}:value", "{r}:permits"]).arg(self.now / 1_000);
+            let random: [u8; 16] = self.dice.u128(..).to_ne_bytes();
+            // Its script fails where the value is low and no member is left, as it does in Java.
+            asked.arg(call).arg(permits).arg(random.as_slice());
+            let _ = asked.exec_async(&mut self.connection).await;
+        }
+        (self.state.value, self.state.members) = self.stored().await;
+    }
+
+    /// No more is held in the last interval than the rate.
+    fn check_bound(&self, place: &str) {
+        let live = self.now / 1_000 - self.interval.cast_signed();
+        let permits = |member: &[u8]| u32::from_ne_bytes(*member.last_chunk().expect("permits"));
+        let members = self.state.members.iter().filter(|(at, _)| *at > live);
+        let held: u64 = members.map(|(_, member)| u64::from(permits(member))).sum();
+        assert!(held <= self.rate, "{place}: {held} of {}", self.rate);
+    }
+
     /// What is stored, as the twin has it.
     async fn check_stored(&mut self, place: &str) {
+        let (value, members) = self.stored().await;
+        assert_eq!(value, self.state.value, "{place}");
+        assert_eq!(members, self.state.members, "{place}");
+    }
+
+    async fn stored(&mut self) -> (Option<i64>, BTreeSet<(i64, Vec<u8>)>) {
         let value: Option<i64> =
             cmd("GET").arg("{r}:value").query_async(&mut self.connection).await.expect("a value");
         let pairs: Vec<(Vec<u8>, i64)> = cmd("ZRANGE")
@@ -83,10 +123,7 @@ impl Twins {
             .query_async(&mut self.connection)
             .await
             .expect("members");
-        let members: BTreeSet<_> =
-            pairs.into_iter().map(|(member, score)| (score, member)).collect();
-        assert_eq!(value, self.state.value, "{place}");
-        assert_eq!(members, self.state.members, "{place}");
+        (value, pairs.into_iter().map(|(member, score)| (score, member)).collect())
     }
 
     /// The µs until so many ms after the millisecond that holds now.
@@ -124,14 +161,19 @@ impl Twins {
     }
 
     /// One step of a history, with faults or without those that a bound does not survive.
-    async fn step(&mut self, tame: bool, place: &str) {
+    async fn step(&mut self, history: History, place: &str) {
         let (interval, rule) = (self.interval.cast_signed(), self.rule());
         let steps = [0, 0, 1, 2, interval / 3, interval - 1, interval, interval + 1];
         let step = steps[self.dice.usize(..steps.len())];
         self.now += step * 1_000 + self.dice.i64(0..3) * 333;
         let most = self.rate.cast_signed();
         let permits = [1, 1, 2, most / 2, most, most + 1][self.dice.usize(..6)].max(1);
-        match self.dice.u8(..if tame { 15 } else { 20 }) {
+        let kinds = match history {
+            History::WithJava => 14,
+            History::Tame => 15,
+            History::Wild => 20,
+        };
+        match self.dice.u8(..kinds) {
             0..8 => {
                 let grant = self.dice.u128(..).to_ne_bytes();
                 if self.acquire(permits, grant, place).await {
@@ -162,16 +204,16 @@ impl Twins {
                 assert_eq!(told, [0, freed], "{place}");
             }
             13 => {
-                // What was counted is lost.
-                self.run(cmd("DEL").arg("{r}:value")).await;
-                self.state.value = None;
-            }
-            14 => {
                 // What was sent twice was subtracted twice.
                 if let Some(value) = &mut self.state.value {
                     *value -= permits;
                     self.run(cmd("DECRBY").arg(&["{r}:value", &permits.to_string()])).await;
                 }
+            }
+            14 => {
+                // What was counted is lost: Java would grant a full rate anew.
+                self.run(cmd("DEL").arg("{r}:value")).await;
+                self.state.value = None;
             }
             15 => {
                 self.rate = [1, 3, 10, 300][self.dice.usize(..4)];
@@ -233,7 +275,7 @@ async fn redisson_agrees_with_its_script() {
             [(1, 1_000), (3, 1), (10, 1_000), (300, 40), (20_000, 1_000)][seed as usize % 5];
         let mut twins = Twins::new(&server, seed, rate, interval).await;
         for number in 0..100 {
-            twins.step(false, &format!("seed {seed}, step {number}")).await;
+            twins.step(History::Wild, &format!("seed {seed}, step {number}")).await;
             steps += 1;
         }
     }
@@ -249,18 +291,37 @@ async fn no_window_goes_over_the_rate_whatever_happens_to_the_value() {
         let (rate, interval) = [(1, 1_000), (3, 10), (10, 1_000), (300, 40)][seed as usize % 4];
         let mut twins = Twins::new(&server, seed, rate, interval).await;
         for number in 0..80 {
-            twins.step(true, &format!("seed {seed}, step {number}")).await;
-            let live = twins.now / 1_000 - twins.interval.cast_signed();
-            let held: u64 = twins
-                .state
-                .members
-                .iter()
-                .filter(|(at, _)| *at > live)
-                .map(|(_, member)| {
-                    u64::from(u32::from_ne_bytes(*member.last_chunk().expect("permits")))
-                })
-                .sum();
-            assert!(held <= rate, "seed {seed}, step {number}: {held} of {rate}");
+            let place = format!("seed {seed}, step {number}");
+            twins.step(History::Tame, &place).await;
+            twins.check_bound(&place);
+        }
+    }
+}
+
+/// Java takes, and looks, at the same time and by the same clock.
+#[tokio::test]
+async fn no_window_goes_over_the_rate_with_java_at_the_same_time() {
+    let server = Server::start();
+    for seed in 0..40 {
+        let (rate, interval) =
+            [(1, 1_000), (10, 1_000), (300, 40), (600, 1_000)][seed as usize % 4];
+        let mut twins = Twins::new(&server, seed, rate, interval).await;
+        for number in 0..80 {
+            let place = format!("seed {seed}, step {number}");
+            match twins.dice.u8(..4) {
+                0 => twins.java("available", 0, 1).await,
+                1 => {
+                    let permits = [1, 2, rate.div_ceil(3)][twins.dice.usize(..3)].min(rate);
+                    twins.java("acquire", permits, 1).await;
+                }
+                // So many grants that they are not added up.
+                2 if rate == 600 => {
+                    let times = twins.dice.u8(..);
+                    twins.java("acquire", 1, times).await;
+                }
+                _ => twins.step(History::WithJava, &place).await,
+            }
+            twins.check_bound(&place);
         }
     }
 }

@@ -105,15 +105,14 @@ impl Bench {
         pairs.iter().map(|(member, at)| (permits(member), *at as u64 - BASE)).collect()
     }
 
-    /// What Java leaves that took permits: a member, and so much less.
-    pub async fn java(&mut self, permits: u32, millis: u64) {
-        if self.value().await.is_none() {
-            let rate: i64 = self.ask(&["HGET", "r", "rate"]).await;
-            let _: () = self.ask(&["SET", "{r}:value", &rate.to_string()]).await;
-        }
+    /// What Java is told that calls `acquire`, `release` or `available`: `nil` if it takes permits, else the wait.
+    pub async fn java(&mut self, call: &str, permits: u32, millis: u64) -> String {
+        let script = include_str!("java.lua");
+        let mut asked = cmd("EVAL");
+        asked.arg(script).arg(3).arg(&["r", "{r}:value", "{r}:permits"]);
         let random: [u8; 16] = fastrand::u128(..).to_ne_bytes();
-        self.put(&[&[16], random.as_slice()].concat(), permits, millis).await;
-        let _: i64 = self.ask(&["DECRBY", "{r}:value", &permits.to_string()]).await;
+        asked.arg(BASE + millis).arg(call).arg(permits).arg(random.as_slice());
+        asked.query_async(&mut self.connection).await.expect("an answer")
     }
 
     /// Puts a member that begins so.
