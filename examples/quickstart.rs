@@ -14,6 +14,9 @@
 //! | `WARMUP_MS` | 1000 | of smooth warming up |
 //! | `MAX_WAIT_MS` | 500 | 0: never delay |
 //! | `DEADLINE_MS` | 100 | for one decision in Redis; then 503 |
+//!
+//! Under `redisson` a key is taken as it comes, so that Java meets the same limiter; an application gives such keys a
+//! prefix, or a request could name any key of Redis.
 
 use std::env;
 use std::error::Error;

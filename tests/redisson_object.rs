@@ -225,6 +225,41 @@ async fn limiters_may_come_with_a_default_rate() {
     assert_eq!((peek.remaining(), peek.quota()), (Some(3), Some(Quota::per_second(3))));
 }
 
+/// A name that a request brings may be that of anything.
+#[tokio::test]
+async fn a_default_rate_leaves_what_is_there_alone() {
+    let mut bench = Bench::new().await;
+    let redisson = bench.redisson.clone().default_rate(rate(3, 1_000).keep_alive(SECOND));
+    for fields in [&["user", "x"][..], &["rate", "3", "interval", "1000"]] {
+        let _: i64 = bench.ask(&[&["HSET", "r"], fields].concat()).await;
+        for call in [redisson.check(&Charge::new("r")), redisson.peek("r")] {
+            assert_eq!(message(call).await.0, Class::Configuration);
+        }
+        assert_eq!(bench.ask::<Vec<String>>(&["HGETALL", "r"]).await, fields);
+        assert_eq!(bench.ask::<i64>(&["PTTL", "r"]).await, -1);
+        let _: i64 = bench.ask(&["DEL", "r"]).await;
+    }
+    assert!(redisson.check(&Charge::new("r")).await.unwrap().is_admitted());
+}
+
+#[test]
+#[should_panic(expected = "a rate is from 1")]
+fn a_default_rate_that_cannot_be_is_the_programmers_mistake() {
+    let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
+    let _ = Redisson::new(pool).default_rate(rate(0, 1_000));
+}
+
+#[tokio::test]
+async fn the_configuration_can_be_read_and_state_reset_whatever_stands_in_its_place() {
+    let mut bench = Bench::of(10, 1_000).await;
+    let _: i64 = bench.ask(&["SADD", "{r}:value", "x"]).await;
+    let _: i64 = bench.ask(&["SADD", "{r}:permits", "x"]).await;
+    assert_eq!(bench.limiter.config().await.unwrap(), Some(rate(10, 1_000)));
+    assert_eq!(message(bench.limiter.try_acquire(1)).await.0, Class::State);
+    assert_eq!(bench.redisson.reset("r").await.unwrap().remaining(), Some(10));
+    bench.all(&[(1, 0, G(9))]).await;
+}
+
 #[tokio::test]
 async fn the_servers_clock_decides_unless_the_callers_is_asked_for() {
     let mut bench = Bench::of(10, 1_000).await;

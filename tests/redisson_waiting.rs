@@ -115,6 +115,34 @@ async fn a_release_lets_the_next_one_in() {
     assert!(limiter.try_acquire_for(1, LONG).await.unwrap().is_some());
 }
 
+/// Somebody else's refusal is no refusal of one's own.
+#[tokio::test]
+async fn clients_wait_apart() {
+    let bench = Bench::new().await;
+    let each = tower_sluice::Rate::per_client(1, Duration::from_secs(600));
+    let one = redisson(&bench.server).default_rate(each);
+    let other = one.clone().client_id("other");
+    let patient = Charge::new("r").max_wait(LONG);
+    let mut held = one.check(&patient).await.unwrap();
+    assert!(matches!(one.check(&patient).await.unwrap().outcome(), Outcome::Again(_)));
+    assert!(other.check(&patient).await.unwrap().is_admitted());
+    let booking = held.booking().expect("taken");
+    let booking = other.refund(booking).expect("another client's comes back");
+    assert_eq!(one.give_back(booking).await.unwrap(), 1);
+}
+
+/// More than the rate never fits, whoever waits.
+#[tokio::test]
+async fn more_than_the_rate_is_refused_at_once() {
+    let bench = Bench::of(1, 600_000).await;
+    let redisson = redisson(&bench.server);
+    let patient = |permits| Charge::new("r").cost(permits).max_wait(LONG);
+    assert!(redisson.check(&patient(1)).await.unwrap().is_admitted());
+    assert!(matches!(redisson.check(&patient(1)).await.unwrap().outcome(), Outcome::Again(_)));
+    let never = redisson.check(&patient(2)).await.unwrap();
+    assert_eq!(never.outcome(), Outcome::Deny { retry_after: None });
+}
+
 /// One layer, whose closure names the limiter.
 #[tokio::test]
 async fn a_layer_waits_the_redisson_way() {

@@ -38,9 +38,14 @@ impl Java {
             .args(["-cp", &classpath, "Interop", url])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .expect("java");
+        // A Java side that hangs is ended, and then its silence is noticed.
+        let id = child.id().to_string();
+        std::thread::spawn(move || {
+            std::thread::sleep(seconds() + Duration::from_secs(300));
+            let _ = Command::new("kill").args(["-9", &id]).status();
+        });
         let to = child.stdin.take().expect("a pipe");
         let from = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut java = Self { child, to, from };
@@ -306,6 +311,32 @@ async fn both_wait_for_each_other(both: &mut Both) {
     both.java("acquire 1", "ok");
 }
 
+/// How long both hammer one limiter.
+fn seconds() -> Duration {
+    let seconds =
+        std::env::var("INTEROP_SECONDS").map_or(10, |text| text.parse().expect("seconds"));
+    Duration::from_secs(seconds)
+}
+
+/// By how many ms Java's clock is at least ahead of the server's, or behind it.
+async fn clock_difference(both: &mut Both) -> i64 {
+    let mut least = i64::MAX;
+    for _ in 0..20 {
+        let before = time(&mut both.connection).await;
+        let java: i64 = both.java.ask("clock").parse().expect("a time");
+        let after = time(&mut both.connection).await;
+        let ahead = java - java.clamp(before, after);
+        least = if ahead.abs() < least.abs() { ahead } else { least };
+    }
+    least
+}
+
+async fn time(connection: &mut MultiplexedConnection) -> i64 {
+    let (seconds, micros): (i64, i64) =
+        cmd("TIME").query_async(connection).await.expect("the time");
+    seconds * 1_000 + micros / 1_000
+}
+
 const THREADS: usize = 4;
 const RATE: usize = 1_000;
 const INTERVAL: u64 = 1_000;
@@ -360,14 +391,13 @@ fn worst_window_of(sorted: &[u64], length: u64) -> usize {
 }
 
 async fn both_hammer_one_limiter(mut both: Both) {
-    let seconds =
-        std::env::var("INTEROP_SECONDS").map_or(10, |text| text.parse().expect("seconds"));
-    let length = Duration::from_secs(seconds);
+    let length = seconds();
     both.name("hammered");
     let rate = Rate::overall(RATE as u64, Duration::from_millis(INTERVAL));
     assert!(both.limiter.try_set_rate(rate).await.unwrap());
     assert_eq!(both.limiter.config().await.unwrap().unwrap().rate_type(), RateType::Overall);
 
+    let clock = clock_difference(&mut both).await;
     let stop = Arc::new(AtomicBool::new(false));
     let looking = tokio::spawn(look_on(both.server.connection().await, Arc::clone(&stop)));
     let (limiter, calls) = (both.limiter.clone(), Arc::new(AtomicU64::new(0)));
@@ -401,13 +431,14 @@ async fn both_hammer_one_limiter(mut both: Both) {
         java + rust,
         "every grant is stored, and every stored one was told"
     );
-    let worst_window = worst_window_of(&times, INTERVAL.saturating_sub(seen.lag));
+    let difference = clock.unsigned_abs() + seen.lag;
+    let worst_window = worst_window_of(&times, INTERVAL.saturating_sub(difference));
     let worst_interval = worst_window_of(&times, INTERVAL);
     let utilisation =
         (java + rust) as f64 / (RATE as f64 * length.as_millis() as f64 / INTERVAL as f64);
     println!(
         "interop java={java} rust={rust} worst_window={worst_window} rate={RATE} \
-         utilisation={utilisation:.3} lag_ms={} worst_interval={worst_interval} java_calls={java_calls} \
+         utilisation={utilisation:.3} clock_ms={clock} lag_ms={} worst_interval={worst_interval} java_calls={java_calls} \
          rust_calls={}",
         seen.lag,
         calls.load(Relaxed),

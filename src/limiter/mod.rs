@@ -152,7 +152,8 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Decides, and sleeps the booked wait: for workers and for clients without a service.
     ///
-    /// Patience is the charge's `max_wait`, else as long as the algorithm books (its horizon).
+    /// Patience is the charge's `max_wait`, else as long as the algorithm books (its horizon); where nothing can be booked
+    /// ([`Outcome::Again`](crate::Outcome::Again)), else for ever.
     /// Dropping the future before its slot has come gives the slot back.
     ///
     /// # Errors
