@@ -32,14 +32,13 @@ end
 
 -- Configures a limiter that has no whole configuration, or only one of whose name there is nothing. Tells whether it had none.
 function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
-  if only_if_absent == '1' and redis.call('EXISTS', KEYS[1]) == 1 then
-    return NO_CONFIGURATION
-  end
   local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type')
   if fields.err then
     return fields
   elseif fields[1] and fields[2] and fields[3] then
     return DONE, 0
+  elseif only_if_absent == '1' and redis.call('EXISTS', KEYS[1]) == 1 then
+    return NO_CONFIGURATION
   end
   local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
   if not books then

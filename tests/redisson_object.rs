@@ -225,6 +225,27 @@ async fn limiters_may_come_with_a_default_rate() {
     assert_eq!((peek.remaining(), peek.quota()), (Some(3), Some(Quota::per_second(3))));
 }
 
+/// Whoever comes first sets it, and nobody sees that it was not.
+#[tokio::test]
+async fn many_who_come_at_once_find_a_default_rate() {
+    let bench = Bench::new().await;
+    let redissons = [(); 20]
+        .map(|()| client(&bench.server, &bench.clock, "A").default_rate(rate(1_000, 1_000)));
+    for name in 0..20 {
+        let mut asking = tokio::task::JoinSet::new();
+        for redisson in &redissons {
+            asking.spawn(redisson.check(&Charge::new(format!("name:{name}"))));
+        }
+        assert!(
+            asking
+                .join_all()
+                .await
+                .iter()
+                .all(|decided| { decided.as_ref().is_ok_and(tower_sluice::Decision::is_admitted) })
+        );
+    }
+}
+
 /// A name that a request brings may be that of anything.
 #[tokio::test]
 async fn a_default_rate_leaves_what_is_there_alone() {

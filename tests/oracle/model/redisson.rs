@@ -39,10 +39,10 @@ impl Permits {
 
 impl Model for Permits {
     fn earliest(&self, now: i128, cost: i128) -> Option<i128> {
-        self.asked.set(now / 1_000);
         if cost > self.limit {
             return None;
         }
+        self.asked.set(now / 1_000);
         let mut over = self.used(now) + cost - self.limit;
         let mut at = now;
         for grant in &self.grants {
