@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use redis::cmd;
 use tower_sluice::algorithm::Redisson as InProcess;
 use tower_sluice::{
-    Charge, Class, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate, RateType, Redisson,
+    All, Charge, Class, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate, RateType, Redisson,
 };
 
 use support::redisson::Told::{G, W};
@@ -303,6 +303,28 @@ async fn the_servers_clock_decides_unless_the_callers_is_asked_for() {
 
     let wrong = redisson.clock(|| Duration::MAX);
     assert_eq!(message(wrong.check(&Charge::new("r"))).await.0, Class::Configuration);
+}
+
+/// Beside others, all or nothing: what another refuses is given back here.
+#[tokio::test]
+async fn it_stands_among_other_limiters() {
+    let mut bench = Bench::of(10, 1_000).await;
+    let day =
+        tower_sluice::algorithm::FixedWindow::new(Quota::new(3, Duration::from_secs(31_536_000)));
+    let members = [bench.redisson.clone().boxed(), Memory::new("day", day).boxed()];
+    let both = All::new(members, |charge: &Charge| {
+        [charge.clone(), Charge::new("day").cost(charge.units())]
+    });
+    let decision = both.check(&Charge::new("r").cost(2)).await.unwrap();
+    assert!(decision.is_admitted() && bench.value().await == Some(8));
+    assert!(!both.check(&Charge::new("r").cost(2)).await.unwrap().is_admitted());
+    let begun = tokio::time::Instant::now();
+    while bench.value().await != Some(8) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "kept though another refused");
+        tokio::task::yield_now().await;
+    }
+    let stacked = bench.redisson.clone().within(Duration::from_secs(5)).or_else(tower_sluice::Deny);
+    assert!(stacked.check(&Charge::new("r")).await.unwrap().is_admitted());
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,7 +112,9 @@ impl Queues {
                     return asker(queue.count(permits));
                 }
                 let (sender, word) = oneshot::channel();
-                queue.waiting.retain(|sender| !sender.is_closed());
+                while queue.waiting.front().is_some_and(oneshot::Sender::is_closed) {
+                    queue.waiting.pop_front();
+                }
                 queue.waiting.push_back(sender);
                 word
             };
