@@ -281,6 +281,13 @@ async fn where_nothing_can_be_booked_it_asks_again_while_patience_lasts() {
     assert_eq!(error.downcast_ref::<Refusal>().unwrap().retry_after(), Some(2 * SECOND));
     assert_eq!((limiter.charges().len(), limiter.left()), (2, 1));
 
+    // A slot that was booked by a second question comes as much later, and is given back until then.
+    let limiter = Scripted::new().again(10 * SECOND).wait(5 * SECOND);
+    let service = layer(&limiter).max_wait(HOUR).layer(Strict::default());
+    let waiting = tokio::time::timeout(12 * SECOND, service.oneshot("hello"));
+    assert!(waiting.await.is_err());
+    assert_eq!(limiter.refunds().len(), 1);
+
     // A second pause is not a grant for those who do not wait.
     let limiter = Scripted::new().again(Duration::ZERO).allow();
     layer(&limiter).layer(Strict::default()).oneshot("hello").await.unwrap_err();

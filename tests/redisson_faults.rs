@@ -82,6 +82,39 @@ async fn what_is_granted_to_nobody_is_given_back() {
     }
 }
 
+/// However many were asked for when the server paused a little longer than they would wait.
+#[tokio::test]
+async fn a_hiccup_keeps_no_permits_for_nobody() {
+    let mut bench = Bench::of(100_000, 1_000_000).await;
+    let pool = Pool::connect(&bench.server.url()).unwrap();
+    let hasty = Redisson::new(pool).deadline(Duration::from_millis(100));
+    assert!(hasty.peek("r").await.is_ok());
+    let _: () = bench.ask(&["CLIENT", "PAUSE", "200"]).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..3_000 {
+        asking.spawn(hasty.check(&Charge::new("r")));
+    }
+    let told = asking.join_all().await;
+    let granted = told.iter().filter(|told| told.as_ref().is_ok_and(|one| one.is_admitted()));
+    let granted = i64::try_from(granted.count()).unwrap();
+    until_members(&mut bench, granted).await;
+}
+
+/// A part of one's permits may have gone back when the answer is lost: none of the rest is.
+#[tokio::test]
+async fn a_release_whose_answer_is_lost_may_be_tried_again() {
+    let mut bench = Bench::of(10, 1_000_000).await;
+    let (proxy, redisson) = proxied(&bench).await;
+    let limiter = redisson.rate_limiter("r").unwrap();
+    let mut held = limiter.try_acquire(10).await.unwrap().expect("free");
+    proxy.set(Fault::Reset);
+    assert_eq!(message(held.release(3)).await.0, Class::Infrastructure);
+    proxy.set(Fault::None);
+    assert_eq!(bench.value().await, Some(3));
+    assert_eq!(held.release(7).await.unwrap(), 7);
+    assert_eq!((held.count(), bench.value().await), (0, Some(10)));
+}
+
 /// Another that waits for the word hears of it when the one who asks is gone.
 #[tokio::test]
 async fn a_waiter_that_is_gone_holds_nobody_up() {

@@ -33,6 +33,8 @@ pin_project! {
 struct Asked {
     charge: Charge,
     since: Instant,
+    /// When it was asked last.
+    last: Instant,
     /// Whether it was asked for more than once.
     again: bool,
 }
@@ -61,7 +63,7 @@ impl<C> Admission<C> {
     ) -> Self {
         let since = Instant::now();
         let state = State::Asking { check: limiter.check(&charge) };
-        Self { asked: Some(Asked { charge, since, again: false }), place, state }
+        Self { asked: Some(Asked { charge, since, last: since, again: false }), place, state }
     }
 
     /// Gives the slot back if it was booked and has not come yet.
@@ -94,7 +96,7 @@ impl<C> Admission<C> {
                 StateProj::Asking { check } => match ready!(check.poll(cx)) {
                     Ok(decision) => match decision.outcome() {
                         Outcome::Wait(wait) => {
-                            let since = this.asked.as_ref().map_or_else(Instant::now, |a| a.since);
+                            let since = this.asked.as_ref().map_or_else(Instant::now, |a| a.last);
                             *slot = Some(decision);
                             let due = since.checked_add(wait).unwrap_or(since);
                             State::Waiting { sleep: sleep(wait), due }
@@ -132,7 +134,7 @@ impl<C> Admission<C> {
                 StateProj::Pausing { sleep } => {
                     ready!(sleep.poll(cx));
                     let asked = this.asked.as_mut().expect("only the patient pause");
-                    asked.again = true;
+                    (asked.again, asked.last) = (true, Instant::now());
                     let charge = asked.charge.clone().max_wait(asked.left());
                     State::Asking { check: limiter.check(&charge) }
                 }

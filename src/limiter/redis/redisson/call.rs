@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::failure;
@@ -30,9 +30,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long a late answer is awaited, and what nobody waits for may take.
 const UNASKED: Duration = Duration::from_millis(500);
 
-/// The most calls under way, and the most late answers awaited.
+/// The most calls under way, late answers that are awaited included.
 const BACKLOG: usize = 16_384;
-const LATE: usize = 1_024;
 
 /// The outcomes that the script tells.
 pub(super) const DONE: i64 = 0;
@@ -115,7 +114,6 @@ pub(super) struct Caller {
     pub(super) clock: Option<Clock>,
     script: Script,
     under_way: Arc<Semaphore>,
-    late: Arc<Semaphore>,
 }
 
 /// Why there is no answer.
@@ -126,19 +124,17 @@ enum Failure {
 
 impl Caller {
     pub(super) fn new(pool: Pool) -> Self {
-        let (under_way, late) = (Semaphore::new(BACKLOG), Semaphore::new(LATE));
-        Self {
-            pool,
-            clock: None,
-            script: Script::redisson(),
-            under_way: Arc::new(under_way),
-            late: Arc::new(late),
-        }
+        let under_way = Arc::new(Semaphore::new(BACKLOG));
+        Self { pool, clock: None, script: Script::redisson(), under_way }
     }
 
     /// Asks once.
     pub(super) async fn call(&self, question: &Question, deadline: Instant) -> Result<Told, Error> {
         let _place = self.place()?;
+        self.ask(question, deadline).await
+    }
+
+    async fn ask(&self, question: &Question, deadline: Instant) -> Result<Told, Error> {
         loop {
             let wire = self.wire(deadline).await?;
             let mut reply = None;
@@ -160,20 +156,27 @@ impl Caller {
         grant: Grant,
         deadline: Instant,
     ) -> Result<Told, Error> {
-        let _place = self.place()?;
         let question = Question::acquire(names, permits, &grant);
-        let put_back = || Question::put_back(names, permits, &grant, permits);
-        let mut undo: Option<Undo<'_>> = None;
+        let mut undo = Undo {
+            caller: self,
+            put_back: Question::put_back(names, permits, &grant, permits),
+            place: Some(self.place()?),
+            wire: None,
+            reply: None,
+            is_needed: false,
+        };
         let mut sent_again = false;
         loop {
             let wire = self.wire(deadline).await?;
-            let undo = undo.get_or_insert_with(|| Undo::new(self, put_back()));
-            undo.wire = Some(Arc::clone(&wire));
+            (undo.wire, undo.is_needed) = (Some(Arc::clone(&wire)), true);
             match self.send(&wire, &question, &mut undo.reply, deadline).await? {
                 Ok(reply) => {
                     let told = Told::read(reply)?;
-                    // Or it is no answer of the script, and nobody knows.
-                    undo.is_needed = told.outcome == DONE && told.numbers::<5>().is_err();
+                    // Or it is no answer of the script; or what was sent first is still on its way.
+                    undo.is_needed = match told.outcome {
+                        DONE => told.numbers::<5>().is_err(),
+                        _ => sent_again,
+                    };
                     return Ok(told);
                 }
                 Err(Failure::Refused(error)) if moves(&error) && soon(deadline) => {
@@ -199,9 +202,9 @@ impl Caller {
         redis::from_redis_value(reply).map_err(|error| odd().because(error))
     }
 
-    fn place(&self) -> Result<SemaphorePermit<'_>, Error> {
-        self.under_way
-            .try_acquire()
+    fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
+        Arc::clone(&self.under_way)
+            .try_acquire_owned()
             .map_err(|_| Error::new(Class::Saturation, "too many calls are under way"))
     }
 
@@ -268,16 +271,12 @@ impl Caller {
 struct Undo<'a> {
     caller: &'a Caller,
     put_back: Question,
+    /// Its place among the calls under way.
+    place: Option<OwnedSemaphorePermit>,
     /// What it was sent over last, and the answer to come.
     wire: Option<Arc<dyn Wire>>,
     reply: Option<Reply>,
     is_needed: bool,
-}
-
-impl<'a> Undo<'a> {
-    fn new(caller: &'a Caller, put_back: Question) -> Self {
-        Self { caller, put_back, wire: None, reply: None, is_needed: true }
-    }
 }
 
 impl Drop for Undo<'_> {
@@ -286,12 +285,9 @@ impl Drop for Undo<'_> {
             return;
         }
         // Best effort: permits that do not come back err on the safe side, and expire.
-        let (Ok(runtime), Ok(place)) =
-            (Handle::try_current(), Arc::clone(&self.caller.late).try_acquire_owned())
-        else {
-            return;
-        };
+        let Ok(runtime) = Handle::try_current() else { return };
         let (caller, put_back) = (self.caller.clone(), self.put_back.clone());
+        let place = self.place.take();
         let (wire, reply) = (self.wire.take(), self.reply.take());
         runtime.spawn(async move {
             let _place = place;
@@ -309,7 +305,7 @@ impl Drop for Undo<'_> {
                     return;
                 }
             }
-            let _ = caller.call(&put_back, Instant::now() + UNASKED).await;
+            let _ = caller.ask(&put_back, Instant::now() + UNASKED).await;
         });
     }
 }

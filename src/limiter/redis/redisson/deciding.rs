@@ -72,6 +72,7 @@ impl Shared {
         } else {
             let now = Instant::now();
             let end = now + (deadline.saturating_duration_since(now) / 2).min(patience);
+            let patience = now.checked_add(patience);
             match self.queues.turn(names.name(), permits, patience, end).await {
                 Turn::Now(asker) => Some(asker),
                 Turn::Later(pause) => return Ok(Decision::new(Outcome::Again(pause))),
@@ -85,7 +86,7 @@ impl Shared {
             let [wait, left, _, rate, _] = told.numbers()?;
             let rate = rate.max(0).cast_unsigned();
             match decision.outcome() {
-                Outcome::Again(wait) if wait <= patience => asker.refused(wait, rate),
+                Outcome::Again(wait) => asker.refused(wait, rate),
                 Outcome::Allow => {
                     asker.admitted(left.max(0).cast_unsigned(), until(told.now, wait), rate);
                 }

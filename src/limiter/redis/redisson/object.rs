@@ -132,7 +132,9 @@ impl RRateLimiter {
         match self.redisson.acquire(self.charge(permits).max_wait(timeout)).await {
             Ok(mut decision) => {
                 let limiter = self.clone();
-                Ok(decision.booking().map(|booking| Permits { limiter, booking }))
+                let permits =
+                    |booking: Booking| Permits { limiter, held: vec![booking.cost], booking };
+                Ok(decision.booking().map(permits))
             }
             Err(Refusal::Denied(decision)) if decision.retry_after().is_some() => Ok(None),
             Err(Refusal::Denied(_)) => {
@@ -303,13 +305,15 @@ impl fmt::Debug for RRateLimiter {
 pub struct Permits {
     limiter: RRateLimiter,
     booking: Booking,
+    /// How many are held: one number, and more where the answer to a release was lost.
+    held: Vec<u64>,
 }
 
 impl Permits {
     /// How many they are.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.booking.cost
+        self.held.first().copied().unwrap_or(0)
     }
 
     /// Gives back so many of these, and tells how many were: none if they have expired, or were released by another's
@@ -317,15 +321,32 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// If Redis cannot be asked.
+    /// If Redis cannot be asked. It may be tried again: none is given back twice.
     pub async fn release(&mut self, permits: u64) -> Result<u64, Error> {
-        let part = permits.min(self.count());
-        if part == 0 {
-            return Ok(0);
+        while let Some(&held) = self.held.first() {
+            let part = permits.min(held);
+            if part == 0 {
+                break;
+            }
+            // Until the answer is heard, either may be what is stored.
+            let rest = held - part;
+            let is_new = rest > 0 && !self.held.contains(&rest);
+            if is_new {
+                self.held.push(rest);
+            }
+            self.booking.cost = held;
+            let freed = self.limiter.redisson.shared.put_back(&self.booking, part).await?;
+            if freed > 0 {
+                self.held =
+                    Vec::from_iter(Some(held.saturating_sub(freed)).filter(|rest| *rest > 0));
+                return Ok(freed);
+            }
+            if is_new {
+                self.held.pop();
+            }
+            self.held.remove(0);
         }
-        let freed = self.limiter.redisson.shared.put_back(&self.booking, part).await?;
-        self.booking.cost = if freed == 0 { 0 } else { self.count().saturating_sub(freed) };
-        Ok(freed)
+        Ok(0)
     }
 }
 

@@ -18,6 +18,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long a queue is kept that nobody stands in: those whose pause is over come back soon after.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// Names that are longer have no queue, or many of them would be a burden to keep.
+const LONGEST: usize = 1_024;
+
 /// So many queues are kept before idle ones are looked for, and so many at the most.
 const FEW: usize = 64;
 const MOST: usize = 65_536;
@@ -76,13 +79,13 @@ pub(super) struct Asker {
 }
 
 impl Queues {
-    /// Waits for a turn to ask for permits of `name`, for somebody who would wait for them so long; he who is held up
-    /// until `end` asks himself.
+    /// Waits for a turn to ask for permits of `name`, for somebody whose patience ends then, if it does; he who is held
+    /// up until `end` asks himself.
     pub(super) async fn turn(
         self: &Arc<Self>,
         name: &str,
         permits: u32,
-        patience: Duration,
+        patience: Option<Instant>,
         end: Instant,
     ) -> Turn {
         let asker = |is_counted| {
@@ -101,10 +104,11 @@ impl Queues {
                     state.by_name.remove(name);
                 }
                 let Some(queue) = state.by_name.get_mut(name) else { return asker(false) };
+                // A refusal is always Redis' own: who would not wait so long asks, and is not held up for it.
+                if permits >= queue.refused && patience.is_some_and(|end| end < queue.until) {
+                    return asker(queue.count(permits));
+                }
                 if let Some(wait) = queue.wait(permits, now) {
-                    if wait > patience {
-                        return asker(queue.count(permits));
-                    }
                     return Turn::Later(wait.min(queue.heard + FRESH - now));
                 }
                 if queue.asked == 0 || queue.asked + u64::from(permits) <= queue.free || now >= end
@@ -153,7 +157,7 @@ impl Queue {
 
     fn is_idle(&self, now: Instant) -> bool {
         let nobody = self.asked == 0 && self.waiting.iter().all(oneshot::Sender::is_closed);
-        nobody && now >= self.heard + FRESH + LINGER
+        nobody && now >= self.until.max(self.heard + FRESH) + LINGER
     }
 
     /// Gives the word to those who may ask or be told now; the others wait on.
@@ -195,7 +199,7 @@ impl Asker {
         }
     }
 
-    /// Was refused for so long under a rate, and will come back.
+    /// Was refused for so long under a rate.
     pub(super) fn refused(self, wait: Duration, rate: u64) {
         let permits = self.permits;
         self.learned(permits, wait, rate);
@@ -210,7 +214,8 @@ impl Asker {
             by_name.retain(|_, queue| !queue.is_idle(now));
             (*sweep, *rest) = ((2 * by_name.len()).min(MOST), Some(now + LINGER));
         }
-        if by_name.len() >= MOST && !by_name.contains_key(&self.name) {
+        let is_new = !by_name.contains_key(&self.name);
+        if is_new && (by_name.len() >= MOST || self.name.len() > LONGEST) {
             return;
         }
         let queue = by_name.entry(self.name.clone()).or_insert_with(|| Queue {

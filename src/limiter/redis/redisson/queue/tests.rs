@@ -8,7 +8,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_millis(100);
 
 async fn turn(queues: &Arc<Queues>, permits: u32) -> Turn {
-    queues.turn("r", permits, MINUTE, Instant::now() + MINUTE).await
+    queues.turn("r", permits, None, Instant::now() + MINUTE).await
 }
 
 async fn asker(queues: &Arc<Queues>, permits: u32) -> Asker {
@@ -53,7 +53,8 @@ async fn a_refusal_is_told_to_all_who_need_as_much() {
     assert_eq!(pause(&queues, 1).await, WAIT / 2);
     nine.refused(WAIT * 2, 9);
     assert_eq!(pause(&queues, 9).await, WAIT / 2, "what is known of one is known of nine");
-    let impatient = queues.turn("r", 1, WAIT / 4, Instant::now() + MINUTE).await;
+    let impatient =
+        queues.turn("r", 1, Some(Instant::now() + WAIT / 4), Instant::now() + MINUTE).await;
     assert!(matches!(impatient, Turn::Now(_)), "a refusal is always Redis' own");
     drop(asker(&queues, 10).await);
     queues.forget("r");
@@ -107,7 +108,7 @@ async fn nobody_waits_for_one_who_is_gone_or_for_ever() {
     drop(first);
     let second = second.await.unwrap();
     let begun = Instant::now();
-    let third = queues.turn("r", 1, MINUTE, begun + WAIT).await;
+    let third = queues.turn("r", 1, None, begun + WAIT).await;
     assert!(matches!(third, Turn::Now(_)));
     assert!(begun.elapsed() >= WAIT);
     drop(second);
@@ -152,7 +153,7 @@ async fn a_word_to_one_who_is_gone_goes_to_the_next() {
 async fn queues_that_nobody_needs_are_forgotten() {
     let queues = Arc::new(Queues::default());
     let refuse =
-        async |name: String| match queues.turn(&name, 1, MINUTE, Instant::now() + MINUTE).await {
+        async |name: String| match queues.turn(&name, 1, None, Instant::now() + MINUTE).await {
             Turn::Now(asker) => asker.refused(WAIT, 9),
             Turn::Later(_) => panic!("a name of its own"),
         };
@@ -161,5 +162,39 @@ async fn queues_that_nobody_needs_are_forgotten() {
     }
     sleep(FRESH + LINGER).await;
     refuse(String::from("another")).await;
+    assert_eq!(queues.lock().by_name.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_not_wait_is_never_held_up() {
+    let queues: Arc<Queues> = Arc::default();
+    asker(&queues, 1).await.refused(MINUTE, 9);
+    // Nothing is known any more, and somebody asks.
+    advance(FRESH).await;
+    let first = asker(&queues, 1).await;
+    assert!(is_held_up(&queues, 1).await);
+    let begun = Instant::now();
+    for _ in 0..5 {
+        let hasty = queues.turn("r", 1, Some(begun + WAIT), begun + MINUTE).await;
+        assert!(matches!(hasty, Turn::Now(_)));
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    drop(first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_slept_long_find_their_queue() {
+    let queues: Arc<Queues> = Arc::default();
+    asker(&queues, 1).await.refused(MINUTE, 9);
+    advance(MINUTE).await;
+    let first = asker(&queues, 1).await;
+    assert!(is_held_up(&queues, 1).await, "all would ask at once");
+    drop(first);
+    // A name of that length is nobody's that is asked for often.
+    let long = "x".repeat(LONGEST + 1);
+    let turn = queues.turn(&long, 1, None, Instant::now()).await;
+    if let Turn::Now(asker) = turn {
+        asker.refused(MINUTE, 9);
+    }
     assert_eq!(queues.lock().by_name.len(), 1);
 }
