@@ -218,6 +218,15 @@ async fn a_reply_that_the_script_does_not_give_admits_nobody() {
     }
 }
 
+/// A release asks again for what is left: whatever is answered, that ends.
+#[tokio::test]
+async fn a_release_ends_whatever_is_answered() {
+    for (freed, told) in [(":0\r\n", 0), (":-7\r\n", 0), (":9223372036854775807\r\n", 5)] {
+        let redisson = against(vec![reply(&[":0\r\n", NOW, freed, ":1\r\n"])]).await;
+        assert_eq!(redisson.rate_limiter("r").unwrap().release(5).await.unwrap(), told);
+    }
+}
+
 #[tokio::test]
 async fn case_52_keys_of_another_type_are_refused_and_left_alone() {
     for wrong in ["r", "{r}:value", "{r}:permits"] {

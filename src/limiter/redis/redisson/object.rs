@@ -184,8 +184,9 @@ impl RRateLimiter {
             let ask = || shared.caller.call(&question, deadline);
             let told = shared.configured(&self.names, deadline, ask).await?;
             let [more, may_be_more] = told.numbers()?;
-            freed += more.max(0).cast_unsigned();
-            if may_be_more == 0 {
+            // Whatever a server answers, this ends, and tells no more than was asked for.
+            freed += more.max(0).cast_unsigned().min(rest);
+            if may_be_more == 0 || more <= 0 {
                 break;
             }
         }
