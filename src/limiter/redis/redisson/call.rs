@@ -159,7 +159,7 @@ impl Caller {
         let question = Question::acquire(names, permits, &grant);
         let mut undo = Undo {
             caller: self,
-            put_back: Question::put_back(names, permits, &grant, permits),
+            taken: (names, permits, grant),
             place: Some(self.place()?),
             wire: None,
             reply: None,
@@ -270,7 +270,7 @@ impl Caller {
 /// Gives a grant back when it is dropped, unless that was not needed.
 struct Undo<'a> {
     caller: &'a Caller,
-    put_back: Question,
+    taken: (&'a Names, u32, Grant),
     /// Its place among the calls under way.
     place: Option<OwnedSemaphorePermit>,
     /// What it was sent over last, and the answer to come.
@@ -286,7 +286,9 @@ impl Drop for Undo<'_> {
         }
         // Best effort: permits that do not come back err on the safe side, and expire.
         let Ok(runtime) = Handle::try_current() else { return };
-        let (caller, put_back) = (self.caller.clone(), self.put_back.clone());
+        let (names, permits, grant) = self.taken;
+        let put_back = Question::put_back(names, permits, &grant, permits);
+        let caller = self.caller.clone();
         let place = self.place.take();
         let (wire, reply) = (self.wire.take(), self.reply.take());
         runtime.spawn(async move {
