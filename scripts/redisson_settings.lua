@@ -23,11 +23,17 @@ function settings.reset()
   return DONE, 0, found[1], 0, found[1], found[2]
 end
 
+-- Writes a configuration, and returns the books under it as they were. Or nil and why they cannot be read.
 local function configure(rate, interval, kind, keep_alive)
+  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  if not books then
+    return nil, fault
+  end
   write('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'type', kind, 'keepAliveTime', keep_alive)
   if keep_alive ~= '0' then
     write('PEXPIRE', KEYS[1], keep_alive)
   end
+  return books
 end
 
 -- Configures a limiter that has no whole configuration, or only one of whose name there is nothing. Tells whether it had none.
@@ -40,11 +46,10 @@ function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
   elseif only_if_absent == '1' and redis.call('EXISTS', KEYS[1]) == 1 then
     return NO_CONFIGURATION
   end
-  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  local books, fault = configure(rate, interval, kind, keep_alive)
   if not books then
     return fault
   end
-  configure(rate, interval, kind, keep_alive)
   if books.count > 0 then
     books.value = books.rate - total(books)
     store(books)
@@ -63,11 +68,10 @@ function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_aliv
   elseif only_if_exists == '1' and redis.call('EXISTS', KEYS[1]) == 0 then
     return DONE, 0
   end
-  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  local books, fault = configure(rate, interval, kind, keep_alive)
   if not books then
     return fault
   end
-  configure(rate, interval, kind, keep_alive)
   if (before[2] or '0') ~= '0' and keep_alive == '0' then
     for _, key in ipairs({ KEYS[1], books.value_key, books.permits }) do
       write('PERSIST', key)
