@@ -13,7 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dispatch::{Dispatcher, Route, Seat};
-use super::failure;
+use super::error;
 use super::lane::Waiting;
 use super::reply::Reply;
 use super::script::{Call, Script};
@@ -107,7 +107,7 @@ async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Ve
     }
     match sent {
         Ok(reply) => distribute(dispatcher, Some(&**wire), batch, &reply),
-        Err(Failure::Refused(error)) => fail(batch, &failure::call(error)),
+        Err(Failure::Refused(error)) => fail(batch, &error::call(error)),
         Err(Failure::Overdue(answer)) => {
             wire.overdue();
             let dispatcher = Arc::clone(dispatcher);

@@ -3,7 +3,7 @@
 //! How a charge travels: [`Terms`] reads it into numbers; `key.rs` names its key; `asking.rs` holds the asker's side
 //! and `dispatch.rs` the queues, one to a `lane.rs`; `flight.rs` carries what waits there, in one call that `script.rs` writes, over a
 //! shared connection of `pool.rs` that `connection.rs` knows to be alive; `reply.rs` reads what was decided; and
-//! `failure.rs` puts what went wrong into its class.
+//! `error.rs` puts what went wrong into its class.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -21,7 +21,7 @@
 mod asking;
 mod connection;
 mod dispatch;
-mod failure;
+mod error;
 mod flight;
 mod key;
 mod lane;

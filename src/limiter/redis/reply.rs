@@ -5,7 +5,7 @@
 
 use redis::Value;
 
-use super::failure;
+use super::error;
 use super::script::{Line, Op};
 use crate::algorithm::{LATEST, Left, Report, Verdict};
 use crate::{Class, Error};
@@ -60,7 +60,7 @@ impl<'a> Reply<'a> {
         let begin = 1 + place * self.width;
         let elements = &self.elements[begin..begin + self.width];
         if let Element::Text(text) = elements[0] {
-            return Err(failure::reply(&String::from_utf8_lossy(text)));
+            return Err(error::reply(&String::from_utf8_lossy(text)));
         }
         let mut numbers = elements.iter().map(|element| match element {
             Element::Number(value @ 0..=LARGEST) => Ok(*value),

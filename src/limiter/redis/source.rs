@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::connection::{LastTrouble, Line, Server};
-use super::failure;
+use super::error;
 use crate::{Class, Error};
 
 /// How long a connection is waited for; it also shapes how soon bb8 tries again.
@@ -133,7 +133,7 @@ impl<M: ManageConnection<Error = RedisError>> Shared<M> {
 
     /// bb8 keeps the cause to itself, so the last failure to connect tells the class.
     fn no_connection(&self) -> Option<Error> {
-        let cause = failure::call(self.trouble.get()?);
+        let cause = error::call(self.trouble.get()?);
         let message = format!("no connection to {}", self.address);
         Some(Error::new(cause.class(), message).because(cause))
     }
@@ -151,7 +151,7 @@ where
                     Ok(Arc::new(Held { connection: connection.clone(), signs: self.signs })
                         as Arc<dyn Wire>)
                 }
-                Ok(Err(RunError::User(error))) => Err(failure::call(error)),
+                Ok(Err(RunError::User(error))) => Err(error::call(error)),
                 Ok(Err(RunError::TimedOut)) | Err(_) => {
                     Err(self.no_connection().unwrap_or_else(|| {
                         let message = format!("no connection to {} in time", self.address);

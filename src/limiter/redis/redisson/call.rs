@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::super::failure;
+use super::super::error;
 use super::super::pool::Pool;
 use super::super::reply::odd;
 use super::super::script::Script;
@@ -335,6 +335,6 @@ fn soon(deadline: Instant) -> bool {
 fn why(failure: Failure) -> Error {
     match failure {
         Failure::Overdue => Error::new(Class::Infrastructure, "redis did not answer in time"),
-        Failure::Refused(error) => failure::call(error),
+        Failure::Refused(error) => error::call(error),
     }
 }
