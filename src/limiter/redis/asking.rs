@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::dispatch::{Dispatcher, Ticket};
 use super::flight::Flight;
 use super::lane::{Answer, Word};
-use super::script::Line;
+use super::request::Request;
 use crate::{Class, Error};
 
 pin_project! {
@@ -20,7 +20,7 @@ pin_project! {
     pub(super) struct Asking {
         dispatcher: Arc<Dispatcher>,
         // What is to be asked.
-        line: Option<Line>,
+        request: Option<Request>,
         deadline: Instant,
         ticket: Option<Ticket>,
         // The flight of a charge that found nobody to fly with.
@@ -37,8 +37,8 @@ pin_project! {
 }
 
 impl Asking {
-    pub(super) fn new(dispatcher: Arc<Dispatcher>, line: Line, deadline: Instant) -> Self {
-        Self { dispatcher, line: Some(line), deadline, ticket: None, lone: None, end: None }
+    pub(super) fn new(dispatcher: Arc<Dispatcher>, request: Request, deadline: Instant) -> Self {
+        Self { dispatcher, request: Some(request), deadline, ticket: None, lone: None, end: None }
     }
 
     /// Listens no more: what was or will be decided is undone.
@@ -64,8 +64,8 @@ impl Future for Asking {
         loop {
             let mut this = self.as_mut().project();
             let Some(ticket) = this.ticket else {
-                let line = this.line.take().expect("polled after it was done");
-                let (ticket, lone) = this.dispatcher.submit(line, *this.deadline)?;
+                let request = this.request.take().expect("polled after it was done");
+                let (ticket, lone) = this.dispatcher.submit(request, *this.deadline)?;
                 // A lone flight keeps to the deadline by itself.
                 this.end.set(lone.is_none().then(|| sleep_until(*this.deadline)));
                 (*this.ticket, *this.lone) = (Some(ticket), lone);
@@ -81,8 +81,8 @@ impl Future for Asking {
                     *this.ticket = None;
                     return Poll::Ready(outcome);
                 }
-                Poll::Ready(Ok(Word::Unsent(line))) => {
-                    (*this.line, *this.ticket) = (Some(line), None);
+                Poll::Ready(Ok(Word::Unsent(request))) => {
+                    (*this.request, *this.ticket) = (Some(request), None);
                     continue;
                 }
                 Poll::Ready(Err(_)) => {

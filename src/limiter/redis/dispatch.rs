@@ -21,7 +21,8 @@ use super::key;
 use super::lane::{Answer, Lane, Waiting, Word};
 use super::pool::Pool;
 use super::reply::Told;
-use super::script::{Line, Op, Script};
+use super::request::{Op, Request};
+use super::script::Script;
 use super::source::Wire;
 use crate::algorithm::Verdict;
 use crate::limiter::terms::Clock;
@@ -99,8 +100,8 @@ impl Dispatcher {
     }
 
     /// Asks about one charge.
-    pub(super) fn ask(self: &Arc<Self>, line: Line, deadline: Instant) -> Asking {
-        Asking::new(Arc::clone(self), line, deadline)
+    pub(super) fn ask(self: &Arc<Self>, request: Request, deadline: Instant) -> Asking {
+        Asking::new(Arc::clone(self), request, deadline)
     }
 
     /// Takes a charge in. One that is alone is under way once its flight is polled, all others are at once.
@@ -110,31 +111,31 @@ impl Dispatcher {
     /// If too many wait already.
     pub(super) fn submit(
         self: &Arc<Self>,
-        line: Line,
+        request: Request,
         deadline: Instant,
     ) -> Result<(Ticket, Option<Flight>), Error> {
         let answered = self.route.pool.answered();
         let (asker, word) = oneshot::channel();
-        let (number, slot, lone) = self.enter(line, deadline, Some(asker))?;
+        let (number, slot, lone) = self.enter(request, deadline, Some(asker))?;
         Ok((Ticket { word, slot, number, answered }, lone))
     }
 
     /// Gives back what was decided for nobody. Best effort: without a runtime the units are lost, which errs on the
     /// safe side.
     pub(super) fn undo(self: &Arc<Self>, answer: Answer) {
-        if let Answer { mut line, told: Told::Decided { verdict, left, .. }, .. } = answer
-            && let Op::Check { cost: cost @ 1.., .. } = line.op
+        if let Answer { mut request, told: Told::Decided { verdict, left, .. }, .. } = answer
+            && let Op::Check { cost: cost @ 1.., .. } = request.op
             && let Verdict::Allow | Verdict::Wait(_) = verdict
         {
-            line.op = Op::Refund { cost, left };
-            self.send_off(line);
+            request.op = Op::Refund { cost, left };
+            self.send_off(request);
         }
     }
 
     /// Sends what nobody waits for.
-    pub(super) fn send_off(self: &Arc<Self>, line: Line) {
+    pub(super) fn send_off(self: &Arc<Self>, request: Request) {
         if let Ok(runtime) = Handle::try_current()
-            && let Ok((_, _, Some(lone))) = self.enter(line, Instant::now() + UNASKED, None)
+            && let Ok((_, _, Some(lone))) = self.enter(request, Instant::now() + UNASKED, None)
         {
             runtime.spawn(lone);
         }
@@ -154,17 +155,17 @@ impl Dispatcher {
 
     fn enter(
         self: &Arc<Self>,
-        line: Line,
+        request: Request,
         deadline: Instant,
         asker: Option<oneshot::Sender<Word>>,
     ) -> Result<(u64, u16, Option<Flight>), Error> {
-        let slot = if self.route.pool.is_clustered() { key::slot(&line.key) } else { 0 };
+        let slot = if self.route.pool.is_clustered() { key::slot(&request.key) } else { 0 };
         let mut lanes = lock(&self.lanes);
         let Lanes { by_slot, next, waiting } = &mut *lanes;
         let number = *next;
         *next += 1;
         let lane = by_slot.entry(slot).or_default();
-        let charge = Waiting { line, deadline, number, asker };
+        let charge = Waiting { request, deadline, number, asker };
         if lane.is_idle() {
             lane.lone = true;
             drop(lanes);
@@ -225,7 +226,7 @@ impl Seat {
                 }
             }
             // Refunds stand in front.
-            let first = batch.first().map(|first| &first.line.op);
+            let first = batch.first().map(|first| &first.request.op);
             self.refunding = matches!(first, Some(Op::Refund { .. }));
             lane.refunding |= self.refunding;
             if batch.is_empty() {

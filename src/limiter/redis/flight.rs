@@ -91,9 +91,9 @@ async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Ve
     let deadline = batch.iter().map(|charge| charge.deadline).max().unwrap_or_else(Instant::now);
 
     let call = |script: fn(&Script, &Call<'_>) -> Cmd, batch: &[Waiting]| {
-        let lines: Vec<_> = batch.iter().map(|charge| &charge.line).collect();
+        let requests: Vec<_> = batch.iter().map(|charge| &charge.request).collect();
         let Route { scopes, rule, .. } = route;
-        script(&route.script, &Call { now, scopes, rule, lines: &lines })
+        script(&route.script, &Call { now, scopes, rule, requests: &requests })
     };
     let mut command = call(Script::by_digest, &batch);
     let mut sent = send(dispatcher, &**wire, command, deadline).await;
@@ -160,7 +160,7 @@ fn distribute(
         wire.demoted();
     }
     for (place, charge) in batch.into_iter().enumerate() {
-        match reply.told(place, &charge.line) {
+        match reply.told(place, &charge.request) {
             Ok(told) => {
                 if let Some(unheard) = charge.answer(reply.now, place, told) {
                     dispatcher.undo(unheard);

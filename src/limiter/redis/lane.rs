@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::reply::Told;
-use super::script::{Line, Op};
+use super::request::{Op, Request};
 use crate::Error;
 use crate::algorithm::Left;
 
@@ -37,7 +37,7 @@ impl Lane {
     }
 
     pub(super) fn push(&mut self, charge: Waiting) {
-        match charge.line.op {
+        match charge.request.op {
             Op::Refund { .. } => self.refunds.push(Refund(charge)),
             _ => self.queue.push_back(charge),
         }
@@ -78,7 +78,7 @@ impl Lane {
 
 /// A charge that is to be sent.
 pub(super) struct Waiting {
-    pub(super) line: Line,
+    pub(super) request: Request,
     pub(super) deadline: Instant,
     pub(super) number: u64,
     /// Nobody listens to what is undone behind the back.
@@ -101,7 +101,7 @@ impl Waiting {
     /// Tells the asker what was decided, or hands it back if nobody listens.
     pub(super) fn answer(self, now: i64, place: usize, told: Told) -> Option<Answer> {
         let place = u16::try_from(place).unwrap_or(u16::MAX);
-        let answer = Answer { line: self.line, told, now, place };
+        let answer = Answer { request: self.request, told, now, place };
         match self.asker?.send(Word::Told(Ok(answer))) {
             Err(Word::Told(Ok(answer))) => Some(answer),
             _ => None,
@@ -121,7 +121,7 @@ impl Waiting {
     /// Hands an unsent charge back to its asker.
     pub(super) fn hand_back(self) {
         if let Some(asker) = self.asker {
-            let _ = asker.send(Word::Unsent(self.line));
+            let _ = asker.send(Word::Unsent(self.request));
         }
     }
 }
@@ -131,7 +131,7 @@ struct Refund(Waiting);
 
 impl Refund {
     fn rank(&self) -> (Option<&Left>, u64) {
-        let left = match &self.0.line.op {
+        let left = match &self.0.request.op {
             Op::Refund { left, .. } => Some(left),
             _ => None,
         };
@@ -164,13 +164,13 @@ impl Eq for Refund {}
 pub(super) enum Word {
     Told(Result<Answer, Error>),
     /// It was not sent, and who would have sent it is gone: ask again.
-    Unsent(Line),
+    Unsent(Request),
 }
 
 /// What was decided of a charge.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) line: Line,
+    pub(super) request: Request,
     pub(super) told: Told,
     pub(super) now: i64,
     /// Its place in its batch.

@@ -28,6 +28,7 @@ mod lane;
 mod pool;
 mod redisson;
 mod reply;
+mod request;
 mod script;
 mod source;
 mod together;
@@ -49,7 +50,8 @@ use tokio::time::Instant;
 use self::asking::Asking;
 use self::dispatch::{Dispatcher, Route};
 use self::reply::{Told, odd};
-use self::script::{Line, Op, Script};
+use self::request::{Op, Request};
+use self::script::Script;
 use super::terms::{Answer, Terms};
 use super::{Limiter, Operation};
 use crate::algorithm::{Ask, InLua};
@@ -170,9 +172,9 @@ impl<A: InLua> Redis<A> {
         let shared = Arc::clone(&self.shared);
         let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
         let deadline = Instant::now() + budget;
-        match shared.line(key, charge, op) {
-            Ok((line, quota)) => {
-                let asking = shared.dispatcher.ask(line, deadline);
+        match shared.request(key, charge, op) {
+            Ok((request, quota)) => {
+                let asking = shared.dispatcher.ask(request, deadline);
                 Deciding { shared, question: Question::Asked { asking, quota: Some(quota) } }
             }
             Err(error) => Deciding::refused(&shared, error),
@@ -189,8 +191,8 @@ impl<A: InLua> Redis<A> {
         if booking.owner != shared.terms.owner {
             return Err(Error::new(Class::Request, "the booking is another limiter's"));
         }
-        let line = shared.refund(booking)?;
-        match shared.dispatcher.ask(line, Instant::now() + shared.deadline).await?.told {
+        let request = shared.refund(booking)?;
+        match shared.dispatcher.ask(request, Instant::now() + shared.deadline).await?.told {
             Told::Refunded { units } => Ok(units.cast_unsigned()),
             Told::Decided { .. } => Err(odd()),
         }
@@ -199,34 +201,34 @@ impl<A: InLua> Redis<A> {
 
 impl<A: InLua> Shared<A> {
     /// What is asked about a charge, and what its answer is read with.
-    fn line(
+    fn request(
         &self,
         key: String,
         charge: &Charge,
         op: impl Fn(Ask) -> Op,
-    ) -> Result<(Line, Quotas), Error> {
+    ) -> Result<(Request, Quotas), Error> {
         let question = self.terms.read(charge)?;
-        let line = Line {
+        let request = Request {
             key,
             rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
             op: op(question.ask),
         };
-        Ok((line, question.quota))
+        Ok((request, question.quota))
     }
 
-    fn refund(&self, booking: Booking) -> Result<Line, Error> {
+    fn refund(&self, booking: Booking) -> Result<Request, Error> {
         let rule = A::arguments(&*self.terms.rule(&booking.quota)?);
         let op = Op::Refund { cost: booking.cost.cast_signed(), left: booking.left };
         let rule = Some(rule).filter(|rule| *rule != self.dispatcher.route.rule);
-        Ok(Line { key: booking.key.as_str().to_owned(), rule, op })
+        Ok(Request { key: booking.key.as_str().to_owned(), rule, op })
     }
 
     fn decision(&self, quota: Quotas, answer: lane::Answer) -> Result<Decision, Error> {
-        let lane::Answer { line, told, now, place } = answer;
+        let lane::Answer { request, told, now, place } = answer;
         let Told::Decided { verdict, report, by, left } = told else { return Err(odd()) };
-        let cost = if let Op::Check { cost, .. } = line.op { cost } else { 0 };
+        let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
         let answer = Answer { verdict, report, by, left, now, place, origin: Origin::Store };
-        Ok(self.terms.decision(quota, cost, answer, Key::Owned(line.key)))
+        Ok(self.terms.decision(quota, cost, answer, Key::Owned(request.key)))
     }
 }
 
@@ -239,10 +241,10 @@ impl<A: InLua> Limiter for Redis<A> {
 
     fn owe(&self, charge: &Charge) -> bool {
         let key = key::braced(charge.key());
-        if let Ok((line, _)) =
-            self.shared.line(key, charge, |Ask { cost, .. }| Op::Penalize { cost })
+        if let Ok((request, _)) =
+            self.shared.request(key, charge, |Ask { cost, .. }| Op::Penalize { cost })
         {
-            self.shared.dispatcher.send_off(line);
+            self.shared.dispatcher.send_off(request);
         }
         true
     }
@@ -258,8 +260,8 @@ impl<A: InLua> Limiter for Redis<A> {
         if booking.owner != self.shared.terms.owner {
             return Some(booking);
         }
-        if let Ok(line) = self.shared.refund(booking) {
-            self.shared.dispatcher.send_off(line);
+        if let Ok(request) = self.shared.refund(booking) {
+            self.shared.dispatcher.send_off(request);
         }
         None
     }

@@ -6,7 +6,7 @@
 use redis::Value;
 
 use super::error;
-use super::script::{Line, Op};
+use super::request::{Op, Request};
 use crate::algorithm::{LATEST, Left, Report, Verdict};
 use crate::{Class, Error};
 
@@ -51,12 +51,12 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// What it says of the charge at `place`, which `line` asked about.
+    /// What it says of the charge at `place`, which `request` asked about.
     ///
     /// # Errors
     ///
     /// Why this charge failed; or if what is said of it cannot be.
-    pub(super) fn told(&self, place: usize, line: &Line) -> Result<Told, Error> {
+    pub(super) fn told(&self, place: usize, request: &Request) -> Result<Told, Error> {
         let begin = 1 + place * self.width;
         let elements = &self.elements[begin..begin + self.width];
         if let Element::Text(text) = elements[0] {
@@ -80,7 +80,7 @@ impl<'a> Reply<'a> {
         let left = Left { first, more };
         let report = Report { remaining, reset_after };
         let decided = |verdict| Told::Decided { verdict, report, by, left };
-        match (outcome, &line.op) {
+        match (outcome, &request.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
             (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {
                 Ok(decided(Verdict::Wait(wait)))
@@ -163,12 +163,12 @@ mod tests {
 
     use super::*;
 
-    fn line(op: Op) -> Line {
-        Line { key: String::from("k"), rule: None, op }
+    fn request(op: Op) -> Request {
+        Request { key: String::from("k"), rule: None, op }
     }
 
-    fn check() -> Line {
-        line(Op::Check { cost: 1, patience: 500 })
+    fn check() -> Request {
+        request(Op::Check { cost: 1, patience: 500 })
     }
 
     /// Packed as the widest form of each, with an error text where `None` stands.

@@ -6,7 +6,8 @@ use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
 use super::key;
-use crate::algorithm::{InLua, Left, Part};
+use super::request::{Op, Request};
+use crate::algorithm::{InLua, Part};
 
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
@@ -21,31 +22,6 @@ const REDISSON: [&str; 2] = [
 pub(super) struct Script {
     text: String,
     digest: String,
-}
-
-/// What is asked about one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Check { cost: i64, patience: i64 },
-    Refund { cost: i64, left: Left },
-    Penalize { cost: i64 },
-    Reset,
-}
-
-/// One charge of a call.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    /// What the names of its keys end with: the same for each quota, or one after another.
-    pub(super) key: String,
-    /// The numbers of a quota of its own.
-    pub(super) rule: Option<Vec<i64>>,
-    pub(super) op: Op,
-}
-
-impl Line {
-    fn asks_like(&self, other: &Line) -> bool {
-        self.op == other.op && self.rule == other.rule
-    }
 }
 
 impl Script {
@@ -108,15 +84,15 @@ pub(super) struct Call<'a> {
     /// What the names of a charge's keys begin with.
     pub(super) scopes: &'a [String],
     pub(super) rule: &'a [i64],
-    pub(super) lines: &'a [&'a Line],
+    pub(super) requests: &'a [&'a Request],
 }
 
 impl Call<'_> {
     fn append_to(&self, call: &mut Cmd) -> Cmd {
-        call.arg(self.lines.len() * self.scopes.len());
+        call.arg(self.requests.len() * self.scopes.len());
         let mut name = String::new();
-        for line in self.lines {
-            let mut ends = key::ends(&line.key);
+        for request in self.requests {
+            let mut ends = key::ends(&request.key);
             let mut end = ends.next().unwrap_or_default();
             for scope in self.scopes {
                 name.clear();
@@ -130,7 +106,7 @@ impl Call<'_> {
             None => call.arg(""),
         };
         call.arg(self.rule);
-        for run in self.lines.chunk_by(|one, next| one.asks_like(next)) {
+        for run in self.requests.chunk_by(|one, next| one.differs_in_key_only(next)) {
             call.arg(run.len());
             if let Some(rule) = &run[0].rule {
                 call.arg("quota").arg(rule);

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use super::script::Op;
+use super::request::Op;
 use super::{Deciding, Redis, key};
 use crate::algorithm::{Ask, InLua};
 use crate::limiter::all::{All, InTurn};

@@ -1,0 +1,33 @@
+//! What is asked of one key: the key's name, the quota if the charge brings one, and the operation.
+
+use crate::algorithm::Left;
+
+/// One entry of a script call.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// What the names of its keys end with: the same for each quota, or one after another.
+    pub(super) key: String,
+    /// The numbers of a quota of its own.
+    pub(super) rule: Option<Vec<i64>>,
+    pub(super) op: Op,
+}
+
+/// What the script does to the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Takes `cost` units if they fit within `patience` microseconds; a cost of 0 reports and takes nothing.
+    Check { cost: i64, patience: i64 },
+    /// Gives back the reservation of `cost` units that left the state `left`.
+    Refund { cost: i64, left: Left },
+    /// Takes `cost` units, whether or not they fit.
+    Penalize { cost: i64 },
+    /// Forgets the key.
+    Reset,
+}
+
+impl Request {
+    /// Whether both differ in their keys only, so that the script call names the operation once.
+    pub(super) fn differs_in_key_only(&self, other: &Request) -> bool {
+        self.op == other.op && self.rule == other.rule
+    }
+}
