@@ -19,6 +19,7 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
     PushKind, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value, io::tcp::TcpSettings,
 };
+use tokio::time::Instant;
 
 /// How many calls in a row may stay unanswered before a connection counts as dead; and, if no other
 /// connection is answered either, before all do.
@@ -171,12 +172,12 @@ impl Line {
     }
 
     /// Notes that a call over this connection met its deadline unanswered.
-    pub(super) fn overdue(&self) {
+    pub(super) fn record_timeout(&self, _sent: Instant) {
         self.pulse.overdue();
     }
 
     /// Notes that the server takes no writes.
-    pub(super) fn demoted(&self) {
+    pub(super) fn mark_read_only(&self) {
         self.pulse.lost.store(true, Relaxed);
     }
 }

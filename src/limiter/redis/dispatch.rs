@@ -23,7 +23,7 @@ use super::pool::Pool;
 use super::reply::Told;
 use super::request::{Op, Request};
 use super::script::Script;
-use super::source::Wire;
+use super::source::SharedConnection;
 use crate::algorithm::Verdict;
 use crate::limiter::terms::Clock;
 use crate::{Class, Error};
@@ -54,7 +54,7 @@ pub(super) struct Dispatcher {
     pub(super) route: Route,
     lanes: Mutex<Lanes>,
     /// What the last lone charge went over, to be used again without asking the pool.
-    wire: Mutex<Option<Arc<dyn Wire>>>,
+    wire: Mutex<Option<Arc<dyn SharedConnection>>>,
 }
 
 /// The queues, by hash slot.
@@ -91,11 +91,11 @@ impl Dispatcher {
     }
 
     /// A connection that is known to be alive.
-    pub(super) fn wire(&self) -> Option<Arc<dyn Wire>> {
+    pub(super) fn wire(&self) -> Option<Arc<dyn SharedConnection>> {
         lock(&self.wire).as_ref().filter(|wire| wire.is_alive()).cloned()
     }
 
-    pub(super) fn keep(&self, wire: &Arc<dyn Wire>) {
+    pub(super) fn keep(&self, wire: &Arc<dyn SharedConnection>) {
         *lock(&self.wire) = Some(Arc::clone(wire));
     }
 
@@ -150,7 +150,7 @@ impl Dispatcher {
         if unsent && self.route.pool.answered() > ticket.answered {
             return Error::new(Class::Saturation, "more is asked than the connections carry");
         }
-        self.route.pool.silence()
+        self.route.pool.no_reply()
     }
 
     fn enter(
@@ -179,7 +179,7 @@ impl Dispatcher {
         }
         lane.push(charge);
         *waiting += 1;
-        if lane.flights < self.route.flights * self.route.pool.width() {
+        if lane.flights < self.route.flights * self.route.pool.size() {
             lane.flights += 1;
             drop(lanes);
             tokio::spawn(flight::in_batches(self.seat(slot, false)));

@@ -17,7 +17,7 @@ use super::error;
 use super::lane::Waiting;
 use super::reply::Reply;
 use super::script::{Call, Script};
-use super::source::Wire;
+use super::source::SharedConnection;
 use crate::limiter::terms::instant;
 use crate::{Class, Error};
 
@@ -34,7 +34,7 @@ pub(super) fn alone(seat: Seat, charge: Waiting) -> Flight {
         let pool = &dispatcher.route.pool;
         let opened = match dispatcher.wire() {
             Some(wire) => Ok(Ok(wire)),
-            None => timeout_at(charge.deadline, pool.wire()).await,
+            None => timeout_at(charge.deadline, pool.connection()).await,
         };
         match opened {
             Ok(Ok(wire)) => {
@@ -42,7 +42,7 @@ pub(super) fn alone(seat: Seat, charge: Waiting) -> Flight {
                 carry(&dispatcher, &wire, vec![charge]).await;
             }
             Ok(Err(error)) => charge.fail(error),
-            Err(_) => charge.fail(pool.silence()),
+            Err(_) => charge.fail(pool.no_reply()),
         }
         drop(seat);
     })
@@ -51,12 +51,12 @@ pub(super) fn alone(seat: Seat, charge: Waiting) -> Flight {
 /// Carries batch after batch, as long as there is somebody to carry.
 pub(super) async fn in_batches(mut seat: Seat) {
     let dispatcher = Arc::clone(&seat.dispatcher);
-    let mut held: Option<Arc<dyn Wire>> = None;
+    let mut held: Option<Arc<dyn SharedConnection>> = None;
     loop {
         let next = seat.next();
         let wire = match held.take().filter(|wire| wire.is_alive()) {
             Some(wire) => Ok(wire),
-            None => dispatcher.route.pool.wire().await,
+            None => dispatcher.route.pool.connection().await,
         };
         // Those who are about to ask come along.
         yield_now().await;
@@ -82,7 +82,11 @@ enum Failure {
 }
 
 /// Sends a batch, and tells each of its charges.
-async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Vec<Waiting>) {
+async fn carry(
+    dispatcher: &Arc<Dispatcher>,
+    wire: &Arc<dyn SharedConnection>,
+    mut batch: Vec<Waiting>,
+) {
     let route = &dispatcher.route;
     let now = match route.clock.as_ref().map(|clock| instant(clock())).transpose() {
         Ok(now) => now,
@@ -109,7 +113,6 @@ async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Ve
         Ok(reply) => distribute(dispatcher, Some(&**wire), batch, &reply),
         Err(Failure::Refused(error)) => fail(batch, &error::call(error)),
         Err(Failure::Overdue(answer)) => {
-            wire.overdue();
             let dispatcher = Arc::clone(dispatcher);
             let error = Error::new(Class::Infrastructure, "redis did not answer in time");
             let gone = batch.into_iter().map(|charge| charge.dismiss(&error)).collect();
@@ -124,18 +127,22 @@ async fn carry(dispatcher: &Arc<Dispatcher>, wire: &Arc<dyn Wire>, mut batch: Ve
 
 async fn send(
     dispatcher: &Dispatcher,
-    wire: &dyn Wire,
+    wire: &dyn SharedConnection,
     command: Cmd,
     deadline: Instant,
 ) -> Result<Value, Failure> {
     let pool = &dispatcher.route.pool;
+    let sent = Instant::now();
     let mut answer = wire.send(command);
-    match timeout_at(pool.cut(deadline), &mut answer).await {
+    match timeout_at(pool.reply_deadline(deadline), &mut answer).await {
         Ok(outcome) => {
             pool.note_answer();
             outcome.and_then(Value::extract_error).map_err(Failure::Refused)
         }
-        Err(_) => Err(Failure::Overdue(answer)),
+        Err(_) => {
+            wire.record_timeout(sent);
+            Err(Failure::Overdue(answer))
+        }
     }
 }
 
@@ -148,7 +155,7 @@ fn fail(batch: Vec<Waiting>, error: &Error) {
 /// Tells each charge what the reply says of it, and undoes what was decided for those who are gone.
 fn distribute(
     dispatcher: &Arc<Dispatcher>,
-    wire: Option<&dyn Wire>,
+    wire: Option<&dyn SharedConnection>,
     batch: Vec<Waiting>,
     reply: &Value,
 ) {
@@ -157,7 +164,7 @@ fn distribute(
         Err(error) => return fail(batch, &error),
     };
     if let Some(wire) = wire.filter(|_| reply.tells_read_only()) {
-        wire.demoted();
+        wire.mark_read_only();
     }
     for (place, charge) in batch.into_iter().enumerate() {
         match reply.told(place, &charge.request) {

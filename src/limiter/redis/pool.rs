@@ -17,7 +17,7 @@ use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{Resolver, Server};
-use super::source::{Opening, Shared, Source};
+use super::source::{Connecting, Shared, Source};
 use crate::{Class, Error};
 
 /// No timeout is longer: an instant that far away can still be told.
@@ -98,9 +98,9 @@ impl Pool {
     ///
     /// If none is made within a second: the error names where to, and its source says why.
     pub async fn ready(&self) -> Result<(), Error> {
-        match timeout(Duration::from_secs(1), self.wire()).await {
+        match timeout(Duration::from_secs(1), self.connection()).await {
             Ok(opened) => opened.map(drop),
-            Err(_) => Err(self.silence()),
+            Err(_) => Err(self.no_reply()),
         }
     }
 
@@ -120,19 +120,19 @@ impl Pool {
         self.clustered
     }
 
-    /// A connection to send over.
-    pub(super) fn wire(&self) -> Opening {
-        Arc::clone(&self.source).wire()
+    /// Waits for a connection; the error says why there is none.
+    pub(super) fn connection(&self) -> Connecting {
+        Arc::clone(&self.source).connection()
     }
 
-    /// How many connections there are, at least 1.
-    pub(super) fn width(&self) -> usize {
-        self.source.width()
+    /// The number of connections, at least 1.
+    pub(super) fn size(&self) -> usize {
+        self.source.size()
     }
 
-    /// When to give up on an answer that is wanted by `deadline`.
-    pub(super) fn cut(&self, deadline: Instant) -> Instant {
-        self.source.cut(deadline)
+    /// The instant to give up on a reply, given the caller's deadline.
+    pub(super) fn reply_deadline(&self, deadline: Instant) -> Instant {
+        self.source.reply_deadline(deadline)
     }
 
     /// How many calls were answered in time: whether a silence is the server's or a queue's.
@@ -144,9 +144,9 @@ impl Pool {
         self.answered.fetch_add(1, Relaxed);
     }
 
-    /// Why nothing is heard.
-    pub(super) fn silence(&self) -> Error {
-        self.source.silence()
+    /// The error of a call that got neither a connection nor a reply in time.
+    pub(super) fn no_reply(&self) -> Error {
+        self.source.no_reply()
     }
 }
 

@@ -19,34 +19,35 @@ use crate::{Class, Error};
 /// How long a connection is waited for; it also shapes how soon bb8 tries again.
 const CHECKOUT: Duration = Duration::from_millis(500);
 
-/// A connection to come.
-pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Wire>, Error>> + Send>>;
+/// The future of a connection.
+pub(super) type Connecting =
+    Pin<Box<dyn Future<Output = Result<Arc<dyn SharedConnection>, Error>> + Send>>;
 
-/// An answer to come.
+/// The future of a reply.
 pub(super) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 
 /// Gives connections.
 pub(super) trait Source: Send + Sync {
-    /// A connection, or why there is none.
-    fn wire(self: Arc<Self>) -> Opening;
-    /// How many connections there are, at least 1.
-    fn width(&self) -> usize;
-    /// When to give up on an answer that is wanted by `deadline`.
-    fn cut(&self, deadline: Instant) -> Instant;
-    /// Why nothing is heard.
-    fn silence(&self) -> Error;
+    /// Waits for a connection; the error says why there is none.
+    fn connection(self: Arc<Self>) -> Connecting;
+    /// The number of connections, at least 1.
+    fn size(&self) -> usize;
+    /// The instant to give up on a reply, given the caller's deadline.
+    fn reply_deadline(&self, deadline: Instant) -> Instant;
+    /// The error of a call that got neither a connection nor a reply in time.
+    fn no_reply(&self) -> Error;
 }
 
-/// A shared connection.
-pub(super) trait Wire: Send + Sync {
+/// One connection, shared by many calls.
+pub(super) trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> Reply;
-    /// Whether it is known to be fit for another call, without asking the pool.
+    /// Whether another call may use it without asking the pool first.
     fn is_alive(&self) -> bool;
-    /// Notes that a call was not answered in time.
-    fn overdue(&self);
-    /// Notes that the server takes no writes.
-    fn demoted(&self);
+    /// Records that a call sent at `sent` has no reply at its deadline, which is now.
+    fn record_timeout(&self, sent: Instant);
+    /// Records that the server takes no writes.
+    fn mark_read_only(&self);
 }
 
 /// A pool, and whether the runtime that it was built in still runs.
@@ -96,8 +97,8 @@ impl Shared<Server> {
             response_timeout,
             signs: Signs {
                 is_alive: Line::is_alive,
-                overdue: Line::overdue,
-                demoted: Line::demoted,
+                record_timeout: Line::record_timeout,
+                mark_read_only: Line::mark_read_only,
             },
         }
     }
@@ -112,7 +113,7 @@ impl<M: ManageConnection<Error = RedisError>> Shared<M> {
             build: None,
             trouble: LastTrouble::default(),
             response_timeout: None,
-            signs: Signs { is_alive: |_| false, overdue: |_| (), demoted: |_| () },
+            signs: Signs { is_alive: |_| false, record_timeout: |_, _| (), mark_read_only: |_| () },
         }
     }
 
@@ -144,12 +145,12 @@ where
     M: ManageConnection<Error = RedisError>,
     M::Connection: ConnectionLike + Clone + Sync,
 {
-    fn wire(self: Arc<Self>) -> Opening {
+    fn connection(self: Arc<Self>) -> Connecting {
         Box::pin(async move {
             match timeout(CHECKOUT, self.pool().get()).await {
                 Ok(Ok(connection)) => {
                     Ok(Arc::new(Held { connection: connection.clone(), signs: self.signs })
-                        as Arc<dyn Wire>)
+                        as Arc<dyn SharedConnection>)
                 }
                 Ok(Err(RunError::User(error))) => Err(error::call(error)),
                 Ok(Err(RunError::TimedOut)) | Err(_) => {
@@ -162,18 +163,18 @@ where
         })
     }
 
-    fn width(&self) -> usize {
+    fn size(&self) -> usize {
         (self.pool().state().connections as usize).max(1)
     }
 
-    fn cut(&self, deadline: Instant) -> Instant {
+    fn reply_deadline(&self, deadline: Instant) -> Instant {
         match self.response_timeout {
             Some(timeout) => deadline.min(Instant::now() + timeout),
             None => deadline,
         }
     }
 
-    fn silence(&self) -> Error {
+    fn no_reply(&self) -> Error {
         self.no_connection()
             .unwrap_or_else(|| Error::new(Class::Infrastructure, "redis did not answer in time"))
     }
@@ -182,8 +183,8 @@ where
 /// What a kind of connection knows of its own state.
 struct Signs<C> {
     is_alive: fn(&C) -> bool,
-    overdue: fn(&C),
-    demoted: fn(&C),
+    record_timeout: fn(&C, Instant),
+    mark_read_only: fn(&C),
 }
 
 impl<C> Clone for Signs<C> {
@@ -200,7 +201,7 @@ struct Held<C> {
     signs: Signs<C>,
 }
 
-impl<C> Wire for Held<C>
+impl<C> SharedConnection for Held<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
@@ -213,11 +214,11 @@ where
         (self.signs.is_alive)(&self.connection)
     }
 
-    fn overdue(&self) {
-        (self.signs.overdue)(&self.connection);
+    fn record_timeout(&self, sent: Instant) {
+        (self.signs.record_timeout)(&self.connection, sent);
     }
 
-    fn demoted(&self) {
-        (self.signs.demoted)(&self.connection);
+    fn mark_read_only(&self) {
+        (self.signs.mark_read_only)(&self.connection);
     }
 }

@@ -16,7 +16,7 @@ use super::super::error;
 use super::super::pool::Pool;
 use super::super::reply::odd;
 use super::super::script::Script;
-use super::super::source::{Reply, Wire};
+use super::super::source::{Reply, SharedConnection};
 use super::grant::Grant;
 use super::names::Names;
 use super::rate::Rate;
@@ -208,15 +208,17 @@ impl Caller {
             .map_err(|_| Error::new(Class::Saturation, "too many calls are under way"))
     }
 
-    async fn wire(&self, deadline: Instant) -> Result<Arc<dyn Wire>, Error> {
-        timeout_at(deadline, self.pool.wire()).await.unwrap_or_else(|_| Err(self.pool.silence()))
+    async fn wire(&self, deadline: Instant) -> Result<Arc<dyn SharedConnection>, Error> {
+        timeout_at(deadline, self.pool.connection())
+            .await
+            .unwrap_or_else(|_| Err(self.pool.no_reply()))
     }
 
     /// Sends a question by its digest, and again with the script's text if the server lacks that. The answer to come is left
     /// in `reply` for whoever would hear it late.
     async fn send(
         &self,
-        wire: &Arc<dyn Wire>,
+        wire: &Arc<dyn SharedConnection>,
         question: &Question,
         reply: &mut Option<Reply>,
         deadline: Instant,
@@ -248,12 +250,13 @@ impl Caller {
 
     async fn answer(
         &self,
-        wire: &dyn Wire,
+        wire: &dyn SharedConnection,
         reply: &mut Reply,
         deadline: Instant,
     ) -> Result<Value, Failure> {
-        let Ok(outcome) = timeout_at(self.pool.cut(deadline), reply).await else {
-            wire.overdue();
+        let sent = Instant::now();
+        let Ok(outcome) = timeout_at(self.pool.reply_deadline(deadline), reply).await else {
+            wire.record_timeout(sent);
             return Err(Failure::Overdue);
         };
         self.pool.note_answer();
@@ -261,7 +264,7 @@ impl Caller {
         if let Err(Failure::Refused(error)) = &answer
             && error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
-            wire.demoted();
+            wire.mark_read_only();
         }
         answer
     }
@@ -274,7 +277,7 @@ struct Undo<'a> {
     /// Its place among the calls under way.
     place: Option<OwnedSemaphorePermit>,
     /// What it was sent over last, and the answer to come.
-    wire: Option<Arc<dyn Wire>>,
+    wire: Option<Arc<dyn SharedConnection>>,
     reply: Option<Reply>,
     is_needed: bool,
 }
