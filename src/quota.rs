@@ -115,7 +115,7 @@ impl Quota {
 
     /// Lets at most `units` go at once. Default: the limit.
     ///
-    /// Buckets only: windows have no burst, and a charge to one under such a quota is an error.
+    /// Buckets only: windows have no burst, and a limiter of one under such a quota is not built.
     ///
     /// # Panics
     ///

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};
-use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     Allow, Boxed, Charge, Class, Decision, Deny, Error, Limiter, LimiterExt, Memory, Operation,
-    Origin, Outcome, Quota, Refusal,
+    Origin, Outcome, Quota, QuotaError, Refusal,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -259,9 +259,7 @@ async fn bad_charges_are_errors_and_take_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_on_a_window_is_an_error() {
-    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_second(5).burst(6)));
-    assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Configuration);
+async fn a_charge_that_brings_a_burst_to_a_window_is_an_error() {
     let limiter = Memory::new("memory", FixedWindow::new(Quota::per_second(5)));
     let burst = one().quota(Quota::per_second(9).burst(1));
     assert_eq!(limiter.check(&burst).await.unwrap_err().class(), Class::Configuration);
@@ -347,6 +345,29 @@ async fn a_clock_that_steps_back_finds_every_key_again() {
     }
     now.fetch_sub(7_200, Relaxed);
     assert!(!limiter.check(&one()).await.unwrap().is_admitted());
+}
+
+#[test]
+fn no_memory_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
+    let reason = |made: Result<(), QuotaError>| made.unwrap_err().to_string();
+    let burst = Quota::per_second(5).burst(6);
+    let window = Memory::try_new("memory", FixedWindow::new(burst)).map(drop);
+    assert_eq!(reason(window), "a window has no burst");
+    let many = Quota::per_second(10_001);
+    let log = Memory::try_new("memory", SlidingLog::new(many)).map(drop);
+    assert!(reason(log).contains("max_limit"));
+    assert!(Memory::try_new("memory", SlidingLog::new(many).max_limit(10_001)).is_ok());
+    let day = Quota::per_day(200_000);
+    let counter = Memory::try_new("memory", SlidingCounter::new(day)).map(drop);
+    assert!(reason(counter).contains("limit * period"));
+    let pair = (TokenBucket::new(day), SlidingCounter::new(day));
+    assert!(reason(Memory::try_new("memory", pair).map(drop)).contains("limit * period"));
+}
+
+#[test]
+#[should_panic(expected = "the algorithm cannot follow its quota: a window has no burst")]
+fn a_new_memory_panics_with_the_reason() {
+    let _ = Memory::new("memory", FixedWindow::new(Quota::per_second(5).burst(6)));
 }
 
 #[test]

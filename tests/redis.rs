@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::{Charge, Class, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
 /// Long enough for the slowest machine: no test here is about speed.
@@ -168,8 +168,9 @@ async fn bad_charges_never_reach_redis() {
     for charge in bad {
         assert_eq!(limiter.check(&charge).await.unwrap_err().class(), Class::Request);
     }
-    let windows = Redis::new("w", FixedWindow::new(Quota::per_second(5).burst(9)), pool(&server));
-    let error = windows.check(&Charge::new("key")).await.unwrap_err();
+    let windows = Redis::new("w", FixedWindow::new(Quota::per_second(5)), pool(&server));
+    let burst = Charge::new("key").quota(Quota::per_second(5).burst(9));
+    let error = windows.check(&burst).await.unwrap_err();
     assert_eq!(error.class(), Class::Configuration);
     assert_eq!(calls(&mut connection, &["eval", "evalsha"]).await, 0);
 }
@@ -248,6 +249,22 @@ fn building_needs_neither_a_server_nor_a_runtime() {
     let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
     let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
     assert!(format!("{limiter:?}").contains("TokenBucket"));
+}
+
+#[test]
+fn no_limiter_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
+    let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
+    let day = Quota::per_day(200_000);
+    let refused = Redis::try_new("test", SlidingCounter::new(day), pool.clone()).unwrap_err();
+    assert!(refused.to_string().contains("limit * period"));
+    assert!(Redis::try_new("test", TokenBucket::new(day), pool).is_ok());
+}
+
+#[test]
+#[should_panic(expected = "the algorithm cannot follow its quota: a log of so large a limit")]
+fn a_new_limiter_panics_with_the_reason() {
+    let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
+    let _ = Redis::new("test", SlidingLog::new(Quota::per_second(10_001)), pool);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ pub struct FixedWindow {
 impl FixedWindow {
     /// The quota's limit in each of its periods.
     ///
-    /// A window has no burst: under a quota with another burst than its limit every charge is an error.
+    /// A window has no burst: no limiter is built with a quota whose burst is another than its limit.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, anchored: false }

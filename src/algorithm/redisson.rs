@@ -55,7 +55,7 @@ pub struct Redisson {
 impl Redisson {
     /// The quota's limit as the rate, its period as the interval.
     ///
-    /// The period is in whole milliseconds and there is no burst: under another quota every charge is an error.
+    /// The period is in whole milliseconds and there is no burst: no limiter is built with another quota.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota }

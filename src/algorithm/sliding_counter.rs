@@ -48,8 +48,8 @@ pub struct SlidingCounter {
 impl SlidingCounter {
     /// About the quota's limit in any stretch of its period.
     ///
-    /// A window has no burst: under a quota with another burst than its limit every charge is an error. So it is where
-    /// the limit times the period in µs exceeds 2^53, which a day reaches at 104,000 units.
+    /// A window has no burst: no limiter is built with a quota whose burst is another than its limit. Nor is one whose
+    /// limit times the period in µs exceeds 2^53, which a day reaches at 104,000 units.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON }

@@ -60,7 +60,8 @@ pub struct SlidingLog {
 impl SlidingLog {
     /// The quota's limit in any stretch of its period.
     ///
-    /// A log has no burst: under a quota with another burst than its limit every charge is an error.
+    /// A log has no burst: no limiter is built with a quota whose burst is another than its limit, or whose limit
+    /// exceeds [`max_limit`](SlidingLog::max_limit).
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, max_limit: 10_000 }

@@ -49,7 +49,7 @@ pub struct SlidingWindow {
 impl SlidingWindow {
     /// The quota's limit in any stretch of its period.
     ///
-    /// A window has no burst: under a quota with another burst than its limit every charge is an error.
+    /// A window has no burst: no limiter is built with a quota whose burst is another than its limit.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, cells: 10 }

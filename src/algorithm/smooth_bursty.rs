@@ -54,8 +54,8 @@ pub struct SmoothBursty {
 impl SmoothBursty {
     /// A pace of the quota's limit per period, which stores the permits of a second.
     ///
-    /// What it stores is [`max_burst`](SmoothBursty::max_burst): under a quota with another burst than its limit every
-    /// charge is an error.
+    /// What it stores is [`max_burst`](SmoothBursty::max_burst): no limiter is built with a quota whose burst is another
+    /// than its limit.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         let burst = Duration::from_secs(1);

@@ -54,7 +54,7 @@ pub struct SmoothWarmingUp {
 impl SmoothWarmingUp {
     /// A pace of the quota's limit per period, reached `warm_up` after a long rest.
     ///
-    /// Under a quota with another burst than its limit every charge is an error, and so it is without a warm-up.
+    /// No limiter is built with a quota whose burst is another than its limit, or with a warm-up of 0.
     #[must_use]
     pub const fn new(quota: Quota, warm_up: Duration) -> Self {
         Self { quota, warm_up, thousandths: 3_000, own: false, horizon: HORIZON }

@@ -29,10 +29,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::terms::{Answer, Clock, Terms, instant};
+use super::terms::{Answer, Clock, Terms, followed, instant};
 use super::{Limiter, Operation};
 use crate::algorithm::{Algorithm, Left, Redisson, Step, Verdict};
 use crate::charge::Key;
+use crate::quota::QuotaError;
 use crate::{Booking, Charge, Class, Decision, Error, Origin};
 
 const CAPACITY: usize = 100_000;
@@ -54,18 +55,31 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// # Panics
     ///
-    /// If the name is empty.
+    /// If the name is empty, or where [`Memory::try_new`] returns an error.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A) -> Self {
+        followed(Self::try_new(name, algorithm))
+    }
+
+    /// The same, for a quota that comes from a file or a user.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot compute with exactly.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty.
+    pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let began =
             (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
-        Self {
-            terms: Terms::new(name.into(), algorithm),
+        Ok(Self {
+            terms: Terms::new(name.into(), algorithm)?,
             clock: Arc::new(move || began.0 + began.1.elapsed()),
             steady: true,
             hasher: RandomState::new(),
             shards: shards(CAPACITY),
-        }
+        })
     }
 
     /// Sets how many live keys are held, at least 1, and forgets all that are. Default: 100,000.
@@ -178,7 +192,7 @@ impl Memory<Redisson> {
     ///
     /// If the clock cannot be.
     pub fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
-        let rule = self.terms.own_rule()?;
+        let rule = self.terms.own_rule();
         let now = instant((self.clock)())?;
         let mut rest = i64::try_from(permits).unwrap_or(i64::MAX);
         let mut shard = self.shard(key);
@@ -186,10 +200,10 @@ impl Memory<Redisson> {
             let Some(state) = state else { return (0, None) };
             let mut all = 0;
             loop {
-                let (freed, may_be_more) = Redisson::release(&rule, state, now, rest);
+                let (freed, may_be_more) = Redisson::release(rule, state, now, rest);
                 (all, rest) = (all + freed, rest - freed);
                 if !may_be_more {
-                    return (all, Some(Redisson::old(&rule, state)));
+                    return (all, Some(Redisson::old(rule, state)));
                 }
             }
         })?;

@@ -29,7 +29,8 @@ pub(super) struct Terms<A: Algorithm> {
     names: Vec<Arc<str>>,
     algorithm: A,
     quota: Quotas,
-    rule: Result<A::Rule, QuotaError>,
+    /// The rule of that quota.
+    rule: A::Rule,
 }
 
 /// A charge in numbers.
@@ -54,16 +55,23 @@ pub(super) struct Answer {
 }
 
 impl<A: Algorithm> Terms<A> {
-    pub(super) fn new(name: Arc<str>, algorithm: A) -> Self {
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its own quota.
+    pub(super) fn new(name: Arc<str>, algorithm: A) -> Result<Self, QuotaError> {
         assert!(!name.is_empty(), "a limiter needs a name");
         Self::named(vec![name], algorithm)
     }
 
     /// Under a name for each quota.
-    pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its own quota.
+    pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
-        let rule = algorithm.rule(quota.clone());
-        Self { owner: owner(), names, algorithm, quota, rule }
+        let rule = algorithm.rule(quota.clone())?;
+        Ok(Self { owner: owner(), names, algorithm, quota, rule })
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<Question<'_, A::Rule>, Error> {
@@ -71,7 +79,6 @@ impl<A: Algorithm> Terms<A> {
         if charge.units() > LARGEST_COST {
             return Err(Error::new(Class::Request, "the cost exceeds 2^53 units"));
         }
-        self.own_rule()?;
         let quota = charge.own_quota().unwrap_or(&self.quota).clone();
         let ask = Ask {
             cost: charge.units().cast_signed(),
@@ -92,19 +99,21 @@ impl<A: Algorithm> Terms<A> {
         &self.quota
     }
 
-    /// The rule of the limiter's own quota, which must hold too where a charge brings another.
-    pub(super) fn own_rule(&self) -> Result<Cow<'_, A::Rule>, Error> {
-        self.rule(&self.quota)
+    /// The rule of the limiter's own quota.
+    pub(super) fn own_rule(&self) -> &A::Rule {
+        &self.rule
     }
 
-    /// The rule of the limiter's own quota, or of another.
+    /// The rule of the limiter's own quota, or of another that a charge brought.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow the other quota.
     pub(super) fn rule(&self, quota: &Quotas) -> Result<Cow<'_, A::Rule>, Error> {
-        let rule = if *quota == self.quota {
-            self.rule.as_ref().map(Cow::Borrowed).map_err(|error| *error)
-        } else {
-            self.algorithm.rule(quota.clone()).map(Cow::Owned)
-        };
-        rule.map_err(|error| {
+        if *quota == self.quota {
+            return Ok(Cow::Borrowed(&self.rule));
+        }
+        self.algorithm.rule(quota.clone()).map(Cow::Owned).map_err(|error| {
             Error::new(Class::Configuration, "the algorithm cannot follow the quota").because(error)
         })
     }
@@ -134,6 +143,15 @@ impl<A: Algorithm> Terms<A> {
         let (owner, cost, left) = (self.owner, cost.cast_unsigned(), answer.left);
         decision.with_booking(Booking { owner, key, quota, cost, left, others: Vec::new() })
     }
+}
+
+/// What a constructor makes that panics where its twin returns an error.
+///
+/// # Panics
+///
+/// If the algorithm cannot follow its quota.
+pub(super) fn followed<T>(made: Result<T, QuotaError>) -> T {
+    made.unwrap_or_else(|error| panic!("the algorithm cannot follow its quota: {error}"))
 }
 
 /// A number that no other limiter of this process has.

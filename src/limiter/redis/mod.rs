@@ -52,10 +52,11 @@ use self::dispatch::{Dispatcher, Route};
 use self::reply::{Told, odd};
 use self::request::{Op, Request};
 use self::script::Script;
-use super::terms::{Answer, Terms};
+use super::terms::{Answer, Terms, followed};
 use super::{Limiter, Operation};
 use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
+use crate::quota::QuotaError;
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Quotas};
 
 /// How long a decision may take unless told otherwise.
@@ -91,18 +92,34 @@ impl<A: InLua> Redis<A> {
     ///
     /// # Panics
     ///
-    /// If the name is empty.
+    /// If the name is empty, or where [`Redis::try_new`] returns an error.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
-        let terms = Terms::new(name.into(), algorithm);
+        followed(Self::try_new(name, algorithm, pool))
+    }
+
+    /// The same, for a quota that comes from a file or a user.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot compute with exactly.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty.
+    pub fn try_new(
+        name: impl Into<Arc<str>>,
+        algorithm: A,
+        pool: Pool,
+    ) -> Result<Self, QuotaError> {
+        let terms = Terms::new(name.into(), algorithm)?;
         let scopes = key::scopes::<A>(pool.key_prefix(), terms.name());
-        Self::under(terms, scopes, pool)
+        Ok(Self::under(terms, scopes, pool))
     }
 
     /// With keys that begin as told, one for each quota.
     fn under(terms: Terms<A>, scopes: Vec<String>, pool: Pool) -> Self {
-        // Without a rule nothing is ever asked.
-        let rule = terms.own_rule().map(|rule| A::arguments(&rule)).unwrap_or_default();
+        let rule = A::arguments(terms.own_rule());
         let dispatcher = Dispatcher::new(Route {
             pool,
             script: Script::of::<A>(),

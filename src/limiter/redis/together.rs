@@ -16,7 +16,7 @@ use super::request::Op;
 use super::{Deciding, Redis, key};
 use crate::algorithm::{Ask, InLua};
 use crate::limiter::all::{All, InTurn};
-use crate::limiter::terms::{Terms, check_key};
+use crate::limiter::terms::{Terms, check_key, followed};
 use crate::limiter::{Boxed, Limiter, LimiterExt, Operation};
 use crate::quota::{Quota, Quotas};
 use crate::{Booking, Charge, Class, Decision, Error};
@@ -236,7 +236,9 @@ macro_rules! joined {
                 let names = [$(self.$place.shared.terms.name().clone()),+].to_vec();
                 let algorithm = ($(self.$place.shared.terms.algorithm().clone(),)+);
                 let scopes = [$(self.$place.shared.dispatcher.route.scopes.clone()),+].concat();
-                let joined = Redis::under(Terms::named(names, algorithm), scopes, route.pool.clone());
+                // Each member's algorithm follows its quota, and a tuple asks for no more.
+                let terms = followed(Terms::named(names, algorithm));
+                let joined = Redis::under(terms, scopes, route.pool.clone());
                 let (clock, batch) = (route.clock.clone(), route.batch);
                 let (flights, backlog) = (route.flights, route.backlog);
                 joined.deadline(first.deadline).route(|route| {
