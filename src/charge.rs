@@ -15,7 +15,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Quotas;
 
@@ -40,14 +40,14 @@ impl Key {
 /// A request for units of a key's quota.
 ///
 /// Read by limiters through [`key`](Charge::key), [`units`](Charge::units),
-/// [`own_quota`](Charge::own_quota), [`patience`](Charge::patience) and [`budget`](Charge::budget).
+/// [`own_quota`](Charge::own_quota), [`patience`](Charge::patience) and [`deadline`](Charge::deadline).
 #[derive(Clone, Debug)]
 pub struct Charge {
     key: Key,
     cost: u64,
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
-    budget: Option<Duration>,
+    deadline: Option<Instant>,
 }
 
 impl Charge {
@@ -110,22 +110,25 @@ impl Charge {
         self.max_wait
     }
 
-    /// The time in which the decision itself is needed, if a [`within`] set one.
+    /// The instant by which the decision itself is needed, if a [`within`] set one.
+    ///
+    /// It is read from tokio's clock: `tokio::time::Instant::from_std` turns it into an instant to sleep until.
+    /// A limiter that asks others hands this instant on, so that all of them together keep to it.
     ///
     /// [`within`]: crate::LimiterExt::within
     #[must_use]
-    pub fn budget(&self) -> Option<Duration> {
-        self.budget
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
-    /// Cuts the time in which the decision is needed to at most `budget`.
-    pub(crate) fn cut_budget(mut self, budget: Duration) -> Self {
-        self.budget = Some(self.budget.map_or(budget, |earlier| earlier.min(budget)));
+    /// Sets the instant by which the decision is needed. An earlier one stays.
+    pub(crate) fn decided_by(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         self
     }
 
     fn of(key: Key) -> Self {
-        Self { key, cost: 1, quota: None, max_wait: None, budget: None }
+        Self { key, cost: 1, quota: None, max_wait: None, deadline: None }
     }
 }
 

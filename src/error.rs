@@ -22,7 +22,8 @@ use tower::BoxError;
 pub enum Class {
     /// The store is away: refused, reset, silent, loading, read-only. No request can cause it.
     Infrastructure,
-    /// This process asks more than its connections carry while answers arrive. Load causes it.
+    /// This process asks more than its connections carry while answers arrive, or a timer of its own ended the wait.
+    /// Load causes it.
     Saturation,
     /// The store, or the memory of this process, is full.
     Capacity,

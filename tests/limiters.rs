@@ -10,8 +10,8 @@ use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Allow, Boxed, Charge, Class, Decision, Deny, Error, Limiter, LimiterExt, Memory, Operation,
-    Origin, Outcome, Quota, QuotaError, Refusal,
+    All, Allow, Boxed, Charge, Class, Decision, Deny, Error, Limiter, LimiterExt, Memory,
+    Operation, Origin, Outcome, Quota, QuotaError, Refusal,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,18 +36,58 @@ async fn a_silent_limiter_fails_at_its_deadline() {
     let silent = |_: &Charge| pending::<Result<Decision, Error>>();
     let begun = Instant::now();
     let error = silent.within(SECOND).check(&one()).await.unwrap_err();
-    assert_eq!(error.class(), Class::Infrastructure);
-    assert!(begun.elapsed() <= SECOND + Duration::from_millis(2));
+    // The timer knows nothing about a store.
+    assert_eq!(error.class(), Class::Saturation);
+    assert!(begun.elapsed() <= SECOND + Duration::from_millis(6));
+    assert!(silent.within(SECOND).or_else(Allow).check(&one()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_narrowest_budget_travels_with_the_charge() {
-    let scripted = Scripted::new().allow().allow();
+async fn the_earliest_deadline_travels_with_the_charge() {
+    let scripted = Scripted::new().allow().allow().allow();
+    let deadline = Instant::now() + SECOND;
     let limiter = Arc::new(scripted.clone()).within(SECOND).within(2 * SECOND);
     limiter.check(&one()).await.unwrap();
     let limiter = scripted.clone().within(2 * SECOND).within(SECOND);
     limiter.check(&one()).await.unwrap();
-    assert!(scripted.charges().iter().all(|charge| charge.budget() == Some(SECOND)));
+    let limiter = scripted.clone().within(SECOND).within(Duration::MAX);
+    limiter.check(&one()).await.unwrap();
+    let earliest = Some(deadline.into_std());
+    assert!(scripted.charges().iter().all(|charge| charge.deadline() == earliest));
+}
+
+/// A limiter that needs `takes`, and keeps to the deadline of its charge as one over a store does.
+fn slow(takes: Duration) -> Boxed {
+    let answer = move |charge: &Charge| {
+        let deadline = charge.deadline().map(Instant::from_std);
+        async move {
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline.unwrap()) => {
+                    Err(Error::new(Class::Infrastructure, "silent"))
+                }
+                () = tokio::time::sleep(takes) => Ok(Decision::new(Outcome::Allow)),
+            }
+        }
+    };
+    answer.boxed()
+}
+
+/// Two limiters are asked three times: a peek, then each of them.
+#[tokio::test(start_paused = true)]
+async fn case_133_limiters_in_turn_get_what_is_left_of_the_time() {
+    let both = |charge: &Charge| [charge.clone(), Charge::new("all")];
+    let ask = async |deadline: Duration| {
+        let all = All::new([slow(SECOND), slow(SECOND)], both);
+        let begun = Instant::now();
+        let answer = all.within(deadline).check(&one()).await;
+        (answer.map(|decision| decision.outcome()).map_err(|error| error.class()), begun.elapsed())
+    };
+    assert_eq!(ask(4 * SECOND).await, (Ok(Outcome::Allow), 3 * SECOND));
+    assert_eq!(ask(SECOND * 5 / 2).await, (Err(Class::Saturation), SECOND * 5 / 2));
+    // Nobody is asked when the time is over.
+    assert_eq!(ask(2 * SECOND).await, (Err(Class::Saturation), 2 * SECOND));
+    // The first had all of the time, and the store behind it said nothing.
+    assert_eq!(ask(SECOND / 2).await, (Err(Class::Infrastructure), SECOND / 2));
 }
 
 #[tokio::test(start_paused = true)]

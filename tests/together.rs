@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::Server;
+use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{
-    All, Charge, Class, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
-    Together,
+    All, Allow, Charge, Class, Decision, Limiter, LimiterExt, Memory, Origin, Outcome, Pool, Quota,
+    Redis, Together,
 };
 
 const PATIENT: Duration = Duration::from_secs(20);
@@ -174,6 +175,39 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     assert!(matches!(all.check(&patient).await.unwrap().outcome(), Outcome::Deny { .. }));
     assert!(all.refund(admitted.booking().unwrap()).is_none());
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+}
+
+/// Five calls do not fit into the time for a decision. The store answers each of them, only late.
+#[tokio::test]
+async fn case_133_in_turn_late_replies_never_open_the_gate() {
+    const LATE: Duration = Duration::from_millis(100);
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let mut gates = Vec::new();
+    for _ in 0..10 {
+        let pool = Pool::connect(&proxy.url()).unwrap();
+        let team = Redis::new("team", TokenBucket::new(Quota::per_day(90)), pool.clone());
+        let team = team.deadline(PATIENT).boxed();
+        let members = [user(&pool, 90).boxed(), team, everybody(&pool, 90).boxed()];
+        let all = All::new(members, |charge: &Charge| {
+            [charge.clone(), Charge::new("team"), Charge::new("all")]
+        });
+        assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
+        gates.push(all.within(LATE * 7 / 2).or_else(Allow));
+    }
+    proxy.set(Fault::Delay(LATE));
+    let mut asking = JoinSet::new();
+    for gate in gates {
+        asking.spawn(async move { gate.check(&Charge::new("alice")).await });
+    }
+    let answers = asking.join_all().await;
+    let unasked = |decision: &Decision| decision.origin() == Origin::Unasked;
+    let opened = answers.iter().flatten().filter(|decision| unasked(decision)).count();
+    println!("fault case=133 decisions=10 unasked={opened}");
+    assert_eq!(opened, 0);
+    assert!(answers.iter().flatten().next().is_none());
+    let class = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().class();
+    assert!(answers.into_iter().all(|answer| class(answer) == Class::Saturation));
 }
 
 /// What asking in turn costs on a busy key: `cargo test --release --test together -- --ignored --nocapture`.

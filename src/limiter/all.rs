@@ -3,7 +3,7 @@
 //! The narrowest goes first, so that who asks too much is refused without touching what all share; but the others are
 //! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
 //! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `within` sets one for
-//! all of it. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
+//! all of them, and each gets what the ones before it left. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
 //! a charge is admitted now or told when to come back. Where all are in one Redis, [`Together`](crate::Together) asks
 //! them in one call, exactly, and books waits.
 
@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::terms::owner;
 use super::{Boxed, Limiter, Operation};
@@ -40,6 +40,10 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 /// assert!(api.check(&Charge::new("bob")).await?.is_admitted());
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
+///
+/// Inside of a [`within`](crate::LimiterExt::within), the error is of class [`Saturation`](Class::Saturation) if the
+/// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
+/// one of several stores may be away alone, put an `or_else` around that limiter.
 pub struct All<const N: usize, F> {
     owner: u64,
     limiters: Arc<[Boxed; N]>,
@@ -67,29 +71,30 @@ impl<const N: usize, F> All<N, F> {
     }
 
     /// Asks each for what is its own.
-    pub(super) fn in_turn(&self, budget: Option<Duration>, charges: [Charge; N]) -> InTurn {
+    pub(super) fn in_turn(&self, deadline: Option<Instant>, charges: [Charge; N]) -> InTurn {
         let mut taken = Taken { limiters: Arc::clone(&self.limiters), bookings: Vec::new() };
         let owner = self.owner;
         Box::pin(async move {
             let charges = charges.map(|charge| {
                 let charge = charge.max_wait(Duration::ZERO);
-                match budget {
-                    Some(budget) => charge.cut_budget(budget),
+                match deadline {
+                    Some(deadline) => charge.decided_by(deadline),
                     None => charge,
                 }
             });
+            let mut answered = false;
             // Whoever will refuse is asked first, so that seldom anything has to be given back.
             let mut order: Vec<usize> = (0..N).collect();
             for place in (1..N).filter(|place| charges[*place].units() > 0) {
                 let peek = charges[place].clone().cost(0);
-                let left = taken.limiters[place].check(&peek).await?.remaining();
+                let left = ask(&taken.limiters[place], &peek, &mut answered).await?.remaining();
                 if left.is_some_and(|left| left < charges[place].units()) {
                     order[..=place].rotate_right(1);
                 }
             }
             let mut tightest: Option<Decision> = None;
             for place in order {
-                let asked = taken.limiters[place].check(&charges[place]);
+                let asked = ask(&taken.limiters[place], &charges[place], &mut answered);
                 let mut decision = asked.await?.denied();
                 if !decision.is_admitted() {
                     return Ok(decision);
@@ -111,6 +116,27 @@ impl<const N: usize, F> All<N, F> {
             let left = Default::default();
             Ok(decision.with_booking(Booking { owner, key, quota, cost: 0, left, others }))
         })
+    }
+}
+
+/// Asks one of them. A deadline that passes after another one has answered says nothing about a store.
+async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<Decision, Error> {
+    let is_over = || {
+        let now = tokio::time::Instant::now().into_std();
+        charge.deadline().is_some_and(|deadline| deadline <= now)
+    };
+    let late = || Error::new(Class::Saturation, "the time ended before all limiters had decided");
+    if *answered && is_over() {
+        return Err(late());
+    }
+    match limiter.check(charge).await {
+        Err(error) if *answered && error.class() == Class::Infrastructure && is_over() => {
+            Err(late().because(error))
+        }
+        answer => {
+            *answered = true;
+            answer
+        }
     }
 }
 
@@ -140,7 +166,7 @@ where
     type Future = InTurn;
 
     fn check(&self, charge: &Charge) -> InTurn {
-        self.in_turn(charge.budget(), (self.keys)(charge))
+        self.in_turn(charge.deadline(), (self.keys)(charge))
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {

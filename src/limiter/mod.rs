@@ -131,6 +131,10 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
 /// What can be put around a limiter, and asked of it.
 pub trait LimiterExt: Limiter + Sized {
     /// Fails decisions that take longer than `deadline`, waiting for a connection included.
+    ///
+    /// The charge carries the deadline, as [`Charge::deadline`]: a limiter over a store returns its own error by then.
+    /// A limiter that ignores it is ended 5 ms later, with an error of class [`Saturation`](crate::Class::Saturation),
+    /// which [`Allow`] does not admit. Put it inside of `or_else`: a fallback inside gets only the time that is left.
     fn within(self, deadline: Duration) -> Within<Self> {
         Within::new(self, deadline)
     }

@@ -1,8 +1,9 @@
 //! A deadline for the decision itself, so that a silent store costs a caller milliseconds.
 //!
-//! The deadline travels with the charge as its budget, because only the limiter that asks the store
-//! can tell a store that is away from one that is busy. The timer here is a backstop for limiters
-//! that know nothing of budgets; it rings a millisecond later, so that the better answer comes first.
+//! The deadline is one instant, and it travels with the charge: a limiter that asks several others gives each of them
+//! what is left. Only the limiter that asks the store can distinguish a store that is away from one that is busy.
+//! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms later, so that the better
+//! answer comes first. It says nothing about a store, so its error is of class [`Saturation`](Class::Saturation).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,12 +11,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Limiter, Operation};
 use crate::{Booking, Charge, Class, Decision, Error};
 
-const BACKSTOP: Duration = Duration::from_millis(1);
+const BACKSTOP: Duration = Duration::from_millis(5);
+
+/// Longer deadlines are cut to this, because an instant has an end.
+const LONGEST: Duration = Duration::from_secs(86_400 * 365);
+
+/// The instant by which a charge needs its decision from a limiter that allows `own` for it.
+pub(super) fn deadline(charge: &Charge, own: Duration) -> Instant {
+    let own = Instant::now() + own.min(LONGEST);
+    charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
+}
 
 /// See [`LimiterExt::within`](crate::LimiterExt::within).
 #[derive(Clone, Debug)]
@@ -29,8 +39,10 @@ impl<L> Within<L> {
         Self { inner, deadline }
     }
 
-    fn timed<F>(&self, check: F) -> WithinFuture<F> {
-        WithinFuture { check, backstop: sleep(self.deadline.saturating_add(BACKSTOP)) }
+    /// The charge with its deadline, and the backstop.
+    fn timed(&self, charge: &Charge) -> (Charge, Sleep) {
+        let deadline = deadline(charge, self.deadline);
+        (charge.clone().decided_by(deadline.into_std()), sleep_until(deadline + BACKSTOP))
     }
 }
 
@@ -38,7 +50,8 @@ impl<L: Limiter> Limiter for Within<L> {
     type Future = WithinFuture<L::Future>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        self.timed(self.inner.check(&charge.clone().cut_budget(self.deadline)))
+        let (charge, backstop) = self.timed(charge);
+        WithinFuture { check: self.inner.check(&charge), backstop }
     }
 
     fn owe(&self, charge: &Charge) -> bool {
@@ -46,8 +59,8 @@ impl<L: Limiter> Limiter for Within<L> {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let charge = charge.clone().cut_budget(self.deadline);
-        self.inner.operate(operation, &charge).map(|check| self.timed(check))
+        let (charge, backstop) = self.timed(charge);
+        self.inner.operate(operation, &charge).map(|check| WithinFuture { check, backstop })
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
@@ -79,6 +92,6 @@ where
         }
         this.backstop
             .poll(cx)
-            .map(|()| Err(Error::new(Class::Infrastructure, "no decision in time")))
+            .map(|()| Err(Error::new(Class::Saturation, "the limiter did not decide in time")))
     }
 }

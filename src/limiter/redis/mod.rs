@@ -53,7 +53,7 @@ use self::reply::{Told, odd};
 use self::request::{Op, Request};
 use self::script::Script;
 use super::terms::{Answer, Terms, followed};
-use super::{Limiter, Operation};
+use super::{Limiter, Operation, within};
 use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
 use crate::quota::QuotaError;
@@ -187,8 +187,7 @@ impl<A: InLua> Redis<A> {
     /// Asks of the keys whose names end so.
     fn ask_of(&self, key: String, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
         let shared = Arc::clone(&self.shared);
-        let budget = charge.budget().map_or(shared.deadline, |budget| budget.min(shared.deadline));
-        let deadline = Instant::now() + budget;
+        let deadline = within::deadline(charge, shared.deadline);
         match shared.request(key, charge, op) {
             Ok((request, quota)) => {
                 let asking = shared.dispatcher.ask(request, deadline);

@@ -17,7 +17,7 @@ use super::{Deciding, Redis, key};
 use crate::algorithm::{Ask, InLua};
 use crate::limiter::all::{All, InTurn};
 use crate::limiter::terms::{Terms, check_key, followed};
-use crate::limiter::{Boxed, Limiter, LimiterExt, Operation};
+use crate::limiter::{Boxed, Limiter, LimiterExt, Operation, within};
 use crate::quota::{Quota, Quotas};
 use crate::{Booking, Charge, Class, Decision, Error};
 
@@ -128,7 +128,8 @@ where
         match self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience }) {
             Ok(deciding) => TogetherFuture::One { deciding },
             Err(charges) => {
-                TogetherFuture::Turns { turns: self.turns.in_turn(charge.budget(), charges) }
+                let deadline = within::deadline(charge, self.one.shared.deadline).into_std();
+                TogetherFuture::Turns { turns: self.turns.in_turn(Some(deadline), charges) }
             }
         }
     }

@@ -15,6 +15,7 @@ use super::names::Names;
 use super::queue::{Queues, Turn};
 use super::rate::Rate;
 use crate::charge::Key;
+use crate::limiter::within;
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome, Quota};
 
 /// A booking's quota where the rate is none; a refund does not need it.
@@ -53,9 +54,9 @@ impl Shared {
             return Err(Error::new(Class::Configuration, message));
         }
         let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
-        let budget = charge.budget().map_or(self.deadline, |budget| budget.min(self.deadline));
+        let deadline = within::deadline(charge, self.deadline);
         let patience = charge.patience().unwrap_or_default();
-        Ok(Asked { names, permits, patience, deadline: Instant::now() + budget })
+        Ok(Asked { names, permits, patience, deadline })
     }
 
     /// Decides, after others of this process if they ask already.
