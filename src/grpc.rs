@@ -17,15 +17,22 @@ const UNAVAILABLE: u8 = 14;
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
-/// The content type that a refusal of this request carries, if the request is gRPC.
+/// The content type that a refusal of this request carries, if the request is gRPC. Letters count in either case.
 pub(crate) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
     let asked = request.get(CONTENT_TYPE)?;
-    match asked.as_bytes().strip_prefix(b"application/grpc")? {
+    let rest = strip(asked.as_bytes(), b"application/grpc")?;
+    match rest {
         // Browsers expect their own dialect back.
-        rest if rest.starts_with(b"-web") => Some(asked.clone()),
+        _ if strip(rest, b"-web").is_some() => Some(asked.clone()),
         [] | [b'+' | b';', ..] => Some(HeaderValue::from_static("application/grpc")),
         _ => None,
     }
+}
+
+/// What follows `prefix`, in letters of either case.
+fn strip<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
 /// How long the caller waits for its answer, if it says so: up to 8 digits and a unit.
@@ -244,12 +251,24 @@ mod tests {
         for asked in ["application/grpc", "application/grpc+proto", "application/grpc;x=1"] {
             assert_eq!(answered(asked).as_deref(), Some("application/grpc"));
         }
-        for web in
-            ["application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text"]
-        {
+        for asked in ["application/GRPC", "Application/Grpc+Proto", "APPLICATION/GRPC;x=1"] {
+            assert_eq!(answered(asked).as_deref(), Some("application/grpc"), "{asked}");
+        }
+        for web in [
+            "application/grpc-web",
+            "application/grpc-web+proto",
+            "application/grpc-web-text",
+            "Application/gRPC-Web",
+        ] {
             assert_eq!(answered(web).as_deref(), Some(web));
         }
-        for other in ["application/grpcx", "application/json", "text/plain", "application/grp"] {
+        for other in [
+            "application/grpcx",
+            "application/json",
+            "text/plain",
+            "application/grp",
+            "application/GRPCX",
+        ] {
             assert_eq!(answered(other), None);
         }
         assert_eq!(content_type(&HeaderMap::new()), None);
