@@ -14,13 +14,16 @@
 //! assert_eq!(upload.units(), 8);
 //! ```
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::Quotas;
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
-#[derive(Clone, Debug)]
+///
+/// Keys are often secrets, so `Debug` prints the length alone. Everything that holds a key prints it through this type.
+#[derive(Clone)]
 pub(crate) enum Key {
     Constant(&'static str),
     Owned(String),
@@ -37,7 +40,13 @@ impl Key {
     }
 }
 
-/// A request for units of a key's quota.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} bytes>", self.as_str().len())
+    }
+}
+
+/// A request for units of a key's quota. Its `Debug` output does not show the key, which may be a secret.
 ///
 /// Read by limiters through [`key`](Charge::key), [`units`](Charge::units),
 /// [`own_quota`](Charge::own_quota), [`patience`](Charge::patience) and [`deadline`](Charge::deadline).

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 use tokio_test::{assert_pending, task};
+use tower::{Layer, Service};
 use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Allow, Boxed, Charge, Class, Decision, Deny, Error, Limiter, LimiterExt, Memory,
-    Operation, Origin, Outcome, Quota, QuotaError, Refusal,
+    All, Allow, Boxed, Charge, Class, Decision, Deny, Error, Keyed, Limiter, LimiterExt, Memory,
+    Operation, Origin, Outcome, Quota, QuotaError, RateLimitLayer, Refusal, by_head,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -408,6 +409,62 @@ fn no_memory_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
 #[should_panic(expected = "the algorithm cannot follow its quota: a window has no burst")]
 fn a_new_memory_panics_with_the_reason() {
     let _ = Memory::new("memory", FixedWindow::new(Quota::per_second(5).burst(6)));
+}
+
+// Secrets.
+
+const SECRET: &str = "sk_live_4242";
+
+/// Fails if a secret key can be read in what `value` prints.
+fn hides(value: &dyn std::fmt::Debug) {
+    let printed = format!("{value:?} {value:#?}");
+    assert!(!printed.contains("sk_live"), "{printed}");
+}
+
+/// Keys are often API keys, and logs are read by many.
+#[tokio::test(start_paused = true)]
+async fn debug_output_of_no_public_type_shows_a_key() {
+    let charge = Charge::new(SECRET).cost(2);
+    for charge in [charge.clone(), Charge::new(SECRET.to_owned()), Charge::new(Arc::from(SECRET))] {
+        hides(&charge);
+        hides(&Keyed::Charge(charge));
+    }
+
+    let memory = Arc::new(Memory::new("memory", TokenBucket::new(Quota::per_second(2))));
+    let mut decision = memory.check(&charge).await.unwrap();
+    hides(&decision);
+    hides(&memory.penalize(SECRET));
+    let booking = decision.booking().unwrap();
+    hides(&booking);
+    hides(&Refusal::Denied(memory.check(&charge).await.unwrap()));
+    hides(&memory.clone().within(SECOND).or_else(Allow).check(&charge));
+    let all = All::new([Arc::clone(&memory).boxed()], |charge: &Charge| [charge.clone()]);
+    hides(&all);
+    hides(&all.check(&Charge::new(SECRET)).await);
+    hides(&memory.acquire(charge.clone()));
+    hides(&memory);
+
+    let scripted = Scripted::new().allow().allow();
+    hides(&scripted.check(&charge).await);
+    hides(&scripted.penalize(charge.clone()).await);
+    hides(&scripted);
+    hides(&scripted.charges());
+    hides(&scripted.operations());
+
+    let inner = tower::service_fn(|_: http::Request<()>| {
+        ready(Ok::<_, Error>(http::Response::new(String::new())))
+    });
+    let key = by_head(|head| {
+        hides(&head);
+        head.header("x-api-key")
+    });
+    let mut gate =
+        RateLimitLayer::new(scripted, key).layer(tower::util::BoxCloneService::new(inner));
+    let request = http::Request::builder().uri("/?key=sk_live_4242").header("x-api-key", SECRET);
+    let reply = gate.call(request.body(()).unwrap());
+    hides(&gate);
+    hides(&reply);
+    reply.await.unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{
     All, Allow, Charge, Class, Decision, Limiter, LimiterExt, Memory, Origin, Outcome, Pool, Quota,
-    Redis, Together,
+    Rate, Redis, Redisson, Together,
 };
 
 const PATIENT: Duration = Duration::from_secs(20);
@@ -175,6 +176,36 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     assert!(matches!(all.check(&patient).await.unwrap().outcome(), Outcome::Deny { .. }));
     assert!(all.refund(admitted.booking().unwrap()).is_none());
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+}
+
+/// Keys are often API keys, and logs are read by many.
+#[tokio::test]
+async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
+    fn hides(value: &dyn Debug) {
+        let printed = format!("{value:?} {value:#?}");
+        assert!(!printed.contains("sk_live"), "{printed}");
+    }
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let charge = Charge::new("sk_live_4242");
+    let one = user(&pool, 3);
+    let both = Together::new((one.clone(), everybody(&pool, 3)), keys);
+    for mut decision in [one.check(&charge).await.unwrap(), both.check(&charge).await.unwrap()] {
+        hides(&decision);
+        hides(&decision.booking().unwrap());
+    }
+    hides(&one);
+    hides(&both);
+    hides(&one.check(&charge));
+    hides(&both.check(&charge));
+    hides(&both.peek("sk_live_4242").await);
+
+    let redisson = Redisson::new(pool).deadline(PATIENT).default_rate(Rate::overall(3, HOUR));
+    hides(&redisson.check(&charge).await.unwrap());
+    let named = redisson.rate_limiter("sk_live_4242").unwrap();
+    hides(&named);
+    hides(&named.try_acquire(1).await.unwrap().unwrap());
+    hides(&redisson);
 }
 
 /// Five calls do not fit into the time for a decision. The store answers each of them, only late.

@@ -296,7 +296,9 @@ impl RRateLimiter {
 
 impl fmt::Debug for RRateLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RRateLimiter").field("name", &self.name()).finish_non_exhaustive()
+        // A name is a charge's key, which may be a secret.
+        let name = format_args!("<{} bytes>", self.name().len());
+        f.debug_struct("RRateLimiter").field("name", &name).finish_non_exhaustive()
     }
 }
 
