@@ -3,8 +3,8 @@
 mod support;
 
 use redis::cmd;
-use support::Server;
 use support::script::{ALGORITHMS, Call, NOW, SLIDING_LOG, TOKEN_BUCKET, Told, ask, ran};
+use support::{Server, expires};
 
 #[tokio::test]
 async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
@@ -24,14 +24,13 @@ async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
             let Told::Numbers([5, _, _, reset_after_refund, ..]) = back[0] else {
                 panic!("{back:?}")
             };
-            let mut ask = cmd("PEXPIRETIME");
-            let expires: i64 = ask.arg(&key).query_async(&mut connection).await.unwrap();
+            let expiry = expires(&mut connection, &key).await;
             if algorithm == SLIDING_LOG && charges == 1 {
-                assert_eq!(expires, -2, "nothing is left of an emptied log");
+                assert_eq!(expiry, -2, "nothing is left of an emptied log");
                 continue;
             }
-            assert!(expires * 1_000 >= later + reset_after_refund, "{key}: {expires}");
-            assert!(expires * 1_000 <= now + reset_after + 10_002_000, "{key}: {expires}");
+            assert!(expiry * 1_000 >= later + reset_after_refund, "{key}: {expiry}");
+            assert!(expiry * 1_000 <= now + reset_after + 10_002_000, "{key}: {expiry}");
         }
         // Where the caller gives the time, the server's clock says nothing: an hour more.
         let call = Call::new(algorithm, Some(NOW), &["given"]).check(2, 0);
@@ -65,8 +64,7 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
                 // Changing quotas, and a clock that steps: none, all, or a part of the charges bring their own.
                 let own = [60_000_000, 1_000_000, [limit, 7, 1_000][step % 3], 1_000_000];
                 let rule = [60_000_000, 1_000_000, limit, 1_000_000];
-                let before: i64 =
-                    cmd("PEXPIRETIME").arg(&key).query_async(&mut connection).await.unwrap();
+                let before = expires(&mut connection, &key).await;
                 let call = Call::under(TOKEN_BUCKET, &rule, None, &[&key, &key]);
                 let (_, told) = call
                     .check(1, 60_000_000)
@@ -74,15 +72,14 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
                     .on(&mut connection)
                     .await;
                 let text: String = cmd("GET").arg(&key).query_async(&mut connection).await.unwrap();
-                let expires: i64 =
-                    cmd("PEXPIRETIME").arg(&key).query_async(&mut connection).await.unwrap();
+                let expiry = expires(&mut connection, &key).await;
                 let (whole, part) = text.split_once('+').unwrap_or((&text, ""));
                 let old = whole.parse::<i64>().unwrap() + i64::from(!part.is_empty());
                 assert!(
-                    expires * 1_000 >= old,
-                    "{key}, step {step}: {text} expires at {expires}, {told:?}"
+                    expiry * 1_000 >= old,
+                    "{key}, step {step}: {text} expires at {expiry}, {told:?}"
                 );
-                left_alone += u32::from(expires == before);
+                left_alone += u32::from(expiry == before);
             }
         }
     }

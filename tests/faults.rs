@@ -101,7 +101,7 @@ async fn case_7_and_8_a_stopped_server_costs_the_deadline_and_no_more() {
 
 #[tokio::test]
 async fn case_9_a_sleeping_server_harms_only_the_calls_in_the_gap() {
-    let server = Server::with(&["--enable-debug-command", "yes"]);
+    let server = Server::with_debug();
     let limiter = yearly(&server.url());
     until_decided(&limiter, Class::Infrastructure).await;
     let mut connection = server.connection().await;

@@ -3,8 +3,8 @@
 mod support;
 
 use redis::{Value, cmd};
-use support::Server;
 use support::script::*;
+use support::{Server, expires};
 
 #[tokio::test]
 async fn one_call_answers_each_charge_on_its_own() {
@@ -75,7 +75,7 @@ async fn a_refusal_and_a_peek_write_nothing() {
     call.on(&mut connection).await;
     let before = (
         ask::<String>(&mut connection, "GET k").await,
-        ask::<i64>(&mut connection, "PEXPIRETIME k").await,
+        expires(&mut connection, "k").await,
         ran(&mut connection, "set").await,
     );
     let call = Call::bucket(Some(NOW + 1), &["k", "k", "k", "k"]);
@@ -85,7 +85,7 @@ async fn a_refusal_and_a_peek_write_nothing() {
     assert_eq!(outcomes, [2, 2, 3, 0]);
     let after = (
         ask::<String>(&mut connection, "GET k").await,
-        ask::<i64>(&mut connection, "PEXPIRETIME k").await,
+        expires(&mut connection, "k").await,
         ran(&mut connection, "set").await,
     );
     assert_eq!(before, after);

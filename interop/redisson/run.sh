@@ -16,7 +16,7 @@ need() {
 need java "a JDK of version 17 or later, such as your system's package openjdk-17-jdk"
 need javac "a JDK of version 17 or later, not only its runtime: such as your system's package openjdk-17-jdk"
 need mvn "Maven 3, such as your system's package maven"
-need redis-server "./check.sh installs it"
+need "${REDIS_SERVER:-redis-server}" "./check.sh installs redis-server"
 need cargo "Rust, from rustup"
 
 # What is built goes where cargo builds.

@@ -9,7 +9,7 @@ use tower_sluice::{Charge, Class, Outcome, Quota};
 
 use crate::algorithms::{Algorithm, Judged, Site, pool};
 use crate::crew::{self, Size};
-use crate::support::Server;
+use crate::support::{Server, expires};
 use crate::workload::Workload;
 use crate::{exact, judge, stock};
 
@@ -95,8 +95,7 @@ async fn expiry(algorithm: &Algorithm, server: &Server, url: &str) -> Option<Str
         let names: Vec<String> =
             redis::cmd("KEYS").arg("*").query_async(&mut connection).await.expect("keys");
         for name in names {
-            let mut ask = redis::cmd("PEXPIRETIME");
-            let end: i64 = ask.arg(&name).query_async(&mut connection).await.expect("an instant");
+            let end = expires(&mut connection, &name).await;
             if end < 0 || end * 1_000 < old {
                 return Some(format!("expiry: step {step}, {end} ms for {old} us"));
             }

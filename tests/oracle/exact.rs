@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tower_sluice::{Charge, Outcome, Pool, Quota};
 
 use crate::algorithms::{Algorithm, Judged, Site, chosen, pool};
-use crate::support::Server;
+use crate::support::{Server, expires};
 use crate::{crew, stock, turn};
 
 const START: u64 = 1_767_225_600_000_000;
@@ -141,7 +141,7 @@ async fn trace_of(connection: &mut MultiplexedConnection) -> (Vec<(String, Strin
     let mut values = Vec::new();
     for name in names {
         let value = stock::value(connection, &name).await.expect("a value");
-        let end = cmd("PEXPIRETIME").arg(&name).query_async(connection).await.expect("a deadline");
+        let end = expires(connection, &name).await;
         values.push((name, value, end));
     }
     (values, stock::counted(connection).await.1)

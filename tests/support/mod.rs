@@ -10,6 +10,7 @@ pub mod proxy;
 pub mod redisson;
 pub mod script;
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpListener;
@@ -19,6 +20,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
+
+/// The server that the tests start: what `REDIS_SERVER` names, or else `redis-server`.
+pub fn program() -> OsString {
+    std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
 
 /// What a server says when it is ready.
 const READY: &str = "Ready to accept connections";
@@ -53,6 +59,15 @@ impl Server {
             }
         }
         panic!("no redis-server came up on any of 20 free ports");
+    }
+
+    /// A server that obeys `DEBUG`: 6.2 does, later ones are started with an option that 6.2 lacks.
+    pub fn with_debug() -> Self {
+        let version = Command::new(program()).arg("--version").output().expect("a version").stdout;
+        match String::from_utf8_lossy(&version).contains(" v=6.") {
+            true => Self::start(),
+            false => Self::with(&["--enable-debug-command", "yes"]),
+        }
     }
 
     /// Its address.
@@ -119,6 +134,24 @@ impl Drop for Server {
     }
 }
 
+/// When a key expires, in ms since the Unix epoch; negative if it does not, or is not there. The same as `PEXPIRETIME`,
+/// which 6.2 lacks: so the time that is left is read within one millisecond of the server's clock.
+pub async fn expires(connection: &mut MultiplexedConnection, key: &str) -> i64 {
+    let mut ask = redis::pipe();
+    ask.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
+    loop {
+        let (before, left, after): ((i64, i64), i64, (i64, i64)) =
+            ask.query_async(connection).await.expect("a time to live");
+        let [before, after] = [before, after].map(|(seconds, us)| seconds * 1_000 + us / 1_000);
+        if left < 0 {
+            return left;
+        }
+        if before == after {
+            return before + left;
+        }
+    }
+}
+
 /// A port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -127,7 +160,7 @@ pub fn free_port() -> u16 {
 
 /// A server that is ready, or none if it ended, as it does when another took the port.
 fn spawn(port: u16, folder: &Path, options: &[String], word: &str) -> Option<Child> {
-    let spawned = Command::new("redis-server")
+    let spawned = Command::new(program())
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .arg("--dir")
         .arg(folder)
@@ -138,7 +171,7 @@ fn spawn(port: u16, folder: &Path, options: &[String], word: &str) -> Option<Chi
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("redis-server is not installed: run ./check.sh, or `apt install redis-server`")
+            panic!("{} is not there: run ./check.sh or tests/servers.sh", program().display())
         }
         Err(error) => panic!("redis-server does not start: {error}"),
     };
