@@ -19,6 +19,7 @@
 //! ```
 
 mod asking;
+mod builder;
 mod connection;
 mod dispatch;
 mod error;
@@ -34,7 +35,8 @@ mod source;
 mod together;
 
 pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
-pub use pool::{Pool, PoolBuilder};
+pub use builder::PoolBuilder;
+pub use pool::Pool;
 pub use together::{Joined, Together};
 
 use std::fmt;

@@ -4,19 +4,17 @@
 //! that many calls travel on one socket. The pool is lazy: it connects when it is first asked, and a
 //! server that is away fails decisions, never the start of an application.
 
-use std::future::Future;
-use std::net::SocketAddr;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use std::{fmt, io};
 
 use bb8_redis::bb8::{self, ManageConnection};
 use redis::aio::ConnectionLike;
-use redis::{ConnectionInfo, IntoConnectionInfo, RedisError};
+use redis::{IntoConnectionInfo, RedisError};
 use tokio::time::{Instant, timeout};
 
-use super::connection::{Resolver, Server};
+use super::builder::PoolBuilder;
 use super::source::{Connecting, Shared, Source};
 use crate::{Class, Error};
 
@@ -48,13 +46,7 @@ impl Pool {
     ///
     /// If `url` does not parse.
     pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
-        Ok(PoolBuilder {
-            info: url.into_connection_info().map_err(unusable)?,
-            size: 2,
-            connect_timeout: Duration::from_secs(1),
-            response_timeout: None,
-            resolver: None,
-        })
+        url.into_connection_info().map(PoolBuilder::new).map_err(unusable)
     }
 
     /// Connections of any bb8 pool whose connections are cheap clones that share one socket or know
@@ -78,7 +70,7 @@ impl Pool {
         self
     }
 
-    fn of(source: impl Source + 'static) -> Self {
+    pub(super) fn of(source: impl Source + 'static) -> Self {
         Self {
             source: Arc::new(source),
             answered: Arc::default(),
@@ -156,99 +148,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// A [`Pool`] being set up: see [`Pool::builder`].
-#[derive(Clone)]
-pub struct PoolBuilder {
-    info: ConnectionInfo,
-    size: u32,
-    connect_timeout: Duration,
-    response_timeout: Option<Duration>,
-    resolver: Option<Resolver>,
-}
-
-impl PoolBuilder {
-    /// Sets how many connections are kept, at least 1. Default: 2.
-    #[must_use]
-    pub fn size(mut self, connections: u32) -> Self {
-        self.size = connections.max(1);
-        self
-    }
-
-    /// Sets how long a connection may take to be made. Default: 1 s.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
-    }
-
-    /// Sets how long an answer is awaited at most. Default: as long as the decision's deadline allows.
-    #[must_use]
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = Some(timeout.min(LONGEST));
-        self
-    }
-
-    /// Resolves the host's name by `resolve`, anew for each connection: for service discovery. Default: the system's
-    /// way.
-    #[must_use]
-    pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
-    {
-        self.resolver = Some(Resolver::new(resolve));
-        self
-    }
-
-    /// Sets the number of the database. Default: the address's, else 0.
-    #[must_use]
-    pub fn database(mut self, number: u32) -> Self {
-        let settings = self.info.redis_settings().clone().set_db(number.into());
-        self.info = self.info.set_redis_settings(settings);
-        self
-    }
-
-    /// Sets user and password. Default: the address's, else none.
-    #[must_use]
-    pub fn credentials(mut self, user: &str, password: &str) -> Self {
-        let settings = self.info.redis_settings().clone();
-        self.info =
-            self.info.set_redis_settings(settings.set_username(user).set_password(password));
-        self
-    }
-
-    /// Makes the pool, which connects on first use.
-    ///
-    /// # Errors
-    ///
-    /// If the crate was built without what the address needs, as `rediss://` needs the feature `rustls`.
-    pub fn build(self) -> Result<Pool, Error> {
-        let address = format!("redis at {}", self.info.addr());
-        let server =
-            Server::new(self.info, self.connect_timeout, self.resolver).map_err(unusable)?;
-        Ok(Pool::of(Shared::to(address, server, self.size, self.response_timeout)))
-    }
-}
-
-impl fmt::Debug for PoolBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolBuilder").field("size", &self.size).finish_non_exhaustive()
-    }
-}
-
-fn unusable(error: RedisError) -> Error {
+/// The error of an address that cannot be used.
+pub(super) fn unusable(error: RedisError) -> Error {
     Error::new(Class::Configuration, "the address of redis cannot be used").because(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tls_is_a_feature_and_never_a_downgrade() {
-        let built = Pool::connect("rediss://127.0.0.1:1");
-        match cfg!(feature = "rustls") {
-            true => assert!(built.is_ok()),
-            false => assert_eq!(built.unwrap_err().class(), Class::Configuration),
-        }
-    }
 }
