@@ -83,7 +83,8 @@ async fn case_6_connections_into_a_black_hole_are_given_up_together() {
     until_decided(&limiter, Class::Infrastructure).await;
     proxy.strand();
     let errors = until_decided(&limiter, Class::Infrastructure).await;
-    assert!(errors <= 10, "{errors} errors: each connection found out alone");
+    // Calls of 50 ms, one after the other: they fill no more than a second.
+    assert!(errors <= 19, "{errors} errors: each connection found out alone");
 }
 
 #[tokio::test]

@@ -1,13 +1,10 @@
 //! Connections that are shared, and known to be alive without asking.
 //!
-//! bb8's own way is to send a PING with every checkout. Here three signs that cost nothing tell of a
-//! dead connection: the end of the task that reads its socket, a call that failed beyond
-//! repair or met a read-only server, and three calls in a row that nobody answered.
+//! bb8's own way is to send a PING with every checkout. What replaces it is in `health.rs`.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
@@ -17,13 +14,11 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::io::AsyncDNSResolver;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo,
-    PushKind, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value, io::tcp::TcpSettings,
+    PushKind, RedisError, RedisFuture, RedisResult, Value, io::tcp::TcpSettings,
 };
 use tokio::time::Instant;
 
-/// How many calls in a row may stay unanswered before a connection counts as dead; and, if no other
-/// connection is answered either, before all do.
-const PATIENCE: u32 = 3;
+use super::health::{Health, ServerHealth, State};
 
 /// Where connections lead, and what is known of the way there.
 #[derive(Clone, Debug)]
@@ -32,7 +27,7 @@ pub(super) struct Server {
     connect_timeout: Duration,
     resolver: Option<Resolver>,
     trouble: LastTrouble,
-    silence: Arc<Silence>,
+    health: Arc<ServerHealth>,
 }
 
 impl Server {
@@ -53,7 +48,7 @@ impl Server {
             connect_timeout,
             resolver,
             trouble: LastTrouble::default(),
-            silence: Arc::default(),
+            health: Arc::default(),
         })
     }
 
@@ -124,17 +119,15 @@ impl ManageConnection for Server {
     type Error = RedisError;
 
     async fn connect(&self) -> RedisResult<Line> {
-        let silence = Arc::clone(&self.silence);
-        let born = silence.epoch.load(Relaxed);
-        let pulse = Arc::new(Pulse { silence, born, ..Pulse::default() });
-        let watcher = Watcher(Arc::clone(&pulse));
+        let health = Arc::new(Health::new(&self.health));
+        let watcher = Watcher(Arc::clone(&health));
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             // Each call has a deadline of its own.
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
-                    watcher.0.lost.store(true, Relaxed);
+                    watcher.0.end(State::Closed);
                 }
                 Ok::<_, redis::aio::SendError>(())
             });
@@ -143,18 +136,18 @@ impl ManageConnection for Server {
         }
         let wire = self.client.get_multiplexed_async_connection_with_config(&config).await?;
         self.trouble.set(None);
-        Ok(Line { wire, pulse })
+        Ok(Line { wire, health })
     }
 
     async fn is_valid(&self, line: &mut Line) -> RedisResult<()> {
-        if line.pulse.is_gone() {
+        if !line.is_alive() {
             return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         }
         Ok(())
     }
 
     fn has_broken(&self, line: &mut Line) -> bool {
-        line.pulse.is_gone()
+        !line.is_alive()
     }
 }
 
@@ -162,23 +155,23 @@ impl ManageConnection for Server {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     wire: MultiplexedConnection,
-    pulse: Arc<Pulse>,
+    health: Arc<Health>,
 }
 
 impl Line {
     /// Whether nothing speaks against another call over this connection.
     pub(super) fn is_alive(&self) -> bool {
-        !self.pulse.is_gone()
+        self.health.is_usable()
     }
 
     /// Notes that a call over this connection met its deadline unanswered.
-    pub(super) fn record_timeout(&self, _sent: Instant) {
-        self.pulse.overdue();
+    pub(super) fn record_timeout(&self, sent: Instant) {
+        self.health.record_timeout(sent);
     }
 
     /// Notes that the server takes no writes.
     pub(super) fn mark_read_only(&self) {
-        self.pulse.lost.store(true, Relaxed);
+        self.health.end(State::ReadOnly);
     }
 }
 
@@ -186,7 +179,7 @@ impl ConnectionLike for Line {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
         Box::pin(async move {
             let outcome = self.wire.send_packed_command(cmd).await;
-            self.pulse.note(&outcome);
+            self.health.record(&outcome);
             outcome
         })
     }
@@ -199,7 +192,7 @@ impl ConnectionLike for Line {
     ) -> RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
             let outcome = self.wire.send_packed_commands(pipeline, offset, count).await;
-            self.pulse.note(&outcome);
+            self.health.record(&outcome);
             outcome
         })
     }
@@ -210,62 +203,10 @@ impl ConnectionLike for Line {
 }
 
 /// Lives in the task that reads the socket, and ends with it: also where a runtime takes that task along.
-struct Watcher(Arc<Pulse>);
+struct Watcher(Arc<Health>);
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.0.lost.store(true, Relaxed);
+        self.0.end(State::Closed);
     }
-}
-
-/// What is known of one socket.
-#[derive(Debug, Default)]
-struct Pulse {
-    lost: AtomicBool,
-    unanswered: AtomicU32,
-    silence: Arc<Silence>,
-    born: u32,
-}
-
-/// What the connections to one server know together: when all are silent, each need not find out alone.
-#[derive(Debug, Default)]
-struct Silence {
-    unanswered: AtomicU32,
-    /// Connections of an earlier epoch are given up.
-    epoch: AtomicU32,
-}
-
-impl Pulse {
-    fn note<T>(&self, outcome: &RedisResult<T>) {
-        match outcome {
-            Err(error) if error.is_unrecoverable_error() || is_read_only(error) => {
-                self.lost.store(true, Relaxed);
-            }
-            Err(error) if error.is_timeout() => self.overdue(),
-            _ => {
-                self.unanswered.store(0, Relaxed);
-                self.silence.unanswered.store(0, Relaxed);
-            }
-        }
-    }
-
-    fn overdue(&self) {
-        self.unanswered.fetch_add(1, Relaxed);
-        if self.born == self.silence.epoch.load(Relaxed)
-            && self.silence.unanswered.fetch_add(1, Relaxed) + 1 >= PATIENCE
-        {
-            self.silence.unanswered.store(0, Relaxed);
-            self.silence.epoch.fetch_add(1, Relaxed);
-        }
-    }
-
-    fn is_gone(&self) -> bool {
-        self.lost.load(Relaxed)
-            || self.unanswered.load(Relaxed) >= PATIENCE
-            || self.born != self.silence.epoch.load(Relaxed)
-    }
-}
-
-fn is_read_only(error: &RedisError) -> bool {
-    error.kind() == ServerErrorKind::ReadOnly.into()
 }

@@ -24,6 +24,7 @@ mod connection;
 mod dispatch;
 mod error;
 mod flight;
+mod health;
 mod key;
 mod lane;
 mod pool;

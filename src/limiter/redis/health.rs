@@ -1,0 +1,231 @@
+//! What is known of a connection without asking it.
+//!
+//! bb8 sends a PING before each use. Here three signs that cost no round trip show that a connection is of no more
+//! use: the task that reads its socket has ended, the server takes no writes, or no reply has come for a while
+//! although calls wait for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use redis::{RedisError, RedisResult, ServerErrorKind};
+use tokio::time::Instant;
+
+/// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a fork or a
+/// slow command, and short enough to leave an address that swallows everything.
+const LONGEST_SILENCE: Duration = Duration::from_millis(300);
+
+/// Whether a connection can be used, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    Usable,
+    /// Its socket is closed.
+    Closed,
+    /// Its server takes no writes.
+    ReadOnly,
+    /// Calls over it get no replies.
+    Silent,
+}
+
+/// The health of one connection, shared by everybody who uses it.
+#[derive(Debug)]
+pub(super) struct Health {
+    state: AtomicU8,
+    silence: Silence,
+    server: Arc<ServerHealth>,
+    generation: u32,
+}
+
+/// The health of all connections to one server. When all of them are silent, they are given up together.
+#[derive(Debug)]
+pub(super) struct ServerHealth {
+    /// Silences are measured from here.
+    start: Instant,
+    silence: Silence,
+    /// Connections of an earlier generation are silent.
+    generation: AtomicU32,
+}
+
+impl Default for ServerHealth {
+    fn default() -> Self {
+        Self { start: Instant::now(), silence: Silence::default(), generation: AtomicU32::new(0) }
+    }
+}
+
+impl Health {
+    /// The health of a new connection.
+    pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
+        Self {
+            state: AtomicU8::new(State::Usable as u8),
+            silence: Silence::default(),
+            server: Arc::clone(server),
+            generation: server.generation.load(Relaxed),
+        }
+    }
+
+    fn state(&self) -> State {
+        match self.state.load(Relaxed) {
+            state if state == State::Closed as u8 => State::Closed,
+            state if state == State::ReadOnly as u8 => State::ReadOnly,
+            state if state == State::Silent as u8 => State::Silent,
+            _ if self.generation != self.server.generation.load(Relaxed) => State::Silent,
+            _ => State::Usable,
+        }
+    }
+
+    pub(super) fn is_usable(&self) -> bool {
+        self.state() == State::Usable
+    }
+
+    /// Records why the connection is of no more use. The first reason stays.
+    pub(super) fn end(&self, why: State) {
+        let usable = State::Usable as u8;
+        let _ = self.state.compare_exchange(usable, why as u8, Relaxed, Relaxed);
+    }
+
+    /// Records how a call ended.
+    pub(super) fn record<T>(&self, outcome: &RedisResult<T>) {
+        match outcome {
+            Err(error) if is_read_only(error) => self.end(State::ReadOnly),
+            Err(error) if error.is_unrecoverable_error() => self.end(State::Closed),
+            _ => {
+                self.silence.end();
+                self.server.silence.end();
+            }
+        }
+    }
+
+    /// Records that a call sent at `sent` has no reply at its deadline, which is now.
+    ///
+    /// The calls of one moment time out together, and one pause of the server is no reason to reconnect. So a
+    /// silence counts only if it is long, and clearly longer than this call has waited.
+    pub(super) fn record_timeout(&self, sent: Instant) {
+        let now = self.server.clock(Instant::now());
+        let sent = self.server.clock(sent);
+        let limit = (2 * now.saturating_sub(sent)).max(LONGEST_SILENCE.as_micros() as u64);
+        if self.silence.since(sent) + limit <= now {
+            self.end(State::Silent);
+        }
+        if self.generation == self.server.generation.load(Relaxed)
+            && self.server.silence.since(sent) + limit <= now
+        {
+            self.server.silence.end();
+            let next = self.generation.wrapping_add(1);
+            self.server.generation.store(next, Relaxed);
+        }
+    }
+}
+
+impl ServerHealth {
+    /// Microseconds since the start, at least 1.
+    fn clock(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.start).as_micros() as u64 + 1
+    }
+}
+
+/// When the first call was sent that has no reply since the last reply; 0 if there is none.
+#[derive(Debug, Default)]
+struct Silence(AtomicU64);
+
+impl Silence {
+    /// The begin of the silence in which a call sent at `sent` has timed out.
+    fn since(&self, sent: u64) -> u64 {
+        match self.0.compare_exchange(0, sent, Relaxed, Relaxed) {
+            Ok(_) => sent,
+            Err(begun) => begun,
+        }
+    }
+
+    fn end(&self) {
+        // Replies are frequent, silences are not: the cache line stays shared.
+        if self.0.load(Relaxed) != 0 {
+            self.0.store(0, Relaxed);
+        }
+    }
+}
+
+/// Whether the server said that it takes no writes.
+fn is_read_only(error: &RedisError) -> bool {
+    error.kind() == ServerErrorKind::ReadOnly.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const D: Duration = Duration::from_millis(20);
+
+    fn two() -> (Health, Health) {
+        let server = Arc::default();
+        (Health::new(&server), Health::new(&server))
+    }
+
+    /// Calls over `health` get no reply for `time`.
+    async fn silent(health: &Health, time: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            let sent = Instant::now();
+            advance(D).await;
+            (0..10).for_each(|_| health.record_timeout(sent));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_timeouts_are_one_silence() {
+        let (health, _) = two();
+        for _ in 0..100 {
+            silent(&health, D).await;
+            health.record(&Ok(()));
+        }
+        silent(&health, LONGEST_SILENCE - D).await;
+        assert_eq!(health.state(), State::Usable);
+        silent(&health, D).await;
+        assert_eq!(health.state(), State::Silent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_timeout_is_no_silence_however_long_it_was() {
+        let (health, _) = two();
+        for second in [1, 60] {
+            let sent = Instant::now();
+            advance(Duration::from_secs(second)).await;
+            health.record_timeout(sent);
+            assert_eq!(health.state(), State::Usable);
+            health.record(&Ok(()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_silent_connection_goes_alone() {
+        let (silenced, other) = two();
+        let sent = Instant::now();
+        while silenced.is_usable() {
+            assert!(sent.elapsed() < Duration::from_secs(1));
+            silent(&silenced, D).await;
+            other.record(&Ok(()));
+        }
+        assert_eq!(other.state(), State::Usable);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_connections_go_together() {
+        let (first, second) = two();
+        silent(&first, LONGEST_SILENCE / 2).await;
+        silent(&second, LONGEST_SILENCE / 2).await;
+        assert_eq!((first.state(), second.state()), (State::Silent, State::Silent));
+        let third = Health::new(&first.server);
+        second.record_timeout(Instant::now());
+        assert_eq!(third.state(), State::Usable);
+    }
+
+    #[test]
+    fn the_first_reason_stays() {
+        let (health, _) = two();
+        health.end(State::ReadOnly);
+        health.end(State::Closed);
+        assert_eq!(health.state(), State::ReadOnly);
+    }
+}
