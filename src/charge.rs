@@ -53,7 +53,8 @@ impl fmt::Debug for Key {
 #[derive(Clone, Debug)]
 pub struct Charge {
     key: Key,
-    cost: u64,
+    /// `None`: not stated.
+    cost: Option<u64>,
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
@@ -66,10 +67,14 @@ impl Charge {
         key.into()
     }
 
-    /// Sets the units asked for; 0 peeks: it reports and takes nothing. Default: 1.
+    /// Sets the units asked for; 0 peeks: it reports and takes nothing. Default: 1, and for a member of [`All`] or
+    /// [`Together`] the cost of the charge that they decide about.
+    ///
+    /// [`All`]: crate::All
+    /// [`Together`]: crate::Together
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
-        self.cost = units;
+        self.cost = Some(units);
         self
     }
 
@@ -104,7 +109,7 @@ impl Charge {
     /// The units asked for.
     #[must_use]
     pub fn units(&self) -> u64 {
-        self.cost
+        self.cost.unwrap_or(1)
     }
 
     /// The quota that this charge brings along.
@@ -136,8 +141,19 @@ impl Charge {
         self
     }
 
+    /// The charge of one limiter, of several that decide about `whole`. Where it states no cost it takes that of `whole`.
+    /// It takes nothing if `whole` takes nothing, and is decided when `whole` is.
+    pub(crate) fn part_of(mut self, whole: &Charge) -> Self {
+        let units = whole.units();
+        self.cost = if units == 0 { Some(0) } else { self.cost.or(Some(units)) };
+        match whole.deadline {
+            Some(deadline) => self.decided_by(deadline),
+            None => self,
+        }
+    }
+
     fn of(key: Key) -> Self {
-        Self { key, cost: 1, quota: None, max_wait: None, deadline: None }
+        Self { key, cost: None, quota: None, max_wait: None, deadline: None }
     }
 }
 

@@ -178,6 +178,66 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
 }
 
+/// A member that states no cost takes the charge's; one that states a cost takes that; a peek takes nothing.
+#[tokio::test]
+async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
+    type Keys = fn(&Charge) -> [Charge; 2];
+    let unstated: Keys = |charge| [charge.clone(), Charge::new("all")];
+    let stated: Keys = |charge| [charge.clone(), Charge::new("all").cost(2)];
+    let alike: Keys = |charge| [charge.clone().cost(4), Charge::new("all").cost(4)];
+
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let members = |pool: &Pool| (user(pool, 1_000), everybody(pool, 1_000));
+    let (user, everybody) = members(&pool);
+    let taken = async || {
+        let peeks = [user.peek("alice").await.unwrap(), everybody.peek("all").await.unwrap()];
+        peeks.map(|peek| 1_000 - peek.remaining().unwrap())
+    };
+    let mut wrong = Vec::new();
+    for (stated, keys, [one, other]) in
+        [("none", unstated, [3, 3]), ("one", stated, [3, 2]), ("both", alike, [4, 4])]
+    {
+        let limiters = [
+            ("Together", Together::new(members(&pool), keys).boxed()),
+            ("Together in turn", Together::new(members(&pool.clone().clustered()), keys).boxed()),
+            ("All", All::new([user.clone().boxed(), everybody.clone().boxed()], keys).boxed()),
+        ];
+        for (name, limiter) in limiters {
+            let charge = Charge::new("alice").cost(3);
+            for act in ["check", "peek", "penalize", "owe", "refund"] {
+                let before = taken().await;
+                let mut expected = [before[0] + one, before[1] + other];
+                match act {
+                    "check" => assert!(limiter.check(&charge).await.unwrap().is_admitted()),
+                    "penalize" => drop(limiter.penalize(charge.clone()).await.unwrap()),
+                    "owe" => assert!(limiter.owe(&charge)),
+                    "refund" => {
+                        let booking = limiter.check(&charge).await.unwrap().booking();
+                        assert!(limiter.refund(booking.unwrap()).is_none());
+                        expected = before;
+                    }
+                    _ => {
+                        limiter.peek(charge.clone()).await.unwrap();
+                        expected = before;
+                    }
+                }
+                let settled = async {
+                    while taken().await != expected {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                if tokio::time::timeout(Duration::from_secs(5), settled).await.is_err() {
+                    let after = taken().await;
+                    let by = [after[0] - before[0], after[1] - before[1]];
+                    wrong.push(format!("{name}, {stated} stated: {act} took {by:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// Keys are often API keys, and logs are read by many.
 #[tokio::test]
 async fn debug_output_of_no_public_type_over_redis_shows_a_key() {

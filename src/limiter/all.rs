@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::terms::owner;
 use super::{Boxed, Limiter, Operation};
@@ -32,7 +32,7 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 /// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
 /// let everybody = Memory::new("everybody", TokenBucket::new(Quota::per_hour(4)));
 /// let api = All::new([user.boxed(), everybody.boxed()], |charge: &Charge| {
-///     [charge.clone(), Charge::new("all").cost(charge.units())]
+///     [charge.clone(), Charge::new("all")]
 /// });
 /// assert!(api.check(&Charge::new("alice").cost(3)).await?.is_admitted());
 /// let refused = api.check(&Charge::new("bob").cost(2)).await?;
@@ -40,6 +40,9 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 /// assert!(api.check(&Charge::new("bob")).await?.is_admitted());
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
+///
+/// The closure returns each member's key, and what else its charge states: a cost, a quota. A member that states no cost
+/// takes that of the charge; a peek takes nothing of any of them.
 ///
 /// Inside of a [`within`](crate::LimiterExt::within), the error is of class [`Saturation`](Class::Saturation) if the
 /// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
@@ -57,31 +60,22 @@ where
     /// The limiters, the narrowest first, and what each of them is asked about a charge.
     #[must_use]
     pub fn new(limiters: [Boxed; N], keys: F) -> Self {
-        Self::sharing(limiters, Arc::new(keys))
+        Self { owner: owner(), limiters: Arc::new(limiters), keys: Arc::new(keys) }
+    }
+
+    /// What each of them is asked about `charge`.
+    pub(super) fn parts(&self, charge: &Charge) -> [Charge; N] {
+        (self.keys)(charge).map(|part| part.part_of(charge))
     }
 }
 
 impl<const N: usize, F> All<N, F> {
-    pub(super) fn sharing(limiters: [Boxed; N], keys: Arc<F>) -> Self {
-        Self { owner: owner(), limiters: Arc::new(limiters), keys }
-    }
-
-    pub(super) fn limiters(&self) -> &[Boxed; N] {
-        &self.limiters
-    }
-
     /// Asks each for what is its own.
-    pub(super) fn in_turn(&self, deadline: Option<Instant>, charges: [Charge; N]) -> InTurn {
+    pub(super) fn in_turn(&self, charges: [Charge; N]) -> InTurn {
         let mut taken = Taken { limiters: Arc::clone(&self.limiters), bookings: Vec::new() };
         let owner = self.owner;
         Box::pin(async move {
-            let charges = charges.map(|charge| {
-                let charge = charge.max_wait(Duration::ZERO);
-                match deadline {
-                    Some(deadline) => charge.decided_by(deadline),
-                    None => charge,
-                }
-            });
+            let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
             let mut answered = false;
             // Whoever will refuse is asked first, so that seldom anything has to be given back.
             let mut order: Vec<usize> = (0..N).collect();
@@ -166,7 +160,7 @@ where
     type Future = InTurn;
 
     fn check(&self, charge: &Charge) -> InTurn {
-        self.in_turn(charge.deadline(), (self.keys)(charge))
+        self.in_turn(self.parts(charge))
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
@@ -178,12 +172,12 @@ where
     }
 
     fn owe(&self, charge: &Charge) -> bool {
-        let charges = (self.keys)(charge);
-        self.limiters.iter().zip(&charges).all(|(limiter, charge)| limiter.owe(charge))
+        let parts = self.parts(charge);
+        self.limiters.iter().zip(&parts).all(|(limiter, part)| limiter.owe(part))
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<InTurn> {
-        self.operate_each(operation, &(self.keys)(charge))
+        self.operate_each(operation, &self.parts(charge))
     }
 }
 

@@ -1,13 +1,12 @@
 //! Limiters over different keys in one call: per user *and* for everybody.
 //!
 //! The members' algorithms become one tuple, and each member keeps its own keys, so that it can be asked alone as well.
-//! A cluster runs a script on keys of one hash slot only; where these differ, the members are asked in turn, as
-//! [`All`] does.
+//! A cluster runs a script on keys of one hash slot only, and a call has one cost for all its keys. Where slots or costs
+//! differ, the members are asked in turn, as [`All`] does.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
@@ -35,13 +34,15 @@ use crate::{Booking, Charge, Class, Decision, Error};
 /// # Ok(()) }
 /// ```
 ///
-/// The closure tells each member's key, and its quota if it has one of its own; the cost, the patience and the time to
-/// decide are those of the charge. The decision names the limiter and the quota that refuses or delays. Everything
-/// else is as for a tuple of algorithms over one key.
+/// The closure returns each member's key, and its quota if it has one of its own; the patience and the time to decide are
+/// those of the charge. The decision names the limiter and the quota that refuses or delays. Everything else is as for a
+/// tuple of algorithms over one key.
+///
+/// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One call has one cost:
+/// members whose costs differ are asked in turn, as [`All`] does, in more round trips and without booked waits.
 pub struct Together<A: InLua, const N: usize, F> {
     one: Redis<A>,
     turns: All<N, F>,
-    keys: Arc<F>,
 }
 
 impl<A: InLua, const N: usize, F> Together<A, N, F>
@@ -57,9 +58,8 @@ where
     /// If they are not over one [`Pool`](crate::Pool).
     #[must_use]
     pub fn new<T: Joined<N, Algorithm = A>>(members: T, keys: F) -> Self {
-        let keys = Arc::new(keys);
-        let turns = All::sharing(members.each(), Arc::clone(&keys));
-        Self { one: members.join(), turns, keys }
+        let turns = All::new(members.each(), keys);
+        Self { one: members.join(), turns }
     }
 
     /// Gives a booking back, and tells how many units that were: the most that one of the members gave.
@@ -71,17 +71,21 @@ where
         self.one.give_back(booking).await
     }
 
+    /// Asks in one call, or returns what the members are to be asked in turn.
     fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<Deciding<A>, [Charge; N]> {
-        let charges = (self.keys)(charge);
+        let charges = self.turns.parts(charge);
+        let cost = charges[0].units();
         let shared = &self.one.shared;
         let ends: Vec<_> = charges.iter().map(|charge| key::braced(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
-        if shared.dispatcher.route.pool.is_clustered()
-            && !ends.iter().map(slot).all(|one| one == slot(&ends[0]))
-        {
-            return Err(charges.map(|one| one.cost(charge.units())));
+        let in_turn = charges.iter().any(|one| one.units() != cost)
+            || shared.dispatcher.route.pool.is_clustered()
+                && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
+        if in_turn {
+            let deadline = within::deadline(charge, shared.deadline).into_std();
+            return Err(charges.map(|one| one.decided_by(deadline)));
         }
-        let asked = match self.whole(charge, &charges, &ends) {
+        let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {
             Ok(whole) => self.one.ask_of(ends.concat(), &whole, op),
             Err(error) => Deciding::refused(shared, error),
         };
@@ -91,7 +95,7 @@ where
     /// The charge, with the quotas that the members' bring.
     fn whole(
         &self,
-        charge: &Charge,
+        whole: Charge,
         charges: &[Charge; N],
         ends: &[String],
     ) -> Result<Charge, Error> {
@@ -101,7 +105,6 @@ where
         if (1..N).any(|place| names[..place].contains(&names[place])) {
             return Err(Error::new(Class::Request, "one key is charged twice"));
         }
-        let whole = charge.clone();
         if charges.iter().all(|charge| charge.own_quota().is_none()) {
             return Ok(whole);
         }
@@ -127,10 +130,7 @@ where
     fn check(&self, charge: &Charge) -> TogetherFuture<A> {
         match self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience }) {
             Ok(deciding) => TogetherFuture::One { deciding },
-            Err(charges) => {
-                let deadline = within::deadline(charge, self.one.shared.deadline).into_std();
-                TogetherFuture::Turns { turns: self.turns.in_turn(Some(deadline), charges) }
-            }
+            Err(charges) => TogetherFuture::Turns { turns: self.turns.in_turn(charges) },
         }
     }
 
@@ -139,14 +139,14 @@ where
     }
 
     fn owe(&self, charge: &Charge) -> bool {
-        let charges = (self.keys)(charge).map(|one| one.cost(charge.units()));
-        charges.iter().zip(self.turns.limiters()).all(|(charge, limiter)| limiter.owe(charge))
+        self.turns.owe(charge)
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<TogetherFuture<A>> {
         let asked = match operation {
             Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
-            Operation::Reset => self.ask(charge, |_| Op::Reset),
+            // A reset has no cost, so costs cannot differ.
+            Operation::Reset => self.ask(&charge.clone().cost(0), |_| Op::Reset),
         };
         match asked {
             Ok(deciding) => Some(TogetherFuture::One { deciding }),
@@ -160,8 +160,7 @@ where
 
 impl<A: InLua, const N: usize, F> Clone for Together<A, N, F> {
     fn clone(&self) -> Self {
-        let (one, turns, keys) = (self.one.clone(), self.turns.clone(), Arc::clone(&self.keys));
-        Self { one, turns, keys }
+        Self { one: self.one.clone(), turns: self.turns.clone() }
     }
 }
 
