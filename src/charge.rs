@@ -46,6 +46,14 @@ impl fmt::Debug for Key {
     }
 }
 
+/// The units that a charge asks for.
+#[derive(Clone, Copy, Debug)]
+enum Cost {
+    Unstated,
+    Units(u64),
+    Peek,
+}
+
 /// A request for units of a key's quota. Its `Debug` output does not show the key, which may be a secret.
 ///
 /// Read by limiters through [`key`](Charge::key), [`units`](Charge::units),
@@ -53,8 +61,7 @@ impl fmt::Debug for Key {
 #[derive(Clone, Debug)]
 pub struct Charge {
     key: Key,
-    /// `None`: not stated.
-    cost: Option<u64>,
+    cost: Cost,
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
@@ -67,14 +74,27 @@ impl Charge {
         key.into()
     }
 
-    /// Sets the units asked for; 0 peeks: it reports and takes nothing. Default: 1, and for a member of [`All`] or
-    /// [`Together`] the cost of the charge that they decide about.
+    /// Sets the units asked for. Default: 1, and for a member of [`All`] or [`Together`] the cost of the charge that they
+    /// decide about.
+    ///
+    /// A layer counts a cost of 0 as 1, so that a cost computed from a request, such as its `Content-Length`, is never a
+    /// free pass: there, [`peek`](Charge::peek) says so. Asked directly, a limiter takes a cost of 0 as a peek.
     ///
     /// [`All`]: crate::All
     /// [`Together`]: crate::Together
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
-        self.cost = Some(units);
+        self.cost = Cost::Units(units);
+        self
+    }
+
+    /// Asks how the key stands, and takes nothing: the cost is 0, also through a layer.
+    ///
+    /// The request then passes even if the key has nothing left, unless the key owes. That is for costs which are known
+    /// only after the response: see [`Settlement::Take`](crate::Settlement::Take).
+    #[must_use]
+    pub fn peek(mut self) -> Self {
+        self.cost = Cost::Peek;
         self
     }
 
@@ -106,10 +126,14 @@ impl Charge {
         self.key.as_str()
     }
 
-    /// The units asked for.
+    /// The units asked for; 0 peeks.
     #[must_use]
     pub fn units(&self) -> u64 {
-        self.cost.unwrap_or(1)
+        match self.cost {
+            Cost::Unstated => 1,
+            Cost::Units(units) => units,
+            Cost::Peek => 0,
+        }
     }
 
     /// The quota that this charge brings along.
@@ -144,16 +168,27 @@ impl Charge {
     /// The charge of one limiter, of several that decide about `whole`. Where it states no cost it takes that of `whole`.
     /// It takes nothing if `whole` takes nothing, and is decided when `whole` is.
     pub(crate) fn part_of(mut self, whole: &Charge) -> Self {
-        let units = whole.units();
-        self.cost = if units == 0 { Some(0) } else { self.cost.or(Some(units)) };
+        self.cost = match (whole.units(), self.cost) {
+            (0, _) => Cost::Peek,
+            (units, Cost::Unstated) => Cost::Units(units),
+            (_, stated) => stated,
+        };
         match whole.deadline {
             Some(deadline) => self.decided_by(deadline),
             None => self,
         }
     }
 
+    /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
+    pub(crate) fn of_request(mut self) -> Self {
+        if let Cost::Units(0) = self.cost {
+            self.cost = Cost::Units(1);
+        }
+        self
+    }
+
     fn of(key: Key) -> Self {
-        Self { key, cost: None, quota: None, max_wait: None, deadline: None }
+        Self { key, cost: Cost::Unstated, quota: None, max_wait: None, deadline: None }
     }
 }
 

@@ -142,8 +142,8 @@ fn settle<L, K, R, Req, Res, E>(
                 shared.limiter.refund(booking);
             }
         }
+        Settlement::Take(0) | Settlement::Keep => {}
         Settlement::Take(units) => _ = shared.limiter.owe(&charge.cost(units)),
-        Settlement::Keep => {}
     }
 }
 

@@ -3,6 +3,9 @@
 //! No key is not a free pass: `None` and `Err` get the configured answer, 400 unless set otherwise.
 //! Exemption is said with [`Exempt`](crate::Exempt).
 //!
+//! A cost computed from the request counts as at least 1: [`Charge::peek`](crate::Charge::peek) lets a request pass and
+//! takes nothing.
+//!
 //! ```
 //! use tower_sluice::{Exempt, IntoCharge, KeyExtractor, Keyed};
 //!

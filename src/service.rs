@@ -59,6 +59,7 @@ where
         let inner = self.inner.clone();
         match shared.key.extract(&request) {
             Keyed::Charge(charge) => {
+                let charge = charge.of_request();
                 let patience = shared.respond.patience(&request);
                 let settled = shared.respond.settles().then(|| charge.clone());
                 let admission = admission(&shared, charge, patience);

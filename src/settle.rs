@@ -32,7 +32,7 @@
 //! | smooth limiters | only if no other was decided since | all of it: whoever comes next pays |
 //!
 //! Safety comes first: to give back more would break the bound. So where a refund must never be lost on a busy key,
-//! count in a window; or admit by a peek (a charge of cost 0) and take afterwards what it was, of which several that
+//! count in a window; or admit by a peek ([`Charge::peek`](crate::Charge::peek)) and take afterwards what it was, of which several that
 //! run at once may take a little more than there is. For bytes and tokens a bucket suits best, since it remembers debt.
 
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub enum Settlement {
     Keep,
     /// Nothing, as far as its algorithm can give it back.
     Refund,
-    /// So many units more, whether or not they fit.
+    /// This many units more, whether or not they fit. 0 takes nothing.
     Take(u64),
 }
 

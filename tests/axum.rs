@@ -132,7 +132,7 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
     };
     let app = Router::new().route("/", get(async || "7 bytes")).layer(
         // One is let in while any is left; what it costs is known when it is answered.
-        RateLimitLayer::new(limiter.clone(), by_head(|_| Some(Charge::new("all").cost(0))))
+        RateLimitLayer::new(limiter.clone(), by_head(|_| Some(Charge::new("all").peek())))
             .respond(HttpResponse::new().settle(bytes)),
     );
     let address = serve(app).await;

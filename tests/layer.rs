@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Class, Decision, Exempt, Global, HttpResponse, Operation, Outcome, Raise, RateLimit,
-    RateLimitLayer, Refusal, Respond, Settle, Settlement,
+    Charge, Class, Decision, Exempt, Global, HttpResponse, Limiter, LimiterExt, Memory, Operation,
+    Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle, Settlement,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -404,22 +405,46 @@ fn outcomes_are_copied_and_decisions_hand_out_one_booking() {
     assert_eq!(decision.outcome(), Outcome::Allow);
 }
 
+/// A cost that is computed from a request, such as its `Content-Length`, may come to 0.
+#[tokio::test(start_paused = true)]
+async fn case_150_a_request_whose_cost_is_0_pays_1() {
+    let limiter = Arc::new(Memory::new("bytes", TokenBucket::new(Quota::per_hour(10))));
+    let key = |request: &&str| Charge::new("alice").cost(request.len() as u64);
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), key).respond(Raise);
+    let gate = layer.layer(Strict::default());
+    gate.clone().oneshot("ten bytes!").await.unwrap();
+    gate.clone().oneshot("").await.unwrap_err();
+    tokio::time::advance(HOUR / 10).await;
+    gate.clone().oneshot("").await.unwrap();
+    assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(0));
+
+    // A peek is asked for, and the key may have nothing left.
+    let peek = |_: &&str| Charge::new("alice").cost(8).peek();
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), peek).respond(Raise);
+    layer.layer(Strict::default()).oneshot("").await.unwrap();
+    // Without a layer a cost of 0 peeks.
+    assert!(limiter.check(&Charge::new("alice").cost(0)).await.unwrap().is_admitted());
+    assert!(limiter.acquire(Charge::new("alice").cost(0)).await.is_ok());
+}
+
 /// What is to be given back or taken is, and what was refused or failed is not asked about.
 #[tokio::test(start_paused = true)]
 async fn an_answered_request_is_settled() {
-    let limiter = Scripted::new().allow().allow().allow().allow().deny(SECOND).wait(SECOND);
+    let limiter = Scripted::new().allow().allow().allow().allow().allow();
+    let limiter = limiter.deny(SECOND).wait(SECOND);
     let settle = |decision: &Decision, response: &&'static str| {
         assert!(decision.is_admitted());
         match *response {
             "free" => Settlement::Refund,
             "dear" => Settlement::Take(41),
+            "nothing more" => Settlement::Take(0),
             _ => Settlement::Keep,
         }
     };
     let key = |_: &&'static str| Charge::new("alice").cost(2);
     let layer = RateLimitLayer::new(limiter.clone(), key).respond(Settle::new(Raise, settle));
     let mut gate = layer.max_wait(SECOND).layer(Strict::default());
-    for request in ["free", "dear", "usual", "fail", "refused", "dear"] {
+    for request in ["free", "dear", "nothing more", "usual", "fail", "refused", "dear"] {
         let answer = gate.call(request).await;
         assert_eq!(answer.is_ok(), !["fail", "refused"].contains(&request), "{request}");
     }

@@ -25,7 +25,7 @@ pub(crate) fn run() {
     let layer = || RateLimitLayer::new(limiter.clone(), by_head(|_| Some("plain")));
     let bytes =
         |_: &Decision, response: &Response<String>| Settlement::Take(response.body().len() as u64);
-    let meter = by_head(|_| Some(Charge::new("metered").cost(0)));
+    let meter = by_head(|_| Some(Charge::new("metered").peek()));
     let settling = RateLimitLayer::new(metered.clone(), meter)
         .respond(HttpResponse::new().settle(bytes))
         .layer(service_fn(answer));

@@ -80,7 +80,7 @@ impl<const N: usize, F> All<N, F> {
             // Whoever will refuse is asked first, so that seldom anything has to be given back.
             let mut order: Vec<usize> = (0..N).collect();
             for place in (1..N).filter(|place| charges[*place].units() > 0) {
-                let peek = charges[place].clone().cost(0);
+                let peek = charges[place].clone().peek();
                 let left = ask(&taken.limiters[place], &peek, &mut answered).await?.remaining();
                 if left.is_some_and(|left| left < charges[place].units()) {
                     order[..=place].rotate_right(1);

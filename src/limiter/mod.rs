@@ -169,7 +169,7 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Tells how a key stands, and takes nothing.
     fn peek(&self, charge: impl Into<Charge>) -> Self::Future {
-        self.check(&charge.into().cost(0))
+        self.check(&charge.into().peek())
     }
 
     /// Takes without asking whether it fits: for abuse, and for what a request cost that is known only afterwards.

@@ -146,7 +146,7 @@ where
         let asked = match operation {
             Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
             // A reset has no cost, so costs cannot differ.
-            Operation::Reset => self.ask(&charge.clone().cost(0), |_| Op::Reset),
+            Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),
         };
         match asked {
             Ok(deciding) => Some(TogetherFuture::One { deciding }),
