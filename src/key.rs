@@ -24,7 +24,9 @@
 //! assert!(matches!(but_health.extract(&http::Request::new(())), Keyed::Charge(_)));
 //! ```
 
-use crate::{IntoCharge, Keyed};
+use std::sync::Arc;
+
+use crate::Charge;
 
 /// Finds in a request whom to charge, and how much.
 ///
@@ -51,5 +53,76 @@ pub struct Global;
 impl<Req> KeyExtractor<Req> for Global {
     fn extract(&self, _request: &Req) -> Keyed {
         Keyed::Charge("global".into())
+    }
+}
+
+/// What an extractor found in a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Keyed {
+    /// Whom to charge, and how much.
+    Charge(Charge),
+    /// This request is not limited.
+    Exempt,
+    /// There is no key: the responder answers, with 400 unless configured otherwise.
+    Missing,
+}
+
+/// Says that a request is not limited, in so many words; the absence of a key never does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exempt;
+
+/// What a key closure may return: `&'static str`, `String`, `Arc<str>`, [`Charge`], [`Exempt`],
+/// [`Keyed`], and an `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
+///
+/// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
+/// lifetime error: end it with `.to_owned()`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key",
+    note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",
+    note = "a borrowed key must be owned: end the closure with `.to_owned()`"
+)]
+pub trait IntoCharge: sealed::Sealed {
+    /// What was found.
+    fn into_charge(self) -> Keyed;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The types whose conversion to [`Keyed`] is one expression.
+macro_rules! into_charge {
+    ($($type:ty => |$value:pat_param| $keyed:expr;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl IntoCharge for $type {
+            fn into_charge(self) -> Keyed {
+                let $value = self;
+                $keyed
+            }
+        }
+    )*};
+}
+
+into_charge! {
+    &'static str => |key| Keyed::Charge(key.into());
+    String => |key| Keyed::Charge(key.into());
+    Arc<str> => |key| Keyed::Charge(key.into());
+    Charge => |charge| Keyed::Charge(charge);
+    Exempt => |_| Keyed::Exempt;
+    Keyed => |keyed| keyed;
+}
+
+impl<C: IntoCharge> sealed::Sealed for Option<C> {}
+impl<C: IntoCharge> IntoCharge for Option<C> {
+    fn into_charge(self) -> Keyed {
+        self.map_or(Keyed::Missing, C::into_charge)
+    }
+}
+
+impl<C: IntoCharge, E> sealed::Sealed for Result<C, E> {}
+impl<C: IntoCharge, E> IntoCharge for Result<C, E> {
+    fn into_charge(self) -> Keyed {
+        self.map_or(Keyed::Missing, C::into_charge)
     }
 }

@@ -30,12 +30,12 @@ mod grpc;
 mod http;
 pub mod testing;
 
-pub use self::charge::{Charge, Exempt, IntoCharge, Keyed};
+pub use self::charge::Charge;
 pub use self::decision::{Booking, Decision, Origin, Outcome};
 pub use self::error::{Class, Error};
 pub use self::future::ResponseFuture;
 pub use self::http::{ByHead, Head, HttpResponse, by_head};
-pub use self::key::{Global, KeyExtractor};
+pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
     Acquire, All, Allow, Boxed, Deciding, Deny, Fallback, Joined, Limiter, LimiterExt, Memory,
