@@ -42,8 +42,16 @@ pub async fn ask(limiter: &Yearly) -> Result<Decision, Error> {
     answer
 }
 
+/// The class of the error that a silent server causes. A machine so busy that timers fire late causes saturation
+/// instead; then it asks again.
 pub async fn class(limiter: &Yearly) -> Class {
-    ask(limiter).await.expect_err("no decision").class()
+    let begun = Instant::now();
+    loop {
+        match ask(limiter).await.expect_err("no decision").class() {
+            Class::Saturation if begun.elapsed() < LONG => {}
+            class => return class,
+        }
+    }
 }
 
 /// Asks until it is decided, and returns how many errors came before, all of one class.
@@ -51,7 +59,8 @@ pub async fn until_decided(limiter: &Yearly, class: Class) -> usize {
     let begun = Instant::now();
     let mut errors = 0;
     while let Err(error) = ask(limiter).await {
-        assert_eq!(error.class(), class, "{error:?}");
+        let busy = class == Class::Infrastructure && error.class() == Class::Saturation;
+        assert!(busy || error.class() == class, "{error:?}");
         assert!(begun.elapsed() < LONG, "{error:?}");
         errors += 1;
         sleep(Duration::from_millis(1)).await;

@@ -92,7 +92,15 @@ impl Server {
     /// A connection of the test's own.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("an address");
-        client.get_multiplexed_async_connection().await.expect("a connection")
+        {
+            let config = redis::AsyncConnectionConfig::new()
+                .set_connection_timeout(None)
+                .set_response_timeout(None);
+            client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+                .expect("a connection")
+        }
     }
 
     /// Kills it at once, as a crash would.

@@ -13,6 +13,9 @@ use crate::algorithm::{InLua, Part};
 /// The longest text that is kept verbatim, in bytes.
 const LONGEST: usize = 64;
 
+/// The hash slots of a cluster.
+pub(super) const SLOTS: u16 = 16_384;
+
 /// What stands before the braces for the limiter called `name`: once for each quota, which is numbered if it is one of
 /// several.
 pub(super) fn scopes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
@@ -55,7 +58,7 @@ pub(super) fn slot(name: &str) -> u16 {
             _ => sum << 1 ^ 0x1021,
         })
     });
-    sum % 16_384
+    sum % SLOTS
 }
 
 /// Appends `text` verbatim if it is short and harmless, else its digest.

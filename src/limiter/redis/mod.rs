@@ -1,9 +1,10 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! How a charge travels: [`Terms`] reads it into numbers; `key.rs` names its key; `asking.rs` holds the asker's side
-//! and `dispatch.rs` the queues, one to a `lane.rs`; `flight.rs` carries what waits there, in one call that `script.rs` writes, over a
-//! shared connection of `pool.rs` that `connection.rs` knows to be alive; `reply.rs` reads what was decided; and
-//! `error.rs` puts what went wrong into its class.
+//! How a charge travels: [`Terms`] reads it into numbers, and `key.rs` names its key. `pending.rs` is the caller's half:
+//! it hands a `request.rs` to `batcher.rs` and awaits the answer until the `deadline.rs`. A charge that finds the
+//! limiter idle is sent at once. All others wait in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with
+//! `eval.rs`, which runs `script.rs` over a connection of `pool.rs`; `connection.rs` knows whether that is alive.
+//! `reply.rs` reads the decisions, and `error.rs` classifies what went wrong.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -18,22 +19,26 @@
 //! # Ok(()) }
 //! ```
 
-mod asking;
+mod batcher;
 mod builder;
+mod call;
+mod config;
 mod connection;
-mod dispatch;
+mod deadline;
 mod error;
-mod flight;
+mod eval;
 mod health;
 mod key;
-mod lane;
+mod pending;
 mod pool;
+mod queue;
 mod redisson;
 mod reply;
 mod request;
 mod script;
 mod source;
 mod together;
+mod worker;
 
 pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
 pub use builder::PoolBuilder;
@@ -48,14 +53,17 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use self::asking::Asking;
-use self::dispatch::{Dispatcher, Route};
-use self::reply::{Told, odd};
+use self::batcher::Batcher;
+use self::config::Config;
+use self::pending::Pending;
+use self::queue::Answered;
+use self::reply::odd;
 use self::request::{Op, Request};
 use self::script::Script;
-use super::terms::{Answer, Terms, followed};
+use super::terms::{Answer, Terms, check_key, followed};
 use super::{Limiter, Operation, within};
 use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
@@ -65,17 +73,20 @@ use crate::{Booking, Charge, Class, Decision, Error, Origin, Quotas};
 /// How long a decision may take unless told otherwise.
 const DEADLINE: Duration = Duration::from_millis(100);
 
-/// The most charges in one call unless told otherwise; Redis serves nobody else meanwhile.
-const BATCH: usize = 64;
+/// The most charges in one call unless set otherwise; Redis serves nobody else meanwhile.
+const MAX_BATCH_SIZE: usize = 64;
 
-/// A script takes no more arguments than fit its stack.
+/// The most charges in one call.
 const LARGEST_BATCH: usize = 1_000;
 
-/// The calls under way at once over one connection, unless told otherwise.
-const FLIGHTS: usize = 2;
+/// The most keys in one call: a script can pass no more than 8,000 arguments to a command.
+const MAX_KEYS: usize = 4_000;
 
-/// The most charges that wait to be sent, unless told otherwise.
-const BACKLOG: usize = 16_384;
+/// The most calls at the same time over one connection unless set otherwise.
+const MAX_IN_FLIGHT: usize = 2;
+
+/// The most charges that wait to be sent unless set otherwise.
+const QUEUE_CAPACITY: usize = 16_384;
 
 /// A limiter decided in Redis. Cheap to clone.
 #[derive(Clone)]
@@ -87,7 +98,7 @@ pub struct Redis<A: InLua> {
 struct Shared<A: InLua> {
     terms: Terms<A>,
     deadline: Duration,
-    dispatcher: Arc<Dispatcher>,
+    batcher: Arc<Batcher>,
 }
 
 impl<A: InLua> Redis<A> {
@@ -123,17 +134,17 @@ impl<A: InLua> Redis<A> {
     /// With keys that begin as told, one for each quota.
     fn under(terms: Terms<A>, scopes: Vec<String>, pool: Pool) -> Self {
         let rule = A::arguments(terms.own_rule());
-        let dispatcher = Dispatcher::new(Route {
+        let batcher = Batcher::new(Config {
             pool,
             script: Script::of::<A>(),
-            scopes,
+            max_batch_size: MAX_BATCH_SIZE.min(largest_batch(&scopes)),
+            key_prefixes: scopes,
             rule,
             clock: None,
-            batch: BATCH,
-            flights: FLIGHTS,
-            backlog: BACKLOG,
+            max_in_flight: MAX_IN_FLIGHT,
+            queue_capacity: QUEUE_CAPACITY,
         });
-        Self { shared: Arc::new(Shared { terms, deadline: DEADLINE, dispatcher }) }
+        Self { shared: Arc::new(Shared { terms, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
     }
 
     /// Sets how long a decision may take, waiting for a connection included; a day at most. Default: 100 ms.
@@ -151,50 +162,56 @@ impl<A: InLua> Redis<A> {
     /// call, when that is sent.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        self.route(|route| route.clock = Some(Arc::new(clock)))
+        self.configure(|config| config.clock = Some(Arc::new(clock)))
     }
 
-    /// Sets how many charges that wait at the same moment may leave in one call, 1 to 1,000. Default: 64.
+    /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys. Default: 64.
     ///
     /// A call of 64 holds Redis for about 200 µs.
     #[must_use]
     pub fn batch(self, charges: usize) -> Self {
-        self.route(|route| route.batch = charges.clamp(1, LARGEST_BATCH))
+        self.configure(|config| {
+            config.max_batch_size = charges.clamp(1, largest_batch(&config.key_prefixes));
+        })
     }
 
     /// Sets how many calls may be under way at once for each connection, at least 1. Default: 2.
     #[must_use]
     pub fn flights(self, calls: usize) -> Self {
-        self.route(|route| route.flights = calls.max(1))
+        self.configure(|config| config.max_in_flight = calls.max(1))
     }
 
     /// Sets how many charges may wait to be sent, at least 1; beyond, the error is of class
     /// [`Saturation`](Class::Saturation). Default: 16,384.
     #[must_use]
     pub fn backlog(self, charges: usize) -> Self {
-        self.route(|route| route.backlog = charges.max(1))
+        self.configure(|config| config.queue_capacity = charges.clamp(1, Semaphore::MAX_PERMITS))
     }
 
-    fn route(mut self, change: impl FnOnce(&mut Route)) -> Self {
+    fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         let shared = Arc::make_mut(&mut self.shared);
-        let mut route = shared.dispatcher.route.clone();
-        change(&mut route);
-        shared.dispatcher = Dispatcher::new(route);
+        let mut config = shared.batcher.config().clone();
+        change(&mut config);
+        shared.batcher = Arc::new(Batcher::new(config));
         self
     }
 
     fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
-        self.ask_of(key::braced(charge.key()), charge, op)
+        // A key that is too long is refused before it is digested.
+        match check_key(charge.key()) {
+            Ok(()) => self.ask_of(key::braced(charge.key()), charge, op),
+            Err(error) => Deciding::refused(&self.shared, error),
+        }
     }
 
-    /// Asks of the keys whose names end so.
+    /// Asks about keys whose names end with `key`.
     fn ask_of(&self, key: String, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
         let shared = Arc::clone(&self.shared);
         let deadline = within::deadline(charge, shared.deadline);
         match shared.request(key, charge, op) {
             Ok((request, quota)) => {
-                let asking = shared.dispatcher.ask(request, deadline);
-                Deciding { shared, question: Question::Asked { asking, quota: Some(quota) } }
+                let pending = shared.send(request, deadline);
+                Deciding { shared, state: State::Asking { pending, quota: Some(quota) } }
             }
             Err(error) => Deciding::refused(&shared, error),
         }
@@ -211,9 +228,9 @@ impl<A: InLua> Redis<A> {
             return Err(Error::new(Class::Request, "the booking is another limiter's"));
         }
         let request = shared.refund(booking)?;
-        match shared.dispatcher.ask(request, Instant::now() + shared.deadline).await?.told {
-            Told::Refunded { units } => Ok(units.cast_unsigned()),
-            Told::Decided { .. } => Err(odd()),
+        match shared.send(request, Instant::now() + shared.deadline).await?.answer {
+            reply::Answer::Refunded { units } => Ok(units.cast_unsigned()),
+            reply::Answer::Decided { .. } => Err(odd()),
         }
     }
 }
@@ -235,16 +252,23 @@ impl<A: InLua> Shared<A> {
         Ok((request, question.quota))
     }
 
+    fn send(&self, request: Request, deadline: Instant) -> Pending {
+        let deadline = self.batcher.config().pool.reply_deadline(deadline);
+        Pending::new(Arc::clone(&self.batcher), request, deadline)
+    }
+
     fn refund(&self, booking: Booking) -> Result<Request, Error> {
         let rule = A::arguments(&*self.terms.rule(&booking.quota)?);
         let op = Op::Refund { cost: booking.cost.cast_signed(), left: booking.left };
-        let rule = Some(rule).filter(|rule| *rule != self.dispatcher.route.rule);
+        let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
         Ok(Request { key: booking.key.as_str().to_owned(), rule, op })
     }
 
-    fn decision(&self, quota: Quotas, answer: lane::Answer) -> Result<Decision, Error> {
-        let lane::Answer { request, told, now, place } = answer;
-        let Told::Decided { verdict, report, by, left } = told else { return Err(odd()) };
+    fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
+        let Answered { request, answer, now, place } = answered;
+        let reply::Answer::Decided { verdict, report, by, left } = answer else {
+            return Err(odd());
+        };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
         let answer = Answer { verdict, report, by, left, now, place, origin: Origin::Store };
         Ok(self.terms.decision(quota, cost, answer, Key::Owned(request.key)))
@@ -259,11 +283,12 @@ impl<A: InLua> Limiter for Redis<A> {
     }
 
     fn owe(&self, charge: &Charge) -> bool {
-        let key = key::braced(charge.key());
-        if let Ok((request, _)) =
-            self.shared.request(key, charge, |Ask { cost, .. }| Op::Penalize { cost })
+        if check_key(charge.key()).is_ok()
+            && let key = key::braced(charge.key())
+            && let Ok((request, _)) =
+                self.shared.request(key, charge, |Ask { cost, .. }| Op::Penalize { cost })
         {
-            self.shared.dispatcher.send_off(request);
+            self.shared.batcher.send_unattended(request);
         }
         true
     }
@@ -280,7 +305,7 @@ impl<A: InLua> Limiter for Redis<A> {
             return Some(booking);
         }
         if let Ok(request) = self.shared.refund(booking) {
-            self.shared.dispatcher.send_off(request);
+            self.shared.batcher.send_unattended(request);
         }
         None
     }
@@ -288,10 +313,10 @@ impl<A: InLua> Limiter for Redis<A> {
 
 impl<A: InLua> fmt::Debug for Redis<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { terms, deadline, dispatcher, .. } = &*self.shared;
+        let Shared { terms, deadline, batcher, .. } = &*self.shared;
         f.debug_struct("Redis")
             .field("terms", terms)
-            .field("pool", &dispatcher.route.pool)
+            .field("pool", &batcher.config().pool)
             .field("deadline", deadline)
             .finish_non_exhaustive()
     }
@@ -306,22 +331,21 @@ pin_project! {
     pub struct Deciding<A: InLua> {
         shared: Arc<Shared<A>>,
         #[pin]
-        question: Question,
+        state: State,
     }
 }
 
 pin_project! {
-    #[project = QuestionProj]
-    enum Question {
-        Asked { #[pin] asking: Asking, quota: Option<Quotas> },
+    #[project = StateProj]
+    enum State {
+        Asking { #[pin] pending: Pending, quota: Option<Quotas> },
         Refused { error: Option<Error> },
     }
 }
 
 impl<A: InLua> Deciding<A> {
     fn refused(shared: &Arc<Shared<A>>, error: Error) -> Self {
-        let question = Question::Refused { error: Some(error) };
-        Self { shared: Arc::clone(shared), question }
+        Self { shared: Arc::clone(shared), state: State::Refused { error: Some(error) } }
     }
 }
 
@@ -330,12 +354,12 @@ impl<A: InLua> Future for Deciding<A> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        Poll::Ready(match this.question.project() {
-            QuestionProj::Asked { asking, quota } => {
-                let answer = ready!(asking.poll(cx))?;
-                this.shared.decision(quota.take().expect("polled after it was done"), answer)
+        Poll::Ready(match this.state.project() {
+            StateProj::Asking { pending, quota } => {
+                let answered = ready!(pending.poll(cx))?;
+                this.shared.decision(quota.take().expect("polled after it was done"), answered)
             }
-            QuestionProj::Refused { error } => Err(error.take().expect("polled after it was done")),
+            StateProj::Refused { error } => Err(error.take().expect("polled after it was done")),
         })
     }
 }
@@ -344,4 +368,9 @@ impl<A: InLua> fmt::Debug for Deciding<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deciding").finish_non_exhaustive()
     }
+}
+
+/// The most charges in one call, each of which has a key for each quota.
+fn largest_batch(key_prefixes: &[String]) -> usize {
+    LARGEST_BATCH.min(MAX_KEYS / key_prefixes.len())
 }

@@ -15,6 +15,7 @@ use redis::{IntoConnectionInfo, RedisError};
 use tokio::time::{Instant, timeout};
 
 use super::builder::PoolBuilder;
+use super::key;
 use super::source::{Connecting, Shared, Source};
 use crate::{Class, Error};
 
@@ -25,7 +26,8 @@ pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 #[derive(Clone)]
 pub struct Pool {
     source: Arc<dyn Source>,
-    answered: Arc<AtomicU64>,
+    /// The number of replies: one counter for a server, one for each hash slot of a cluster.
+    replies: Arc<[AtomicU64]>,
     prefix: Arc<str>,
     clustered: bool,
 }
@@ -73,7 +75,7 @@ impl Pool {
     pub(super) fn of(source: impl Source + 'static) -> Self {
         Self {
             source: Arc::new(source),
-            answered: Arc::default(),
+            replies: counters(1),
             prefix: "sluice".into(),
             clustered: false,
         }
@@ -99,7 +101,7 @@ impl Pool {
     /// Says that the connections lead to a cluster: a call then carries keys of one hash slot only.
     #[must_use]
     pub fn clustered(mut self) -> Self {
-        self.clustered = true;
+        (self.clustered, self.replies) = (true, counters(key::SLOTS));
         self
     }
 
@@ -127,13 +129,19 @@ impl Pool {
         self.source.reply_deadline(deadline)
     }
 
-    /// How many calls were answered in time: whether a silence is the server's or a queue's.
-    pub(super) fn answered(&self) -> u64 {
-        self.answered.load(Relaxed)
+    /// The hash slot that charges of this key are gathered by: 0 on a plain server.
+    pub(super) fn slot(&self, key: &str) -> u16 {
+        if self.clustered { key::slot(key) } else { 0 }
     }
 
-    pub(super) fn note_answer(&self) {
-        self.answered.fetch_add(1, Relaxed);
+    /// How many replies have come in time from the server that holds `slot`.
+    pub(super) fn replies(&self, slot: u16) -> u64 {
+        self.replies[usize::from(slot)].load(Relaxed)
+    }
+
+    /// Counts a reply that came in time.
+    pub(super) fn record_reply(&self, slot: u16) {
+        self.replies[usize::from(slot)].fetch_add(1, Relaxed);
     }
 
     /// The error of a call that got neither a connection nor a reply in time.
@@ -146,6 +154,10 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("prefix", &self.prefix).finish_non_exhaustive()
     }
+}
+
+fn counters(count: u16) -> Arc<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// The error of an address that cannot be used.

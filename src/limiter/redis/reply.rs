@@ -11,14 +11,14 @@ use crate::algorithm::{LATEST, Left, Report, Verdict};
 use crate::{Class, Error};
 
 /// The elements that answer one charge, besides what it left.
-const ANSWER: usize = 4;
+const WIDTH: usize = 4;
 
 /// No wait, count or state is larger: what a Lua number holds exactly.
 const LARGEST: i64 = 1 << 53;
 
 /// What a script says of one charge.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Answer {
     Decided { verdict: Verdict, report: Report, by: usize, left: Left },
     Refunded { units: i64 },
 }
@@ -40,7 +40,7 @@ impl<'a> Reply<'a> {
     /// If it has another shape than the script gives it.
     pub(super) fn read(reply: &'a Value, charges: usize, quotas: usize) -> Result<Self, Error> {
         // Of several it is told besides which one refuses.
-        let width = ANSWER + 4 * quotas + usize::from(quotas > 1);
+        let width = WIDTH + 4 * quotas + usize::from(quotas > 1);
         let Value::BulkString(packed) = reply else { return Err(odd()) };
         let elements = unpack(packed).ok_or_else(odd)?;
         match elements.first() {
@@ -56,7 +56,7 @@ impl<'a> Reply<'a> {
     /// # Errors
     ///
     /// Why this charge failed; or if what is said of it cannot be.
-    pub(super) fn told(&self, place: usize, request: &Request) -> Result<Told, Error> {
+    pub(super) fn answer(&self, place: usize, request: &Request) -> Result<Answer, Error> {
         let begin = 1 + place * self.width;
         let elements = &self.elements[begin..begin + self.width];
         if let Element::Text(text) = elements[0] {
@@ -79,7 +79,7 @@ impl<'a> Reply<'a> {
         let by = numbers.next().transpose()?.and_then(|by| usize::try_from(by).ok()).unwrap_or(0);
         let left = Left { first, more };
         let report = Report { remaining, reset_after };
-        let decided = |verdict| Told::Decided { verdict, report, by, left };
+        let decided = |verdict| Answer::Decided { verdict, report, by, left };
         match (outcome, &request.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
             (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {
@@ -89,7 +89,7 @@ impl<'a> Reply<'a> {
             (3, Op::Check { .. }) => Ok(decided(Verdict::Never)),
             (0, Op::Penalize { .. } | Op::Reset) if wait == 0 => Ok(decided(Verdict::Allow)),
             (2, Op::Penalize { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
-            (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Told::Refunded { units: wait }),
+            (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Answer::Refunded { units: wait }),
             _ => Err(odd()),
         }
     }
@@ -191,8 +191,8 @@ mod tests {
         packed(&numbers.iter().copied().map(Some).collect::<Vec<_>>())
     }
 
-    fn told(reply: &Value) -> Result<Told, Error> {
-        Reply::read(reply, 1, 1)?.told(0, &check())
+    fn told(reply: &Value) -> Result<Answer, Error> {
+        Reply::read(reply, 1, 1)?.answer(0, &check())
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(Reply::read(&reply, 1, 1).unwrap().now, 7);
         let report = Report { remaining: 0, reset_after: 900 };
         let left = [11, 12, 13, 14].into();
-        let decided = Told::Decided { verdict: Verdict::Wait(400), report, by: 0, left };
+        let decided = Answer::Decided { verdict: Verdict::Wait(400), report, by: 0, left };
         assert_eq!(told(&reply).unwrap(), decided);
     }
 
@@ -273,14 +273,14 @@ mod tests {
         elements.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9].map(Some));
         let reply = packed(&elements);
         let reply = Reply::read(&reply, 2, 1).unwrap();
-        assert_eq!(reply.told(0, &check()).unwrap_err().class(), Class::Capacity);
-        assert!(reply.told(1, &check()).is_ok());
+        assert_eq!(reply.answer(0, &check()).unwrap_err().class(), Class::Capacity);
+        assert!(reply.answer(1, &check()).is_ok());
     }
 
     proptest! {
         #[test]
         fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..11)) {
-            if let Ok(Told::Decided { verdict: Verdict::Wait(wait), .. }) = told(&ints(&numbers)) {
+            if let Ok(Answer::Decided { verdict: Verdict::Wait(wait), .. }) = told(&ints(&numbers)) {
                 prop_assert!((1..=500).contains(&wait));
             }
         }

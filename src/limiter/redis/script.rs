@@ -57,16 +57,6 @@ impl Script {
         Self { text, digest }
     }
 
-    /// A call by digest.
-    pub(super) fn by_digest(&self, call: &Call<'_>) -> Cmd {
-        call.append_to(&mut self.digest_call())
-    }
-
-    /// A call by text, which the server keeps.
-    pub(super) fn by_text(&self, call: &Call<'_>) -> Cmd {
-        call.append_to(&mut self.text_call())
-    }
-
     /// What a call by digest begins with.
     pub(super) fn digest_call(&self) -> Cmd {
         cmd("EVALSHA").arg(&self.digest).take()
@@ -81,22 +71,22 @@ impl Script {
 /// What a script is called with.
 pub(super) struct Call<'a> {
     pub(super) now: Option<i64>,
-    /// What the names of a charge's keys begin with.
-    pub(super) scopes: &'a [String],
+    /// What the names of a charge's keys begin with: one for each quota.
+    pub(super) key_prefixes: &'a [String],
     pub(super) rule: &'a [i64],
     pub(super) requests: &'a [&'a Request],
 }
 
 impl Call<'_> {
-    fn append_to(&self, call: &mut Cmd) -> Cmd {
-        call.arg(self.requests.len() * self.scopes.len());
+    pub(super) fn append_to(&self, call: &mut Cmd) {
+        call.arg(self.requests.len() * self.key_prefixes.len());
         let mut name = String::new();
         for request in self.requests {
             let mut ends = key::ends(&request.key);
             let mut end = ends.next().unwrap_or_default();
-            for scope in self.scopes {
+            for prefix in self.key_prefixes {
                 name.clear();
-                name.extend([scope.as_str(), end]);
+                name.extend([prefix.as_str(), end]);
                 call.arg(&name);
                 end = ends.next().unwrap_or(end);
             }
@@ -121,6 +111,5 @@ impl Call<'_> {
                 Op::Reset => call.arg("reset"),
             };
         }
-        call.take()
     }
 }

@@ -79,7 +79,7 @@ where
         let ends: Vec<_> = charges.iter().map(|charge| key::braced(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
         let in_turn = charges.iter().any(|one| one.units() != cost)
-            || shared.dispatcher.route.pool.is_clustered()
+            || shared.batcher.config().pool.is_clustered()
                 && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
         if in_turn {
             let deadline = within::deadline(charge, shared.deadline).into_std();
@@ -100,7 +100,7 @@ where
         ends: &[String],
     ) -> Result<Charge, Error> {
         charges.iter().try_for_each(|charge| check_key(charge.key()))?;
-        let scopes = &self.one.shared.dispatcher.route.scopes;
+        let scopes = &self.one.shared.batcher.config().key_prefixes;
         let names: Vec<_> = scopes.iter().zip(ends).collect();
         if (1..N).any(|place| names[..place].contains(&names[place])) {
             return Err(Error::new(Class::Request, "one key is charged twice"));
@@ -228,22 +228,21 @@ macro_rules! joined {
 
             fn join(self) -> Redis<Self::Algorithm> {
                 let first = &self.0.shared;
-                let route = &first.dispatcher.route;
+                let config = first.batcher.config();
                 $(
-                    let pool = &self.$place.shared.dispatcher.route.pool;
-                    assert!(route.pool.is(pool), "limiters over one pool");
+                    let pool = &self.$place.shared.batcher.config().pool;
+                    assert!(config.pool.is(pool), "limiters over one pool");
                 )+
                 let names = [$(self.$place.shared.terms.name().clone()),+].to_vec();
                 let algorithm = ($(self.$place.shared.terms.algorithm().clone(),)+);
-                let scopes = [$(self.$place.shared.dispatcher.route.scopes.clone()),+].concat();
+                let scopes = [$(self.$place.shared.batcher.config().key_prefixes.clone()),+].concat();
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
                 let terms = followed(Terms::named(names, algorithm));
-                let joined = Redis::under(terms, scopes, route.pool.clone());
-                let (clock, batch) = (route.clock.clone(), route.batch);
-                let (flights, backlog) = (route.flights, route.backlog);
-                joined.deadline(first.deadline).route(|route| {
-                    (route.clock, route.batch) = (clock, batch);
-                    (route.flights, route.backlog) = (flights, backlog);
+                let joined = Redis::under(terms, scopes, config.pool.clone());
+                joined.deadline(first.deadline).batch(config.max_batch_size).configure(|joined| {
+                    joined.clock = config.clock.clone();
+                    joined.max_in_flight = config.max_in_flight;
+                    joined.queue_capacity = config.queue_capacity;
                 })
             }
 

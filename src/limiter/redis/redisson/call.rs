@@ -4,15 +4,18 @@
 //! No other call is, unless the server said that it did not run. The answer to a grant whose asker is gone is awaited a
 //! little longer, and what was taken is given back.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::super::deadline::Deadline;
 use super::super::error;
+use super::super::eval::{LATE, eval, is_reply};
 use super::super::pool::Pool;
 use super::super::reply::odd;
 use super::super::script::Script;
@@ -26,9 +29,6 @@ use crate::{Class, Error};
 
 /// How soon a server is asked again that moves the keys elsewhere.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// How long a late answer is awaited, and what nobody waits for may take.
-const UNASKED: Duration = Duration::from_millis(500);
 
 /// The most calls under way, late answers that are awaited included.
 const BACKLOG: usize = 16_384;
@@ -112,20 +112,20 @@ impl Told {
 pub(super) struct Caller {
     pub(super) pool: Pool,
     pub(super) clock: Option<Clock>,
-    script: Script,
+    script: Arc<Script>,
     under_way: Arc<Semaphore>,
 }
 
 /// Why there is no answer.
 enum Failure {
-    Overdue,
+    Overdue(Error),
     Refused(RedisError),
 }
 
 impl Caller {
     pub(super) fn new(pool: Pool) -> Self {
         let under_way = Arc::new(Semaphore::new(BACKLOG));
-        Self { pool, clock: None, script: Script::redisson(), under_way }
+        Self { pool, clock: None, script: Arc::new(Script::redisson()), under_way }
     }
 
     /// Asks once.
@@ -134,13 +134,19 @@ impl Caller {
         self.ask(question, deadline).await
     }
 
+    /// A deadline for the server that holds a limiter's keys.
+    fn deadline(&self, names: &Names, at: Instant) -> Deadline {
+        Deadline::new(self.pool.reply_deadline(at), &self.pool, self.pool.slot(names.name()))
+    }
+
     async fn ask(&self, question: &Question, deadline: Instant) -> Result<Told, Error> {
+        let deadline = self.deadline(&question.names, deadline);
         loop {
             let wire = self.wire(deadline).await?;
             let mut reply = None;
             match self.send(&wire, question, &mut reply, deadline).await? {
                 Ok(reply) => return Told::read(reply),
-                Err(Failure::Refused(error)) if moves(&error) && soon(deadline) => {
+                Err(Failure::Refused(error)) if moves(&error) && soon(deadline.at) => {
                     sleep(PAUSE).await;
                 }
                 Err(failure) => return Err(why(failure)),
@@ -157,6 +163,7 @@ impl Caller {
         deadline: Instant,
     ) -> Result<Told, Error> {
         let question = Question::acquire(names, permits, &grant);
+        let deadline = self.deadline(names, deadline);
         let mut undo = Undo {
             caller: self,
             taken: (names, permits, grant),
@@ -179,7 +186,7 @@ impl Caller {
                     };
                     return Ok(told);
                 }
-                Err(Failure::Refused(error)) if moves(&error) && soon(deadline) => {
+                Err(Failure::Refused(error)) if moves(&error) && soon(deadline.at) => {
                     sleep(PAUSE).await;
                 }
                 Err(Failure::Refused(error)) if error.is_io_error() && !sent_again => {
@@ -194,8 +201,14 @@ impl Caller {
     }
 
     /// Sends one command that is no script.
-    pub(super) async fn command(&self, command: Cmd, deadline: Instant) -> Result<i64, Error> {
+    pub(super) async fn command(
+        &self,
+        names: &Names,
+        command: Cmd,
+        deadline: Instant,
+    ) -> Result<i64, Error> {
         let _place = self.place()?;
+        let deadline = self.deadline(names, deadline);
         let wire = self.wire(deadline).await?;
         let mut reply = wire.send(command);
         let reply = self.answer(&*wire, &mut reply, deadline).await.map_err(why)?;
@@ -208,41 +221,40 @@ impl Caller {
             .map_err(|_| Error::new(Class::Saturation, "too many calls are under way"))
     }
 
-    async fn wire(&self, deadline: Instant) -> Result<Arc<dyn SharedConnection>, Error> {
-        timeout_at(deadline, self.pool.connection())
-            .await
-            .unwrap_or_else(|_| Err(self.pool.no_reply()))
+    async fn wire(&self, deadline: Deadline) -> Result<Arc<dyn SharedConnection>, Error> {
+        let connecting = pin!(self.pool.connection());
+        let connection = deadline.answer(connecting).await;
+        connection.unwrap_or_else(|| Err(deadline.missed(&self.pool)))
     }
 
-    /// Sends a question by its digest, and again with the script's text if the server lacks that. The answer to come is left
-    /// in `reply` for whoever would hear it late.
+    /// Sends a question. A reply that misses the deadline stays in `reply` for the undo.
     async fn send(
         &self,
         wire: &Arc<dyn SharedConnection>,
         question: &Question,
         reply: &mut Option<Reply>,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Result<Value, Failure>, Error> {
         let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
-        let command = |mut begun: Cmd| {
-            let keys = question.names.keys();
-            begun.arg(keys.len()).arg(keys);
-            match now {
-                Some(now) => begun.arg(now),
-                None => begun.arg(""),
+        let (connection, script) = (Arc::clone(wire), Arc::clone(&self.script));
+        let question = question.clone();
+        let evaluating = Box::pin(async move {
+            let arguments = |command: &mut Cmd| {
+                let keys = question.names.keys();
+                command.arg(keys.len()).arg(keys);
+                match now {
+                    Some(now) => command.arg(now),
+                    None => command.arg(""),
+                };
+                command.arg(question.operation).arg(&question.arguments);
+                Instant::now() <= deadline.at
             };
-            begun.arg(question.operation).arg(&question.arguments);
-            begun
-        };
-        let by_digest = reply.insert(wire.send(command(self.script.digest_call())));
-        let mut answer = self.answer(&**wire, by_digest, deadline).await;
-        if let Err(Failure::Refused(error)) = &answer
-            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-        {
-            let by_text = reply.insert(wire.send(command(self.script.text_call())));
-            answer = self.answer(&**wire, by_text, deadline).await;
-        }
-        if !matches!(answer, Err(Failure::Overdue)) {
+            let unsent =
+                || RedisError::from((ErrorKind::Io, "the deadline passed before the call"));
+            eval(connection, &script, arguments).await.unwrap_or_else(|| Err(unsent()))
+        });
+        let answer = self.answer(&**wire, reply.insert(evaluating), deadline).await;
+        if !matches!(answer, Err(Failure::Overdue(_))) {
             *reply = None;
         }
         Ok(answer)
@@ -252,15 +264,17 @@ impl Caller {
         &self,
         wire: &dyn SharedConnection,
         reply: &mut Reply,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Value, Failure> {
         let sent = Instant::now();
-        let Ok(outcome) = timeout_at(self.pool.reply_deadline(deadline), reply).await else {
+        let Some(answer) = deadline.answer(Pin::new(reply)).await else {
             wire.record_timeout(sent);
-            return Err(Failure::Overdue);
+            return Err(Failure::Overdue(deadline.missed(&self.pool)));
         };
-        self.pool.note_answer();
-        let answer = outcome.and_then(Value::extract_error).map_err(Failure::Refused);
+        if is_reply(&answer) {
+            deadline.met(&self.pool);
+        }
+        let answer = answer.and_then(Value::extract_error).map_err(Failure::Refused);
         if let Err(Failure::Refused(error)) = &answer
             && error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         {
@@ -297,7 +311,7 @@ impl Drop for Undo<'_> {
         runtime.spawn(async move {
             let _place = place;
             if let Some(reply) = reply
-                && let Ok(Ok(reply)) = timeout(UNASKED, reply).await
+                && let Ok(Ok(reply)) = timeout(LATE, reply).await
                 && let Ok(told) = reply.extract_error().map_or_else(|_| Err(odd()), Told::read)
                 && told.outcome != DONE
             {
@@ -305,12 +319,12 @@ impl Drop for Undo<'_> {
             }
             // Over the same connection it comes after what it undoes.
             if let Some(wire) = wire.filter(|wire| wire.is_alive()) {
-                let end = Instant::now() + UNASKED;
+                let end = caller.deadline(&put_back.names, Instant::now() + LATE);
                 if let Ok(Ok(_)) = caller.send(&wire, &put_back, &mut None, end).await {
                     return;
                 }
             }
-            let _ = caller.ask(&put_back, Instant::now() + UNASKED).await;
+            let _ = caller.ask(&put_back, Instant::now() + LATE).await;
         });
     }
 }
@@ -323,7 +337,7 @@ fn moves(error: &RedisError) -> bool {
 /// Whether the server said that it took nothing.
 fn is_refused(failure: &Failure) -> bool {
     match failure {
-        Failure::Overdue => false,
+        Failure::Overdue(_) => false,
         Failure::Refused(error) => {
             matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
         }
@@ -337,7 +351,7 @@ fn soon(deadline: Instant) -> bool {
 
 fn why(failure: Failure) -> Error {
     match failure {
-        Failure::Overdue => Error::new(Class::Infrastructure, "redis did not answer in time"),
+        Failure::Overdue(error) => error,
         Failure::Refused(error) => error::call(error),
     }
 }

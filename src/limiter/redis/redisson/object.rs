@@ -286,7 +286,7 @@ impl RRateLimiter {
 
     async fn number(&self, command: &str) -> Result<i64, Error> {
         let command = cmd(command).arg(self.name()).take();
-        self.redisson.shared.caller.command(command, self.deadline()).await
+        self.redisson.shared.caller.command(&self.names, command, self.deadline()).await
     }
 
     fn deadline(&self) -> Instant {

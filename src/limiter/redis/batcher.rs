@@ -1,0 +1,164 @@
+//! Gathers the charges of one limiter into script calls.
+//!
+//! A charge that finds the limiter idle is sent at once, by its own task. All others go to a worker, which sends those
+//! that wait in batches: no timer delays a charge, and the busier the limiter, the larger its batches.
+//!
+//! Each runtime has a worker of its own. A runtime that has ended, or that nobody polls, delays no other.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::{self, Handle};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::Instant;
+
+use super::call::call;
+use super::config::Config;
+use super::eval::LATE;
+use super::queue::{Answered, Batch, Queued};
+use super::request::{Op, Request};
+use super::worker::{self, Status};
+use crate::{Class, Error};
+
+/// The future of a charge that its own task sends.
+pub(super) type Inline = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Receives the answer to one request.
+pub(super) type Receiver = oneshot::Receiver<Result<Answered, Error>>;
+
+/// Sends the charges of one limiter.
+pub(super) struct Batcher {
+    config: Arc<Config>,
+    workers: Mutex<Vec<Arc<Worker>>>,
+    /// One permit for each charge that may wait.
+    room: Arc<Semaphore>,
+}
+
+/// A handle to the worker of one runtime.
+struct Worker {
+    runtime: runtime::Id,
+    charges: UnboundedSender<Queued>,
+    status: Arc<Status>,
+    /// The right to send a charge inline.
+    inline: Arc<Semaphore>,
+}
+
+impl Batcher {
+    pub(super) fn new(config: Config) -> Self {
+        let room = Arc::new(Semaphore::new(config.queue_capacity));
+        Self { config: Arc::new(config), workers: Mutex::default(), room }
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes a charge in. If it found the limiter idle, the caller has to poll the future that sends it.
+    ///
+    /// # Errors
+    ///
+    /// If too many charges wait already, or the caller runs outside a runtime.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<(Receiver, Option<Inline>), Error> {
+        let worker = self.worker()?;
+        let (reply_to, receiver) = oneshot::channel();
+        let mut charge = self.config.unattended(request, deadline);
+        charge.reply_to = Some(reply_to);
+        if let Some(permit) = worker.idle_permit()
+            && !matches!(charge.request.op, Op::Refund { .. })
+        {
+            let inline = send_inline(Arc::clone(self), worker, charge, permit);
+            return Ok((receiver, Some(Box::pin(inline))));
+        }
+        self.enqueue(&worker, charge)?;
+        Ok((receiver, None))
+    }
+
+    /// Sends a request whose answer nobody awaits. Best effort: a refund that is lost errs on the safe side.
+    pub(super) fn send_unattended(&self, request: Request) {
+        if let Ok(worker) = self.worker() {
+            let charge = self.config.unattended(request, Instant::now() + LATE);
+            let _ = self.enqueue(&worker, charge);
+        }
+    }
+
+    fn enqueue(&self, worker: &Worker, mut charge: Queued) -> Result<(), Error> {
+        let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
+            return Err(Error::new(Class::Saturation, "too many charges wait to be sent"));
+        };
+        charge.place = Some(place);
+        worker.status.is_busy.store(true, Relaxed);
+        // If the worker has ended since, the caller learns it from its receiver.
+        let _ = worker.charges.send(charge);
+        Ok(())
+    }
+
+    /// The worker of the current runtime, started if there is none.
+    fn worker(&self) -> Result<Arc<Worker>, Error> {
+        let Ok(runtime) = Handle::try_current() else {
+            return Err(Error::new(Class::Configuration, "a decision needs a tokio runtime"));
+        };
+        let mut workers = lock(&self.workers);
+        let of_runtime =
+            |worker: &&Arc<Worker>| worker.runtime == runtime.id() && !worker.charges.is_closed();
+        if let Some(worker) = workers.iter().find(of_runtime) {
+            return Ok(Arc::clone(worker));
+        }
+        workers.retain(|worker| !worker.charges.is_closed());
+        let (charges, arrivals) = unbounded_channel();
+        let status = Arc::new(Status::default());
+        runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&status)));
+        let worker = Arc::new(Worker {
+            runtime: runtime.id(),
+            charges,
+            status,
+            inline: Arc::new(Semaphore::new(1)),
+        });
+        workers.push(Arc::clone(&worker));
+        Ok(worker)
+    }
+}
+
+impl Worker {
+    /// The right to send a charge inline, if nothing waits and nothing is in flight.
+    fn idle_permit(&self) -> Option<OwnedSemaphorePermit> {
+        let is_idle = !self.status.is_busy.load(Relaxed);
+        is_idle.then(|| Arc::clone(&self.inline).try_acquire_owned().ok()).flatten()
+    }
+}
+
+/// Sends one charge from its caller's task: an idle limiter costs no task switch.
+async fn send_inline(
+    batcher: Arc<Batcher>,
+    worker: Arc<Worker>,
+    charge: Queued,
+    permit: OwnedSemaphorePermit,
+) {
+    let connection = match worker.status.spare() {
+        Some(connection) => connection,
+        None => match batcher.config.pool.connection().await {
+            Ok(connection) => connection,
+            Err(error) => return charge.fail(error),
+        },
+    };
+    let batch = Batch { slot: charge.slot, charges: vec![charge] };
+    let ended = call(Arc::clone(&batcher.config), connection, batch).await;
+    worker.status.keep(Some(ended.connection));
+    drop(permit);
+    let refunds = match ended.late {
+        Some(late) => late.await,
+        None => ended.refunds,
+    };
+    refunds.into_iter().for_each(|request| batcher.send_unattended(request));
+}
+
+/// Nothing panics while one of these is locked, so a poisoned lock protects a whole state all the same.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,128 @@
+//! One call that carries a batch: sends it, and gives each charge its own answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::config::Config;
+use super::deadline::Deadline;
+use super::error;
+use super::eval::{LATE, eval, is_reply};
+use super::queue::{Batch, Queued};
+use super::reply::Reply;
+use super::request::Request;
+use super::script::Call;
+use super::source::SharedConnection;
+use crate::limiter::terms::instant;
+
+/// A call whose answer is late. Its output is the refunds of what was taken for callers who have left.
+pub(super) type Late = Pin<Box<dyn Future<Output = Vec<Request>> + Send>>;
+
+/// A call that no longer counts as in flight.
+pub(super) struct Ended {
+    pub(super) slot: u16,
+    pub(super) had_refunds: bool,
+    pub(super) connection: Arc<dyn SharedConnection>,
+    /// The refunds of what was taken for callers who have left.
+    pub(super) refunds: Vec<Request>,
+    /// The rest of the call, if it was not answered by the earliest deadline of its batch.
+    pub(super) late: Option<Late>,
+}
+
+/// Sends a batch, and waits for the reply until the earliest deadline in it.
+pub(super) async fn call(
+    config: Arc<Config>,
+    connection: Arc<dyn SharedConnection>,
+    batch: Batch,
+) -> Ended {
+    let (slot, had_refunds) = (batch.slot, batch.has_refunds());
+    let deadlines = || batch.charges.iter().map(|charge| charge.deadline);
+    let sent = Instant::now();
+    let earliest = Deadline::new(deadlines().min().unwrap_or(sent), &config.pool, slot);
+    let latest = deadlines().max().unwrap_or(sent);
+    let pool = config.pool.clone();
+    let mut exchange = Box::pin(exchange(config, Arc::clone(&connection), batch.charges));
+    let (refunds, late): (_, Option<Late>) = match earliest.answer(exchange.as_mut()).await {
+        Some(Exchanged { refunds, was_answered }) => {
+            if was_answered {
+                earliest.met(&pool);
+            }
+            (refunds, None)
+        }
+        None => {
+            connection.record_timeout(sent);
+            let late = async move {
+                let late = timeout_at(latest + LATE, exchange).await;
+                late.map(|exchanged| exchanged.refunds).unwrap_or_default()
+            };
+            (Vec::new(), Some(Box::pin(late)))
+        }
+    };
+    Ended { slot, had_refunds, connection, refunds, late }
+}
+
+/// What came of a batch whose charges have their answers.
+#[derive(Default)]
+struct Exchanged {
+    refunds: Vec<Request>,
+    /// Whether the server replied, be it with an error.
+    was_answered: bool,
+}
+
+/// Sends a batch and distributes the reply.
+async fn exchange(
+    config: Arc<Config>,
+    connection: Arc<dyn SharedConnection>,
+    mut charges: Vec<Queued>,
+) -> Exchanged {
+    let now = match config.clock.as_ref().map(|clock| instant(clock())).transpose() {
+        Ok(now) => now,
+        Err(error) => {
+            charges.into_iter().for_each(|charge| charge.fail(error.clone()));
+            return Exchanged::default();
+        }
+    };
+    let arguments = |command: &mut _| {
+        charges.retain(Queued::is_wanted);
+        let requests: Vec<_> = charges.iter().map(|charge| &charge.request).collect();
+        let Config { key_prefixes, rule, .. } = &*config;
+        Call { now, key_prefixes, rule, requests: &requests }.append_to(command);
+        !requests.is_empty()
+    };
+    let Some(reply) = eval(Arc::clone(&connection), &config.script, arguments).await else {
+        return Exchanged::default();
+    };
+    let was_answered = is_reply(&reply);
+    let quotas = config.key_prefixes.len();
+    let reply = reply.map_err(error::call);
+    let reply = reply.as_ref().map_err(Clone::clone);
+    let refunds = match reply.and_then(|reply| Reply::read(reply, charges.len(), quotas)) {
+        Ok(reply) => distribute(&*connection, charges, &reply),
+        Err(error) => {
+            charges.into_iter().for_each(|charge| charge.fail(error.clone()));
+            Vec::new()
+        }
+    };
+    Exchanged { refunds, was_answered }
+}
+
+/// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.
+fn distribute(
+    connection: &dyn SharedConnection,
+    charges: Vec<Queued>,
+    reply: &Reply<'_>,
+) -> Vec<Request> {
+    if reply.tells_read_only() {
+        connection.mark_read_only();
+    }
+    let answer = |(place, charge): (usize, Queued)| match reply.answer(place, &charge.request) {
+        Ok(answer) => charge.answer(answer, reply.now, place),
+        Err(error) => {
+            charge.fail(error);
+            None
+        }
+    };
+    charges.into_iter().enumerate().filter_map(answer).collect()
+}

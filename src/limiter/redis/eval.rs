@@ -1,0 +1,44 @@
+//! One script call: EVALSHA, then EVAL if the server does not know the script.
+//!
+//! A call that may have landed is never sent again: only NOSCRIPT says for certain that nothing ran.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::script::Script;
+use super::source::SharedConnection;
+use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+
+/// How long a late answer is awaited after its deadline, so that what it took can be refunded.
+pub(super) const LATE: Duration = Duration::from_millis(500);
+
+/// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means that nobody wants
+/// the answer any more, and nothing is sent.
+pub(super) async fn eval(
+    connection: Arc<dyn SharedConnection>,
+    script: &Script,
+    mut arguments: impl FnMut(&mut Cmd) -> bool,
+) -> Option<RedisResult<Value>> {
+    let mut by_digest = script.digest_call();
+    if !arguments(&mut by_digest) {
+        return None;
+    }
+    let reply = connection.send(by_digest).await.and_then(Value::extract_error);
+    if !matches!(&reply, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    {
+        return Some(reply);
+    }
+    let mut by_text = script.text_call();
+    if !arguments(&mut by_text) {
+        return None;
+    }
+    Some(connection.send(by_text).await.and_then(Value::extract_error))
+}
+
+/// Whether the server replied, be it with an error; a connection that broke is no reply.
+pub(super) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
+    match outcome {
+        Ok(_) => true,
+        Err(error) => matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension),
+    }
+}

@@ -1,0 +1,120 @@
+//! The caller's half of a decision: it awaits the answer until the deadline, and refunds it when dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::batcher::{Batcher, Inline, Receiver};
+use super::deadline::Deadline;
+use super::queue::Answered;
+use super::request::Request;
+use crate::{Class, Error};
+
+pin_project! {
+    /// The answer to one request. Nothing is sent before the first poll.
+    pub(super) struct Pending {
+        batcher: Arc<Batcher>,
+        deadline: Instant,
+        #[pin]
+        state: State,
+    }
+
+    impl PinnedDrop for Pending {
+        fn drop(this: Pin<&mut Self>) {
+            this.leave();
+        }
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State {
+        Starting { request: Option<Request> },
+        Waiting {
+            receiver: Receiver,
+            // Sends the charge, if no worker does.
+            inline: Option<Inline>,
+            deadline: Deadline,
+            #[pin]
+            timer: Sleep,
+            // Runs once the timer has fired.
+            overtime: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+        },
+        Done,
+    }
+}
+
+impl Pending {
+    pub(super) fn new(batcher: Arc<Batcher>, request: Request, deadline: Instant) -> Self {
+        Self { batcher, deadline, state: State::Starting { request: Some(request) } }
+    }
+
+    /// Stops waiting: an answer that is there or still comes is refunded.
+    fn leave(self: Pin<&mut Self>) {
+        let mut this = self.project();
+        if let StateProj::Waiting { receiver, inline, .. } = this.state.as_mut().project() {
+            receiver.close();
+            let unheard = receiver.try_recv().ok().and_then(Result::ok);
+            if let Some(request) = unheard.and_then(Answered::into_refund) {
+                this.batcher.send_unattended(request);
+            }
+            // A call that was sent goes on without its caller: it refunds what it took. It ends soon after its deadline.
+            if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current()) {
+                runtime.spawn(inline);
+            }
+        }
+        this.state.set(State::Done);
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Answered, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let mut this = self.as_mut().project();
+            let next = match this.state.as_mut().project() {
+                StateProj::Starting { request } => {
+                    let request = request.take().expect("submitted once");
+                    let pool = &this.batcher.config().pool;
+                    let deadline = Deadline::new(*this.deadline, pool, pool.slot(&request.key));
+                    let (receiver, inline) = this.batcher.submit(request, *this.deadline)?;
+                    let timer = sleep_until(*this.deadline);
+                    State::Waiting { receiver, inline, deadline, timer, overtime: None }
+                }
+                StateProj::Waiting { receiver, inline, deadline, timer, overtime } => {
+                    if let Some(sending) = inline
+                        && sending.as_mut().poll(cx).is_ready()
+                    {
+                        *inline = None;
+                    }
+                    if let Poll::Ready(answer) = Pin::new(receiver).poll(cx) {
+                        this.state.set(State::Done);
+                        return Poll::Ready(answer.unwrap_or_else(|_| Err(worker_ended())));
+                    }
+                    let Some(overtime) = overtime else {
+                        ready!(timer.poll(cx));
+                        *overtime = Some(Box::pin(deadline.catch_up()));
+                        continue;
+                    };
+                    ready!(overtime.as_mut().poll(cx));
+                    let error = deadline.missed(&this.batcher.config().pool);
+                    self.leave();
+                    return Poll::Ready(Err(error));
+                }
+                StateProj::Done => panic!("polled after it was done"),
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+/// The worker's runtime has ended, or the caller's clock panicked in it.
+fn worker_ended() -> Error {
+    Error::new(Class::State, "the task that sends charges ended before the answer came")
+}

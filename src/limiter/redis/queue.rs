@@ -1,0 +1,254 @@
+//! The charges that wait to be sent, by hash slot: refunds first, then in order of arrival.
+//!
+//! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot only, so there each
+//! batch takes the charges of one slot.
+//!
+//! The latest reservation is refunded first: a refund acts on the state that its reservation left, so reservations
+//! unwind in the order opposite to that in which they were made, and before new charges change the state. Calls that
+//! run side by side could swap refunds, so only one call of a slot carries refunds at a time.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
+
+use super::reply::Answer;
+use super::request::{Op, Request};
+use crate::Error;
+use crate::algorithm::{Left, Verdict};
+
+/// One charge that waits to be sent.
+pub(super) struct Queued {
+    pub(super) request: Request,
+    pub(super) slot: u16,
+    /// The instant by which the caller needs the answer.
+    pub(super) deadline: Instant,
+    /// Receives the answer. `None`: fire and forget.
+    pub(super) reply_to: Option<oneshot::Sender<Result<Answered, Error>>>,
+    /// The charge's share of the queue's capacity.
+    pub(super) place: Option<OwnedSemaphorePermit>,
+}
+
+impl Queued {
+    /// Whether the answer still matters to anybody.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.reply_to.as_ref().is_none_or(|reply_to| !reply_to.is_closed())
+    }
+
+    /// Answers with an error.
+    pub(super) fn fail(self, error: Error) {
+        if let Some(reply_to) = self.reply_to {
+            let _ = reply_to.send(Err(error));
+        }
+    }
+
+    /// Hands over the answer. Returns the refund of what was taken if the caller has left.
+    pub(super) fn answer(self, answer: Answer, now: i64, place: usize) -> Option<Request> {
+        let place = u16::try_from(place).unwrap_or(u16::MAX);
+        let answered = Answered { request: self.request, answer, now, place };
+        match self.reply_to?.send(Ok(answered)) {
+            Err(Ok(unheard)) => unheard.into_refund(),
+            _ => None,
+        }
+    }
+}
+
+/// What the script answered about one request.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) request: Request,
+    pub(super) answer: Answer,
+    /// When, in µs since the Unix epoch, by the clock that decided.
+    pub(super) now: i64,
+    /// The request's position in its batch.
+    pub(super) place: u16,
+}
+
+impl Answered {
+    /// The request that gives back what was taken, if anything was.
+    pub(super) fn into_refund(self) -> Option<Request> {
+        let Self { mut request, answer: Answer::Decided { verdict, left, .. }, .. } = self else {
+            return None;
+        };
+        let Op::Check { cost: cost @ 1.., .. } = request.op else { return None };
+        let (Verdict::Allow | Verdict::Wait(_)) = verdict else { return None };
+        request.op = Op::Refund { cost, left };
+        Some(request)
+    }
+}
+
+/// Some charges of one slot, to be sent in one call.
+pub(super) struct Batch {
+    pub(super) slot: u16,
+    pub(super) charges: Vec<Queued>,
+}
+
+impl Batch {
+    /// Whether it carries refunds, which stand in front.
+    pub(super) fn has_refunds(&self) -> bool {
+        self.charges.first().is_some_and(|first| matches!(first.request.op, Op::Refund { .. }))
+    }
+}
+
+/// The charges that wait.
+pub(super) struct Queue {
+    slots: HashMap<u16, Slot>,
+    /// The slots that a call may be sent for, each once.
+    sendable: VecDeque<u16>,
+    arrivals: u64,
+    max_batch_size: usize,
+    max_in_flight: usize,
+}
+
+#[derive(Default)]
+struct Slot {
+    charges: VecDeque<Queued>,
+    refunds: BinaryHeap<Refund>,
+    calls_in_flight: usize,
+    refunds_in_flight: bool,
+    is_sendable: bool,
+}
+
+impl Slot {
+    fn has_work(&self) -> bool {
+        !self.charges.is_empty() || (!self.refunds.is_empty() && !self.refunds_in_flight)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.calls_in_flight == 0 && self.charges.is_empty() && self.refunds.is_empty()
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        let refund = if self.refunds_in_flight { None } else { self.refunds.pop() };
+        refund.map(|refund| refund.charge).or_else(|| self.charges.pop_front())
+    }
+}
+
+impl Queue {
+    pub(super) fn new(max_batch_size: usize) -> Self {
+        let (slots, sendable) = (HashMap::new(), VecDeque::new());
+        Self { slots, sendable, arrivals: 0, max_batch_size, max_in_flight: 1 }
+    }
+
+    /// Sets how many calls for one slot may be sent at the same time.
+    pub(super) fn set_max_in_flight(&mut self, calls: usize) {
+        self.max_in_flight = calls;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether there may be a batch to send.
+    pub(super) fn is_sendable(&self) -> bool {
+        !self.sendable.is_empty()
+    }
+
+    pub(super) fn push(&mut self, charge: Queued) {
+        let number = self.slots.entry(charge.slot).or_default();
+        let slot = charge.slot;
+        match charge.request.op {
+            Op::Refund { .. } => {
+                number.refunds.push(Refund { charge, number: self.arrivals });
+                self.arrivals += 1;
+            }
+            _ => number.charges.push_back(charge),
+        }
+        self.list(slot);
+    }
+
+    /// The next batch. Charges whose callers have left are dropped.
+    pub(super) fn next_batch(&mut self) -> Option<Batch> {
+        while let Some(number) = self.sendable.pop_front() {
+            let slot = self.slots.get_mut(&number)?;
+            slot.is_sendable = false;
+            let mut charges = Vec::new();
+            while charges.len() < self.max_batch_size
+                && let Some(mut charge) = slot.pop()
+            {
+                charge.place = None;
+                if charge.is_wanted() {
+                    charges.push(charge);
+                }
+            }
+            let batch = Batch { slot: number, charges };
+            if !batch.charges.is_empty() {
+                slot.calls_in_flight += 1;
+                slot.refunds_in_flight |= batch.has_refunds();
+                self.list(number);
+                return Some(batch);
+            }
+            self.list(number);
+        }
+        None
+    }
+
+    /// Records that a call for `slot` has ended.
+    pub(super) fn call_ended(&mut self, number: u16, had_refunds: bool) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.calls_in_flight -= 1;
+            slot.refunds_in_flight &= !had_refunds;
+        }
+        self.list(number);
+    }
+
+    /// Answers all that wait with an error.
+    pub(super) fn fail(&mut self, error: &Error) {
+        self.sendable.clear();
+        for slot in self.slots.values_mut() {
+            slot.is_sendable = false;
+            let refunds = slot.refunds.drain().map(|refund| refund.charge);
+            slot.charges.drain(..).chain(refunds).for_each(|charge| charge.fail(error.clone()));
+        }
+        self.slots.retain(|_, slot| !slot.is_idle());
+    }
+
+    /// Notes whether a call may be sent for a slot, and forgets a slot that is idle.
+    fn list(&mut self, number: u16) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        if slot.is_idle() {
+            self.slots.remove(&number);
+        } else if slot.has_work() && !slot.is_sendable && slot.calls_in_flight < self.max_in_flight
+        {
+            slot.is_sendable = true;
+            self.sendable.push_back(number);
+        }
+    }
+}
+
+/// A refund in the queue, ordered by the state that its reservation left: later states are greater.
+struct Refund {
+    charge: Queued,
+    number: u64,
+}
+
+impl Refund {
+    fn rank(&self) -> (Option<&Left>, u64) {
+        let left = match &self.charge.request.op {
+            Op::Refund { left, .. } => Some(left),
+            _ => None,
+        };
+        (left, self.number)
+    }
+}
+
+impl Ord for Refund {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Refund {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Refund {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Refund {}
