@@ -6,12 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use redis::Cmd;
+use redis::aio::MultiplexedConnection;
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
 use support::{Server, free_port};
 use tokio::time::Instant;
 use tower_sluice::algorithm::SlidingLog;
-use tower_sluice::{Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Redis};
+use tower_sluice::{
+    Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Redis, Redisson,
+};
 
 #[tokio::test]
 async fn case_21_a_script_that_the_server_forgot_is_sent_again() {
@@ -250,6 +254,127 @@ async fn case_33_an_odd_reply_never_admits() {
     let fine =
         b"$18\r\n\x99\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x04\x09\x00\x01\x00\x00\r\n";
     assert_eq!(answered(fine).await.unwrap().remaining(), Some(4));
+}
+
+/// The texts of the error that a server gives to one command, as a script raises it, answers with it, and catches it.
+async fn worded(connection: &mut MultiplexedConnection, command: &str) -> Vec<(bool, String)> {
+    let scripts = [
+        format!("return redis.call({command})"),
+        format!("return redis.error_reply(redis.pcall({command}).err)"),
+        format!("return redis.pcall({command}).err or error('nothing failed')"),
+    ];
+    let mut texts = Vec::new();
+    for script in scripts {
+        texts.push(error_of(redis::cmd("EVAL").arg(script).arg(0), connection).await);
+    }
+    texts
+}
+
+/// The text of an error, and whether it came as a value.
+async fn error_of(command: &mut Cmd, connection: &mut MultiplexedConnection) -> (bool, String) {
+    match command.query_async::<String>(connection).await {
+        Ok(text) => (true, text),
+        Err(error) => {
+            let code = error.code().unwrap_or_else(|| panic!("no error of the server: {error}"));
+            (false, format!("{code} {}", error.detail().unwrap_or_default()))
+        }
+    }
+}
+
+#[tokio::test]
+async fn case_131_each_error_of_this_server_has_its_class_however_it_is_worded() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let [mut asks, mut loops] = [server.connection().await, server.connection().await];
+    let mut of_user = async |rules: &str| {
+        let rules = format!("ACL SETUSER app reset on >secret +hello -@all {rules}");
+        run(&mut asks, &rules.split(' ').collect::<Vec<_>>()).await;
+        let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+        let client = redis::Client::open(url).unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
+    };
+    let set = "'SET', 'k', 'x'";
+    let mut seen = Vec::new();
+    let mut note = |name: &str, class, texts: Vec<_>| {
+        println!("reply name={name} class={class:?} texts={texts:?}");
+        seen.push((name.to_owned(), class, texts));
+    };
+
+    run(&mut connection, &["RPUSH", "list", "x"]).await;
+    note("WRONGTYPE", Class::State, worded(&mut connection, "'GET', 'list'").await);
+    note("unknown", Class::State, worded(&mut connection, "'NOSUCH'").await);
+    let forgotten = redis::cmd("EVALSHA").arg("0".repeat(40)).arg(0).take();
+    note(
+        "NOSCRIPT",
+        Class::Configuration,
+        vec![error_of(&mut forgotten.clone(), &mut connection).await],
+    );
+
+    for (name, rules) in
+        [("command", "+eval ~*"), ("key", "+eval +set ~other"), ("script", "+get ~*")]
+    {
+        let mut app = of_user(rules).await;
+        note(name, Class::Configuration, worded(&mut app, set).await);
+    }
+    for (name, option, value, class) in [
+        ("NOREPLICAS", "min-replicas-to-write", "1", Class::Infrastructure),
+        ("OOM", "maxmemory", "1", Class::Capacity),
+    ] {
+        run(&mut connection, &["CONFIG", "SET", option, value]).await;
+        note(name, class, worded(&mut connection, set).await);
+        run(&mut connection, &["CONFIG", "SET", option, "0"]).await;
+    }
+    let nowhere = free_port().to_string();
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
+    note("READONLY", Class::Infrastructure, worded(&mut connection, set).await);
+    run(&mut connection, &["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
+    note("MASTERDOWN", Class::Infrastructure, worded(&mut connection, set).await);
+    run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
+
+    run(&mut connection, &["CONFIG", "SET", "lua-time-limit", "1"]).await;
+    let looping = tokio::spawn(async move {
+        error_of(redis::cmd("EVAL").arg("while true do end").arg(0), &mut loops).await
+    });
+    let busy = loop {
+        match error_of(redis::cmd("TYPE").arg("k"), &mut connection).await {
+            (false, text) if text.starts_with("BUSY") => break text,
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    note("BUSY", Class::Infrastructure, vec![(false, busy)]);
+    run(&mut connection, &["SCRIPT", "KILL"]).await;
+    note("killed", Class::Infrastructure, vec![looping.await.unwrap()]);
+
+    for (name, class, texts) in seen {
+        for (is_value, text) in texts {
+            let mut limits = Vec::new();
+            if is_value {
+                // As a script packs it: now, then the text in the place of an outcome.
+                let mut packed = b"\x99\x07\xda".to_vec();
+                packed.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
+                packed.extend(text.as_bytes());
+                packed.extend([0; 7]);
+                let head = format!("${}\r\n", packed.len());
+                limits.push(answered(&[head.as_bytes(), &packed, b"\r\n"].concat()).await);
+            } else {
+                let reply = format!("-{text}\r\n").into_bytes();
+                limits.push(answered(&reply).await);
+                let address = support::fake::answering(reply).await;
+                let pool = Pool::connect(&format!("redis://{address}")).unwrap();
+                limits.push(Redisson::new(pool).deadline(LONG).check(&one()).await);
+            }
+            for answer in limits {
+                let error = answer.unwrap_err();
+                assert_eq!(error.class(), class, "{name}: {text:?}");
+                let shown = error.to_string();
+                assert!(!shown.contains(char::is_control), "{shown:?}");
+                assert!(
+                    !shown.contains("@user_script: ") && !shown.contains("Error running"),
+                    "{shown}"
+                );
+            }
+        }
+    }
 }
 
 #[tokio::test]

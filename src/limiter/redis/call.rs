@@ -114,7 +114,7 @@ fn distribute(
     charges: Vec<Queued>,
     reply: &Reply<'_>,
 ) -> Vec<Request> {
-    if reply.tells_read_only() {
+    if reply.is_read_only() {
         connection.mark_read_only();
     }
     let answer = |(place, charge): (usize, Queued)| match reply.answer(place, &charge.request) {

@@ -1,46 +1,119 @@
-//! What Redis answers when it does not decide, in classes: by code first, by text only under the bare `ERR`.
+//! What Redis answers when it does not decide: its class, and its text in one line.
+//!
+//! Servers word one error in several ways. Redis 6.2 puts the place in the script before what was caught there, and a
+//! sentence more before what was raised; Redis 7 and Valkey put the place behind. So a reply is first reduced to its
+//! code and text. The code alone decides, but for the bare `ERR`.
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError};
 
 use crate::{Class, Error};
 
 /// The longest text of a reply that is passed on, in bytes.
 const LONGEST: usize = 256;
 
-/// The class of an error reply.
-fn class_of(code: &str, text: &str) -> Class {
-    match code {
-        "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
-        | "READONLY" | "TRYAGAIN" => Class::Infrastructure,
-        "OOM" => Class::Capacity,
-        "NOAUTH" | "WRONGPASS" | "NOPERM" | "CROSSSLOT" | "MOVED" | "ASK" | "NOSCRIPT" => {
-            Class::Configuration
+/// Texts under the bare `ERR` that have a class of their own.
+const CLASSED: [(&str, Class); 4] = [
+    ("max number of clients", Class::Infrastructure),
+    ("Script killed by user", Class::Infrastructure),
+    // Redis 6.2 and 7.0, then 8 and Valkey.
+    ("The user executing the script", Class::Configuration),
+    ("ACL failure in script", Class::Configuration),
+];
+
+/// An error reply, without what a server says about the place in a script.
+struct ErrorReply<'a> {
+    code: &'a str,
+    text: &'a str,
+}
+
+impl<'a> ErrorReply<'a> {
+    fn read(reply: &'a str) -> Self {
+        let mut rest = reply.trim();
+        while let Some(inner) = inside_script(rest) {
+            rest = inner;
         }
-        "ERR" if text.starts_with("max number of clients") => Class::Infrastructure,
-        "ERR" if text.starts_with("Script killed by user") => Class::Infrastructure,
-        "ERR" if text.starts_with("The user executing the script") => Class::Configuration,
-        _ => Class::State,
+        rest = rest.strip_prefix('-').unwrap_or(rest);
+        let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
+        match is_code(code) {
+            true => Self { code, text: text.trim_start() },
+            // What a script's own interpreter raises has no code on Redis 6.2.
+            false => Self { code: "ERR", text: rest },
+        }
+    }
+
+    /// The class, if the reply is a known one.
+    fn known(&self) -> Option<Class> {
+        match self.code {
+            "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
+            | "READONLY" | "TRYAGAIN" => Some(Class::Infrastructure),
+            "OOM" => Some(Class::Capacity),
+            "NOAUTH" | "WRONGPASS" | "NOPERM" | "CROSSSLOT" | "MOVED" | "ASK" | "NOSCRIPT" => {
+                Some(Class::Configuration)
+            }
+            "WRONGTYPE" | "CORRUPT" => Some(Class::State),
+            "ERR" => CLASSED
+                .iter()
+                .find(|(begin, _)| self.text.starts_with(begin))
+                .map(|(_, class)| *class),
+            _ => None,
+        }
     }
 }
 
-/// The error that an error reply stands for: its code, then its text.
+impl From<ErrorReply<'_>> for Error {
+    fn from(reply: ErrorReply<'_>) -> Self {
+        let ErrorReply { code, text } = reply;
+        let end = (0..=LONGEST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+        let text = text[..end.unwrap_or(0)].replace(char::is_control, " ");
+        let class = reply.known().unwrap_or(Class::State);
+        Self::new(class, format!("redis answered: {code} {text}"))
+    }
+}
+
+/// What follows the place in a script, if a reply begins with one as Redis 6.2 gives it:
+/// `ERR Error running script (call to f_<digest>): ` or `@user_script:<line>: `.
+fn inside_script(reply: &str) -> Option<&str> {
+    let raised = reply.strip_prefix("ERR ").unwrap_or(reply);
+    if let Some(call) = raised.strip_prefix("Error running script (call to f_") {
+        return call.split_once("): ").map(|(_, inner)| inner);
+    }
+    let (line, inner) = reply.strip_prefix("@user_script:")?.split_once(": ")?;
+    line.trim_start().bytes().all(|byte| byte.is_ascii_digit()).then_some(inner)
+}
+
+fn is_code(word: &str) -> bool {
+    (2..=16).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// The error that an error reply stands for.
 pub(super) fn reply(text: &str) -> Error {
-    let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
-    let end = (0..=LONGEST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    let shown = &text[..end.unwrap_or(0)];
-    Error::new(class_of(code, rest), format!("redis answered: {shown}"))
+    ErrorReply::read(text).into()
+}
+
+/// Whether an error reply says that the server takes no writes.
+pub(super) fn is_read_only(text: &str) -> bool {
+    ErrorReply::read(text).code == "READONLY"
+}
+
+/// An error reply as the server sent it, where a call failed with one.
+fn sent(error: &RedisError) -> Option<String> {
+    Some(format!("{} {}", error.code()?, error.detail().unwrap_or_default()))
+}
+
+/// Whether a call failed since the server takes no writes.
+pub(super) fn met_read_only(error: &RedisError) -> bool {
+    sent(error).is_some_and(|text| is_read_only(&text))
 }
 
 /// The error that a failed call stands for.
 pub(super) fn call(error: RedisError) -> Error {
-    if let Some(code) = error.code() {
-        return reply(&format!("{code} {}", error.detail().unwrap_or_default()));
+    if let Some(text) = sent(&error) {
+        return reply(&text);
     }
     let class = match error.kind() {
         ErrorKind::Io
         | ErrorKind::NoValidReplicasFoundBySentinel
         | ErrorKind::ClusterConnectionNotFound => Class::Infrastructure,
-        ErrorKind::Server(kind) => server_class(kind),
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
         | ErrorKind::MasterNameNotFoundBySentinel
@@ -49,23 +122,6 @@ pub(super) fn call(error: RedisError) -> Error {
         _ => Class::State,
     };
     Error::new(class, "redis did not decide").because(error)
-}
-
-/// The class of a server error whose code the client library keeps to itself.
-fn server_class(kind: ServerErrorKind) -> Class {
-    match kind {
-        ServerErrorKind::BusyLoading
-        | ServerErrorKind::ClusterDown
-        | ServerErrorKind::MasterDown
-        | ServerErrorKind::ReadOnly
-        | ServerErrorKind::TryAgain => Class::Infrastructure,
-        ServerErrorKind::NoPerm
-        | ServerErrorKind::CrossSlot
-        | ServerErrorKind::Moved
-        | ServerErrorKind::Ask
-        | ServerErrorKind::NoScript => Class::Configuration,
-        _ => Class::State,
-    }
 }
 
 #[cfg(test)]
@@ -91,6 +147,7 @@ mod tests {
             ("WRONGPASS invalid username-password pair or user is disabled.", Configuration),
             ("NOPERM this user has no permissions to run the 'ping' command", Configuration),
             ("ERR The user executing the script can't run this command", Configuration),
+            ("ERR ACL failure in script: No permissions to access a key", Configuration),
             ("MOVED 15495 127.0.0.1:7313", Configuration),
             ("ASK 449 127.0.0.1:7312", Configuration),
             ("TRYAGAIN Multiple keys request during rehashing of slot", Infrastructure),
@@ -98,17 +155,45 @@ mod tests {
             ("CLUSTERDOWN The cluster is down", Infrastructure),
             ("ERR Script attempted to access a non local key in a cluster node", State),
             ("CORRUPT the stored value is not one that this limiter writes", State),
+            ("OOM", Capacity),
             ("FOO bar", State),
+            ("ERR unknown command 'EVALSHA'", State),
             ("", State),
         ];
         for (text, class) in table {
             assert_eq!(reply(text).class(), class, "{text}");
+            // As Redis 6.2 words what a script catches, and what it raises.
+            let caught = format!("@user_script: 104: -{text}\r\n");
+            let raised =
+                format!("ERR Error running script (call to f_0a9f): @user_script:7: {text}");
+            let both =
+                format!("ERR Error running script (call to f_0a9f): @user_script:7: {caught}");
+            // As Redis 7 and later word both.
+            let behind = format!("{text} script: 0a9f, on @user_script:265.");
+            for worded in [caught, raised, both, behind] {
+                let error = reply(&worded);
+                assert_eq!(error.class(), class, "{worded}");
+                let shown = error.to_string();
+                assert!(!shown.contains(char::is_control), "{shown:?}");
+                assert!(!shown.contains("Error running script"), "{shown}");
+                assert!(!shown.contains("@user_script: "), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_code_tells_a_read_only_server() {
+        let sentence = "You can't write against a read only replica.";
+        assert!(is_read_only(&format!("READONLY {sentence}")));
+        assert!(is_read_only(&format!("@user_script: 104: -READONLY {sentence}\r\n")));
+        for text in ["ERR READONLY", "READONLYX", "@user_script: READONLY", "FOO READONLY"] {
+            assert!(!is_read_only(text), "{text}");
         }
     }
 
     #[test]
     fn long_replies_are_cut() {
-        let error = reply(&format!("ERR {}", "é".repeat(40_000)));
+        let error = reply(&format!("OOM {}", "é".repeat(40_000)));
         assert!(error.to_string().len() < 300);
     }
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use redis::{RedisError, RedisResult, ServerErrorKind};
+use redis::RedisResult;
 use tokio::time::Instant;
+
+use super::error;
 
 /// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a fork or a
 /// slow command, and short enough to leave an address that swallows everything.
@@ -87,7 +89,7 @@ impl Health {
     /// Records how a call ended.
     pub(super) fn record<T>(&self, outcome: &RedisResult<T>) {
         match outcome {
-            Err(error) if is_read_only(error) => self.end(State::ReadOnly),
+            Err(error) if error::met_read_only(error) => self.end(State::ReadOnly),
             Err(error) if error.is_unrecoverable_error() => self.end(State::Closed),
             _ => {
                 self.silence.end();
@@ -143,11 +145,6 @@ impl Silence {
             self.0.store(0, Relaxed);
         }
     }
-}
-
-/// Whether the server said that it takes no writes.
-fn is_read_only(error: &RedisError) -> bool {
-    error.kind() == ServerErrorKind::ReadOnly.into()
 }
 
 #[cfg(test)]

@@ -95,9 +95,11 @@ impl<'a> Reply<'a> {
     }
 
     /// Whether a charge failed since the server takes no writes.
-    pub(super) fn tells_read_only(&self) -> bool {
-        let told = |element: &Element<'_>| matches!(element, Element::Text(text) if text.starts_with(b"READONLY"));
-        self.elements.iter().any(told)
+    pub(super) fn is_read_only(&self) -> bool {
+        self.elements.iter().any(|element| match element {
+            Element::Text(text) => error::is_read_only(&String::from_utf8_lossy(text)),
+            Element::Number(_) => false,
+        })
     }
 }
 

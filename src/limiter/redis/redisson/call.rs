@@ -276,7 +276,7 @@ impl Caller {
         }
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Refused);
         if let Err(Failure::Refused(error)) = &answer
-            && error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+            && error::met_read_only(error)
         {
             wire.mark_read_only();
         }
