@@ -14,7 +14,7 @@ use support::{Server, free_port};
 use tokio::time::Instant;
 use tower_sluice::algorithm::SlidingLog;
 use tower_sluice::{
-    Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Redis, Redisson,
+    Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Rate, Redis, Redisson,
 };
 
 #[tokio::test]
@@ -254,6 +254,51 @@ async fn case_33_an_odd_reply_never_admits() {
     let fine =
         b"$18\r\n\x99\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x04\x09\x00\x01\x00\x00\r\n";
     assert_eq!(answered(fine).await.unwrap().remaining(), Some(4));
+}
+
+/// An error with all that can be printed of it.
+fn printed(error: &Error) -> String {
+    let mut printed = format!("{error} {error:?} {error:#?}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        printed.push_str(&format!(" {cause} {cause:?}"));
+        source = cause.source();
+    }
+    printed
+}
+
+#[tokio::test]
+async fn case_145_no_key_is_printed_where_the_server_lacks_a_command() {
+    const KEY: &str = "sk_live_4eC39HqLyjWD";
+    for lacks in ["EVALSHA", "EVAL"] {
+        let server = Server::with(&["--rename-command", lacks, ""]);
+        let pool = Pool::connect(&server.url()).unwrap();
+        let redisson = Redisson::new(pool.clone()).deadline(LONG);
+        let rate = Rate::overall(5, Duration::from_secs(1));
+        let errors = [
+            over(pool).deadline(LONG).check(&Charge::new(KEY)).await.unwrap_err(),
+            redisson.check(&Charge::new(KEY)).await.unwrap_err(),
+            redisson.rate_limiter(KEY).unwrap().try_set_rate(rate).await.unwrap_err(),
+        ];
+        for error in errors {
+            let printed = printed(&error);
+            println!("fault case=145 lacks={lacks} error={error}");
+            assert!(!printed.contains("sk_live"), "{printed}");
+            let shown = error.to_string().replace(['\'', '`'], "");
+            assert!(shown.ends_with(&format!("unknown command {lacks}")), "{shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn case_145_no_password_is_printed_where_the_server_lacks_hello() {
+    let server = Server::with(&["--requirepass", "4eC39HqLyjWD", "--rename-command", "HELLO", ""]);
+    let url = format!("redis://:4eC39HqLyjWD@127.0.0.1:{}", server.port());
+    let error = yearly(&url).deadline(Duration::from_secs(1)).check(&one()).await.unwrap_err();
+    println!("fault case=145 lacks=HELLO error={error}");
+    assert!(!printed(&error).contains("4eC39HqLyjWD"), "{}", printed(&error));
+    let error = Pool::connect(&url).unwrap().ready().await.unwrap_err();
+    assert!(!printed(&error).contains("4eC39HqLyjWD"), "{}", printed(&error));
 }
 
 /// The texts of the error that a server gives to one command, as a script raises it, answers with it, and catches it.

@@ -1,4 +1,4 @@
-//! What Redis answers when it does not decide: its class, and its text in one line.
+//! What Redis answers when it does not decide: its class, and a text that repeats nothing of the call.
 //!
 //! Servers word one error in several ways. Redis 6.2 puts the place in the script before what was caught there, and a
 //! sentence more before what was raised; Redis 7 and Valkey put the place behind. So a reply is first reduced to its
@@ -19,6 +19,24 @@ const CLASSED: [(&str, Class); 4] = [
     ("The user executing the script", Class::Configuration),
     ("ACL failure in script", Class::Configuration),
 ];
+
+/// Further texts under `ERR` into which no server writes an argument.
+const HARMLESS: [&str; 11] = [
+    "AUTH <password> called without any password",
+    "DB index is out of range",
+    "Error compiling script",
+    "Protocol error",
+    "Script attempted to access a non local key",
+    "This instance has cluster support disabled",
+    "Unknown command called from",
+    "Unknown Redis command called from",
+    "Write commands are not allowed from read-only scripts",
+    "unknown command",
+    "user_script:",
+];
+
+/// What stands before an argument in texts that are otherwise passed on.
+const BEFORE_ARGUMENTS: [&str; 2] = [", with args", " access the '"];
 
 /// An error reply, without what a server says about the place in a script.
 struct ErrorReply<'a> {
@@ -58,15 +76,29 @@ impl<'a> ErrorReply<'a> {
             _ => None,
         }
     }
+
+    /// Its text, as far as no server writes an argument of the call into it.
+    fn harmless(&self) -> Option<String> {
+        let listed =
+            self.code == "ERR" && HARMLESS.iter().any(|begin| self.text.starts_with(begin));
+        if self.known().is_none() && !listed {
+            return None;
+        }
+        let ends = BEFORE_ARGUMENTS.iter().filter_map(|mark| self.text.find(mark));
+        let end = ends.min().unwrap_or(self.text.len());
+        let end = (0..=end.min(LONGEST)).rev().find(|&end| self.text.is_char_boundary(end));
+        Some(self.text[..end.unwrap_or(0)].replace(char::is_control, " "))
+    }
 }
 
 impl From<ErrorReply<'_>> for Error {
     fn from(reply: ErrorReply<'_>) -> Self {
-        let ErrorReply { code, text } = reply;
-        let end = (0..=LONGEST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-        let text = text[..end.unwrap_or(0)].replace(char::is_control, " ");
         let class = reply.known().unwrap_or(Class::State);
-        Self::new(class, format!("redis answered: {code} {text}"))
+        let code = reply.code;
+        match reply.harmless() {
+            Some(text) => Self::new(class, format!("redis answered: {code} {text}")),
+            None => Self::new(class, format!("redis answered: {code} (its text may repeat a key)")),
+        }
     }
 }
 
@@ -105,7 +137,8 @@ pub(super) fn met_read_only(error: &RedisError) -> bool {
     sent(error).is_some_and(|text| is_read_only(&text))
 }
 
-/// The error that a failed call stands for.
+/// The error that a failed call stands for. Its cause is kept only where the server sent nothing: what it sent may repeat
+/// arguments of the call.
 pub(super) fn call(error: RedisError) -> Error {
     if let Some(text) = sent(&error) {
         return reply(&text);
@@ -119,13 +152,17 @@ pub(super) fn call(error: RedisError) -> Error {
         | ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::EmptySentinelList
         | ErrorKind::RESP3NotSupported => Class::Configuration,
-        _ => Class::State,
+        _ => {
+            return Error::new(Class::State, format!("redis did not decide: {}", error.category()));
+        }
     };
     Error::new(class, "redis did not decide").because(error)
 }
 
 #[cfg(test)]
 mod tests {
+    use redis::parse_redis_value;
+
     use super::*;
 
     #[test]
@@ -189,6 +226,46 @@ mod tests {
         for text in ["ERR READONLY", "READONLYX", "@user_script: READONLY", "FOO READONLY"] {
             assert!(!is_read_only(text), "{text}");
         }
+    }
+
+    /// An error with all that can be printed of it.
+    fn printed(error: &Error) -> String {
+        let mut printed = format!("{error} {error:?} {error:#?}");
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            printed.push_str(&format!(" {cause} {cause:?}"));
+            source = cause.source();
+        }
+        printed
+    }
+
+    #[test]
+    fn no_argument_of_a_call_is_printed() {
+        let table = [
+            "ERR unknown command 'EVALSHA', with args beginning with: '0a9f' '1' 'sk_live_1' ",
+            "ERR unknown command `EVALSHA`, with args beginning with: `0a9f`, `1`, `sk_live_1`, ",
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'app' 'sk_live_1' ",
+            "ERR value of 'sk_live_1' is out of range",
+            "ERR sk_live_1",
+            "FOO sk_live_1",
+            "sk_live_1 is not understood",
+            "sk_live_1",
+            "@user_script: 1: sk_live_1",
+            "ERR Error running script (call to f_0a9f): @user_script:7: sk_live_1",
+            "NOPERM User app has no permissions to access the 'sk_live_1' key",
+            "ERR ACL failure in script: User app has no permissions to access the 'sk_live_1' key",
+        ];
+        for text in table {
+            let sent = format!("-{text}\r\n");
+            let failed = parse_redis_value(sent.as_bytes()).unwrap().extract_error().unwrap_err();
+            for error in [reply(text), call(failed)] {
+                let printed = printed(&error);
+                assert!(!printed.contains("sk_live_1"), "{printed}");
+                assert!(printed.contains("redis answered"), "{printed}");
+            }
+        }
+        let odd = RedisError::from((ErrorKind::UnexpectedReturnType, "odd", "sk_live_1".into()));
+        assert!(!printed(&call(odd)).contains("sk_live_1"));
     }
 
     #[test]

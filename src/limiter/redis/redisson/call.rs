@@ -87,8 +87,7 @@ pub(super) struct Told {
 
 impl Told {
     fn read(reply: Value) -> Result<Self, Error> {
-        let numbers: Vec<i64> =
-            redis::from_redis_value(reply).map_err(|error| odd().because(error))?;
+        let numbers: Vec<i64> = redis::from_redis_value(reply).map_err(|_| odd())?;
         match numbers[..] {
             [outcome, now @ 0..=LATEST, ref numbers @ ..] => {
                 Ok(Self { outcome, now, numbers: numbers.to_vec() })
@@ -212,7 +211,7 @@ impl Caller {
         let wire = self.wire(deadline).await?;
         let mut reply = wire.send(command);
         let reply = self.answer(&*wire, &mut reply, deadline).await.map_err(why)?;
-        redis::from_redis_value(reply).map_err(|error| odd().because(error))
+        redis::from_redis_value(reply).map_err(|_| odd())
     }
 
     fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
