@@ -5,7 +5,11 @@
 //!
 //! The twin of `scripts/sliding_counter.lua`.
 
+mod windows;
+
 use std::time::Duration;
+
+use windows::{Rule, State};
 
 use super::{
     Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
@@ -64,78 +68,6 @@ impl SlidingCounter {
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: checked_horizon(horizon), ..self }
     }
-}
-
-/// `limit` units in each `period`; `most` of them are computed with exactly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    limit: i64,
-    period: i64,
-    horizon: i64,
-    most: i64,
-}
-
-impl Rule {
-    /// The start of the window that holds `at`.
-    fn begin(&self, at: i64) -> i64 {
-        at - at % self.period
-    }
-
-    /// The state in this rule's windows.
-    fn under(&self, state: Option<&State>) -> Option<State> {
-        let state = state?;
-        let begin = self.begin(state.latest);
-        let before = self.begin((state.begin - 1).max(0));
-        let (mut current, mut previous) = (state.current, 0);
-        if before == begin {
-            current += state.previous;
-        } else if before == begin - self.period {
-            previous = state.previous;
-        }
-        Some(State {
-            begin,
-            current: current.min(self.most),
-            previous: previous.min(self.most),
-            latest: state.latest,
-        })
-    }
-
-    /// The units of the window that begins at `begin`, and of the one before it.
-    fn units(&self, state: &State, begin: i64) -> (i64, i64) {
-        if begin == state.begin {
-            return (state.current, state.previous);
-        } else if begin == state.begin + self.period {
-            return (0, state.current);
-        }
-        (0, 0)
-    }
-
-    /// The units that count at `at`: those of the window before weigh what is left of it, rounded up.
-    fn used(&self, state: &State, at: i64) -> i64 {
-        let begin = self.begin(at);
-        let (current, previous) = self.units(state, begin);
-        let weighted = previous * (self.period - (at - begin));
-        current + weighted / self.period + i64::from(weighted % self.period > 0)
-    }
-
-    /// The instant from which on nothing of the state counts any more.
-    fn end(&self, state: &State) -> i64 {
-        if state.current > 0 {
-            return state.begin + 2 * self.period;
-        } else if state.previous > 0 {
-            return state.begin + self.period;
-        }
-        state.latest
-    }
-}
-
-/// The latest window that holds units, its units and those of the one before, and the latest instant of admission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
-    begin: i64,
-    current: i64,
-    previous: i64,
-    latest: i64,
 }
 
 impl Sealed for SlidingCounter {}
@@ -255,79 +187,4 @@ impl InLua for SlidingCounter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::algorithm::{Ask, Verdict};
-
-    /// The start of a second.
-    const T0: i64 = 1_767_225_600_000_000;
-
-    fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
-        let rule = SlidingCounter::new(quota).rule(quota).unwrap();
-        let mut state = None;
-        let told = asks.iter().map(|&(at, cost, patience)| {
-            let step = SlidingCounter::step(&rule, &mut state, T0 + at, Ask { cost, patience });
-            (step.verdict, step.report.remaining, step.report.reset_after)
-        });
-        told.collect()
-    }
-
-    #[test]
-    fn the_window_before_weighs_what_is_left_of_it() {
-        let told = run(
-            Quota::per_second(10),
-            &[
-                (900_000, 10, 0),
-                (900_000, 1, 0),
-                (1_000_000, 1, 0),
-                (1_099_999, 1, 0),
-                (1_100_000, 1, 0),
-                (1_100_000, 1, 0),
-                (1_500_000, 0, 0),
-            ],
-        );
-        assert_eq!(
-            told,
-            [
-                (Verdict::Allow, 0, 1_100_000),
-                // Nine of the ten weigh from a tenth into the next window on.
-                (Verdict::Deny(200_000), 0, 1_100_000),
-                (Verdict::Deny(100_000), 0, 1_000_000),
-                (Verdict::Deny(1), 0, 900_001),
-                (Verdict::Allow, 0, 1_900_000),
-                (Verdict::Deny(100_000), 0, 1_900_000),
-                (Verdict::Allow, 4, 1_500_000),
-            ]
-        );
-    }
-
-    #[test]
-    fn a_wait_is_booked_after_the_latest_admission() {
-        let told = run(Quota::per_second(2), &[(0, 2, 0), (0, 1, 9_000_000), (0, 1, 9_000_000)]);
-        assert_eq!(told[1].0, Verdict::Wait(1_500_000));
-        assert_eq!(told[2].0, Verdict::Wait(2_000_000));
-        let told = run(Quota::per_second(2), &[(0, 2, 0), (0, 2, 9_000_000), (0, 0, 0)]);
-        assert_eq!(told[1].0, Verdict::Wait(2_000_000));
-        assert_eq!(told[2], (Verdict::Deny(2_000_000), 0, 4_000_000));
-    }
-
-    #[test]
-    fn what_cannot_be_weighed_exactly_is_refused() {
-        let rule = |limit| SlidingCounter::new(Quota::per_day(limit)).rule(Quota::per_day(limit));
-        assert!(rule(104_000).is_ok());
-        assert!(rule(105_000).unwrap_err().to_string().contains("limit * period"));
-    }
-
-    #[test]
-    fn refund_returns_to_the_window_it_was_counted_in() {
-        let quota = Quota::per_second(10);
-        let rule = SlidingCounter::new(quota).rule(quota).unwrap();
-        let first = SlidingCounter::take(&rule, None, T0, 4, T0);
-        let second = SlidingCounter::take(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
-        let left = SlidingCounter::left(&first);
-        let mut state = Some(second);
-        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, &left), None);
-        assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, 4, &left), Some(4));
-        assert_eq!(state.unwrap().previous, 0);
-    }
-}
+mod tests;

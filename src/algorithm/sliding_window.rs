@@ -6,7 +6,11 @@
 //!
 //! The twin of `scripts/sliding_window.lua`.
 
+mod cells;
+
 use std::time::Duration;
+
+use cells::{Rule, State};
 
 use super::{Algorithm, HORIZON, InLua, Left, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -74,64 +78,6 @@ impl SlidingWindow {
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: checked_horizon(horizon), ..self }
-    }
-}
-
-/// `limit` units in `cells` cells of `width` µs, and one more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    limit: i64,
-    width: i64,
-    cells: i64,
-    horizon: i64,
-}
-
-impl Rule {
-    /// The state in this rule's cells: units that lie in others move to the cell of their last instant.
-    fn under(&self, state: Option<&State>) -> Option<State> {
-        let state = state?;
-        if state.width == self.width && state.units.len() as i64 == self.cells + 1 {
-            return Some(state.clone());
-        }
-        let cell_of = |cell: i64| ((cell + 1) * state.width - 1).div_euclid(self.width);
-        let newest = cell_of(state.newest);
-        let mut units = vec![0; self.cells as usize + 1];
-        for back in 0..state.units.len() as i64 {
-            let place = self.cells - (newest - cell_of(state.newest - back));
-            if place >= 0 {
-                units[place as usize] += state.units_at(back);
-            }
-        }
-        Some(State { width: self.width, newest, units })
-    }
-
-    /// The units in the cells that count in cell `at`, which is no earlier than the newest.
-    fn sum(&self, state: &State, at: i64) -> i64 {
-        (0..=self.cells - (at - state.newest)).map(|back| state.units_at(back)).sum()
-    }
-
-    /// The instant from which on nothing of the state counts any more.
-    fn end(&self, state: &State) -> i64 {
-        match (0..=self.cells).find(|back| state.units_at(*back) > 0) {
-            Some(back) => (state.newest - back + self.cells + 1) * self.width,
-            None => state.newest * self.width,
-        }
-    }
-}
-
-/// The newest cell, and the units of the cells up to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
-    width: i64,
-    newest: i64,
-    units: Vec<i64>,
-}
-
-impl State {
-    /// The units of the cell so many places before the newest one.
-    fn units_at(&self, back: i64) -> i64 {
-        let place = self.units.len() as i64 - 1 - back;
-        usize::try_from(place).ok().and_then(|place| self.units.get(place)).copied().unwrap_or(0)
     }
 }
 
@@ -249,88 +195,4 @@ impl InLua for SlidingWindow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::algorithm::{Ask, Verdict};
-
-    /// The start of a cell and of a period.
-    const T0: i64 = 1_767_225_600_000_000;
-
-    fn run(window: SlidingWindow, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
-        let rule = window.rule(window.quota()).unwrap();
-        let mut state = None;
-        let told = asks.iter().map(|&(at, cost, patience)| {
-            let step = SlidingWindow::step(&rule, &mut state, T0 + at, Ask { cost, patience });
-            (step.verdict, step.report.remaining, step.report.reset_after)
-        });
-        told.collect()
-    }
-
-    #[test]
-    fn what_is_taken_comes_back_a_period_and_a_cell_later() {
-        let window = SlidingWindow::new(Quota::per_second(5));
-        let told = run(
-            window,
-            &[
-                (0, 3, 0),
-                (150_000, 2, 0),
-                (999_999, 1, 0),
-                (1_099_999, 1, 0),
-                (1_100_000, 3, 0),
-                (1_100_000, 1, 0),
-            ],
-        );
-        assert_eq!(
-            told,
-            [
-                (Verdict::Allow, 2, 1_100_000),
-                (Verdict::Allow, 0, 1_050_000),
-                (Verdict::Deny(100_001), 0, 200_001),
-                (Verdict::Deny(1), 0, 100_001),
-                (Verdict::Allow, 0, 1_100_000),
-                (Verdict::Deny(100_000), 0, 1_100_000),
-            ]
-        );
-    }
-
-    #[test]
-    fn booked_units_lie_in_the_cell_of_their_slot_and_the_newest_stays() {
-        let window = SlidingWindow::new(Quota::per_second(5)).cells(1);
-        let rule = window.rule(window.quota()).unwrap();
-        let ask = |cost| Ask { cost, patience: 10_000_000 };
-        let mut state = None;
-        SlidingWindow::step(&rule, &mut state, T0, ask(5));
-        let booked = SlidingWindow::step(&rule, &mut state, T0, ask(1));
-        assert_eq!(booked.verdict, Verdict::Wait(2_000_000));
-        let left = SlidingWindow::left(state.as_ref().unwrap());
-        assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, 1, &left), Some(1));
-        let report = SlidingWindow::report(&rule, state.as_ref(), T0);
-        assert_eq!(report.reset_after, 2_000_000);
-        // Emptied, the newest cell is still the place to be: nobody overtakes.
-        let next = SlidingWindow::step(&rule, &mut state, T0 + 1, ask(1));
-        assert_eq!(next.verdict, Verdict::Wait(1_999_999));
-    }
-
-    #[test]
-    fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
-        let window = SlidingWindow::new(Quota::per_second(5));
-        let rule = window.rule(window.quota()).unwrap();
-        let state = SlidingWindow::take(&rule, None, T0, 3, T0);
-        let longer = window.rule(Quota::new(5, Duration::from_secs(10))).unwrap();
-        let moved = longer.under(Some(&state)).unwrap();
-        assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
-        let finer = window.cells(60).rule(window.quota()).unwrap();
-        let moved = finer.under(Some(&state)).unwrap();
-        assert_eq!((moved.newest, moved.units_at(0)), ((T0 + 99_999) / 16_667, 3));
-    }
-
-    #[test]
-    fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
-        let window = SlidingWindow::new(Quota::per_second(5));
-        let rule = window.rule(window.quota()).unwrap();
-        let far = SlidingWindow::take(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
-        let step = SlidingWindow::step(&rule, &mut Some(far), T0, Ask { cost: 1, patience: 0 });
-        assert_eq!(step.verdict, Verdict::Deny(1_100_000));
-        assert!(step.changed);
-    }
-}
+mod tests;
