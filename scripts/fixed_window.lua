@@ -2,7 +2,7 @@
 --
 -- Arguments of a rule:  horizon  limit  period  anchored     1: a window starts with its first charge; 0: with the epoch's periods
 -- Stored:               an instant in the latest window that holds units (anchored: its start), and the units, as `begin:units`
--- Left by a charge:     begin  units
+-- Left by a charge:     begin  units, and of the state before a wait that it reserved with others: from  from_units
 
 local fixed_window = { arguments = 4 }
 
@@ -89,6 +89,17 @@ function fixed_window.take(rule, state, at, cost)
   return { begin = begin_of(rule, at), units = cost }
 end
 
+function fixed_window.take_with_others(rule, state, at, cost, now)
+  local next = fixed_window.take(rule, state, at, cost)
+  if at > now then
+    next.from, next.from_units = LONG_AGO, 0
+    if state then
+      next.from, next.from_units = state.begin, state.units
+    end
+  end
+  return next
+end
+
 function fixed_window.largest(rule)
   return rule.limit
 end
@@ -104,15 +115,19 @@ function fixed_window.report(rule, state, now)
   return remaining, reset - now
 end
 
-function fixed_window.give_back(rule, state, now, cost, left_begin)
+function fixed_window.give_back(rule, state, now, cost, left_begin, left_units, from, from_units)
   state = alive(rule, state, now)
   if not state or state.begin ~= left_begin then
     return nil
+  end
+  -- The state is exactly what the charge left: nothing else stands in the window.
+  if from > 0 and state.units == left_units then
+    return { begin = from, units = from_units }, cost
   end
   local units = math.min(cost, state.units)
   return { begin = state.begin, units = state.units - units }, units
 end
 
 function fixed_window.left(state)
-  return state.begin, state.units
+  return state.begin, state.units, state.from, state.from_units
 end

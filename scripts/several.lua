@@ -167,7 +167,8 @@ local function all_of(...)
 
   function several.take(rule, state, at, cost, now)
     return changed(state, function(j, member, one)
-      return member.take(rule[j], one, at, math.min(cost, member.largest(rule[j])), now)
+      local take = member.take_with_others or member.take
+      return take(rule[j], one, at, math.min(cost, member.largest(rule[j])), now)
     end)
   end
 

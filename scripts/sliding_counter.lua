@@ -3,7 +3,8 @@
 -- Arguments of a rule:  horizon  limit  period
 -- Stored:               the start of the latest window that holds units, its units, those of the one before, and the
 --                       latest instant of admission, as `begin:current:previous:latest`
--- Left by a charge:     begin  latest
+-- Left by a charge:     latest, and of the state before a wait that it reserved with others: from (its latest)
+--                       from_current  from_previous
 
 local sliding_counter = { arguments = 3 }
 
@@ -130,6 +131,18 @@ function sliding_counter.take(rule, state, at, cost)
   return { begin = begin, current = current + cost, previous = previous, latest = at }
 end
 
+function sliding_counter.take_with_others(rule, state, at, cost, now)
+  local next = sliding_counter.take(rule, state, at, cost)
+  if at > now then
+    next.from, next.from_current, next.from_previous = LONG_AGO, 0, 0
+    state = under(rule, state)
+    if state then
+      next.from, next.from_current, next.from_previous = state.latest, state.current, state.previous
+    end
+  end
+  return next
+end
+
 function sliding_counter.largest(rule)
   return rule.limit
 end
@@ -146,10 +159,18 @@ function sliding_counter.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_counter.give_back(rule, state, now, cost, left_begin)
+function sliding_counter.give_back(rule, state, now, cost, left_latest, from, from_current, from_previous)
   state = under(rule, state)
+  local left_begin = begin_of(rule, left_latest)
   if left_begin + 2 * rule.period <= now then
     return nil
+  end
+  if from > 0 then
+    local before = { begin = begin_of(rule, from), current = from_current, previous = from_previous, latest = from }
+    local current, previous = units_of(rule, before, left_begin)
+    if state.latest == left_latest and state.current == current + cost and state.previous == previous then
+      return before, cost
+    end
   end
   local current, previous = state.current, state.previous
   local given
@@ -166,5 +187,5 @@ function sliding_counter.give_back(rule, state, now, cost, left_begin)
 end
 
 function sliding_counter.left(state)
-  return state.begin, state.latest
+  return state.latest, state.from, state.from_current, state.from_previous
 end

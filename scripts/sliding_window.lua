@@ -2,7 +2,8 @@
 --
 -- Arguments of a rule:  horizon  limit  width  cells     the period is cut into cells of `width` microseconds
 -- Stored:               the width, the newest cell, and the units of the cells up to it, as `width:newest,units,..,units`
--- Left by a charge:     newest  width
+-- Left by a charge:     newest  width, and of the state before a wait that it reserved with others: from (its newest)
+--                       pushed (units of cells that still count, but not in the newest's period)
 
 local sliding_window = { arguments = 4 }
 
@@ -33,6 +34,44 @@ local function sum(rule, state, at)
   local total, units = 0, state.units
   for i = at - state.newest + 1, rule.cells + 1 do
     total = total + units[i]
+  end
+  return total
+end
+
+-- The units of the state in the cells from `first` to `last`, as `,units,..,units`; 0 if there are none.
+local function listed(rule, state, first, last)
+  local units, total = {}, 0
+  for cell = first, last do
+    local one = state.units[cell - state.newest + rule.cells + 1]
+    units[#units + 1], total = one, total + one
+  end
+  return total > 0 and string.format(string.rep(',%.0f', #units), unpack(units)) or 0
+end
+
+-- The last cell that a charge pushed out which made `newest` the newest cell where `from` was it.
+local function last_pushed(rule, newest, from)
+  return math.min(newest - rule.cells - 1, from)
+end
+
+-- The state before the charge that made its newest cell the newest where `from` was it.
+local function restored(rule, state, from, pushed)
+  local old, last = {}, last_pushed(rule, state.newest, from)
+  for number in string.gmatch(pushed, '%d+') do
+    old[#old + 1] = tonumber(number)
+  end
+  local units = {}
+  for i = 1, rule.cells + 1 do
+    local cell = from - rule.cells - 1 + i
+    units[i] = state.units[cell - state.newest + rule.cells + 1] or old[cell - last + #old] or 0
+  end
+  return { width = state.width, newest = from, units = units }
+end
+
+-- The units in the cells after `cell`.
+local function after(rule, state, cell)
+  local total = 0
+  for i = math.max(1, cell - state.newest + rule.cells + 2), rule.cells + 1 do
+    total = total + state.units[i]
   end
   return total
 end
@@ -117,6 +156,20 @@ function sliding_window.take(rule, state, at, cost)
   return { width = rule.width, newest = newest, units = units }
 end
 
+function sliding_window.take_with_others(rule, state, at, cost, now)
+  local next = sliding_window.take(rule, state, at, cost)
+  if at > now then
+    next.from, next.pushed = LONG_AGO, 0
+    state = under(rule, state)
+    if state then
+      local first = math.max(math.floor(now / rule.width), state.newest) - rule.cells
+      next.from = state.newest
+      next.pushed = listed(rule, state, first, last_pushed(rule, next.newest, state.newest))
+    end
+  end
+  return next
+end
+
 function sliding_window.largest(rule)
   return rule.limit
 end
@@ -134,7 +187,7 @@ function sliding_window.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_window.give_back(rule, state, now, cost, left_newest, left_width)
+function sliding_window.give_back(rule, state, now, cost, left_newest, left_width, from, pushed)
   state = under(rule, state)
   local back = state.newest - left_newest
   if state.width ~= left_width or back < 0 or back > rule.cells then
@@ -142,6 +195,10 @@ function sliding_window.give_back(rule, state, now, cost, left_newest, left_widt
   end
   if (left_newest + rule.cells + 1) * rule.width <= now then
     return nil
+  end
+  -- The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
+  if from > 0 and back == 0 and after(rule, state, from) == cost then
+    return restored(rule, state, from, pushed), cost
   end
   local units = {}
   for i = 1, rule.cells + 1 do
@@ -154,5 +211,5 @@ function sliding_window.give_back(rule, state, now, cost, left_newest, left_widt
 end
 
 function sliding_window.left(state)
-  return state.newest, state.width
+  return state.newest, state.width, state.from, state.pushed
 end

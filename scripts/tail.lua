@@ -3,7 +3,7 @@
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
 
--- The numbers that a booking remembers of the state that it left, for each quota.
+-- What a booking remembers of the state that it left, and of the one before: so many numbers for each quota.
 local LEFT = 4
 
 -- How much longer than its state a key lives, in µs: as long as the state stays within one such stretch,
@@ -133,7 +133,7 @@ local function run(algorithm)
     if op == 'refund' then
       cost, left = tonumber(ARGV[at + 1]), {}
       for i = 1, LEFT * quotas do
-        left[i] = tonumber(ARGV[at + 1 + i])
+        left[i] = tonumber(ARGV[at + 1 + i]) or ARGV[at + 1 + i]
       end
       at = at + 2 + LEFT * quotas
     elseif op == 'penalize' then

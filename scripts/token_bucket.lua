@@ -2,7 +2,7 @@
 --
 -- Arguments of a rule:  horizon  p  l  burst      one unit takes p / l microseconds
 -- Stored:               the instant at which the bucket is full again, as `full` or `full+part/over`
--- Left by a charge:     full  part
+-- Left by a charge:     full  part, and of the state before a wait that it reserved with others: from  from_part
 
 local token_bucket = { arguments = 4 }
 
@@ -91,6 +91,14 @@ function token_bucket.take(rule, state, at, cost)
   return { full = full, part = part, over = rule.l }
 end
 
+function token_bucket.take_with_others(rule, state, at, cost, now)
+  local next = token_bucket.take(rule, state, at, cost)
+  if at > now then
+    next.from, next.from_part = start_of(rule, state, state and 0 or LONG_AGO)
+  end
+  return next
+end
+
 function token_bucket.largest(rule)
   return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
 end
@@ -106,10 +114,13 @@ function token_bucket.report(rule, state, now)
   return remaining, part > 0 and ahead + 1 or ahead
 end
 
-function token_bucket.give_back(rule, state, now, cost, left_full, left_part)
+function token_bucket.give_back(rule, state, now, cost, left_full, left_part, from, from_part)
   local full, part = start_of(rule, state, 0)
   if full ~= left_full or part ~= left_part then
     return nil
+  end
+  if from > 0 then
+    return { full = from, part = from_part, over = rule.l }, cost
   end
   local whole, rest = time(rule, cost)
   full, part = full - whole, part - rest
@@ -120,5 +131,5 @@ function token_bucket.give_back(rule, state, now, cost, left_full, left_part)
 end
 
 function token_bucket.left(state)
-  return state.full, state.part
+  return state.full, state.part, state.from, state.from_part
 end

@@ -30,6 +30,7 @@
 //! | log | only the newest charge's | up to the limit at a time |
 //! | token bucket | only if no other was decided since | all of it, owed up to the horizon |
 //! | smooth limiters | only if no other was decided since | all of it: whoever comes next pays |
+//! | tuples | what each can; a wait on which no other was decided since, wholly | what each can |
 //!
 //! Safety comes first: to give back more would break the bound. So where a refund must never be lost on a busy key,
 //! count in a window; or admit by a peek ([`Charge::peek`](crate::Charge::peek)) and take afterwards what it was, of which several that

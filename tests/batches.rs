@@ -73,45 +73,62 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
 }
 
 /// What one charge under two quotas asks: the ends of its two keys, and its words.
-type Asked = ([&'static str; 2], Vec<i64>, &'static str);
+type Asked = ([&'static str; 2], Vec<String>, &'static str);
 
-/// Asks under a token bucket of 5 a second and a log of 7, each charge with two keys; 13 numbers answer each.
+fn words(numbers: &[i64]) -> Vec<String> {
+    numbers.iter().map(i64::to_string).collect()
+}
+
+/// Asks under two quotas at once, each charge with two keys; 13 elements answer each.
 async fn several(
     connection: &mut MultiplexedConnection,
+    [one, other]: [Algorithm; 2],
     now: i64,
     scope: &str,
     asked: &[Asked],
-) -> Vec<Vec<i64>> {
-    let (bucket, log) = (TOKEN_BUCKET.1, SLIDING_LOG.1);
-    let run = "return cmsgpack.unpack(run(all_of(token_bucket, sliding_log)))";
+) -> Vec<Vec<String>> {
+    let run = format!("return cmsgpack.unpack(run(all_of({}, {})))", one.0, other.0);
     let mut call = cmd("EVAL");
-    call.arg(format!("{HEAD}{bucket}{log}{TAIL}{SEVERAL}{run}")).arg(asked.len() * 2);
+    call.arg(format!("{HEAD}{}{}{TAIL}{SEVERAL}{run}", one.1, other.1)).arg(asked.len() * 2);
     for (keys, ..) in asked {
-        call.arg(format!("{scope}:tb:{}", keys[0])).arg(format!("{scope}:sl:{}", keys[1]));
+        call.arg(format!("{scope}:1:{}", keys[0])).arg(format!("{scope}:2:{}", keys[1]));
     }
-    call.arg(now).arg(TOKEN_BUCKET.2).arg(&[60_000_000, 7, 1_000_000]);
-    for (_, numbers, op) in asked {
-        call.arg(1).arg((!op.is_empty()).then_some(op)).arg(numbers);
+    call.arg(now).arg(one.2).arg(other.2);
+    for (_, words, op) in asked {
+        call.arg(1).arg((!op.is_empty()).then_some(op)).arg(words);
     }
     let reply: Vec<Value> = call.query_async(connection).await.expect("a reply");
-    let number = |value: &Value| match value {
-        Value::Int(number) => *number,
+    let text = |value: &Value| match value {
+        Value::Int(number) => number.to_string(),
+        Value::BulkString(list) if list.starts_with(b",") => {
+            String::from_utf8_lossy(list).into_owned()
+        }
         other => panic!("{other:?}"),
     };
     assert_eq!(reply.len(), 1 + 13 * asked.len());
-    reply[1..].chunks(13).map(|told| told.iter().map(number).collect()).collect()
+    reply[1..].chunks(13).map(|told| told.iter().map(text).collect()).collect()
 }
 
-/// Three users, and two logs that they share: whoever comes later in a call sees what was taken of either.
+/// Two quotas of which now one is in the way, now the other.
+const PAIRS: [[Algorithm; 2]; 4] = [
+    [TOKEN_BUCKET, (SLIDING_LOG.0, SLIDING_LOG.1, &[60_000_000, 7, 1_000_000])],
+    [SLIDING_WINDOW, (TOKEN_BUCKET.0, TOKEN_BUCKET.1, &[60_000_000, 400_000, 1, 8])],
+    [FIXED_WINDOW, (SLIDING_COUNTER.0, SLIDING_COUNTER.1, &[60_000_000, 9, 3_000_000])],
+    [SMOOTH_BURSTY, (FIXED_WINDOW.0, FIXED_WINDOW.1, &[60_000_000, 7, 2_000_000, 1])],
+];
+
+/// Three users, and two keys that they share: whoever comes later in a call sees what was taken of either.
 #[tokio::test]
 async fn keys_in_any_company_are_answered_as_one_by_one() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let mut dice = fastrand::Rng::with_seed(7);
-    for history in 0..40 {
+    let mut lists = 0;
+    for history in 0..48 {
+        let pair = PAIRS[history % PAIRS.len()];
         let [alone, together] = ["alone", "together"].map(|kind| format!("{history}:{kind}"));
         let mut now = NOW;
-        let mut bookings: Vec<([&str; 2], Vec<i64>)> = Vec::new();
+        let mut bookings: Vec<([&str; 2], Vec<String>)> = Vec::new();
         for _ in 0..8 {
             now += [0, 1, 200_000, 1_000_000, -200_000][dice.usize(..5)];
             let mut asked: Vec<Asked> = Vec::new();
@@ -121,25 +138,27 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
                 let cost = dice.i64(0..=6);
                 let one: Asked = match dice.usize(..12) {
                     0 => (keys, Vec::new(), "reset"),
-                    1 => (keys, vec![cost * 3], "penalize"),
+                    1 => (keys, words(&[cost * 3]), "penalize"),
                     2..5 if !bookings.is_empty() => {
                         let back = if dice.bool() { 1 } else { dice.usize(1..=bookings.len()) };
-                        let (keys, numbers) = bookings.remove(bookings.len() - back);
-                        (keys, numbers, "refund")
+                        let (keys, words) = bookings.remove(bookings.len() - back);
+                        (keys, words, "refund")
                     }
-                    _ => (keys, vec![cost, [0, 250_000, 90_000_000][dice.usize(..3)]], ""),
+                    _ => (keys, words(&[cost, [0, 250_000, 90_000_000][dice.usize(..3)]]), ""),
                 };
-                let told = several(&mut connection, now, &alone, std::slice::from_ref(&one))
+                let told = several(&mut connection, pair, now, &alone, std::slice::from_ref(&one))
                     .await
                     .remove(0);
-                let taken = one.2.is_empty() && one.1[0] > 0 && told[0] < 2;
+                let admitted = ["0", "1"].contains(&told[0].as_str());
+                let taken = one.2.is_empty() && cost > 0 && admitted;
                 if taken {
+                    lists += usize::from(told[7].starts_with(','));
                     bookings.push((one.0, [&one.1[..1], &told[4..12]].concat()));
                 }
                 answers.push((taken, told));
                 asked.push(one);
             }
-            let all = several(&mut connection, now, &together, &asked).await;
+            let all = several(&mut connection, pair, now, &together, &asked).await;
             for ((told, (taken, alone)), one) in all.iter().zip(&answers).zip(&asked) {
                 assert_eq!(told[..4], alone[..4], "{history}: {one:?}");
                 assert_eq!(told[12], alone[12], "{history}: {one:?}");
@@ -147,4 +166,5 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
             }
         }
     }
+    assert!(lists > 20, "only {lists} charges pushed units out of the cells");
 }

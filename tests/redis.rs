@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bb8_redis::{RedisConnectionManager, bb8};
@@ -10,7 +11,9 @@ use redis::aio::MultiplexedConnection;
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{
+    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
+};
 use tower_sluice::{Charge, Class, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
 /// Long enough for the slowest machine: no test here is about speed.
@@ -265,6 +268,55 @@ fn no_limiter_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
 fn a_new_limiter_panics_with_the_reason() {
     let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
     let _ = Redis::new("test", SlidingLog::new(Quota::per_second(10_001)), pool);
+}
+
+/// As Bucket4j has it: whoever hangs up, the latest first, takes back all that it took.
+#[tokio::test]
+async fn fifty_waiters_of_a_tuple_that_hang_up_close_the_key_to_nobody() {
+    let server = Server::start();
+    let fast = Quota::per_second(100).burst(50);
+    let slow = Quota::per_minute(100).burst(20);
+    let (minute, second) = (Quota::per_minute(200), Quota::per_second(40));
+    let buckets = (TokenBucket::new(fast), TokenBucket::new(slow));
+    let windows = (FixedWindow::new(minute), TokenBucket::new(slow), SlidingWindow::new(second));
+    let counters = (SlidingCounter::new(second), SlidingLog::new(minute), TokenBucket::new(slow));
+    assert_eq!(after_fifty_hung_up(&server, buckets).await, [0, 20, 20]);
+    assert_eq!(after_fifty_hung_up(&server, windows).await, [0, 20, 20]);
+    assert_eq!(after_fifty_hung_up(&server, counters).await, [0, 20, 20]);
+}
+
+/// How many are admitted at once after 20 were and 50 that waited hung up: at that moment, 12 s later, and a minute later.
+async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize; 3] {
+    let now = Arc::new(AtomicU64::new(1_767_225_600));
+    let clock = Arc::clone(&now);
+    let limiter = Redis::new(A::NAME, algorithm, pool(server))
+        .deadline(PATIENT)
+        .clock(move || Duration::from_secs(clock.load(Relaxed)));
+    let fill = async || {
+        let mut admitted = 0;
+        while limiter.check(&Charge::new("key")).await.unwrap().is_admitted() {
+            admitted += 1;
+        }
+        admitted
+    };
+    limiter.reset("key").await.unwrap();
+    assert_eq!(fill().await, 20);
+    let waiter = Charge::new("key").max_wait(Duration::from_secs(60));
+    let mut waiters = Vec::new();
+    for _ in 0..50 {
+        let mut decision = limiter.check(&waiter).await.unwrap();
+        assert!(matches!(decision.outcome(), Outcome::Wait(_)));
+        waiters.push(decision.booking().unwrap());
+    }
+    for waiter in waiters.into_iter().rev() {
+        assert_eq!(limiter.give_back(waiter).await.unwrap(), 1);
+    }
+    let mut admitted = [0; 3];
+    for (admitted, step) in admitted.iter_mut().zip([0, 12, 48]) {
+        now.fetch_add(step, Relaxed);
+        *admitted = fill().await;
+    }
+    admitted
 }
 
 #[tokio::test]

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use support::Server;
 use tower_sluice::algorithm::{
-    Ask, FixedWindow, InLua, Left, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket, Verdict,
+    Algorithm, Ask, FixedWindow, InLua, Left, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
     Booking, Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis,
 };
 
+const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 const START: u64 = 1_767_225_600_000_000;
 const LATEST: u64 = 1 << 52;
@@ -99,8 +100,13 @@ async fn compare<A: InLua>(
             let place = format!("history {history}, step {step}, {quota:?}");
 
             if dice.below(5) == 0 && !bookings.is_empty() {
-                let Twins { lua: booking, quota, cost, left } =
-                    bookings.swap_remove(dice.below(bookings.len()));
+                // The latest as often as any.
+                let which = if dice.below(2) == 0 {
+                    bookings.len() - 1
+                } else {
+                    dice.below(bookings.len())
+                };
+                let Twins { lua: booking, quota, cost, left } = bookings.remove(which);
                 let rule = algorithm.rule(quota).expect("a rule");
                 let units = A::refund(&rule, &mut state, instant, cost, &left).unwrap_or(0);
                 let from_lua = lua.give_back(booking).await.expect("lua gives back");
@@ -282,6 +288,95 @@ async fn several_quotas_agree_with_their_script() {
         &[eight(1), eight(2)],
     )
     .await;
+}
+
+/// Waiters of several quotas hang up, the latest first: from then on every charge is decided as though they had never
+/// come.
+fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
+    let name = std::any::type_name::<A>();
+    let rule = algorithm.rule(algorithm.quota()).expect("a rule");
+    let quotas = algorithm.quota();
+    let mut waiters = 0;
+    for history in 1..=histories {
+        let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ history);
+        let mut now = START as i64;
+        let mut state: Option<A::State> = None;
+        for _ in 0..12 {
+            for _ in 0..dice.below(8) {
+                now += step(&mut dice, &quotas);
+                let ask = Ask { cost: dice.pick(&[1, 1, 2, 3]), patience: 0 };
+                A::step(&rule, &mut state, now, ask);
+            }
+            // Those who go at once come either way.
+            let mut waited = Vec::new();
+            let mut control = state.clone();
+            for _ in 0..dice.below(8) {
+                let ask = Ask { cost: dice.pick(&[1, 1, 2]), patience: 60_000_000 };
+                let mut next = state.clone();
+                if let Verdict::Wait(wait) = A::step(&rule, &mut next, now, ask).verdict {
+                    waited.push((now + wait, ask.cost, A::left(next.as_ref().expect("booked"))));
+                } else if waited.is_empty() {
+                    A::step(&rule, &mut control, now, ask);
+                } else {
+                    break;
+                }
+                state = next;
+                now += i64::from(dice.below(4) == 0 && waited.is_empty());
+            }
+            waiters += waited.len();
+            let due = waited.first().map_or(now, |waited| waited.0);
+            now += dice.pick(&[0, 1, (due - now) / 2, due - now - 1]).max(0);
+            for (_, cost, left) in waited.iter().rev() {
+                let units = A::refund(&rule, &mut state, now, *cost, left);
+                assert_eq!(units, Some(*cost), "{name}, history {history}");
+            }
+            let mut later = now;
+            let (mut after, mut control) = (state.clone(), control);
+            for _ in 0..12 {
+                let patience = dice.pick(&[0, 60_000_000]);
+                let ask = Ask { cost: dice.pick(&[0, 1, 2, 3]), patience };
+                let told = [&mut after, &mut control].map(|state| {
+                    let told = A::step(&rule, state, later, ask);
+                    (told.verdict, told.report)
+                });
+                assert_eq!(told[0], told[1], "{name}, history {history}, {} waited", waited.len());
+                later += step(&mut dice, &quotas);
+            }
+        }
+    }
+    println!("twins algorithm={name} waiters={waiters}");
+}
+
+/// A step forward that may land on an edge of one of the quotas.
+fn step(dice: &mut Dice, quotas: &Quotas) -> i64 {
+    let one = dice.pick(quotas.as_slice());
+    let period = one.period().as_micros() as i64;
+    let unit = (period / one.limit() as i64).max(1);
+    dice.pick(&[0, 0, 1, unit - 1, unit, unit + 1, period / 3, period - 1, period, period + 1])
+}
+
+#[test]
+fn waiters_of_several_quotas_that_hang_up_leave_no_trace() {
+    let (fast, slow) = (Quota::per_second(7), Quota::new(9, Duration::from_secs(4)));
+    let bucket = |quota: Quota| TokenBucket::new(quota.burst(5));
+    for (one, other) in [(fast, slow), (slow, fast), (fast, Quota::new(5, 30 * SECOND))] {
+        hang_up((bucket(one), bucket(other)), 60);
+        hang_up((bucket(one), FixedWindow::new(other)), 60);
+        hang_up((bucket(one), FixedWindow::new(other).anchored()), 60);
+        hang_up((FixedWindow::new(one), FixedWindow::new(other).anchored()), 60);
+        hang_up((bucket(one), SlidingWindow::new(other)), 60);
+        hang_up((SlidingWindow::new(one).cells(3), SlidingWindow::new(other).cells(60)), 60);
+        hang_up((bucket(one), SlidingCounter::new(other)), 60);
+        hang_up((SlidingCounter::new(one), SlidingCounter::new(other)), 60);
+        hang_up((bucket(one), SlidingLog::new(other)), 60);
+        hang_up((bucket(one), SmoothBursty::new(other)), 60);
+        hang_up((SmoothBursty::new(one).own_debt(), bucket(other)), 60);
+        let all = (
+            (bucket(one), FixedWindow::new(one), SlidingWindow::new(one)),
+            (SlidingCounter::new(other), SlidingLog::new(other), SmoothBursty::new(other)),
+        );
+        hang_up((all.0.0, all.0.1, all.0.2, all.1.0, all.1.1, all.1.2), 60);
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, InLua, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{
+    Algorithm, HORIZON, InLua, LONG_AGO, Left, Report, checked_horizon, exact, sealed::Sealed,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Admits a number in each period of the clock, or in a period that begins with the first charge.
@@ -111,6 +113,14 @@ impl Rule {
 pub struct State {
     begin: i64,
     units: i64,
+    /// For the refund of the wait that left this state, reserved with others: the instant and the units before.
+    from: (i64, i64),
+}
+
+impl State {
+    fn of(begin: i64, units: i64) -> Self {
+        Self { begin, units, from: (0, 0) }
+    }
 }
 
 impl Sealed for FixedWindow {}
@@ -147,11 +157,11 @@ impl Algorithm for FixedWindow {
     fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
         if rule.anchored {
             let late = state.begin > now + rule.horizon + rule.period;
-            return late.then_some(State { begin: now, units: rule.limit });
+            return late.then_some(State::of(now, rule.limit));
         }
         let reach = (rule.horizon + rule.period - 1) / rule.period + 1;
         let ahead = (rule.begin(state.begin) - rule.begin(now)) / rule.period;
-        (ahead > reach).then_some(State { begin: rule.begin(now), units: rule.limit })
+        (ahead > reach).then_some(State::of(rule.begin(now), rule.limit))
     }
 
     fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -167,9 +177,17 @@ impl Algorithm for FixedWindow {
 
     fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
         match rule.alive(state.as_ref(), at) {
-            Some(state) => State { units: state.units + cost, ..state },
-            None => State { begin: rule.begin(at), units: cost },
+            Some(state) => State::of(state.begin, state.units + cost),
+            None => State::of(rule.begin(at), cost),
         }
+    }
+
+    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+        let mut next = Self::take(rule, state, at, cost, now);
+        if at > now {
+            next.from = state.map_or((LONG_AGO, 0), |state| (state.begin, state.units));
+        }
+        next
     }
 
     fn largest(rule: &Rule) -> i64 {
@@ -188,16 +206,22 @@ impl Algorithm for FixedWindow {
 
     fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let alive = rule.alive(Some(state), now)?;
-        if alive.begin != left.first[0] {
+        let [left_begin, left_units, from, from_units] = left.first;
+        if alive.begin != left_begin {
             return None;
         }
+        // The state is exactly what the charge left: nothing else stands in the window.
+        if from > 0 && alive.units == left_units {
+            *state = State::of(from, from_units);
+            return Some(cost);
+        }
         let units = cost.min(alive.units);
-        *state = State { units: alive.units - units, ..alive };
+        *state = State::of(alive.begin, alive.units - units);
         Some(units)
     }
 
     fn left(state: &State) -> Left {
-        [state.begin, state.units, 0, 0].into()
+        [state.begin, state.units, state.from.0, state.from.1].into()
     }
 }
 

@@ -28,8 +28,11 @@
 //! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge fits at the earliest
 //! instant at which it fits all of them, and is taken from all or from none, in one call. The decision's
 //! [`quota`](crate::Decision::quota) is the one that refuses or delays, else the one that has least left; `remaining` is
-//! the least of all, `reset_after` the last. A charge's own quota is a tuple of as many. Given back is what each can
-//! give back.
+//! the least of all, `reset_after` the last. A charge's own quota is a tuple of as many.
+//!
+//! Each gives back what it can. A booked wait on which nothing was decided since goes as though it had never come, so
+//! waiters that hang up, the latest first, close the key to nobody. A refund in another order may leave an algorithm that
+//! was not in the way at the booked slot.
 //!
 //! ```
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -114,6 +117,9 @@ const HORIZON: Duration = Duration::from_secs(60);
 /// What a script computes with exactly is below.
 const INEXACT: i64 = 1 << 53;
 
+/// Stands for the instant of a state where there was none.
+const LONG_AGO: i64 = 1;
+
 /// The latest instant that the arithmetic is exact for, in the year 2112.
 pub(crate) const LATEST: i64 = 1 << 52;
 
@@ -177,6 +183,18 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         now: i64,
     ) -> Self::State;
 
+    /// The same for one of several quotas, whose instant may be another's: what waits remembers the state before it,
+    /// so that its refund restores it.
+    fn take_with_others(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State {
+        Self::take(rule, state, at, cost, now)
+    }
+
     /// The most units that are taken at once without asking whether they fit.
     fn largest(rule: &Self::Rule) -> i64;
 
@@ -193,7 +211,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         left: &Left,
     ) -> Option<i64>;
 
-    /// What a booking remembers of the state that it left.
+    /// What a booking remembers of the state that it left, and of the one before.
     fn left(state: &Self::State) -> Left;
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.

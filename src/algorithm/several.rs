@@ -75,7 +75,7 @@ macro_rules! tuple {
                 let state = state.unwrap_or_default();
                 ($({
                     let cost = cost.min($member::largest(&rule.$place));
-                    Some($member::take(&rule.$place, state.$place, at, cost, now))
+                    Some($member::take_with_others(&rule.$place, state.$place, at, cost, now))
                 },)+)
             }
 
@@ -146,10 +146,7 @@ macro_rules! tuple {
             }
 
             fn left(state: &Self::State) -> Left {
-                let left = [$(
-                    state.$place.as_ref().map(|one| $member::left(one).first).unwrap_or_default()
-                ),+];
-                Left { first: left[0], more: left[1..].into() }
+                vec![$(state.$place.as_ref().map($member::left).unwrap_or_default()),+].into()
             }
         }
 

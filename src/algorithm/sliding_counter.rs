@@ -12,7 +12,8 @@ use std::time::Duration;
 use windows::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Left, Report, checked_horizon, exact,
+    sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -104,7 +105,8 @@ impl Algorithm for SlidingCounter {
     fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let late = state.latest > now + rule.horizon;
         let begin = rule.begin(now);
-        late.then_some(State { begin, current: rule.limit, previous: 0, latest: now })
+        let (current, from) = (rule.limit, [0; 3]);
+        late.then_some(State { begin, current, previous: 0, latest: now, from })
     }
 
     fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -135,7 +137,18 @@ impl Algorithm for SlidingCounter {
         let state = rule.under(state.as_ref());
         let begin = rule.begin(at);
         let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
-        State { begin, current: current + cost, previous, latest: at }
+        State { begin, current: current + cost, previous, latest: at, from: [0; 3] }
+    }
+
+    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+        let mut next = Self::take(rule, state, at, cost, now);
+        if at > now {
+            let before = rule.under(state.as_ref());
+            next.from = before.map_or([LONG_AGO, 0, 0], |before| {
+                [before.latest, before.current, before.previous]
+            });
+        }
+        next
     }
 
     fn largest(rule: &Rule) -> i64 {
@@ -155,12 +168,24 @@ impl Algorithm for SlidingCounter {
 
     fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
-        if left.first[0] + 2 * rule.period <= now {
+        let [left_latest, latest, current, previous] = left.first;
+        let left_begin = rule.begin(left_latest);
+        if left_begin + 2 * rule.period <= now {
             return None;
         }
-        let units = if next.begin == left.first[0] {
+        if latest > 0 {
+            let from = [0; 3];
+            let before = State { begin: rule.begin(latest), current, previous, latest, from };
+            let (current, previous) = rule.units(&before, left_begin);
+            let exact = (left_latest, current + cost, previous);
+            if (next.latest, next.current, next.previous) == exact {
+                *state = before;
+                return Some(cost);
+            }
+        }
+        let units = if next.begin == left_begin {
             &mut next.current
-        } else if next.begin - rule.period == left.first[0] {
+        } else if next.begin - rule.period == left_begin {
             &mut next.previous
         } else {
             return None;
@@ -172,7 +197,8 @@ impl Algorithm for SlidingCounter {
     }
 
     fn left(state: &State) -> Left {
-        [state.begin, state.latest, 0, 0].into()
+        let [from, current, previous] = state.from;
+        [state.latest, from, current, previous].into()
     }
 }
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use cells::{Rule, State};
 
-use super::{Algorithm, HORIZON, InLua, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{
+    Algorithm, HORIZON, InLua, LONG_AGO, Left, Report, checked_horizon, exact, sealed::Sealed,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Counts by cells of the period: strict over every window, at a fixed size.
@@ -144,7 +146,21 @@ impl Algorithm for SlidingWindow {
         let mut units: Vec<_> =
             (0..=rule.cells).rev().map(|back| before(back).unwrap_or(0)).collect();
         units[rule.cells as usize] += cost;
-        State { width: rule.width, newest, units }
+        State::of(rule.width, newest, units)
+    }
+
+    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+        let before = if at > now { rule.under(state.as_ref()) } else { None };
+        let mut next = Self::take(rule, state, at, cost, now);
+        if at > now {
+            next.from = LONG_AGO;
+        }
+        if let Some(before) = before {
+            let first = now.div_euclid(rule.width).max(before.newest) - rule.cells;
+            let last = rule.last_pushed(next.newest, before.newest);
+            (next.from, next.pushed) = (before.newest, rule.listed(&before, first, last));
+        }
+        next
     }
 
     fn largest(rule: &Rule) -> i64 {
@@ -165,12 +181,18 @@ impl Algorithm for SlidingWindow {
 
     fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
-        let back = next.newest - left.first[0];
-        if next.width != left.first[1] || back < 0 || back > rule.cells {
+        let [left_newest, left_width, from, _] = left.first;
+        let back = next.newest - left_newest;
+        if next.width != left_width || back < 0 || back > rule.cells {
             return None;
         }
-        if (left.first[0] + rule.cells + 1) * rule.width <= now {
+        if (left_newest + rule.cells + 1) * rule.width <= now {
             return None;
+        }
+        // The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
+        if from > 0 && back == 0 && rule.after(&next, from) == cost {
+            *state = rule.restored(&next, from, left.list(0));
+            return Some(cost);
         }
         let place = (rule.cells - back) as usize;
         let given = cost.min(next.units[place]);
@@ -180,7 +202,8 @@ impl Algorithm for SlidingWindow {
     }
 
     fn left(state: &State) -> Left {
-        [state.newest, state.width, 0, 0].into()
+        let left = Left::from([state.newest, state.width, state.from, 0]);
+        left.with_list(state.pushed.as_slice().into())
     }
 }
 

@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Left, Report, checked_horizon, exact,
+    sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -88,6 +89,8 @@ pub struct State {
     full: i64,
     part: i64,
     over: i64,
+    /// For the refund of the wait that left this state, reserved with others: the instant before, under the same rule.
+    from: (i64, i64),
 }
 
 impl State {
@@ -134,6 +137,7 @@ impl Algorithm for TokenBucket {
             full: latest.0,
             part: latest.1,
             over: rule.l,
+            from: (0, 0),
         })
     }
 
@@ -152,7 +156,20 @@ impl Algorithm for TokenBucket {
         let time = rule.time(cost);
         let part = start.1 + time.1;
         let carry = i64::from(part >= rule.l);
-        State { full: start.0 + time.0 + carry, part: part - carry * rule.l, over: rule.l }
+        State {
+            full: start.0 + time.0 + carry,
+            part: part - carry * rule.l,
+            over: rule.l,
+            from: (0, 0),
+        }
+    }
+
+    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+        let mut next = Self::take(rule, state, at, cost, now);
+        if at > now {
+            next.from = state.map_or((LONG_AGO, 0), |state| state.under(rule));
+        }
+        next
     }
 
     fn largest(rule: &Rule) -> i64 {
@@ -172,8 +189,13 @@ impl Algorithm for TokenBucket {
 
     fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: &Left) -> Option<i64> {
         let (full, part) = state.under(rule);
-        if left.first[..2] != [full, part] {
+        let [left_full, left_part, from, from_part] = left.first;
+        if (full, part) != (left_full, left_part) {
             return None;
+        }
+        if from > 0 {
+            *state = State { full: from, part: from_part, over: rule.l, from: (0, 0) };
+            return Some(cost);
         }
         let time = rule.time(cost);
         let borrow = i64::from(part < time.1);
@@ -181,12 +203,13 @@ impl Algorithm for TokenBucket {
             full: full - time.0 - borrow,
             part: part - time.1 + borrow * rule.l,
             over: rule.l,
+            from: (0, 0),
         };
         Some(cost)
     }
 
     fn left(state: &State) -> Left {
-        [state.full, state.part, 0, 0].into()
+        [state.full, state.part, state.from.0, state.from.1].into()
     }
 }
 
@@ -264,13 +287,13 @@ mod tests {
     fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
         let quota = Quota::per_second(5);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
-        let far = State { full: T0 + 3_600_000_000, part: 0, over: 1 };
+        let far = State { full: T0 + 3_600_000_000, part: 0, over: 1, from: (0, 0) };
         let mut state = Some(far);
         let peek = TokenBucket::step(&rule, &mut state, T0, Ask { cost: 0, patience: 0 });
         assert_eq!((peek.changed, &state), (false, &Some(far)));
         let step = TokenBucket::step(&rule, &mut state, T0, Ask { cost: 1, patience: 0 });
         assert_eq!(step.verdict, Verdict::Deny(60_200_000));
-        assert_eq!(state, Some(State { full: T0 + 61_000_000, part: 0, over: 1 }));
+        assert_eq!(state, Some(State { full: T0 + 61_000_000, ..far }));
     }
 
     #[test]
@@ -285,7 +308,7 @@ mod tests {
         });
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &first), None);
         // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
-        let unbooked = State { full: T0 + 333_334, part: 0, over: 3 };
+        let unbooked = State { full: T0 + 333_334, part: 0, over: 3, from: (0, 0) };
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &second), Some(1));
         assert_eq!(state.map(|state| state.under(&rule)), Some(unbooked.under(&rule)));
     }

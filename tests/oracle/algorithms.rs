@@ -61,8 +61,8 @@ pub(crate) static ALGORITHMS: [Algorithm; 13] = [
     line(
         "several",
         Quota::burst,
-        |quota, at| at.of((TokenBucket::new(quota), TokenBucket::new(Both::slower(quota)))),
-        Both::buckets,
+        |quota, at| at.of((TokenBucket::new(quota), TokenBucket::new(Both::faster(quota)))),
+        Both::uneven,
     ),
     line("together", Quota::burst, Site::together, Both::buckets),
     line("redisson", millis, Site::redisson, Permits::boxed).without_booking(),

@@ -55,6 +55,19 @@ impl Queue {
         true
     }
 
+    /// Gives all waits back, the latest first.
+    async fn unwind(&mut self) {
+        let now = i128::from(START);
+        while let Some(Held { mark, booking, .. }) = self.held.pop_if(|held| held.grant.0 > now) {
+            let units = self.model.returnable(now, 1, mark);
+            self.model.put_back(mark, units);
+            assert_eq!(
+                i128::from(self.limiter.give_back(booking).await.expect("an answer")),
+                units
+            );
+        }
+    }
+
     /// Gives so many bookings back at once; returns the units that may come back and those that did.
     async fn storm(&mut self, from: usize, count: usize) -> (i128, i128) {
         let now = i128::from(START);
@@ -114,5 +127,28 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
                 assert!(back <= most && back * 100 >= most * 99, "{} {place}", algorithm.name);
             });
         }
+    }
+}
+
+/// Then each slot is told as the model has it: what a waiter of several quotas leaves behind is nothing.
+#[test]
+fn after_waiters_hang_up_one_by_one_every_slot_is_the_models() {
+    let _turn = turn();
+    let quota = Quota::new(45, Duration::from_secs(1));
+    for algorithm in chosen().filter(|algorithm| algorithm.books) {
+        let server = Server::start();
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut queue = Queue::new(algorithm, &server, (algorithm.quota)(quota, 5));
+            for waiters in [50, 1, 200] {
+                while queue.held.len() < waiters {
+                    let due = queue.model.earliest(i128::from(START), 1);
+                    assert!(queue.book().await, "{}", algorithm.name);
+                    let told = queue.held.last().map(|held| held.grant.0);
+                    assert_eq!(told, due, "{}", algorithm.name);
+                }
+                queue.unwind().await;
+            }
+        });
     }
 }

@@ -31,6 +31,7 @@ impl Rule {
             current: current.min(self.most),
             previous: previous.min(self.most),
             latest: state.latest,
+            from: [0; 3],
         })
     }
 
@@ -70,4 +71,6 @@ pub struct State {
     pub(super) current: i64,
     pub(super) previous: i64,
     pub(super) latest: i64,
+    /// For the refund of the wait that left this state, reserved with others: the latest instant before, and the units.
+    pub(super) from: [i64; 3],
 }

@@ -25,12 +25,42 @@ impl Rule {
                 units[place as usize] += state.units_at(back);
             }
         }
-        Some(State { width: self.width, newest, units })
+        Some(State::of(self.width, newest, units))
     }
 
     /// The units in the cells that count in cell `at`, which is no earlier than the newest.
     pub(super) fn sum(&self, state: &State, at: i64) -> i64 {
         (0..=self.cells - (at - state.newest)).map(|back| state.units_at(back)).sum()
+    }
+
+    /// The units of the state in the cells from `first` to `last`; nothing if there are none.
+    pub(super) fn listed(&self, state: &State, first: i64, last: i64) -> Vec<i64> {
+        let units = (first..=last).map(|cell| state.units_at(state.newest - cell));
+        let units: Vec<_> = units.collect();
+        if units.iter().sum::<i64>() > 0 { units } else { Vec::new() }
+    }
+
+    /// The last cell that a charge pushed out which made `newest` the newest cell where `from` was it.
+    pub(super) fn last_pushed(&self, newest: i64, from: i64) -> i64 {
+        (newest - self.cells - 1).min(from)
+    }
+
+    /// The state before the charge that made its newest cell the newest where `from` was it.
+    pub(super) fn restored(&self, state: &State, from: i64, old: &[i64]) -> State {
+        let last = self.last_pushed(state.newest, from);
+        let units = (from - self.cells..=from).map(|cell| {
+            if cell >= state.newest - self.cells {
+                return state.units_at(state.newest - cell);
+            }
+            let place = cell - last + old.len() as i64 - 1;
+            usize::try_from(place).ok().and_then(|place| old.get(place)).copied().unwrap_or(0)
+        });
+        State::of(state.width, from, units.collect())
+    }
+
+    /// The units in the cells after `cell`.
+    pub(super) fn after(&self, state: &State, cell: i64) -> i64 {
+        (0..(state.newest - cell).min(self.cells + 1)).map(|back| state.units_at(back)).sum()
     }
 
     /// The instant from which on nothing of the state counts any more.
@@ -48,9 +78,17 @@ pub struct State {
     pub(super) width: i64,
     pub(super) newest: i64,
     pub(super) units: Vec<i64>,
+    /// For the refund of the wait that left this state, reserved with others: the newest cell before, and the units of
+    /// cells that still count, but not in the newest's period.
+    pub(super) from: i64,
+    pub(super) pushed: Vec<i64>,
 }
 
 impl State {
+    pub(super) fn of(width: i64, newest: i64, units: Vec<i64>) -> Self {
+        Self { width, newest, units, from: 0, pushed: Vec::new() }
+    }
+
     /// The units of the cell so many places before the newest one.
     pub(super) fn units_at(&self, back: i64) -> i64 {
         let place = self.units.len() as i64 - 1 - back;

@@ -13,6 +13,9 @@ use crate::{Class, Error};
 /// The elements that answer one charge, besides what it left.
 const WIDTH: usize = 4;
 
+/// The elements of what a charge left, for each quota.
+const LEFT: usize = 4;
+
 /// No wait, count or state is larger: what a Lua number holds exactly.
 const LARGEST: i64 = 1 << 53;
 
@@ -29,6 +32,7 @@ pub(super) struct Reply<'a> {
     pub(super) now: i64,
     /// The elements for each charge.
     width: usize,
+    quotas: usize,
     elements: Vec<Element<'a>>,
 }
 
@@ -40,12 +44,12 @@ impl<'a> Reply<'a> {
     /// If it has another shape than the script gives it.
     pub(super) fn read(reply: &'a Value, charges: usize, quotas: usize) -> Result<Self, Error> {
         // Of several it is told besides which one refuses.
-        let width = WIDTH + 4 * quotas + usize::from(quotas > 1);
+        let width = WIDTH + LEFT * quotas + usize::from(quotas > 1);
         let Value::BulkString(packed) = reply else { return Err(odd()) };
         let elements = unpack(packed).ok_or_else(odd)?;
         match elements.first() {
             Some(Element::Number(now @ 0..=LATEST)) if elements.len() == 1 + charges * width => {
-                Ok(Self { now: *now, width, elements })
+                Ok(Self { now: *now, width, quotas, elements })
             }
             _ => Err(odd()),
         }
@@ -62,22 +66,29 @@ impl<'a> Reply<'a> {
         if let Element::Text(text) = elements[0] {
             return Err(error::reply(&String::from_utf8_lossy(text)));
         }
-        let mut numbers = elements.iter().map(|element| match element {
+        let number = |element: &Element<'_>| match element {
             Element::Number(value @ 0..=LARGEST) => Ok(*value),
             _ => Err(odd()),
-        });
-        let mut four = || -> Result<[i64; 4], Error> {
-            let mut four = [0; 4];
-            for (place, number) in four.iter_mut().zip(&mut numbers) {
-                *place = number?;
-            }
-            Ok(four)
         };
-        let [outcome, wait, remaining, reset_after] = four()?;
-        let first = four()?;
-        let more = (2..=self.width / 4 - 1).map(|_| four()).collect::<Result<_, _>>()?;
-        let by = numbers.next().transpose()?.and_then(|by| usize::try_from(by).ok()).unwrap_or(0);
-        let left = Left { first, more };
+        let four = |four: &[Element<'_>]| -> Result<[i64; 4], Error> {
+            Ok([number(&four[0])?, number(&four[1])?, number(&four[2])?, number(&four[3])?])
+        };
+        let [outcome, wait, remaining, reset_after] = four(&elements[..WIDTH])?;
+        let (each, by) = elements[WIDTH..].split_at(self.quotas * LEFT);
+        let by = by.first().map(number).transpose()?;
+        let by = by.and_then(|by| usize::try_from(by).ok()).unwrap_or(0);
+        let left_of = |each: &[Element<'_>]| -> Result<Left, Error> {
+            // A list stands where four numbers are too few.
+            let [one, two, three, Element::Text(list)] = each else {
+                return Ok(four(each)?.into());
+            };
+            let list = listed(list).ok_or_else(odd)?;
+            Ok(Left::from([number(one)?, number(two)?, number(three)?, 0]).with_list(list))
+        };
+        let left = match self.quotas {
+            1 => left_of(each)?,
+            _ => each.chunks_exact(LEFT).map(left_of).collect::<Result<Vec<_>, _>>()?.into(),
+        };
         let report = Report { remaining, reset_after };
         let decided = |verdict| Answer::Decided { verdict, report, by, left };
         match (outcome, &request.op) {
@@ -128,6 +139,13 @@ fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
         elements.push(element(&mut rest)?);
     }
     rest.is_empty().then_some(elements)
+}
+
+/// The units that a text lists: `,5,0,1`.
+fn listed(text: &[u8]) -> Option<Box<[i64]>> {
+    let units = str::from_utf8(text).ok()?.strip_prefix(',')?.split(',');
+    let exact = |units: &str| units.parse().ok().filter(|units| (0..=LARGEST).contains(units));
+    units.map(exact).collect()
 }
 
 fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
@@ -205,6 +223,21 @@ mod tests {
         let left = [11, 12, 13, 14].into();
         let decided = Answer::Decided { verdict: Verdict::Wait(400), report, by: 0, left };
         assert_eq!(told(&reply).unwrap(), decided);
+    }
+
+    #[test]
+    fn of_several_quotas_each_may_leave_a_list() {
+        let mut bytes = vec![0xdc, 0, 14, 7, 1, 100, 0, 90];
+        bytes.extend(b"\x01\x02\x03\xa6,5,0,1\x04\x05\x06\x07\x01");
+        let told =
+            |bytes: Vec<u8>| Reply::read(&Value::BulkString(bytes), 1, 2)?.answer(0, &check());
+        let Ok(Answer::Decided { left, by: 1, .. }) = told(bytes.clone()) else { panic!() };
+        assert_eq!((left.first, &left.more[..]), ([1, 2, 3, 0], &[[4, 5, 6, 7]][..]));
+        assert_eq!((left.list(0), left.list(1)), (&[5, 0, 1][..], &[][..]));
+        for list in [b"\xa6 5,0,1", b"\xa6,5,,1,", b"\xa6,5,-1,", b"\xa6,5,1e9"] {
+            bytes[11..18].copy_from_slice(list);
+            assert_eq!(told(bytes.clone()).unwrap_err().class(), Class::State);
+        }
     }
 
     #[test]

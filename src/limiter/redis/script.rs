@@ -104,12 +104,25 @@ impl Call<'_> {
             match &run[0].op {
                 Op::Check { cost, patience } => call.arg(cost).arg(patience),
                 Op::Refund { cost, left } => {
-                    call.arg("refund").arg(cost).arg(&left.first);
-                    left.more.iter().fold(&mut *call, |call, left| call.arg(left))
+                    call.arg("refund").arg(cost);
+                    let numbers = [left.first].into_iter().chain(left.more.iter().copied());
+                    for (place, [one, two, three, four]) in numbers.enumerate() {
+                        call.arg(one).arg(two).arg(three);
+                        match left.list(place) {
+                            [] => call.arg(four),
+                            list => call.arg(listed(list)),
+                        };
+                    }
+                    &mut *call
                 }
                 Op::Penalize { cost } => call.arg("penalize").arg(cost),
                 Op::Reset => call.arg("reset"),
             };
         }
     }
+}
+
+/// Units as the script lists them.
+fn listed(units: &[i64]) -> String {
+    units.iter().map(|units| format!(",{units}")).collect()
 }

@@ -16,12 +16,24 @@ pub(crate) struct Both {
 impl Both {
     /// A bucket, and one of three quarters of its rate and twice its burst.
     pub(crate) fn buckets(quota: Quota) -> Box<dyn Model> {
-        let members = [Bucket::boxed(quota), Bucket::boxed(Self::slower(quota))];
-        Box::new(Self { members, marks: Vec::new() })
+        Self::of([quota, Self::slower(quota)])
+    }
+
+    /// A bucket, and one that is never in its way, and so always made to wait for it.
+    pub(crate) fn uneven(quota: Quota) -> Box<dyn Model> {
+        Self::of([quota, Self::faster(quota)])
+    }
+
+    fn of(quotas: [Quota; 2]) -> Box<dyn Model> {
+        Box::new(Self { members: quotas.map(Bucket::boxed), marks: Vec::new() })
     }
 
     pub(crate) fn slower(quota: Quota) -> Quota {
         Quota::new(quota.limit() * 3, quota.period() * 4).burst(quota.capacity() * 2)
+    }
+
+    pub(crate) fn faster(quota: Quota) -> Quota {
+        Quota::new(quota.limit() * 10, quota.period()).burst(quota.capacity())
     }
 }
 
@@ -34,7 +46,7 @@ impl Model for Both {
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark {
         let mut marks = [Mark::default(); 2];
         for (member, mark) in self.members.iter_mut().zip(&mut marks) {
-            *mark = member.take(now, at, cost);
+            *mark = member.take_with_others(now, at, cost);
         }
         self.marks.push((marks, cost));
         [self.marks.len() as i128 - 1, 0]
@@ -82,8 +94,9 @@ impl Model for Both {
         self.members.iter().map(|member| member.excess(grants)).sum()
     }
 
-    /// As the slower one has it.
+    /// As the one has it that admits less.
     fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
-        self.members[1].most(first, last)
+        let [one, other] = self.members.each_ref().map(|member| member.most(first, last));
+        if one.1 < other.1 { one } else { other }
     }
 }

@@ -42,12 +42,18 @@ impl Model for Bucket {
         [self.full, 0]
     }
 
-    fn returnable(&self, _now: i128, cost: i128, mark: Mark) -> i128 {
-        if mark == [self.full, 0] { cost } else { 0 }
+    /// Where there was no state, what stands for it: full again a microsecond after the epoch.
+    fn take_with_others(&mut self, now: i128, at: i128, cost: i128) -> Mark {
+        let before = if at > now { self.full.max(self.limit) } else { 0 };
+        [self.take(now, at, cost)[0], before]
     }
 
-    fn put_back(&mut self, _mark: Mark, units: i128) {
-        self.full -= units * self.period;
+    fn returnable(&self, _now: i128, cost: i128, mark: Mark) -> i128 {
+        if mark[0] == self.full { cost } else { 0 }
+    }
+
+    fn put_back(&mut self, mark: Mark, units: i128) {
+        self.full = if mark[1] > 0 { mark[1] } else { self.full - units * self.period };
     }
 
     fn remaining(&self, now: i128) -> i128 {
