@@ -6,7 +6,23 @@ use super::pool::Pool;
 use super::queue::Queued;
 use super::request::Request;
 use super::script::Script;
+use crate::algorithm::InLua;
 use crate::limiter::terms::Clock;
+
+/// The most charges in one call unless set otherwise; Redis serves nobody else meanwhile.
+const MAX_BATCH_SIZE: usize = 64;
+
+/// The most charges in one call.
+const LARGEST_BATCH: usize = 1_000;
+
+/// The most keys in one call: a script can pass no more than 8,000 arguments to a command.
+const MAX_KEYS: usize = 4_000;
+
+/// The most calls at the same time over one connection unless set otherwise.
+const MAX_IN_FLIGHT: usize = 2;
+
+/// The most charges that wait to be sent unless set otherwise.
+const QUEUE_CAPACITY: usize = 16_384;
 
 /// A limiter's settings.
 #[derive(Clone)]
@@ -27,6 +43,27 @@ pub(super) struct Config {
 }
 
 impl Config {
+    pub(super) fn new<A: InLua>(pool: Pool, key_prefixes: Vec<String>, rule: Vec<i64>) -> Self {
+        let mut config = Self {
+            pool,
+            script: Script::of::<A>(),
+            key_prefixes,
+            rule,
+            clock: None,
+            max_batch_size: 1,
+            max_in_flight: MAX_IN_FLIGHT,
+            queue_capacity: QUEUE_CAPACITY,
+        };
+        config.set_max_batch_size(MAX_BATCH_SIZE);
+        config
+    }
+
+    /// Sets the most charges in one call, as far as a script can take them.
+    pub(super) fn set_max_batch_size(&mut self, charges: usize) {
+        let largest = LARGEST_BATCH.min(MAX_KEYS / self.key_prefixes.len());
+        self.max_batch_size = charges.clamp(1, largest);
+    }
+
     /// A charge whose answer nobody awaits.
     pub(super) fn unattended(&self, request: Request, deadline: Instant) -> Queued {
         let slot = self.pool.slot(&request.key);

@@ -25,6 +25,7 @@ mod call;
 mod config;
 mod connection;
 mod deadline;
+mod deciding;
 mod error;
 mod eval;
 mod health;
@@ -42,63 +43,35 @@ mod worker;
 
 pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
 pub use builder::PoolBuilder;
+pub use deciding::Deciding;
 pub use pool::Pool;
 pub use together::{Joined, Together};
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use self::batcher::Batcher;
 use self::config::Config;
-use self::pending::Pending;
-use self::queue::Answered;
+use self::deciding::Shared;
 use self::reply::odd;
-use self::request::{Op, Request};
-use self::script::Script;
-use super::terms::{Answer, Terms, check_key, followed};
-use super::{Limiter, Operation, within};
+use self::request::Op;
+use super::terms::{Terms, followed};
+use super::{Limiter, Operation};
 use crate::algorithm::{Ask, InLua};
-use crate::charge::Key;
 use crate::quota::QuotaError;
-use crate::{Booking, Charge, Class, Decision, Error, Origin, Quotas};
+use crate::{Booking, Charge, Class, Error};
 
 /// How long a decision may take unless told otherwise.
 const DEADLINE: Duration = Duration::from_millis(100);
-
-/// The most charges in one call unless set otherwise; Redis serves nobody else meanwhile.
-const MAX_BATCH_SIZE: usize = 64;
-
-/// The most charges in one call.
-const LARGEST_BATCH: usize = 1_000;
-
-/// The most keys in one call: a script can pass no more than 8,000 arguments to a command.
-const MAX_KEYS: usize = 4_000;
-
-/// The most calls at the same time over one connection unless set otherwise.
-const MAX_IN_FLIGHT: usize = 2;
-
-/// The most charges that wait to be sent unless set otherwise.
-const QUEUE_CAPACITY: usize = 16_384;
 
 /// A limiter decided in Redis. Cheap to clone.
 #[derive(Clone)]
 pub struct Redis<A: InLua> {
     shared: Arc<Shared<A>>,
-}
-
-#[derive(Clone)]
-struct Shared<A: InLua> {
-    terms: Terms<A>,
-    deadline: Duration,
-    batcher: Arc<Batcher>,
 }
 
 impl<A: InLua> Redis<A> {
@@ -134,16 +107,7 @@ impl<A: InLua> Redis<A> {
     /// With keys that begin as told, one for each quota.
     fn under(terms: Terms<A>, scopes: Vec<String>, pool: Pool) -> Self {
         let rule = A::arguments(terms.own_rule());
-        let batcher = Batcher::new(Config {
-            pool,
-            script: Script::of::<A>(),
-            max_batch_size: MAX_BATCH_SIZE.min(largest_batch(&scopes)),
-            key_prefixes: scopes,
-            rule,
-            clock: None,
-            max_in_flight: MAX_IN_FLIGHT,
-            queue_capacity: QUEUE_CAPACITY,
-        });
+        let batcher = Batcher::new(Config::new::<A>(pool, scopes, rule));
         Self { shared: Arc::new(Shared { terms, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
     }
 
@@ -170,9 +134,7 @@ impl<A: InLua> Redis<A> {
     /// A call of 64 holds Redis for about 200 µs.
     #[must_use]
     pub fn batch(self, charges: usize) -> Self {
-        self.configure(|config| {
-            config.max_batch_size = charges.clamp(1, largest_batch(&config.key_prefixes));
-        })
+        self.configure(|config| config.set_max_batch_size(charges))
     }
 
     /// Sets how many calls may be under way at once for each connection, at least 1. Default: 2.
@@ -196,27 +158,6 @@ impl<A: InLua> Redis<A> {
         self
     }
 
-    fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
-        // A key that is too long is refused before it is digested.
-        match check_key(charge.key()) {
-            Ok(()) => self.ask_of(key::braced(charge.key()), charge, op),
-            Err(error) => Deciding::refused(&self.shared, error),
-        }
-    }
-
-    /// Asks about keys whose names end with `key`.
-    fn ask_of(&self, key: String, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
-        let shared = Arc::clone(&self.shared);
-        let deadline = within::deadline(charge, shared.deadline);
-        match shared.request(key, charge, op) {
-            Ok((request, quota)) => {
-                let pending = shared.send(request, deadline);
-                Deciding { shared, state: State::Asking { pending, quota: Some(quota) } }
-            }
-            Err(error) => Deciding::refused(&shared, error),
-        }
-    }
-
     /// Gives a booking back, and tells how many units that were: 0 if others were decided on it since.
     ///
     /// # Errors
@@ -235,59 +176,16 @@ impl<A: InLua> Redis<A> {
     }
 }
 
-impl<A: InLua> Shared<A> {
-    /// What is asked about a charge, and what its answer is read with.
-    fn request(
-        &self,
-        key: String,
-        charge: &Charge,
-        op: impl Fn(Ask) -> Op,
-    ) -> Result<(Request, Quotas), Error> {
-        let question = self.terms.read(charge)?;
-        let request = Request {
-            key,
-            rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
-            op: op(question.ask),
-        };
-        Ok((request, question.quota))
-    }
-
-    fn send(&self, request: Request, deadline: Instant) -> Pending {
-        let deadline = self.batcher.config().pool.reply_deadline(deadline);
-        Pending::new(Arc::clone(&self.batcher), request, deadline)
-    }
-
-    fn refund(&self, booking: Booking) -> Result<Request, Error> {
-        let rule = A::arguments(&*self.terms.rule(&booking.quota)?);
-        let op = Op::Refund { cost: booking.cost.cast_signed(), left: booking.left };
-        let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
-        Ok(Request { key: booking.key.as_str().to_owned(), rule, op })
-    }
-
-    fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
-        let Answered { request, answer, now, place } = answered;
-        let reply::Answer::Decided { verdict, report, by, left } = answer else {
-            return Err(odd());
-        };
-        let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
-        let answer = Answer { verdict, report, by, left, now, place, origin: Origin::Store };
-        Ok(self.terms.decision(quota, cost, answer, Key::Owned(request.key)))
-    }
-}
-
 impl<A: InLua> Limiter for Redis<A> {
     type Future = Deciding<A>;
 
     fn check(&self, charge: &Charge) -> Deciding<A> {
-        self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience })
+        self.shared.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience })
     }
 
     fn owe(&self, charge: &Charge) -> bool {
-        if check_key(charge.key()).is_ok()
-            && let key = key::braced(charge.key())
-            && let Ok((request, _)) =
-                self.shared.request(key, charge, |Ask { cost, .. }| Op::Penalize { cost })
-        {
+        let request = self.shared.request(charge, |Ask { cost, .. }| Op::Penalize { cost });
+        if let Ok((request, _)) = request {
             self.shared.batcher.send_unattended(request);
         }
         true
@@ -295,8 +193,10 @@ impl<A: InLua> Limiter for Redis<A> {
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Deciding<A>> {
         Some(match operation {
-            Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
-            Operation::Reset => self.ask(charge, |_| Op::Reset),
+            Operation::Penalize => {
+                self.shared.ask(charge, |Ask { cost, .. }| Op::Penalize { cost })
+            }
+            Operation::Reset => self.shared.ask(charge, |_| Op::Reset),
         })
     }
 
@@ -320,57 +220,4 @@ impl<A: InLua> fmt::Debug for Redis<A> {
             .field("deadline", deadline)
             .finish_non_exhaustive()
     }
-}
-
-pin_project! {
-    /// The future of a decision in Redis.
-    ///
-    /// A charge that is on its way when this is dropped may be taken all the same; what is taken for nobody is given
-    /// back where that is safe.
-    #[must_use = "nothing is decided until it is awaited"]
-    pub struct Deciding<A: InLua> {
-        shared: Arc<Shared<A>>,
-        #[pin]
-        state: State,
-    }
-}
-
-pin_project! {
-    #[project = StateProj]
-    enum State {
-        Asking { #[pin] pending: Pending, quota: Option<Quotas> },
-        Refused { error: Option<Error> },
-    }
-}
-
-impl<A: InLua> Deciding<A> {
-    fn refused(shared: &Arc<Shared<A>>, error: Error) -> Self {
-        Self { shared: Arc::clone(shared), state: State::Refused { error: Some(error) } }
-    }
-}
-
-impl<A: InLua> Future for Deciding<A> {
-    type Output = Result<Decision, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        Poll::Ready(match this.state.project() {
-            StateProj::Asking { pending, quota } => {
-                let answered = ready!(pending.poll(cx))?;
-                this.shared.decision(quota.take().expect("polled after it was done"), answered)
-            }
-            StateProj::Refused { error } => Err(error.take().expect("polled after it was done")),
-        })
-    }
-}
-
-impl<A: InLua> fmt::Debug for Deciding<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deciding").finish_non_exhaustive()
-    }
-}
-
-/// The most charges in one call, each of which has a key for each quota.
-fn largest_batch(key_prefixes: &[String]) -> usize {
-    LARGEST_BATCH.min(MAX_KEYS / key_prefixes.len())
 }

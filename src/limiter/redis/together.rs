@@ -86,7 +86,7 @@ where
             return Err(charges.map(|one| one.decided_by(deadline)));
         }
         let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {
-            Ok(whole) => self.one.ask_of(ends.concat(), &whole, op),
+            Ok(whole) => shared.ask_of(ends.concat(), &whole, op),
             Err(error) => Deciding::refused(shared, error),
         };
         Ok(asked)
@@ -239,7 +239,8 @@ macro_rules! joined {
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
                 let terms = followed(Terms::named(names, algorithm));
                 let joined = Redis::under(terms, scopes, config.pool.clone());
-                joined.deadline(first.deadline).batch(config.max_batch_size).configure(|joined| {
+                joined.deadline(first.deadline).configure(|joined| {
+                    joined.set_max_batch_size(config.max_batch_size);
                     joined.clock = config.clock.clone();
                     joined.max_in_flight = config.max_in_flight;
                     joined.queue_capacity = config.queue_capacity;

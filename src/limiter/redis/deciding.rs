@@ -1,0 +1,162 @@
+//! A decision: the request that a charge becomes, and the future that reads the answer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+
+use super::batcher::Batcher;
+use super::key;
+use super::pending::Pending;
+use super::queue::Answered;
+use super::reply::{self, odd};
+use super::request::{Op, Request};
+use crate::algorithm::{Ask, InLua};
+use crate::charge::Key;
+use crate::limiter::terms::{Answer, Terms, check_key};
+use crate::limiter::within;
+use crate::{Booking, Charge, Decision, Error, Origin, Quotas};
+
+/// What the clones of a limiter share.
+#[derive(Clone)]
+pub(super) struct Shared<A: InLua> {
+    pub(super) terms: Terms<A>,
+    /// How long a decision may take.
+    pub(super) deadline: Duration,
+    pub(super) batcher: Arc<Batcher>,
+}
+
+impl<A: InLua> Shared<A> {
+    /// Asks about a charge's own key.
+    pub(super) fn ask(self: &Arc<Self>, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
+        Deciding::new(self, charge, self.request(charge, op))
+    }
+
+    /// Asks about keys whose names end with `key`.
+    pub(super) fn ask_of(
+        self: &Arc<Self>,
+        key: String,
+        charge: &Charge,
+        op: impl Fn(Ask) -> Op,
+    ) -> Deciding<A> {
+        Deciding::new(self, charge, self.request_of(key, charge, op))
+    }
+
+    /// The request that a charge becomes, and the quota that its answer is read with.
+    pub(super) fn request(
+        &self,
+        charge: &Charge,
+        op: impl Fn(Ask) -> Op,
+    ) -> Result<(Request, Quotas), Error> {
+        // A key that is too long is refused before it is digested.
+        check_key(charge.key())?;
+        self.request_of(key::braced(charge.key()), charge, op)
+    }
+
+    fn request_of(
+        &self,
+        key: String,
+        charge: &Charge,
+        op: impl Fn(Ask) -> Op,
+    ) -> Result<(Request, Quotas), Error> {
+        let question = self.terms.read(charge)?;
+        let request = Request {
+            key,
+            rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
+            op: op(question.ask),
+        };
+        Ok((request, question.quota))
+    }
+
+    pub(super) fn send(&self, request: Request, deadline: Instant) -> Pending {
+        let deadline = self.batcher.config().pool.reply_deadline(deadline);
+        Pending::new(Arc::clone(&self.batcher), request, deadline)
+    }
+
+    /// The request that gives a booking back.
+    pub(super) fn refund(&self, booking: Booking) -> Result<Request, Error> {
+        let rule = A::arguments(&*self.terms.rule(&booking.quota)?);
+        let op = Op::Refund { cost: booking.cost.cast_signed(), left: booking.left };
+        let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
+        Ok(Request { key: booking.key.as_str().to_owned(), rule, op })
+    }
+
+    /// The decision that an answer becomes.
+    fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
+        let Answered { request, answer, now, place } = answered;
+        let reply::Answer::Decided { verdict, report, by, left } = answer else {
+            return Err(odd());
+        };
+        let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
+        let answer = Answer { verdict, report, by, left, now, place, origin: Origin::Store };
+        Ok(self.terms.decision(quota, cost, answer, Key::Owned(request.key)))
+    }
+}
+
+pin_project! {
+    /// The future of a decision in Redis.
+    ///
+    /// A charge that is on its way when this is dropped may be taken all the same; what is taken for nobody is given
+    /// back where that is safe.
+    #[must_use = "nothing is decided until it is awaited"]
+    pub struct Deciding<A: InLua> {
+        shared: Arc<Shared<A>>,
+        #[pin]
+        state: State,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State {
+        Asking { #[pin] pending: Pending, quota: Option<Quotas> },
+        Refused { error: Option<Error> },
+    }
+}
+
+impl<A: InLua> Deciding<A> {
+    fn new(
+        shared: &Arc<Shared<A>>,
+        charge: &Charge,
+        request: Result<(Request, Quotas), Error>,
+    ) -> Self {
+        match request {
+            Ok((request, quota)) => {
+                let deadline = within::deadline(charge, shared.deadline);
+                let (pending, quota) = (shared.send(request, deadline), Some(quota));
+                Self { shared: Arc::clone(shared), state: State::Asking { pending, quota } }
+            }
+            Err(error) => Self::refused(shared, error),
+        }
+    }
+
+    pub(super) fn refused(shared: &Arc<Shared<A>>, error: Error) -> Self {
+        Self { shared: Arc::clone(shared), state: State::Refused { error: Some(error) } }
+    }
+}
+
+impl<A: InLua> Future for Deciding<A> {
+    type Output = Result<Decision, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        Poll::Ready(match this.state.project() {
+            StateProj::Asking { pending, quota } => {
+                let answered = ready!(pending.poll(cx))?;
+                this.shared.decision(quota.take().expect("polled after it was done"), answered)
+            }
+            StateProj::Refused { error } => Err(error.take().expect("polled after it was done")),
+        })
+    }
+}
+
+impl<A: InLua> fmt::Debug for Deciding<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deciding").finish_non_exhaustive()
+    }
+}
