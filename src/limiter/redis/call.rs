@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
@@ -31,6 +32,9 @@ pub(super) struct Ended {
     pub(super) late: Option<Late>,
 }
 
+/// A call that has no reply after this time no longer counts as in flight: other charges may have little time.
+const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Sends a batch, and waits for the reply until the earliest deadline in it.
 pub(super) async fn call(
     config: Arc<Config>,
@@ -40,22 +44,26 @@ pub(super) async fn call(
     let (slot, had_refunds) = (batch.slot, batch.has_refunds());
     let deadlines = || batch.charges.iter().map(|charge| charge.deadline);
     let sent = Instant::now();
-    let earliest = Deadline::new(deadlines().min().unwrap_or(sent), &config.pool, slot);
+    let earliest = deadlines().min().unwrap_or(sent).min(sent + SLOT_TIMEOUT);
+    let earliest = Deadline::new(earliest, &config.pool, slot);
     let latest = deadlines().max().unwrap_or(sent);
     let pool = config.pool.clone();
     let mut exchange = Box::pin(exchange(config, Arc::clone(&connection), batch.charges));
     let (refunds, late): (_, Option<Late>) = match earliest.answer(exchange.as_mut()).await {
         Some(Exchanged { refunds, was_answered }) => {
             if was_answered {
-                earliest.met(&pool);
+                pool.record_reply(slot);
             }
             (refunds, None)
         }
         None => {
             connection.record_timeout(sent);
             let late = async move {
-                let late = timeout_at(latest + LATE, exchange).await;
-                late.map(|exchanged| exchanged.refunds).unwrap_or_default()
+                let late = timeout_at(latest + LATE, exchange).await.unwrap_or_default();
+                if late.was_answered && Instant::now() <= latest {
+                    pool.record_reply(slot);
+                }
+                late.refunds
             };
             (Vec::new(), Some(Box::pin(late)))
         }

@@ -1,4 +1,4 @@
-//! Charges that leave together: each is answered as if it had gone alone, and nobody waits longer for company.
+//! Charges that share a call: each is answered as if it were sent alone, and no caller waits for another.
 
 mod support;
 
@@ -327,4 +327,125 @@ async fn nobody_starves() {
     }
     // All of them end: a starving one would meet its deadline.
     tasks.join_all().await;
+}
+
+/// Asks until it is decided, and returns how long that took.
+async fn until_decided(limiter: &Redis<FixedWindow>) -> Duration {
+    let begun = Instant::now();
+    while let Err(error) = limiter.check(&"k".into()).await {
+        assert!(begun.elapsed() < PATIENT, "{error:?}");
+    }
+    begun.elapsed()
+}
+
+#[tokio::test]
+async fn a_long_deadline_delays_no_short_one() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let short = yearly(&proxy.url(), 1_000_000).deadline(Duration::from_millis(20));
+    let long = short.clone().deadline(Duration::from_secs(6));
+    until_decided(&short).await;
+    proxy.strand();
+    let mut waiting = JoinSet::new();
+    for _ in 0..200 {
+        let long = long.clone();
+        waiting.spawn(async move { long.check(&"k".into()).await.map(drop) });
+    }
+    tokio::task::yield_now().await;
+    let undecided = until_decided(&short).await;
+    println!("undecided for {undecided:?}");
+    assert!(undecided < Duration::from_secs(3), "undecided for {undecided:?}");
+    waiting.shutdown().await;
+}
+
+/// The tasks that are left once the limiter is dropped and its callers have their errors.
+fn tasks_left(clustered: bool, asks: usize) -> usize {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let pool = Pool::connect(&format!("redis://127.0.0.1:{}", support::free_port())).unwrap();
+        let pool = if clustered { pool.clustered() } else { pool };
+        let limiter = Redis::new("test", FixedWindow::new(Quota::new(1, YEAR)), pool);
+        let limiter = limiter.deadline(Duration::from_millis(50));
+        let mut tasks = JoinSet::new();
+        for number in 0..asks {
+            tasks.spawn(limiter.check(&format!("key {number}").into()));
+        }
+        drop(limiter);
+        assert!(tasks.join_all().await.iter().all(Result::is_err));
+        let begun = Instant::now();
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        while tasks() > 0 && begun.elapsed() < PATIENT {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tasks()
+    })
+}
+
+#[test]
+fn no_task_outlives_the_limiter_when_redis_is_away() {
+    let left = [tasks_left(false, 20), tasks_left(true, 20_000)];
+    println!("tasks left={left:?}");
+    assert_eq!(left, [0, 0]);
+}
+
+#[tokio::test]
+async fn the_largest_batch_of_many_quotas_is_answered() {
+    let server = Server::start();
+    let pool = Pool::builder(&server.url()).and_then(|pool| pool.size(1).build()).unwrap();
+    let window = || FixedWindow::new(Quota::new(1_000_000, YEAR));
+    let eight = [(); 8].map(|()| window());
+    let [a, b, c, d, e, f, g, h] = eight;
+    let limiter = Redis::new("test", (a, b, c, d, e, f, g, h), pool).deadline(PATIENT).batch(1_000);
+    limiter.check(&"warm".into()).await.unwrap();
+    let answers = together(&limiter, (0..3_000).map(|number| format!("key {number}"))).await;
+    let failed = answers.iter().filter(|answer| **answer != Ok(Outcome::Allow)).count();
+    println!("failed={failed} of {}", answers.len());
+    assert_eq!(failed, 0);
+}
+
+#[tokio::test]
+async fn a_key_that_is_too_long_is_refused_before_it_is_digested() {
+    let limiter = yearly("redis://127.0.0.1:1", 1);
+    let long = "x".repeat(16 << 20);
+    let begun = std::time::Instant::now();
+    std::hint::black_box(
+        long.bytes().fold(0_u64, |sum, byte| sum.rotate_left(1) ^ u64::from(byte)),
+    );
+    let read_once = begun.elapsed();
+    let charge = Charge::new(long);
+    let begun = std::time::Instant::now();
+    let error = limiter.check(&charge).await.unwrap_err();
+    let refused = begun.elapsed();
+    println!("read once in {read_once:?}, refused in {refused:?}");
+    assert_eq!(error.class(), Class::Request);
+    assert!(refused < read_once, "refused in {refused:?}, which is longer than reading it");
+}
+
+#[tokio::test]
+async fn a_script_whose_callers_have_left_is_not_sent_again() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = yearly(&proxy.url(), 1_000_000);
+    limiter.check(&"warm".into()).await.unwrap();
+    let mut connection = server.connection().await;
+    for batch in [1, 10] {
+        run(&mut connection, "SCRIPT FLUSH").await;
+        let before = calls(&mut connection, "eval").await;
+        let unknown = calls(&mut connection, "evalsha").await;
+        proxy.set(Fault::Delay(Duration::from_millis(300)));
+        let mut askers: Vec<_> = (0..batch).map(|_| begin(&limiter)).collect();
+        assert!(askers.iter_mut().all(|asker| asker.poll().is_pending()));
+        // The server has refused every call; the refusals are on their way.
+        let begun = Instant::now();
+        let expected = unknown + u64::from(batch > 1) + 1;
+        while calls(&mut connection, "evalsha").await < expected && begun.elapsed() < PATIENT {
+            tokio::task::yield_now().await;
+        }
+        drop(askers);
+        proxy.set(Fault::None);
+        // A later charge sends the script; nobody else did.
+        limiter.check(&"k".into()).await.unwrap();
+        assert_eq!(calls(&mut connection, "eval").await - before, 1, "a batch of {batch}");
+    }
 }

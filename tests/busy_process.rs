@@ -1,0 +1,117 @@
+//! A process that is too busy to read its replies in time. Load alone never opens the gate.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use support::Server;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::Instant;
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{Allow, Charge, Class, Limiter, LimiterExt, Origin, Pool, Quota, Redis};
+
+const TIMEOUT: Duration = Duration::from_millis(20);
+
+/// The requests of one client.
+const REQUESTS: usize = 40;
+
+/// What a handler costs.
+const HANDLER: Duration = Duration::from_micros(100);
+
+#[derive(Default)]
+struct Counts {
+    decided: AtomicUsize,
+    unasked: AtomicUsize,
+    saturated: AtomicUsize,
+}
+
+fn burn(time: Duration) {
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Asks, and runs the handler of a request that is admitted.
+async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>) {
+    for _ in 0..REQUESTS {
+        let count = match limiter.check(&Charge::new(format!("client {number}"))).await {
+            Ok(decision) => {
+                burn(HANDLER);
+                match decision.origin() {
+                    Origin::Unasked => &counts.unasked,
+                    _ => &counts.decided,
+                }
+            }
+            Err(error) => {
+                assert_eq!(error.class(), Class::Saturation, "{error:?}");
+                &counts.saturated
+            }
+        };
+        count.fetch_add(1, Relaxed);
+        yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn load_alone_never_opens_the_gate() {
+    let server = Server::start();
+    for clients in [200, 500, 1_000] {
+        let pool = Pool::connect(&server.url()).expect("an address");
+        let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+        let limiter = Redis::new("busy", bucket, pool).within(TIMEOUT).or_else(Allow);
+        let (limiter, counts) = (Arc::new(limiter), Arc::new(Counts::default()));
+        let mut tasks = JoinSet::new();
+        for number in 0..clients {
+            tasks.spawn(client(Arc::clone(&limiter), number, Arc::clone(&counts)));
+        }
+        tasks.join_all().await;
+        let [decided, unasked, saturated] =
+            [&counts.decided, &counts.unasked, &counts.saturated].map(|count| count.load(Relaxed));
+        println!(
+            "busy clients={clients} decided={decided} unasked={unasked} saturated={saturated}"
+        );
+        assert_eq!(unasked, 0, "of {clients} clients");
+    }
+}
+
+/// A handler that blocks every worker thread for longer than the timeout: the reply is there when the timer fires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
+    let server = Server::start();
+    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+    let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
+    limiter.acquire("warm").await.expect("admitted");
+    let limiter = limiter.within(TIMEOUT);
+    let task = tokio::spawn(async move {
+        for _ in 0..20 {
+            let mut check = Box::pin(limiter.check(&"key".into()));
+            let sent = std::future::poll_fn(|cx| std::task::Poll::Ready(check.as_mut().poll(cx)));
+            assert!(sent.await.is_pending());
+            // The connection's own task sends the call.
+            yield_now().await;
+            burn(3 * TIMEOUT);
+            check.await.expect("decided");
+        }
+    });
+    task.await.expect("no panic");
+}
+
+/// A server that falls silent is not load: the gate may open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_no_load() {
+    let server = Server::start();
+    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+    let limiter = Redis::new("silent", bucket, Pool::connect(&server.url()).expect("an address"));
+    limiter.acquire("warm").await.expect("admitted");
+    let limiter = limiter.within(TIMEOUT).or_else(Allow);
+    server.signal("STOP");
+    let begun = Instant::now();
+    // A busy machine may delay the timers of this process for a while.
+    while limiter.check(&"key".into()).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the gate stays closed");
+    }
+    server.signal("CONT");
+}
