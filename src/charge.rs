@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Quotas;
+use crate::{Decision, Quotas};
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
 ///
@@ -65,6 +65,8 @@ pub struct Charge {
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
+    /// Of a charge that settles a decision: the numbers of the `or_else`s whose fallback made it.
+    fallbacks: Vec<u64>,
 }
 
 impl Charge {
@@ -117,6 +119,18 @@ impl Charge {
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
+        self
+    }
+
+    /// Marks a charge that settles `decision`: [`Limiter::owe`] then takes from the limiter that decided, also where that
+    /// was a fallback. Default: an `or_else` takes from its inner limiter.
+    ///
+    /// A layer does so for [`Settlement::Take`](crate::Settlement::Take).
+    ///
+    /// [`Limiter::owe`]: crate::Limiter::owe
+    #[must_use]
+    pub fn settling(mut self, decision: &Decision) -> Self {
+        self.fallbacks = decision.fallbacks().to_vec();
         self
     }
 
@@ -173,10 +187,16 @@ impl Charge {
             (units, Cost::Unstated) => Cost::Units(units),
             (_, stated) => stated,
         };
+        self.fallbacks.clone_from(&whole.fallbacks);
         match whole.deadline {
             Some(deadline) => self.decided_by(deadline),
             None => self,
         }
+    }
+
+    /// Whether it settles a decision that the fallback of the `or_else` of this number made.
+    pub(crate) fn settles_fallback(&self, number: u64) -> bool {
+        self.fallbacks.contains(&number)
     }
 
     /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
@@ -188,7 +208,14 @@ impl Charge {
     }
 
     fn of(key: Key) -> Self {
-        Self { key, cost: Cost::Unstated, quota: None, max_wait: None, deadline: None }
+        Self {
+            key,
+            cost: Cost::Unstated,
+            quota: None,
+            max_wait: None,
+            deadline: None,
+            fallbacks: Vec::new(),
+        }
     }
 }
 

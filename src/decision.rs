@@ -49,6 +49,8 @@ pub struct Decision {
     decided_at: Option<Duration>,
     place: u16,
     paused: Duration,
+    /// The numbers of the `or_else`s whose fallback decided.
+    fallbacks: Vec<u64>,
     booking: Option<Booking>,
 }
 
@@ -66,6 +68,7 @@ impl Decision {
             decided_at: None,
             place: 0,
             paused: Duration::ZERO,
+            fallbacks: Vec::new(),
             booking: None,
         }
     }
@@ -179,6 +182,16 @@ impl Decision {
     pub fn with_instant(mut self, decided_at: Duration, place: u16) -> Self {
         self.decided_at = Some(decided_at);
         self.place = place;
+        self
+    }
+
+    /// The numbers of the `or_else`s whose fallback decided.
+    pub(crate) fn fallbacks(&self) -> &[u64] {
+        &self.fallbacks
+    }
+
+    pub(crate) fn with_fallbacks(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+        self.fallbacks.extend(numbers);
         self
     }
 

@@ -143,7 +143,9 @@ fn settle<L, K, R, Req, Res, E>(
             }
         }
         Settlement::Take(0) | Settlement::Keep => {}
-        Settlement::Take(units) => _ = shared.limiter.owe(&charge.cost(units)),
+        Settlement::Take(units) => {
+            shared.limiter.owe(&charge.cost(units).settling(decision));
+        }
     }
 }
 

@@ -20,7 +20,11 @@
 //! ```
 //!
 //! Inside axum's `.layer(..)` the body is found out: `|_: &Decision, response: &Response<_>|` will do. A body that
-//! streams has no length yet; what it cost in the end is told by [`Limiter::owe`](crate::Limiter::owe).
+//! streams has no length yet: take what it cost in the end with [`Limiter::owe`](crate::Limiter::owe), from a charge that is
+//! [`settling`](crate::Charge::settling) the decision.
+//!
+//! Units go back to the limiter that decided, and are taken from it, also where that was the fallback of an `or_else`.
+//! Where [`Allow`](crate::Allow) admitted unasked, nothing is counted.
 //!
 //! # What an algorithm can give back, and take
 //!

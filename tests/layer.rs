@@ -13,8 +13,9 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Class, Decision, Exempt, Global, HttpResponse, Limiter, LimiterExt, Memory, Operation,
-    Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle, Settlement,
+    All, Charge, Class, Decision, Exempt, Global, HttpResponse, Limiter, LimiterExt, Memory,
+    Operation, Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle,
+    Settlement,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -453,5 +454,36 @@ async fn an_answered_request_is_settled() {
     assert_eq!(taken.len(), 2);
     for (operation, charge) in taken {
         assert_eq!((operation, charge.key(), charge.units()), (Operation::Penalize, "alice", 41));
+    }
+}
+
+/// What a fallback admitted is not charged to the limiter that was away.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_takes_from_the_limiter_that_decided() {
+    let settle = |_: &Decision, _: &&'static str| Settlement::Take(41);
+    let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
+    // `All` asks its second member twice for a decision: a peek, and a charge.
+    for (asks, in_turn) in [(1, false), (2, true)] {
+        let away = |decisions: usize| {
+            let times = 0..decisions * asks;
+            times.fold(Scripted::new(), |limiter, _| limiter.fail(Class::Infrastructure))
+        };
+        let [first, second, third] = [2, 1, 0].map(|n| away(n).allow().allow());
+        let chain = first.clone().or_else(second.clone()).or_else(third.clone()).within(SECOND);
+        let everybody = Scripted::new().allow().allow().allow();
+        let limiter = match in_turn {
+            true => All::new([everybody.boxed(), chain.boxed()], keys).boxed(),
+            false => chain.boxed(),
+        };
+        let layer = RateLimitLayer::new(limiter.clone(), Global);
+        let gate = layer.respond(Settle::new(Raise, settle)).layer(Strict::default());
+        let taken = || [&first, &second, &third].map(|limiter| limiter.operations().len());
+        for expected in [[0, 0, 1], [0, 1, 1], [1, 1, 1]] {
+            gate.clone().oneshot("hello").await.unwrap();
+            assert_eq!(taken(), expected, "in turn: {in_turn}");
+        }
+        // What settles no decision is the inner limiter's.
+        assert!(limiter.owe(&Charge::new("alice")));
+        assert_eq!(taken(), [2, 1, 1]);
     }
 }

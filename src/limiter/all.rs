@@ -87,6 +87,7 @@ impl<const N: usize, F> All<N, F> {
                 }
             }
             let mut tightest: Option<Decision> = None;
+            let mut fallbacks = Vec::new();
             for place in order {
                 let asked = ask(&taken.limiters[place], &charges[place], &mut answered);
                 let mut decision = asked.await?.denied();
@@ -94,6 +95,7 @@ impl<const N: usize, F> All<N, F> {
                     return Ok(decision);
                 }
                 taken.bookings.extend(decision.booking());
+                fallbacks.extend_from_slice(decision.fallbacks());
                 let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
                 if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
                     tightest = Some(decision);
@@ -103,6 +105,7 @@ impl<const N: usize, F> All<N, F> {
             let Some(decision) = tightest else {
                 return Err(Error::new(Class::Configuration, "there is no limiter to ask"));
             };
+            let decision = decision.with_fallbacks(fallbacks);
             if others.is_empty() {
                 return Ok(decision);
             }

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
+use super::terms::owner;
 use super::{Limiter, Operation};
 use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
 
@@ -37,6 +38,13 @@ pub trait Fallback: sealed::Sealed {
     #[doc(hidden)]
     fn give_back(&self, booking: Booking) -> Option<Booking> {
         Some(booking)
+    }
+
+    /// Takes for a decision of its own. By default it has none of which anything is counted.
+    #[doc(hidden)]
+    fn take(&self, charge: &Charge) -> bool {
+        let _ = charge;
+        true
     }
 }
 
@@ -85,6 +93,10 @@ impl<L: Limiter> Fallback for L {
     fn give_back(&self, booking: Booking) -> Option<Booking> {
         self.refund(booking)
     }
+
+    fn take(&self, charge: &Charge) -> bool {
+        self.owe(charge)
+    }
 }
 
 /// See [`LimiterExt::or_else`](crate::LimiterExt::or_else).
@@ -92,11 +104,13 @@ impl<L: Limiter> Fallback for L {
 pub struct OrElse<L, F> {
     inner: L,
     fallback: Arc<F>,
+    /// What decisions of the fallback are known by.
+    number: u64,
 }
 
 impl<L, F> OrElse<L, F> {
     pub(super) fn new(inner: L, fallback: F) -> Self {
-        Self { inner, fallback: Arc::new(fallback) }
+        Self { inner, fallback: Arc::new(fallback), number: owner() }
     }
 }
 
@@ -110,18 +124,24 @@ where
     fn check(&self, charge: &Charge) -> Self::Future {
         OrElseFuture {
             asked: Some((charge.clone(), Arc::clone(&self.fallback))),
+            number: self.number,
             state: State::Asking { check: self.inner.check(charge) },
         }
     }
 
+    /// What settles a decision of the fallback is taken from the fallback; all else from the inner limiter.
     fn owe(&self, charge: &Charge) -> bool {
+        if charge.settles_fallback(self.number) {
+            return self.fallback.take(charge);
+        }
         self.inner.owe(charge)
     }
 
     /// Of the inner limiter alone: what is decided elsewhere while it is away is another account.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let check = self.inner.operate(operation, charge)?;
-        Some(OrElseFuture { asked: None, state: State::Asking { check } })
+        let state = State::Asking { check };
+        Some(OrElseFuture { asked: None, number: self.number, state })
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
@@ -134,6 +154,7 @@ pin_project! {
     pub struct OrElseFuture<C, F: Fallback> {
         // What the fallback is asked, if it may be.
         asked: Option<(Charge, Arc<F>)>,
+        number: u64,
         #[pin]
         state: State<C, F::Future>,
     }
@@ -170,7 +191,10 @@ where
                         _ => return Poll::Ready(Err(error)),
                     }
                 }
-                StateProj::FallingBack { answer } => return answer.poll(cx),
+                StateProj::FallingBack { answer } => {
+                    let decision = ready!(answer.poll(cx))?;
+                    return Poll::Ready(Ok(decision.with_fallbacks([*this.number])));
+                }
             };
             this.state.set(next);
         }
