@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::layer::Shared;
 use crate::limiter::{Admission, Limiter};
-use crate::{Charge, Decision, Refusal, Respond, Settlement};
+use crate::{Charge, Class, Decision, Error, Refusal, Respond, Settlement};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -45,6 +45,7 @@ pin_project! {
         Readying,
         Calling { #[pin] reply: F },
         Keyless,
+        Unable,
     }
 }
 
@@ -68,6 +69,11 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
 
     pub(crate) fn keyless(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
         Self::new(request, inner, shared, State::Keyless)
+    }
+
+    /// Refuses what the limiter could not settle.
+    pub(crate) fn unable(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
+        Self::new(request, inner, shared, State::Unable)
     }
 
     fn new(
@@ -120,6 +126,12 @@ where
                     let request = this.request.take().expect("rejected once");
                     return Poll::Ready(this.shared.respond.reject(request, Refusal::NoKey));
                 }
+                StateProj::Unable => {
+                    let request = this.request.take().expect("rejected once");
+                    let message = "the responder may take more, and the limiter cannot take";
+                    let refusal = Refusal::Undecided(Error::new(Class::Configuration, message));
+                    return Poll::Ready(this.shared.respond.reject(request, refusal));
+                }
             };
             this.state.set(next);
         }
@@ -144,7 +156,11 @@ fn settle<L, K, R, Req, Res, E>(
         }
         Settlement::Take(0) | Settlement::Keep => {}
         Settlement::Take(units) => {
-            shared.limiter.owe(&charge.cost(units).settling(decision));
+            let taken = shared.limiter.owe(&charge.cost(units).settling(decision));
+            debug_assert!(
+                taken,
+                "a responder that does not say so takes from a limiter that cannot"
+            );
         }
     }
 }

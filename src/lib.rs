@@ -46,4 +46,4 @@ pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
-pub use self::settle::{Settle, Settlement};
+pub use self::settle::{RefundIf, Settle, SettleBy, Settlement};

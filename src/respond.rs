@@ -44,6 +44,15 @@ pub trait Respond<Req, Res, E> {
         false
     }
 
+    /// Whether [`settle`](Respond::settle) may answer [`Settlement::Take`] with a number above 0. Default: if it is asked
+    /// at all.
+    ///
+    /// If so, a layer passes no request to a limiter that cannot take: each is refused as undecided, with an error of
+    /// class [`Configuration`](crate::Class::Configuration).
+    fn takes(&self) -> bool {
+        self.settles()
+    }
+
     /// What an admitted request is to have cost, now that it is answered. Default: what it was charged.
     fn settle(&self, decision: &Decision, response: &Res) -> Settlement {
         let _ = (decision, response);

@@ -58,6 +58,9 @@ where
         let shared = Arc::clone(&self.shared);
         let inner = self.inner.clone();
         match shared.key.extract(&request) {
+            Keyed::Charge(_) if shared.respond.takes() && !shared.limiter.can_owe() => {
+                ResponseFuture::unable(request, inner, shared)
+            }
             Keyed::Charge(charge) => {
                 let charge = charge.of_request();
                 let patience = shared.respond.patience(&request);

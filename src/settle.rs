@@ -6,16 +6,25 @@
 //!
 //! ```
 //! use http::{Response, StatusCode};
-//! use tower_sluice::algorithm::FixedWindow;
-//! use tower_sluice::{Decision, HttpResponse, Memory, Quota, RateLimitLayer, Settlement, by_head};
+//! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+//! use tower_sluice::{
+//!     Charge, Decision, HttpResponse, Memory, Quota, RateLimitLayer, Settlement, by_head,
+//! };
 //!
 //! let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
-//! let only_failed = |_: &Decision, response: &Response<String>| match response.status() {
-//!     StatusCode::UNAUTHORIZED => Settlement::Keep,
-//!     _ => Settlement::Refund,
+//! let right = |_: &Decision, response: &Response<String>| {
+//!     response.status() != StatusCode::UNAUTHORIZED
 //! };
 //! let layer = RateLimitLayer::new(logins, by_head(|head| head.header("x-user")))
-//!     .respond(HttpResponse::new().settle(only_failed));
+//!     .respond(HttpResponse::new().refund_if(right));
+//!
+//! let bytes = Memory::new("bytes", TokenBucket::new(Quota::per_minute(1_000_000)));
+//! let sent = |_: &Decision, response: &Response<String>| {
+//!     Settlement::Take(response.body().len() as u64)
+//! };
+//! let peek = by_head(|head| Some(Charge::new(head.header("x-user")?).peek()));
+//! let layer = RateLimitLayer::new(bytes, peek)
+//!     .respond(HttpResponse::new().settle(sent));
 //! # let _ = layer;
 //! ```
 //!
@@ -52,7 +61,7 @@ pub enum Settlement {
     Keep,
     /// Nothing, as far as its algorithm can give it back.
     Refund,
-    /// This many units more, whether or not they fit. 0 takes nothing.
+    /// This many units more, whether or not they fit. 0 takes nothing. Not every limiter can: see [`Settle::new`].
     Take(u64),
 }
 
@@ -65,16 +74,64 @@ pub struct Settle<R, F> {
 
 impl<R, F> Settle<R, F> {
     /// Answers as `respond` does, and settles by `settle`, a closure over `&Decision` and the response.
+    ///
+    /// The closure may take more, and a limiter that cannot take would lose that. Before such a limiter, every request is
+    /// refused as undecided, with an error of class [`Configuration`](crate::Class::Configuration): closures and
+    /// [`Redisson`](crate::Redisson) cannot take. Use [`refund_if`](Settle::refund_if) where nothing more is taken.
     #[must_use]
     pub const fn new(respond: R, settle: F) -> Self {
         Self { respond, settle }
     }
 }
 
+impl<R, F> Settle<R, RefundIf<F>> {
+    /// Answers as `respond` does, and gives back what a request took, if `condition`, a closure over `&Decision` and the
+    /// response, says so.
+    #[must_use]
+    pub const fn refund_if(respond: R, condition: F) -> Self {
+        Self { respond, settle: RefundIf(condition) }
+    }
+}
+
+/// Gives back on a condition, and never takes: see [`Settle::refund_if`].
+#[derive(Clone, Copy, Debug)]
+pub struct RefundIf<F>(F);
+
+/// What a [`Settle`] settles by: a closure that returns a [`Settlement`], or a [`RefundIf`]. Sealed.
+pub trait SettleBy<Res>: sealed::Sealed<Res> {
+    #[doc(hidden)]
+    const TAKES: bool;
+
+    #[doc(hidden)]
+    fn settlement(&self, decision: &Decision, response: &Res) -> Settlement;
+}
+
+mod sealed {
+    pub trait Sealed<Res> {}
+}
+
+impl<F: Fn(&Decision, &Res) -> Settlement, Res> sealed::Sealed<Res> for F {}
+impl<F: Fn(&Decision, &Res) -> Settlement, Res> SettleBy<Res> for F {
+    const TAKES: bool = true;
+
+    fn settlement(&self, decision: &Decision, response: &Res) -> Settlement {
+        self(decision, response)
+    }
+}
+
+impl<F: Fn(&Decision, &Res) -> bool, Res> sealed::Sealed<Res> for RefundIf<F> {}
+impl<F: Fn(&Decision, &Res) -> bool, Res> SettleBy<Res> for RefundIf<F> {
+    const TAKES: bool = false;
+
+    fn settlement(&self, decision: &Decision, response: &Res) -> Settlement {
+        if (self.0)(decision, response) { Settlement::Refund } else { Settlement::Keep }
+    }
+}
+
 impl<R, F, Req, Res, E> Respond<Req, Res, E> for Settle<R, F>
 where
     R: Respond<Req, Res, E>,
-    F: Fn(&Decision, &Res) -> Settlement,
+    F: SettleBy<Res>,
 {
     type Error = R::Error;
 
@@ -90,8 +147,12 @@ where
         true
     }
 
+    fn takes(&self) -> bool {
+        F::TAKES
+    }
+
     fn settle(&self, decision: &Decision, response: &Res) -> Settlement {
-        (self.settle)(decision, response)
+        self.settle.settlement(decision, response)
     }
 
     fn annotate(&self, decision: &Decision, response: &mut Res) {

@@ -154,6 +154,10 @@ impl Limiter for Scripted {
         self.operate(Operation::Penalize, charge).is_some()
     }
 
+    fn can_owe(&self) -> bool {
+        true
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         self.play().operations.push((operation, charge.clone()));
         Some(ready(Ok(Decision::new(Outcome::Allow))))

@@ -159,28 +159,32 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
 
 #[tokio::test]
 async fn only_failed_logins_count() {
-    let limiter = Arc::new(Memory::new("logins", FixedWindow::new(Quota::per_hour(2))));
+    let limiter = || Memory::new("logins", FixedWindow::new(Quota::per_hour(2)));
     let failed = |_: &Decision, response: &Response<_>| match response.status() {
         StatusCode::UNAUTHORIZED => Settlement::Keep,
         _ => Settlement::Refund,
     };
-    let app = Router::new()
-        .route("/right", get(async || "welcome"))
-        .route("/wrong", get(async || StatusCode::UNAUTHORIZED))
-        .layer(
-            RateLimitLayer::new(Arc::clone(&limiter), by_head(|_| Some("alice")))
-                .respond(HttpResponse::new().settle(failed)),
-        );
-    let address = serve(app).await;
-    for (path, status) in [
-        ("/right", 200),
-        ("/right", 200),
-        ("/right", 200),
-        ("/wrong", 401),
-        ("/right", 200),
-        ("/wrong", 401),
-        ("/right", 429),
+    let right = |_: &Decision, response: &Response<_>| response.status().is_success();
+    let app = || {
+        let app = Router::new().route("/right", get(async || "welcome"));
+        app.route("/wrong", get(async || StatusCode::UNAUTHORIZED))
+    };
+    let layer = || RateLimitLayer::new(Arc::new(limiter()), by_head(|_| Some("alice")));
+    for app in [
+        app().layer(layer().respond(HttpResponse::new().settle(failed))),
+        app().layer(layer().respond(HttpResponse::new().refund_if(right))),
     ] {
-        assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
+        let address = serve(app).await;
+        for (path, status) in [
+            ("/right", 200),
+            ("/right", 200),
+            ("/right", 200),
+            ("/wrong", 401),
+            ("/right", 200),
+            ("/wrong", 401),
+            ("/right", 429),
+        ] {
+            assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Charge, Class, Decision, Exempt, Global, HttpResponse, Limiter, LimiterExt, Memory,
+    All, Charge, Class, Decision, Error, Exempt, Global, HttpResponse, Limiter, LimiterExt, Memory,
     Operation, Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle,
     Settlement,
 };
@@ -455,6 +455,38 @@ async fn an_answered_request_is_settled() {
     for (operation, charge) in taken {
         assert_eq!((operation, charge.key(), charge.units()), (Operation::Penalize, "alice", 41));
     }
+}
+
+/// A limiter that cannot take would lose what a response cost, so no request passes.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
+    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let take = |_: &Decision, _: &&'static str| Settlement::Take(41);
+    let inner = Strict::default();
+    let layer = RateLimitLayer::new(admits, Global).respond(Settle::new(Raise, take));
+    for _ in 0..2 {
+        let error = layer.layer(inner.clone()).oneshot("hello").await.unwrap_err();
+        let Some(Refusal::Undecided(error)) = error.downcast_ref() else { panic!("{error}") };
+        assert_eq!(error.class(), Class::Configuration);
+    }
+    assert_eq!((inner.polled(), inner.called()), (0, 0));
+
+    let refunds = |_: &Decision, _: &&'static str| true;
+    let layer = RateLimitLayer::new(admits, Global).respond(Settle::refund_if(Raise, refunds));
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!(inner.called(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_needs_no_more_than_a_condition() {
+    let limiter = Scripted::new().allow().allow();
+    let free = |_: &Decision, response: &&'static str| *response == "free";
+    let layer =
+        RateLimitLayer::new(limiter.clone(), Global).respond(Settle::refund_if(Raise, free));
+    for request in ["dear", "free"] {
+        layer.layer(Strict::default()).oneshot(request).await.unwrap();
+    }
+    assert_eq!((limiter.refunds(), limiter.operations().len()), (vec![1], 0));
 }
 
 /// What a fallback admitted is not charged to the limiter that was away.

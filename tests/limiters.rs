@@ -359,6 +359,27 @@ async fn what_a_limiter_cannot_do_is_an_error() {
     assert_eq!(error.class(), Class::Configuration);
 }
 
+#[tokio::test]
+async fn a_wrapper_can_take_if_all_that_it_takes_from_can() {
+    let closure = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let can = || Memory::new("memory", TokenBucket::new(Quota::per_second(5))).boxed();
+    let both = |charge: &Charge| [charge.clone(), charge.clone()];
+    assert!(!closure.can_owe());
+    assert!(!Arc::new(closure).within(SECOND).boxed().can_owe());
+    assert!(Arc::new(can()).within(SECOND).or_else(Deny).boxed().can_owe());
+    assert!(Scripted::new().or_else(Allow).can_owe());
+    assert!(can().or_else(can()).can_owe());
+    assert!(!can().or_else(closure).can_owe());
+    assert!(All::new([can(), can()], both).can_owe());
+    let mixed = All::new([closure.boxed(), can()], both);
+    assert!(!mixed.can_owe());
+
+    // Taken where possible, and the answer says that it was not everywhere.
+    let last = Scripted::new();
+    assert!(!All::new([closure.boxed(), last.clone().boxed()], both).owe(&one()));
+    assert_eq!(last.operations().len(), 1);
+}
+
 /// A key is looked at when it might be old, as it was when it came; what was taken since keeps it.
 #[tokio::test(start_paused = true)]
 async fn memory_remembers_what_was_taken_since() {

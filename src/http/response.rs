@@ -18,7 +18,7 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use crate::limiter::Limiter;
-use crate::{Class, RateLimitLayer, Refusal, Respond, Settle, grpc};
+use crate::{Class, RateLimitLayer, RefundIf, Refusal, Respond, Settle, grpc};
 
 /// Answers refusals with an empty response. The inner service's error type stays.
 ///
@@ -49,9 +49,17 @@ impl HttpResponse {
     }
 
     /// Says what a request is to have cost, once it is answered: see [`Settlement`](crate::Settlement).
+    ///
+    /// A limiter that cannot take more refuses every request: see [`Settle::new`].
     #[must_use]
     pub const fn settle<F>(self, settle: F) -> Settle<Self, F> {
         Settle::new(self, settle)
+    }
+
+    /// Gives back what a request took, if `condition`, a closure over `&Decision` and `&Response<_>`, says so.
+    #[must_use]
+    pub const fn refund_if<F>(self, condition: F) -> Settle<Self, RefundIf<F>> {
+        Settle::refund_if(self, condition)
     }
 }
 

@@ -176,7 +176,12 @@ where
 
     fn owe(&self, charge: &Charge) -> bool {
         let parts = self.parts(charge);
-        self.limiters.iter().zip(&parts).all(|(limiter, part)| limiter.owe(part))
+        // Each takes, even if one before it cannot.
+        self.limiters.iter().zip(&parts).fold(true, |all, (limiter, part)| limiter.owe(part) && all)
+    }
+
+    fn can_owe(&self) -> bool {
+        self.limiters.iter().all(Limiter::can_owe)
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<InTurn> {

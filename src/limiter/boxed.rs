@@ -39,6 +39,10 @@ impl Limiter for Boxed {
         self.0.owe_boxed(charge)
     }
 
+    fn can_owe(&self) -> bool {
+        self.0.can_owe_boxed()
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {
         self.0.operate_boxed(operation, charge)
     }
@@ -54,6 +58,7 @@ trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxFuture;
     fn refund_boxed(&self, booking: Booking) -> Option<Booking>;
     fn owe_boxed(&self, charge: &Charge) -> bool;
+    fn can_owe_boxed(&self) -> bool;
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture>;
 }
 
@@ -72,6 +77,10 @@ where
 
     fn owe_boxed(&self, charge: &Charge) -> bool {
         self.owe(charge)
+    }
+
+    fn can_owe_boxed(&self) -> bool {
+        self.can_owe()
     }
 
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {

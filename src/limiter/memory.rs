@@ -224,6 +224,10 @@ impl<A: Algorithm> Limiter for Memory<A> {
         true
     }
 
+    fn can_owe(&self) -> bool {
+        true
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         Some(ready(self.change(operation, charge)))
     }

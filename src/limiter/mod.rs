@@ -82,9 +82,16 @@ pub trait Limiter {
 
     /// Takes a charge without asking whether it fits; best effort, off the caller's path: it returns at once.
     ///
-    /// Whether it can. For an answer see [`LimiterExt::penalize`].
+    /// Returns whether it can. For an answer see [`LimiterExt::penalize`].
     fn owe(&self, charge: &Charge) -> bool {
         let _ = charge;
+        false
+    }
+
+    /// Whether [`owe`](Limiter::owe) can take. Default: no.
+    ///
+    /// A layer whose responder may take more after the response asks this before a request passes.
+    fn can_owe(&self) -> bool {
         false
     }
 
@@ -121,6 +128,10 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
 
     fn owe(&self, charge: &Charge) -> bool {
         (**self).owe(charge)
+    }
+
+    fn can_owe(&self) -> bool {
+        (**self).can_owe()
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<L::Future> {

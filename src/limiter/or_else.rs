@@ -46,6 +46,11 @@ pub trait Fallback: sealed::Sealed {
         let _ = charge;
         true
     }
+
+    #[doc(hidden)]
+    fn can_take(&self) -> bool {
+        true
+    }
 }
 
 mod sealed {
@@ -97,6 +102,10 @@ impl<L: Limiter> Fallback for L {
     fn take(&self, charge: &Charge) -> bool {
         self.owe(charge)
     }
+
+    fn can_take(&self) -> bool {
+        self.can_owe()
+    }
 }
 
 /// See [`LimiterExt::or_else`](crate::LimiterExt::or_else).
@@ -135,6 +144,10 @@ where
             return self.fallback.take(charge);
         }
         self.inner.owe(charge)
+    }
+
+    fn can_owe(&self) -> bool {
+        self.inner.can_owe() && self.fallback.can_take()
     }
 
     /// Of the inner limiter alone: what is decided elsewhere while it is away is another account.

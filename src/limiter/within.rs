@@ -58,6 +58,10 @@ impl<L: Limiter> Limiter for Within<L> {
         self.inner.owe(charge)
     }
 
+    fn can_owe(&self) -> bool {
+        self.inner.can_owe()
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (charge, backstop) = self.timed(charge);
         self.inner.operate(operation, &charge).map(|check| WithinFuture { check, backstop })

@@ -191,6 +191,10 @@ impl<A: InLua> Limiter for Redis<A> {
         true
     }
 
+    fn can_owe(&self) -> bool {
+        true
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Deciding<A>> {
         Some(match operation {
             Operation::Penalize => {

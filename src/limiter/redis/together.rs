@@ -142,6 +142,10 @@ where
         self.turns.owe(charge)
     }
 
+    fn can_owe(&self) -> bool {
+        self.turns.can_owe()
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<TogetherFuture<A>> {
         let asked = match operation {
             Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
