@@ -39,6 +39,7 @@ mod boxed;
 mod memory;
 mod operate;
 mod or_else;
+mod overtime;
 mod redis;
 mod terms;
 mod within;

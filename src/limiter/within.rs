@@ -2,17 +2,20 @@
 //!
 //! The deadline is one instant, and it travels with the charge: a limiter that asks several others gives each of them
 //! what is left. Only the limiter that asks the store can distinguish a store that is away from one that is busy.
-//! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms later, so that the better
-//! answer comes first. It says nothing about a store, so its error is of class [`Saturation`](Class::Saturation).
+//! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms later, and lets the runtime
+//! catch up, so that the better answer comes first. It says nothing about a store, so its error is of class
+//! [`Saturation`](Class::Saturation).
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::overtime::Overtime;
 use super::{Limiter, Operation};
 use crate::{Booking, Charge, Class, Decision, Error};
 
@@ -39,10 +42,10 @@ impl<L> Within<L> {
         Self { inner, deadline }
     }
 
-    /// The charge with its deadline, and the backstop.
-    fn timed(&self, charge: &Charge) -> (Charge, Sleep) {
+    /// The charge with its deadline, and the instant of the backstop.
+    fn timed(&self, charge: &Charge) -> (Charge, Instant) {
         let deadline = deadline(charge, self.deadline);
-        (charge.clone().decided_by(deadline.into_std()), sleep_until(deadline + BACKSTOP))
+        (charge.clone().decided_by(deadline.into_std()), deadline + BACKSTOP)
     }
 }
 
@@ -51,7 +54,7 @@ impl<L: Limiter> Limiter for Within<L> {
 
     fn check(&self, charge: &Charge) -> Self::Future {
         let (charge, backstop) = self.timed(charge);
-        WithinFuture { check: self.inner.check(&charge), backstop }
+        WithinFuture::new(self.inner.check(&charge), backstop)
     }
 
     fn owe(&self, charge: &Charge) -> bool {
@@ -64,7 +67,7 @@ impl<L: Limiter> Limiter for Within<L> {
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (charge, backstop) = self.timed(charge);
-        self.inner.operate(operation, &charge).map(|check| WithinFuture { check, backstop })
+        self.inner.operate(operation, &charge).map(|check| WithinFuture::new(check, backstop))
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
@@ -74,12 +77,21 @@ impl<L: Limiter> Limiter for Within<L> {
 
 pin_project! {
     /// The future of [`Within`].
-    #[derive(Debug)]
     pub struct WithinFuture<F> {
         #[pin]
         check: F,
         #[pin]
         backstop: Sleep,
+        overtime: Overtime,
+        // Runs once the backstop has fired.
+        catching_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    }
+}
+
+impl<F> WithinFuture<F> {
+    fn new(check: F, backstop: Instant) -> Self {
+        let overtime = Overtime::new(backstop);
+        Self { check, backstop: sleep_until(backstop), overtime, catching_up: None }
     }
 }
 
@@ -94,8 +106,18 @@ where
         if let Poll::Ready(answer) = this.check.poll(cx) {
             return Poll::Ready(answer);
         }
-        this.backstop
-            .poll(cx)
-            .map(|()| Err(Error::new(Class::Saturation, "the limiter did not decide in time")))
+        if this.catching_up.is_none() {
+            ready!(this.backstop.poll(cx));
+        }
+        let overtime = *this.overtime;
+        let catching_up = this.catching_up.get_or_insert_with(|| Box::pin(overtime.catch_up()));
+        ready!(catching_up.as_mut().poll(cx));
+        Poll::Ready(Err(Error::new(Class::Saturation, "the limiter did not decide in time")))
+    }
+}
+
+impl<F> fmt::Debug for WithinFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithinFuture").finish_non_exhaustive()
     }
 }

@@ -1,0 +1,53 @@
+//! A last chance for an answer when a deadline has passed.
+//!
+//! A busy process fires timers before it reads replies that have already arrived. So whoever waits for a reply lets the
+//! runtime catch up before it gives up.
+
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+/// How many times the runtime gets to run everything that is ready.
+const ROUNDS: usize = 6;
+
+/// As many are enough for a reply: it passes from the socket to the task that reads it, to the task that distributes
+/// it, to the caller. Where they take long, nothing more can be learned.
+const LEAST_ROUNDS: usize = 3;
+
+/// The least lateness of a timer that shows a busy process.
+const LEAST_SLACK: Duration = Duration::from_millis(10);
+
+/// A deadline, and how late its timer may fire in a process that is not busy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Overtime {
+    deadline: Instant,
+    slack: Duration,
+}
+
+impl Overtime {
+    /// For a wait that begins now. The timer may be late by half of it.
+    pub(super) fn new(deadline: Instant) -> Self {
+        let wait = deadline.saturating_duration_since(Instant::now());
+        Self { deadline, slack: (wait / 2).max(LEAST_SLACK) }
+    }
+
+    /// Whether it is so late that the process must be busy.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.elapsed() > self.slack
+    }
+
+    /// Lets the runtime read what has arrived. Ends early once the process has turned out to be busy.
+    pub(super) async fn catch_up(self) {
+        for round in 1..=ROUNDS {
+            // The runtime polls its sockets before it continues here.
+            yield_now().await;
+            if round >= LEAST_ROUNDS && self.is_late() {
+                return;
+            }
+        }
+        // The operating system may have paused the thread that reads.
+        sleep(Duration::from_millis(1)).await;
+        yield_now().await;
+    }
+}
