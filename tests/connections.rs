@@ -3,16 +3,21 @@
 
 mod support;
 
+use std::future::{poll_fn, ready};
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
 
-use support::Server;
 use support::faults::*;
-use support::proxy::Proxy;
+use support::proxy::{Fault, Proxy};
+use support::{Server, free_port};
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::Limiter;
+use tower_sluice::{Class, Limiter, Pool};
 
 /// Connections that clients made to the server so far, this test's own included.
 const RECEIVED: &str = "total_connections_received";
@@ -85,4 +90,204 @@ async fn case_6_a_connection_into_a_black_hole_is_left_within_a_second() {
     let back = until_well(&limiter).await;
     println!("fault case=6 back_ms={}", back.as_millis());
     assert!(back < Duration::from_secs(1) + SLACK, "{back:?}");
+}
+
+#[tokio::test]
+async fn case_140_a_demoted_primary_is_reconnected_to_with_pauses() {
+    let server = Server::start();
+    let limiter = yearly(&server.url());
+    until_well(&limiter).await;
+    let mut connection = server.connection().await;
+    let load = Load::on(&limiter, 8);
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
+    until(&limiter, Class::Infrastructure).await;
+    let (before, begun) = (figure(&mut connection, RECEIVED).await, Instant::now());
+    sleep(Duration::from_secs(3)).await;
+    let connects = figure(&mut connection, RECEIVED).await - before;
+    let seconds = begun.elapsed().as_secs_f64();
+    run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
+    let back = until_well(&limiter).await;
+    load.stop().await;
+    println!(
+        "fault case=140 connects={connects} seconds={seconds:.1} back_ms={}",
+        back.as_millis()
+    );
+    assert!(connects as f64 <= 10.0 * seconds, "{connects} in {seconds} s");
+    assert!(back < Duration::from_secs(1) + SLACK, "{back:?}");
+}
+
+#[tokio::test]
+async fn case_136_a_resolver_that_panics_is_asked_again() {
+    let server = Server::start();
+    let address = SocketAddr::from(([127, 0, 0, 1], server.port()));
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let pool = Pool::builder("redis://redis.example")
+        .unwrap()
+        .resolver(move |_, _| {
+            assert!(count.fetch_add(1, Relaxed) >= 4, "this resolver fails four times");
+            ready(Ok(vec![address]))
+        })
+        .build()
+        .unwrap();
+    let limiter = over(pool);
+    // A panic is a mistake in the application: no fallback may admit for it.
+    until(&limiter, Class::Configuration).await;
+    let back = until_well(&limiter).await;
+    println!("fault case=136 asked={} back_ms={}", asked.load(Relaxed), back.as_millis());
+}
+
+/// Polls once.
+async fn is_pending(asked: &mut (impl Future + Unpin)) -> bool {
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *asked).poll(cx).is_pending())).await
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+#[test]
+fn case_136_runtimes_may_end_while_they_connect() {
+    let mut server = Server::start();
+    let limiter = yearly(&server.url());
+    let lasting = runtime();
+    lasting.block_on(until_well(&limiter));
+    // Refused: they end while they pause between attempts.
+    server.kill();
+    for _ in 0..5 {
+        runtime().block_on(until(&limiter, Class::Infrastructure));
+    }
+    server.restart();
+    lasting.block_on(until_well(&limiter));
+    // Silent: they end while they wait for the handshake.
+    lasting.block_on(async {
+        let mut connection = server.connection().await;
+        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    });
+    server.signal("STOP");
+    for _ in 0..5 {
+        runtime().block_on(until(&limiter, Class::Infrastructure));
+    }
+    server.signal("CONT");
+    let back = lasting.block_on(until_well(&limiter));
+    println!("fault case=136 runtimes=10 back_ms={}", back.as_millis());
+    // Nor does another runtime need the lasting one.
+    drop(lasting);
+    runtime().block_on(until_well(&limiter));
+}
+
+#[test]
+fn case_136_a_runtime_that_never_begins_to_connect_is_not_waited_for() {
+    let server = Server::start();
+    let limiter = yearly(&server.url());
+    // It starts the attempt, and drops it before its first poll.
+    runtime().block_on(async {
+        assert!(is_pending(&mut Box::pin(limiter.check(&one()))).await);
+    });
+    runtime().block_on(until_well(&limiter));
+}
+
+#[test]
+fn case_143_a_runtime_parked_while_it_connects_does_not_block_others() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let parked = runtime();
+    let (first, second) = (over(pool.clone()), over(pool));
+    let mut asked = Box::pin(first.check(&one()));
+    assert!(parked.block_on(is_pending(&mut asked)));
+    let back = runtime().block_on(until_well(&second));
+    println!("fault case=143 connecting back_ms={}", back.as_millis());
+    drop((asked, parked));
+}
+
+#[test]
+fn case_143_a_runtime_parked_with_the_connections_does_not_block_others() {
+    let server = Server::start();
+    let limiter = yearly(&server.url());
+    let parked = runtime();
+    parked.block_on(until_well(&limiter));
+    let back = runtime().block_on(until_well(&limiter));
+    println!("fault case=143 connected back_ms={}", back.as_millis());
+    drop(parked);
+}
+
+#[tokio::test]
+async fn a_hang_is_infrastructure_although_a_password_was_wrong_before() {
+    let server = Server::with(&["--requirepass", "first"]);
+    let mut connection = {
+        let url = format!("redis://:first@127.0.0.1:{}", server.port());
+        redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    };
+    let pool = Pool::builder(&server.url()).unwrap().credentials("default", "first");
+    let pool = pool.build().unwrap();
+    let limiter = over(pool.clone());
+    until_well(&limiter).await;
+    let begun = Instant::now();
+    let lost = loop {
+        if let [_, lost] = others(&mut connection).await[..] {
+            break lost;
+        }
+        assert!(begun.elapsed() < LONG, "no second connection");
+    };
+    // One connection stays, and the other cannot be made again.
+    run(&mut connection, &["CONFIG", "SET", "requirepass", "second"]).await;
+    run(&mut connection, &["CLIENT", "KILL", "ID", &lost.to_string()]).await;
+    loop {
+        // A limiter that is new asks the pool, which connects again.
+        let _ = ask(&over(pool.clone())).await;
+        let stats: String =
+            redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_hello:"));
+        if line.is_some_and(|line| !line.contains("failed_calls=0")) {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "no connection was refused");
+        sleep(Duration::from_millis(1)).await;
+    }
+    server.signal("STOP");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let error = ask(&limiter).await.expect_err("it hangs");
+        // On a busy machine some are of class saturation.
+        assert_ne!(error.class(), Class::Configuration, "after {:?}", begun.elapsed());
+    }
+    server.signal("CONT");
+}
+
+#[tokio::test]
+async fn a_wrong_password_then_a_hang_becomes_infrastructure() {
+    let server = Server::with(&["--requirepass", "first"]);
+    let proxy = Proxy::before(server.port()).await;
+    let pool = Pool::builder(&proxy.url()).unwrap().credentials("default", "second");
+    let limiter = over(pool.build().unwrap());
+    until(&limiter, Class::Configuration).await;
+    proxy.set(Fault::BlackHole);
+    until(&limiter, Class::Infrastructure).await;
+}
+
+/// The timers of this process' sockets to `port`, as the kernel lists them: 2 is keepalive.
+#[cfg(target_os = "linux")]
+fn timers(port: u16) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("sockets");
+    let remote = format!("0100007F:{port:04X}");
+    let socket = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        (words[2] == remote && words[3] == "01")
+            .then(|| words[5].split(':').next().map(str::to_owned))?
+    };
+    table.lines().skip(1).filter_map(socket).collect()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn idle_connections_are_kept_alive() {
+    let server = Server::start();
+    let limiter = yearly(&server.url());
+    until_well(&limiter).await;
+    // A timer of another kind runs only while something is on its way.
+    let begun = Instant::now();
+    while timers(server.port()) != ["02", "02"] {
+        assert!(begun.elapsed() < LONG, "{:?}", timers(server.port()));
+        sleep(Duration::from_millis(1)).await;
+    }
 }

@@ -273,6 +273,11 @@ async fn a_server_that_takes_no_writes_takes_no_permits() {
         assert!(begun.elapsed() < LONG, "it stays connected to a replica");
     }
     let _: () = bench.ask(&["REPLICAOF", "NO", "ONE"]).await;
+    // The pool pauses before it connects again.
+    let begun = Instant::now();
+    while bench.redisson.peek("r").await.is_err() {
+        assert!(begun.elapsed() < LONG, "no connection to the primary");
+    }
     assert_eq!((bench.value().await, bench.members().await.len()), (Some(9), 1));
     bench.all(&[(1, 0, G(8))]).await;
 }

@@ -7,9 +7,9 @@ use std::{fmt, io};
 
 use redis::ConnectionInfo;
 
-use super::connection::{Resolver, Server};
-use super::pool::{LONGEST, Pool, unusable};
-use super::source::Shared;
+use super::connections::Connections;
+use super::pool::{LONGEST, Pool};
+use super::server::{Resolver, Server};
 use crate::Error;
 
 /// A [`Pool`] being set up: see [`Pool::builder`].
@@ -43,7 +43,7 @@ impl PoolBuilder {
     /// Sets how long a connection may take to be made. Default: 1 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -88,10 +88,8 @@ impl PoolBuilder {
     ///
     /// If the crate was built without what the address needs, as `rediss://` needs the feature `rustls`.
     pub fn build(self) -> Result<Pool, Error> {
-        let address = format!("redis at {}", self.info.addr());
-        let server =
-            Server::new(self.info, self.connect_timeout, self.resolver).map_err(unusable)?;
-        Ok(Pool::of(Shared::to(address, server, self.size, self.response_timeout)))
+        let server = Server::new(self.info, self.connect_timeout, self.resolver)?;
+        Ok(Pool::new(Connections::new(server, self.size as usize), self.response_timeout))
     }
 }
 

@@ -66,7 +66,7 @@ impl Health {
         }
     }
 
-    fn state(&self) -> State {
+    pub(super) fn state(&self) -> State {
         match self.state.load(Relaxed) {
             state if state == State::Closed as u8 => State::Closed,
             state if state == State::ReadOnly as u8 => State::ReadOnly,

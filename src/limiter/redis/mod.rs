@@ -3,8 +3,12 @@
 //! How a charge travels: [`Terms`] reads it into numbers, and `key.rs` names its key. `pending.rs` is the caller's half:
 //! it hands a `request.rs` to `batcher.rs` and awaits the answer until the `deadline.rs`. A charge that finds the
 //! limiter idle is sent at once. All others wait in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with
-//! `eval.rs`, which runs `script.rs` over a connection of `pool.rs`; `connection.rs` knows whether that is alive.
+//! `eval.rs`, which runs `script.rs` over a connection of `pool.rs`.
 //! `reply.rs` reads the decisions, and `error.rs` classifies what went wrong.
+//!
+//! Where connections come from: `builder.rs` holds a pool's settings; `connections.rs` keeps its connections to a
+//! `server.rs`; `health.rs` knows which `connection.rs` is of use, and `backoff.rs` when to connect again. `given.rs`
+//! is a bb8 pool that the application brings. All of them look alike in `source.rs`.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -19,15 +23,18 @@
 //! # Ok(()) }
 //! ```
 
+mod backoff;
 mod batcher;
 mod builder;
 mod call;
 mod config;
 mod connection;
+mod connections;
 mod deadline;
 mod deciding;
 mod error;
 mod eval;
+mod given;
 mod health;
 mod key;
 mod pending;
@@ -37,6 +44,7 @@ mod redisson;
 mod reply;
 mod request;
 mod script;
+mod server;
 mod source;
 mod together;
 mod worker;

@@ -15,9 +15,11 @@ use redis::{IntoConnectionInfo, RedisError};
 use tokio::time::{Instant, timeout};
 
 use super::builder::PoolBuilder;
+use super::given::Given;
 use super::key;
-use super::source::{Connecting, Shared, Source};
-use crate::{Class, Error};
+use super::server::unusable;
+use super::source::{Connecting, Source};
+use crate::Error;
 
 /// No timeout is longer: an instant that far away can still be told.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
@@ -26,6 +28,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 #[derive(Clone)]
 pub struct Pool {
     source: Arc<dyn Source>,
+    response_timeout: Option<Duration>,
     /// The number of replies: one counter for a server, one for each hash slot of a cluster.
     replies: Arc<[AtomicU64]>,
     prefix: Arc<str>,
@@ -62,7 +65,7 @@ impl Pool {
         M: ManageConnection<Error = RedisError>,
         M::Connection: ConnectionLike + Clone + Sync,
     {
-        Self::of(Shared::of(pool))
+        Self::new(Given::new(pool), None)
     }
 
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
@@ -72,9 +75,10 @@ impl Pool {
         self
     }
 
-    pub(super) fn of(source: impl Source + 'static) -> Self {
+    pub(super) fn new(source: impl Source + 'static, response_timeout: Option<Duration>) -> Self {
         Self {
             source: Arc::new(source),
+            response_timeout,
             replies: counters(1),
             prefix: "sluice".into(),
             clustered: false,
@@ -126,7 +130,10 @@ impl Pool {
 
     /// The instant to give up on a reply, given the caller's deadline.
     pub(super) fn reply_deadline(&self, deadline: Instant) -> Instant {
-        self.source.reply_deadline(deadline)
+        match self.response_timeout {
+            Some(timeout) => deadline.min(Instant::now() + timeout),
+            None => deadline,
+        }
     }
 
     /// The hash slot that charges of this key are gathered by: 0 on a plain server.
@@ -158,9 +165,4 @@ impl fmt::Debug for Pool {
 
 fn counters(count: u16) -> Arc<[AtomicU64]> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
-}
-
-/// The error of an address that cannot be used.
-pub(super) fn unusable(error: RedisError) -> Error {
-    Error::new(Class::Configuration, "the address of redis cannot be used").because(error)
 }

@@ -1,0 +1,98 @@
+//! Pauses between attempts to connect while there is trouble.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The longest pause after the first failure. It doubles with each further one.
+const FIRST: Duration = Duration::from_millis(200);
+
+/// No pause is longer, so that a server that is back is found within a second.
+const LONGEST: Duration = Duration::from_millis(600);
+
+/// Failures that long ago are forgotten.
+const MEMORY: Duration = Duration::from_secs(2);
+
+/// Says when the next attempt to connect may begin.
+///
+/// Without trouble it may begin at once. After a failure there are at most ten attempts a second, in whichever number
+/// of connections; half of each pause is random, so that the processes of a fleet do not connect at the same moment.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    failures: u32,
+    failed: Option<Instant>,
+    next: Option<Instant>,
+}
+
+impl Backoff {
+    /// When the next attempt may begin, if not now.
+    pub(super) fn wait(&self, now: Instant) -> Option<Instant> {
+        self.next.filter(|next| *next > now)
+    }
+
+    /// Records that an attempt begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.next = self.in_trouble(now).then(|| now + self.pause());
+    }
+
+    /// Records that connecting failed, or that a connection turned out to be useless.
+    pub(super) fn fail(&mut self, now: Instant) {
+        self.failures = if self.in_trouble(now) { self.failures.saturating_add(1) } else { 0 };
+        self.failed = Some(now);
+        self.next = Some(now + self.pause());
+    }
+
+    /// Lets no attempt begin before `instant`.
+    pub(super) fn hold(&mut self, instant: Instant) {
+        self.next = self.next.max(Some(instant));
+    }
+
+    fn in_trouble(&self, now: Instant) -> bool {
+        self.failed.is_some_and(|failed| now < failed + MEMORY)
+    }
+
+    fn pause(&self) -> Duration {
+        let longest = (FIRST * (1 << self.failures.min(2))).min(LONGEST);
+        longest / 2 + longest.mul_f64(fastrand::f64() / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn in_trouble_there_are_at_most_ten_attempts_a_second() {
+        let (mut backoff, begun) = (Backoff::default(), Instant::now());
+        let (mut now, mut attempts) = (begun, 0);
+        backoff.fail(now);
+        while now < begun + Duration::from_secs(60) {
+            if backoff.wait(now).is_none() {
+                attempts += 1;
+                backoff.begin(now);
+                // Attempts succeed, and what they make is useless.
+                if fastrand::bool() {
+                    backoff.fail(now);
+                }
+            }
+            now += Duration::from_millis(1);
+        }
+        assert!((60..=600).contains(&attempts), "{attempts}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_trouble_nothing_pauses() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        for _ in 0..10 {
+            assert_eq!(backoff.wait(now), None);
+            backoff.begin(now);
+        }
+        backoff.fail(now);
+        let first = backoff.wait(now).expect("a pause") - now;
+        assert!((FIRST / 2..=FIRST).contains(&first), "{first:?}");
+        let later = now + MEMORY;
+        assert_eq!(backoff.wait(later), None);
+        backoff.begin(later);
+        assert_eq!(backoff.wait(later), None);
+    }
+}

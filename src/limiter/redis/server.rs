@@ -1,0 +1,160 @@
+//! A server, and how to connect to it.
+
+use std::error::Error as _;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::io::AsyncDNSResolver;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion,
+    PushInfo, PushKind, RedisError, RedisFuture, RedisResult,
+};
+
+use super::connection::Connection;
+use super::error;
+use super::health::{Health, ServerHealth, State};
+use crate::{Class, Error};
+
+/// How long a connection may be idle before the system probes it, so that firewalls on the way do not forget it.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A server that can be connected to.
+#[derive(Clone)]
+pub(super) struct Server {
+    client: Client,
+    pub(super) connect_timeout: Duration,
+    resolver: Option<Resolver>,
+    health: Arc<ServerHealth>,
+}
+
+impl Server {
+    /// Opens nothing; fails if the address cannot be used.
+    pub(super) fn new(
+        info: ConnectionInfo,
+        connect_timeout: Duration,
+        resolver: Option<Resolver>,
+    ) -> Result<Self, Error> {
+        // RESP3 carries the notice of a lost connection.
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+        let client = Client::open(info).map_err(unusable)?;
+        Ok(Self { client, connect_timeout, resolver, health: Arc::default() })
+    }
+
+    /// Host and port, for errors.
+    pub(super) fn address(&self) -> String {
+        format!("redis at {}", self.client.get_connection_info().addr())
+    }
+
+    pub(super) async fn connect(&self) -> Result<Connection, Error> {
+        let health = Arc::new(Health::new(&self.health));
+        let watcher = Watcher(Arc::clone(&health));
+        let socket = self.open(watcher).await.map_err(|error| self.failure(error))?;
+        Ok(Connection::new(socket, health))
+    }
+
+    async fn open(&self, watcher: Watcher) -> RedisResult<MultiplexedConnection> {
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            // Each call has a deadline of its own.
+            .set_response_timeout(None)
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    watcher.0.end(State::Closed);
+                }
+                Ok::<_, SendError>(())
+            });
+        if let Some(resolver) = &self.resolver {
+            config = config.set_dns_resolver(resolver.clone());
+        }
+        self.client.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    /// The error of a failed attempt to connect.
+    fn failure(&self, error: RedisError) -> Error {
+        let address = self.client.get_connection_info().addr();
+        if matches!(address, ConnectionAddr::TcpTls { .. }) && is_tls_failure(&error) {
+            return Error::new(Class::Configuration, "TLS with redis failed").because(error);
+        }
+        error::call(error)
+    }
+}
+
+/// The error of an address that cannot be used.
+pub(super) fn unusable(error: RedisError) -> Error {
+    Error::new(Class::Configuration, "the address of redis cannot be used").because(error)
+}
+
+/// Whether TLS is what failed: the certificate is not trusted, or the server speaks no TLS. The network is not.
+fn is_tls_failure(error: &RedisError) -> bool {
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    let Some(cause) = error.source().filter(|_| error.kind() == ErrorKind::Io) else {
+        return false;
+    };
+    let cause = cause.downcast_ref::<Shared>().map_or(cause, |shared| &**shared);
+    let io = cause.downcast_ref::<io::Error>();
+    io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
+}
+
+type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// Where a host name leads, asked anew for each connection.
+#[derive(Clone)]
+pub(super) struct Resolver(Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>);
+
+impl Resolver {
+    pub(super) fn new<F>(resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
+    }
+}
+
+impl AsyncDNSResolver for Resolver {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        host: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        let resolved = (self.0)(host.to_owned(), port);
+        Box::pin(async move { Ok(Box::new(resolved.await?.into_iter()) as Box<_>) })
+    }
+}
+
+/// Lives in the task that reads the socket, and ends with it, also when a runtime ends.
+struct Watcher(Arc<Health>);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.end(State::Closed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_with_tls_is_told_from_trouble_with_the_network() {
+        let table = [
+            (io::ErrorKind::InvalidData, true),
+            (io::ErrorKind::ConnectionRefused, false),
+            (io::ErrorKind::TimedOut, false),
+            (io::ErrorKind::Other, false),
+        ];
+        for (kind, is_tls) in table {
+            assert_eq!(is_tls_failure(&io::Error::new(kind, "why").into()), is_tls, "{kind:?}");
+        }
+        assert!(!is_tls_failure(&(ErrorKind::Io, "broken pipe").into()));
+        assert!(!is_tls_failure(&(ErrorKind::AuthenticationFailed, "no").into()));
+    }
+}
