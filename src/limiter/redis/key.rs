@@ -3,6 +3,10 @@
 //! Prefix, limiter, algorithm with its format's version, and the key in braces, so that a cluster keeps
 //! all keys of one decision together: `sluice:api:tb1:{user-42}`. Whatever a request sends, a
 //! name stays short and its braces are ours; two different keys never share one.
+//!
+//! A colon separates the parts, so the limiter's name has none: in `eu:api` it becomes `%3A`. Read from the braces
+//! backwards, the parts cannot be mistaken, whatever the prefix is. Braces and `%` in a prefix become `%7B`, `%7D` and
+//! `%25`: a cluster takes the first braces of a name for its hash tag.
 
 use std::fmt::Write as _;
 
@@ -20,10 +24,12 @@ pub(super) const SLOTS: u16 = 16_384;
 /// several.
 pub(super) fn scopes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
     let parts = A::parts();
+    let prefix = escaped(prefix, &['%', '{', '}']);
+    let mut safe = String::new();
+    push_safe(&mut safe, name);
+    let name = escaped(&safe, &[':']);
     let scope = |(place, part): (usize, &Part)| {
-        let mut scope = format!("{prefix}:");
-        push_safe(&mut scope, name);
-        scope.push(':');
+        let mut scope = format!("{prefix}:{name}:");
         if parts.len() > 1 {
             write!(scope, "{}", place + 1).expect("a string takes all");
         }
@@ -61,6 +67,19 @@ pub(super) fn slot(name: &str) -> u16 {
     sum % SLOTS
 }
 
+/// `text` with each of some characters as a percent sign and its code.
+fn escaped(text: &str, characters: &[char]) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if characters.contains(&character) {
+            write!(escaped, "%{:02X}", u32::from(character)).expect("a string takes all");
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
 /// Appends `text` verbatim if it is short and harmless, else its digest.
 fn push_safe(name: &mut String, text: &str) {
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
@@ -86,6 +105,9 @@ mod tests {
         assert_eq!(scopes::<TokenBucket>("sluice", "api"), ["sluice:api:tb1:"]);
         let pair = scopes::<(TokenBucket, TokenBucket)>("sluice", "api");
         assert_eq!(pair, ["sluice:api:1tb1:", "sluice:api:2tb1:"]);
+        assert_eq!(scopes::<TokenBucket>("prod:eu", "api"), ["prod:eu:api:tb1:"]);
+        assert_eq!(scopes::<TokenBucket>("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
+        assert_eq!(scopes::<TokenBucket>("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
         assert_eq!(braced("user-42@example.org"), "{user-42@example.org}");
     }
 
@@ -108,22 +130,46 @@ mod tests {
         assert_eq!(slot("foo"), 12_182);
     }
 
-    #[test]
-    fn limiter_and_key_never_run_into_each_other() {
-        let mut texts = vec![String::new()];
-        for _ in 0..3 {
-            let longer = |text: &String| ["{", ":", "a"].map(|more| format!("{text}{more}"));
-            texts.extend(texts.iter().flat_map(longer).collect::<Vec<_>>());
-        }
-        let texts: HashSet<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        let mut names = HashSet::new();
-        for limiter in &texts {
-            for key in &texts {
-                assert!(
-                    names.insert(scopes::<TokenBucket>("sluice", limiter).remove(0) + &braced(key)),
-                    "{limiter} {key}"
-                );
+    /// All strings of these characters up to a length, the empty one among them.
+    fn strings(characters: &[&str], longest: usize) -> Vec<String> {
+        let mut all = vec![String::new()];
+        let mut last = 0;
+        for _ in 0..longest {
+            let (from, to) = (last, all.len());
+            last = to;
+            for place in from..to {
+                let longer = characters.iter().map(|more| format!("{}{more}", all[place]));
+                all.extend(longer.collect::<Vec<_>>());
             }
         }
+        all
+    }
+
+    /// Prefix, limiter and key never run into each other, and the key alone chooses the slot.
+    #[track_caller]
+    fn assert_distinct<A: InLua>(characters: &[&str], longest: [usize; 3]) {
+        let [prefixes, limiters, keys] = longest.map(|longest| strings(characters, longest));
+        let ends: Vec<_> = keys[1..].iter().map(|key| braced(key)).collect();
+        let slots: Vec<_> = ends.iter().map(|end| slot(end)).collect();
+        let mut names = HashSet::new();
+        for prefix in &prefixes {
+            for limiter in &limiters[1..] {
+                for scope in scopes::<A>(prefix, limiter) {
+                    for (end, slot_of_key) in ends.iter().zip(&slots) {
+                        let name = format!("{scope}{end}");
+                        assert_eq!(slot(&name), *slot_of_key, "{prefix} {limiter} {end}");
+                        assert!(names.insert(name), "{prefix} {limiter} {end}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn prefix_limiter_and_key_never_run_into_each_other() {
+        assert_distinct::<TokenBucket>(&["a", "b", ":", "{"], [3, 3, 2]);
+        assert_distinct::<TokenBucket>(&["a", ":", "{"], [2, 2, 4]);
+        assert_distinct::<TokenBucket>(&["%", "7B", "3A", "}", "{", ":", "h:"], [2, 2, 1]);
+        assert_distinct::<(TokenBucket, TokenBucket)>(&["1tb1", "2tb1", ":"], [3, 3, 1]);
     }
 }

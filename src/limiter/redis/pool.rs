@@ -69,6 +69,9 @@ impl Pool {
     }
 
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
+    ///
+    /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that a cluster finds the slot by
+    /// the charge's key alone. The name of a limiter holds no colon in Redis: in `eu:api` it becomes `%3A`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
