@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use support::Server;
+use support::faults::calls;
 use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,15 +22,6 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 fn yearly(url: &str, limit: u64) -> Redis<FixedWindow> {
     let pool = Pool::builder(url).and_then(|pool| pool.size(1).build()).expect("an address");
     Redis::new("test", FixedWindow::new(Quota::new(limit, YEAR)), pool).deadline(PATIENT)
-}
-
-/// How often `command` ran, by the server's own count.
-async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64 {
-    let stats: String =
-        redis::cmd("INFO").arg("commandstats").query_async(connection).await.expect("stats");
-    let line =
-        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
 async fn run(connection: &mut MultiplexedConnection, words: &str) {

@@ -112,3 +112,12 @@ pub async fn figure(connection: &mut MultiplexedConnection, name: &str) -> u64 {
 pub fn size(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
 }
+
+/// How often the server ran `command`.
+pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64 {
+    let stats: String =
+        redis::cmd("INFO").arg("commandstats").query_async(connection).await.expect("stats");
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}

@@ -7,8 +7,7 @@
 //! unwind in the order opposite to that in which they were made, and before new charges change the state. Calls that
 //! run side by side could swap refunds, so only one call of a slot carries refunds at a time.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
@@ -104,7 +103,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Slot {
     charges: VecDeque<Queued>,
-    refunds: BinaryHeap<Refund>,
+    /// By the state that each reservation left: states of one key grow from one to the next.
+    refunds: BTreeMap<(Left, u64), Queued>,
     calls_in_flight: usize,
     refunds_in_flight: bool,
     is_sendable: bool,
@@ -120,8 +120,8 @@ impl Slot {
     }
 
     fn pop(&mut self) -> Option<Queued> {
-        let refund = if self.refunds_in_flight { None } else { self.refunds.pop() };
-        refund.map(|refund| refund.charge).or_else(|| self.charges.pop_front())
+        let refund = if self.refunds_in_flight { None } else { self.refunds.pop_last() };
+        refund.map(|(_, charge)| charge).or_else(|| self.charges.pop_front())
     }
 }
 
@@ -146,16 +146,16 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, charge: Queued) {
-        let number = self.slots.entry(charge.slot).or_default();
-        let slot = charge.slot;
-        match charge.request.op {
-            Op::Refund { .. } => {
-                number.refunds.push(Refund { charge, number: self.arrivals });
+        let number = charge.slot;
+        let slot = self.slots.entry(number).or_default();
+        match &charge.request.op {
+            Op::Refund { left, .. } => {
                 self.arrivals += 1;
+                slot.refunds.insert((left.clone(), self.arrivals), charge);
             }
-            _ => number.charges.push_back(charge),
+            _ => slot.charges.push_back(charge),
         }
-        self.list(slot);
+        self.list(number);
     }
 
     /// The next batch. Charges whose callers have left are dropped.
@@ -198,7 +198,7 @@ impl Queue {
         self.sendable.clear();
         for slot in self.slots.values_mut() {
             slot.is_sendable = false;
-            let refunds = slot.refunds.drain().map(|refund| refund.charge);
+            let refunds = std::mem::take(&mut slot.refunds).into_values();
             slot.charges.drain(..).chain(refunds).for_each(|charge| charge.fail(error.clone()));
         }
         self.slots.retain(|_, slot| !slot.is_idle());
@@ -217,38 +217,5 @@ impl Queue {
     }
 }
 
-/// A refund in the queue, ordered by the state that its reservation left: later states are greater.
-struct Refund {
-    charge: Queued,
-    number: u64,
-}
-
-impl Refund {
-    fn rank(&self) -> (Option<&Left>, u64) {
-        let left = match &self.charge.request.op {
-            Op::Refund { left, .. } => Some(left),
-            _ => None,
-        };
-        (left, self.number)
-    }
-}
-
-impl Ord for Refund {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank().cmp(&other.rank())
-    }
-}
-
-impl PartialOrd for Refund {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Refund {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank() == other.rank()
-    }
-}
-
-impl Eq for Refund {}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use super::*;
+use crate::Class;
+
+type Receiver = oneshot::Receiver<Result<Answered, Error>>;
+
+fn queued(slot: u16, op: Op) -> (Queued, Receiver) {
+    let (reply_to, receiver) = oneshot::channel();
+    let request = Request { key: String::from("{k}"), rule: None, op };
+    let deadline = Instant::now();
+    (Queued { request, slot, deadline, reply_to: Some(reply_to), place: None }, receiver)
+}
+
+fn check(cost: i64) -> Op {
+    Op::Check { cost, patience: 0 }
+}
+
+fn refund(left: i64) -> Op {
+    Op::Refund { cost: 1, left: [left, 0, 0, 0].into() }
+}
+
+/// A queue with these operations of one slot, and their receivers.
+fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<Receiver>) {
+    let mut queue = Queue::new(max_batch_size);
+    let push = |op| {
+        let (charge, receiver) = queued(0, op);
+        queue.push(charge);
+        receiver
+    };
+    let receivers = ops.into_iter().map(push).collect();
+    (queue, receivers)
+}
+
+fn ops(batch: Option<Batch>) -> Vec<Op> {
+    let charges = batch.map(|batch| batch.charges).unwrap_or_default();
+    charges.into_iter().map(|charge| charge.request.op).collect()
+}
+
+#[test]
+fn charges_leave_in_order_of_arrival() {
+    let (mut queue, _receivers) = queue(2, [check(1), check(2), check(3)]);
+    queue.set_max_in_flight(2);
+    assert_eq!(ops(queue.next_batch()), [check(1), check(2)]);
+    assert_eq!(ops(queue.next_batch()), [check(3)]);
+    assert_eq!(ops(queue.next_batch()), []);
+}
+
+#[test]
+fn refunds_leave_first_and_the_latest_before_all() {
+    let (mut queue, _receivers) = queue(4, [check(1), refund(10), refund(30), refund(20)]);
+    assert_eq!(ops(queue.next_batch()), [refund(30), refund(20), refund(10), check(1)]);
+}
+
+#[test]
+fn one_call_of_a_slot_carries_refunds_at_a_time() {
+    let (mut queue, _receivers) = queue(1, [refund(20), refund(10), check(1)]);
+    queue.set_max_in_flight(3);
+    let first = queue.next_batch().expect("a batch");
+    assert!(first.has_refunds());
+    assert_eq!(ops(queue.next_batch()), [check(1)]);
+    assert_eq!(ops(queue.next_batch()), []);
+    queue.call_ended(0, false);
+    assert_eq!(ops(queue.next_batch()), []);
+    queue.call_ended(0, true);
+    assert_eq!(ops(queue.next_batch()), [refund(10)]);
+}
+
+#[test]
+fn a_slot_has_no_more_calls_than_allowed() {
+    let (mut queue, _receivers) = queue(1, [check(1), check(2)]);
+    assert_eq!(ops(queue.next_batch()), [check(1)]);
+    assert!(!queue.is_sendable());
+    let (other, _receiver) = queued(7, check(3));
+    queue.push(other);
+    assert_eq!(queue.next_batch().map(|batch| batch.slot), Some(7));
+    queue.call_ended(0, false);
+    assert_eq!(ops(queue.next_batch()), [check(2)]);
+}
+
+#[test]
+fn charges_whose_callers_have_left_are_dropped() {
+    let (mut queue, mut receivers) = queue(2, [check(1), check(2), check(3)]);
+    receivers.drain(..2);
+    assert_eq!(ops(queue.next_batch()), [check(3)]);
+    queue.call_ended(0, false);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn slots_are_forgotten_once_they_are_idle() {
+    let (mut queue, receivers) = queue(1, [check(1)]);
+    assert!(!queue.is_empty());
+    drop(receivers);
+    assert_eq!(ops(queue.next_batch()), []);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_failure_reaches_all_that_wait() {
+    let (mut queue, receivers) = queue(1, [check(1), refund(10), check(2)]);
+    assert_eq!(ops(queue.next_batch()), [refund(10)]);
+    queue.fail(&Error::new(Class::Infrastructure, "away"));
+    assert!(!queue.is_sendable());
+    let failed = |mut receiver: Receiver| matches!(receiver.try_recv(), Ok(Err(_)));
+    assert_eq!(
+        receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
+        2
+    );
+    queue.call_ended(0, true);
+    assert!(queue.is_empty());
+}
