@@ -86,9 +86,9 @@ fn admission<L: Limiter, K, R>(
     if patience > Duration::ZERO
         && let Some(place) = shared.place()
     {
-        return Admission::patient(&shared.limiter, charge.max_wait(patience), Some(place));
+        return Admission::patient(charge.max_wait(patience), Some(place));
     }
-    Admission::at_once(&shared.limiter, &charge.max_wait(Duration::ZERO))
+    Admission::at_once(charge.max_wait(Duration::ZERO))
 }
 
 impl<S: Clone, L, K, R> Clone for RateLimit<S, L, K, R> {

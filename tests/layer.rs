@@ -316,6 +316,15 @@ async fn case_94_nothing_is_charged_before_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn case_144_a_request_that_is_dropped_unpolled_is_not_charged() {
+    let limiter = Scripted::new().allow().allow();
+    let (mut patient, inner) = gate(&limiter);
+    drop(patient.call("hello"));
+    drop(layer(&limiter).layer(inner).call("hello"));
+    assert_eq!(limiter.charges().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn case_101_inner_errors_pass_and_stay_charged() {
     let limiter = Scripted::new().allow();
     let (service, _) = gate(&limiter);

@@ -209,6 +209,13 @@ async fn dropped_acquire_gives_its_slot_back() {
     assert_eq!(booked - reset().await, SECOND);
 }
 
+#[tokio::test(start_paused = true)]
+async fn case_144_an_acquire_that_is_dropped_unpolled_asks_nothing() {
+    let limiter = Scripted::new().allow();
+    drop(limiter.acquire("job"));
+    assert_eq!(limiter.charges().len(), 0);
+}
+
 // Memory.
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ pin_project! {
     /// One charge on its way through the gate. Its owner lends it the limiter and keeps the decision, and must
     /// `abandon` it when dropped.
     pub(crate) struct Admission<C> {
-        // For asking again, and as the earliest instant that the decision can have been made at.
+        // Of a charge that waits: for asking again, and as the earliest instant that the decision can have been made at.
         asked: Option<Asked>,
         place: Option<OwnedSemaphorePermit>,
         #[pin]
@@ -42,6 +42,7 @@ struct Asked {
 pin_project! {
     #[project = StateProj]
     enum State<C> {
+        Starting { charge: Option<Charge>, waits: bool },
         Asking { #[pin] check: C },
         Waiting { #[pin] sleep: Sleep, due: Instant },
         Pausing { #[pin] sleep: Sleep },
@@ -50,20 +51,16 @@ pin_project! {
 }
 
 impl<C> Admission<C> {
-    /// Asks once, for somebody who does not wait.
-    pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
-        Self { asked: None, place: None, state: State::Asking { check: limiter.check(charge) } }
+    /// Asks once, when it is first polled.
+    pub(crate) fn at_once(charge: Charge) -> Self {
+        let state = State::Starting { charge: Some(charge), waits: false };
+        Self { asked: None, place: None, state }
     }
 
-    /// Asks for somebody who would wait as long as the charge says, in `place`.
-    pub(crate) fn patient<L: Limiter<Future = C>>(
-        limiter: &L,
-        charge: Charge,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        let since = Instant::now();
-        let state = State::Asking { check: limiter.check(&charge) };
-        Self { asked: Some(Asked { charge, since, last: since, again: false }), place, state }
+    /// Waits for as long as the charge says, in `place`. It asks when it is first polled.
+    pub(crate) fn patient(charge: Charge, place: Option<OwnedSemaphorePermit>) -> Self {
+        let state = State::Starting { charge: Some(charge), waits: true };
+        Self { asked: None, place, state }
     }
 
     /// Gives the slot back if it was booked and has not come yet.
@@ -93,6 +90,14 @@ impl<C> Admission<C> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
+                StateProj::Starting { charge, waits } => {
+                    let charge = charge.take().expect("started once");
+                    let since = waits.then(Instant::now);
+                    let check = limiter.check(&charge);
+                    *this.asked =
+                        since.map(|since| Asked { charge, since, last: since, again: false });
+                    State::Asking { check }
+                }
                 StateProj::Asking { check } => match ready!(check.poll(cx)) {
                     Ok(decision) => match decision.outcome() {
                         Outcome::Wait(wait) => {
@@ -195,7 +200,7 @@ impl<'a, L: Limiter> Acquire<'a, L> {
     pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
         let patience = charge.patience().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(patience);
-        let admission = Admission::patient(limiter, charge, None);
+        let admission = Admission::patient(charge, None);
         Self { limiter, decision: None, admission }
     }
 }
