@@ -130,9 +130,10 @@ pub enum Told {
 impl Told {
     pub fn read(told: &[Value]) -> Self {
         if let Value::BulkString(text) = &told[0] {
-            return Told::Failed(
-                String::from_utf8_lossy(text).split(' ').next().unwrap().to_owned(),
-            );
+            // Redis 6.2 puts the line of the script before the error: `@user_script: 30: -OOM ...`.
+            let text = String::from_utf8_lossy(text);
+            let code = text.split(' ').find(|word| !word.ends_with(':')).unwrap();
+            return Told::Failed(code.trim_start_matches('-').to_owned());
         }
         let number = |value: &Value| match value {
             Value::Int(number) => *number,
