@@ -152,6 +152,7 @@ pub(super) fn call(error: RedisError) -> Error {
         | ErrorKind::MasterNameNotFoundBySentinel
         | ErrorKind::EmptySentinelList
         | ErrorKind::RESP3NotSupported => Class::Configuration,
+        ErrorKind::Client => Class::State,
         _ => {
             return Error::new(Class::State, format!("redis did not decide: {}", error.category()));
         }
