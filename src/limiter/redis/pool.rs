@@ -59,6 +59,10 @@ impl Pool {
     ///
     /// Leave `test_on_check_out` on: the managers that come with redis notice a dead connection in no
     /// other way. The pool belongs to limiters alone, since a blocking command would hold them all up.
+    ///
+    /// When a server turns out to be read-only, as a primary does after a failover, every connection of the pool is
+    /// replaced in turn by a new one of its manager, at most ten a second. Unlike with [`connect`](Self::connect), a
+    /// silent connection is left only when bb8's own test fails, and an error does not say why connecting failed.
     #[must_use]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where
