@@ -36,6 +36,7 @@ const HOUSE: &[Room] = &[
             "fastrand",
             "redis",
             "bb8_redis",
+            "rustls",
             "sha1_smol",
             "sha2",
             "proptest",

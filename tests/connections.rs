@@ -20,6 +20,8 @@ use support::{Server, free_port};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+#[cfg(feature = "rustls")]
+use tower_sluice::{Allow, LimiterExt};
 use tower_sluice::{Class, Limiter, Pool};
 
 /// Connections that clients made to the server so far, this test's own included.
@@ -331,6 +333,63 @@ async fn a_wrong_password_then_a_hang_becomes_infrastructure() {
     until(&limiter, Class::Configuration).await;
     proxy.set(Fault::BlackHole);
     until(&limiter, Class::Infrastructure).await;
+}
+
+/// A crypto provider that can do nothing, so that each attempt to connect panics.
+#[cfg(feature = "rustls")]
+mod useless {
+    use std::sync::Arc;
+
+    use rustls::crypto::WebPkiSupportedAlgorithms;
+    use rustls::crypto::{CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom};
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::sign::SigningKey;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl SecureRandom for Nothing {
+        fn fill(&self, _: &mut [u8]) -> Result<(), GetRandomFailed> {
+            Err(GetRandomFailed)
+        }
+    }
+
+    impl KeyProvider for Nothing {
+        fn load_private_key(
+            &self,
+            _: PrivateKeyDer<'static>,
+        ) -> Result<Arc<dyn SigningKey>, rustls::Error> {
+            Err(rustls::Error::General(String::from("no keys")))
+        }
+    }
+
+    pub(crate) fn provider() -> CryptoProvider {
+        CryptoProvider {
+            cipher_suites: Vec::new(),
+            kx_groups: Vec::new(),
+            signature_verification_algorithms: WebPkiSupportedAlgorithms { all: &[], mapping: &[] },
+            secure_random: &Nothing,
+            key_provider: &Nothing,
+        }
+    }
+}
+
+#[cfg(feature = "rustls")]
+#[tokio::test]
+async fn case_136_tls_without_a_working_crypto_provider_never_opens_the_gate() {
+    let server = Server::start();
+    let url = format!("rediss://127.0.0.1:{}", server.port());
+    let error = Pool::connect(&url).unwrap_err();
+    assert_eq!(error.class(), Class::Configuration);
+    assert!(error.to_string().contains("install_default"), "{error}");
+
+    useless::provider().install_default().expect("none is installed");
+    let limiter = yearly(&url);
+    until(&limiter, Class::Configuration).await;
+    let open = limiter.or_else(Allow);
+    for _ in 0..20 {
+        assert_eq!(open.check(&one()).await.unwrap_err().class(), Class::Configuration);
+    }
 }
 
 /// The timers of this process' sockets to `port`, as the kernel lists them: 2 is keepalive.

@@ -40,6 +40,10 @@ impl Server {
         connect_timeout: Duration,
         resolver: Option<Resolver>,
     ) -> Result<Self, Error> {
+        #[cfg(feature = "rustls")]
+        if let ConnectionAddr::TcpTls { .. } = info.addr() {
+            check_crypto_provider()?;
+        }
         // RESP3 carries the notice of a lost connection.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
@@ -102,6 +106,21 @@ fn is_tls_failure(error: &RedisError) -> bool {
     let cause = cause.downcast_ref::<Shared>().map_or(cause, |shared| &**shared);
     let io = cause.downcast_ref::<io::Error>();
     io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
+}
+
+/// Fails unless rustls has a crypto provider; without one, each attempt to connect would panic.
+#[cfg(feature = "rustls")]
+fn check_crypto_provider() -> Result<(), Error> {
+    use rustls::{ClientConfig, crypto::CryptoProvider};
+    // rustls installs its only provider by itself if there is exactly one, and panics otherwise.
+    if CryptoProvider::get_default().is_some()
+        || std::panic::catch_unwind(ClientConfig::builder).is_ok()
+    {
+        return Ok(());
+    }
+    let message = "rediss:// needs a crypto provider: install one before the pool is built, such as \
+        rustls::crypto::ring::default_provider().install_default()";
+    Err(Error::new(Class::Configuration, message))
 }
 
 type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
