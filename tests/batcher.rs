@@ -350,6 +350,28 @@ async fn a_long_deadline_delays_no_short_one() {
     waiting.shutdown().await;
 }
 
+#[test]
+fn a_runtime_that_nobody_polls_delays_no_other() {
+    let server = Server::start();
+    let limiter = yearly(&server.url(), 1_000_000);
+    let parked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    parked.block_on(async {
+        limiter.check(&"warm".into()).await.unwrap();
+        for _ in 0..100 {
+            tokio::spawn(limiter.check(&"k".into()));
+        }
+        // Some of them are sent, some wait.
+        tokio::task::yield_now().await;
+    });
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let hurried = limiter.clone().deadline(Duration::from_millis(500));
+    let took = other.block_on(until_decided(&hurried));
+    println!("decided after {took:?}");
+    assert!(took < Duration::from_secs(5), "decided after {took:?}");
+    // The parked runtime goes on where it was.
+    parked.block_on(until_decided(&limiter));
+}
+
 /// The tasks that are left once the limiter is dropped and its callers have their errors.
 fn tasks_left(clustered: bool, asks: usize) -> usize {
     let runtime =

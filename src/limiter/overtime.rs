@@ -32,6 +32,10 @@ impl Overtime {
         Self { deadline, slack: (wait / 2).max(LEAST_SLACK) }
     }
 
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// Whether it is so late that the process must be busy.
     pub(super) fn is_late(&self) -> bool {
         self.deadline.elapsed() > self.slack

@@ -45,6 +45,7 @@ mod reply;
 mod request;
 mod script;
 mod server;
+mod slots;
 mod source;
 mod together;
 mod worker;
