@@ -1,4 +1,7 @@
 //! A process that is too busy to read its replies in time. Load alone never opens the gate.
+//!
+//! The timeout is long, so that a server on a busy machine answers within it. With the usual one, on an idle machine:
+//! `BUSY_TIMEOUT_MS=20 BUSY_REQUESTS=40 cargo test --all-features --test busy_process -- --nocapture`.
 
 mod support;
 
@@ -7,19 +10,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::Server;
-use support::faults::calls;
+use support::faults::{calls, size};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Allow, Charge, Class, Limiter, LimiterExt, Origin, Pool, Quota, Redis};
 
-const TIMEOUT: Duration = Duration::from_millis(20);
+fn timeout() -> Duration {
+    Duration::from_millis(size("BUSY_TIMEOUT_MS", 100))
+}
 
-/// The requests of one client.
-const REQUESTS: usize = 40;
-
-/// What a handler costs.
-const HANDLER: Duration = Duration::from_micros(100);
+/// What a handler costs: one of 200 clients has to wait for the timeout until it is its turn.
+fn handler() -> Duration {
+    timeout() / 200
+}
 
 #[derive(Default)]
 struct Counts {
@@ -37,10 +41,10 @@ fn burn(time: Duration) {
 
 /// Asks, and runs the handler of a request that is admitted.
 async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>) {
-    for _ in 0..REQUESTS {
+    for _ in 0..size("BUSY_REQUESTS", 10) {
         let count = match limiter.check(&Charge::new(format!("client {number}"))).await {
             Ok(decision) => {
-                burn(HANDLER);
+                burn(handler());
                 match decision.origin() {
                     Origin::Unasked => &counts.unasked,
                     _ => &counts.decided,
@@ -62,7 +66,7 @@ async fn load_alone_never_opens_the_gate() {
     for clients in [200, 500, 1_000] {
         let pool = Pool::connect(&server.url()).expect("an address");
         let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-        let limiter = Redis::new("busy", bucket, pool).within(TIMEOUT).or_else(Allow);
+        let limiter = Redis::new("busy", bucket, pool).within(timeout()).or_else(Allow);
         let (limiter, counts) = (Arc::new(limiter), Arc::new(Counts::default()));
         let mut tasks = JoinSet::new();
         for number in 0..clients {
@@ -90,7 +94,7 @@ fn block_until(server: &Server, scripts: u64) {
             });
         });
     });
-    burn((2 * TIMEOUT).saturating_sub(begun.elapsed()));
+    burn((2 * timeout()).saturating_sub(begun.elapsed()));
 }
 
 /// A handler that blocks every worker thread for longer than the timeout: the reply is there when the timer fires.
@@ -100,7 +104,7 @@ async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
     let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
     limiter.acquire("warm").await.expect("admitted");
-    let limiter = limiter.within(TIMEOUT);
+    let limiter = limiter.within(timeout());
     let task = tokio::spawn(async move {
         for scripts in 2..20 {
             let mut check = Box::pin(limiter.check(&"key".into()));
@@ -122,7 +126,7 @@ async fn a_silent_server_is_no_load() {
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
     let limiter = Redis::new("silent", bucket, Pool::connect(&server.url()).expect("an address"));
     limiter.acquire("warm").await.expect("admitted");
-    let limiter = limiter.within(TIMEOUT).or_else(Allow);
+    let limiter = limiter.within(timeout()).or_else(Allow);
     server.signal("STOP");
     let begun = Instant::now();
     // A busy machine may delay the timers of this process for a while.

@@ -15,21 +15,18 @@ const ROUNDS: usize = 6;
 /// it, to the caller. Where they take long, nothing more can be learned.
 const LEAST_ROUNDS: usize = 3;
 
-/// The least lateness of a timer that shows a busy process.
-const LEAST_SLACK: Duration = Duration::from_millis(10);
+/// A timer that fires later than this shows that the process is busy.
+const SLACK: Duration = Duration::from_millis(10);
 
-/// A deadline, and how late its timer may fire in a process that is not busy.
+/// A deadline that has passed, or will.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overtime {
     deadline: Instant,
-    slack: Duration,
 }
 
 impl Overtime {
-    /// For a wait that begins now. The timer may be late by half of it.
     pub(super) fn new(deadline: Instant) -> Self {
-        let wait = deadline.saturating_duration_since(Instant::now());
-        Self { deadline, slack: (wait / 2).max(LEAST_SLACK) }
+        Self { deadline }
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -38,7 +35,7 @@ impl Overtime {
 
     /// Whether it is so late that the process must be busy.
     pub(super) fn is_late(&self) -> bool {
-        self.deadline.elapsed() > self.slack
+        self.deadline.elapsed() > SLACK
     }
 
     /// Lets the runtime read what has arrived. Ends early once the process has turned out to be busy.

@@ -1,6 +1,7 @@
 //! Why an answer is missing at its deadline: the process is busy, or the server is silent.
 //!
-//! A timer that fires late, or a reply that arrived meanwhile, counts as load, which never opens the gate.
+//! A timer that fires late, or a reply that arrived meanwhile, counts as load, which never opens the gate. The timers
+//! of all charges count: a busy process delays some of them, and reads all replies late.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +17,7 @@ use crate::{Class, Error};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     pub(super) at: Instant,
+    start: Instant,
     overtime: Overtime,
     slot: u16,
     replies: u64,
@@ -24,7 +26,8 @@ pub(super) struct Deadline {
 impl Deadline {
     /// A deadline for a call to the server that holds `slot`.
     pub(super) fn new(at: Instant, pool: &Pool, slot: u16) -> Self {
-        Self { at, overtime: Overtime::new(at), slot, replies: pool.replies(slot) }
+        let (start, overtime) = (Instant::now(), Overtime::new(at));
+        Self { at, start, overtime, slot, replies: pool.replies(slot) }
     }
 
     /// Records a reply that came in time.
@@ -34,7 +37,10 @@ impl Deadline {
 
     /// The error of a charge that has no answer now.
     pub(super) fn missed(&self, pool: &Pool) -> Error {
-        if self.overtime.is_late() || pool.replies(self.slot) != self.replies {
+        if self.overtime.is_late() {
+            pool.record_busy();
+        }
+        if pool.was_busy_since(self.start) || pool.replies(self.slot) != self.replies {
             return Error::new(
                 Class::Saturation,
                 "this process asks more than it can read in time",

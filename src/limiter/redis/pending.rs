@@ -11,6 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::batcher::{Batcher, Inline, Receiver};
 use super::deadline::Deadline;
+use super::pool::Pool;
 use super::queue::Answered;
 use super::request::Request;
 use crate::{Class, Error};
@@ -94,8 +95,10 @@ impl Future for Pending {
                         *inline = None;
                     }
                     if let Poll::Ready(answer) = Pin::new(receiver).poll(cx) {
+                        let pool = &this.batcher.config().pool;
+                        let answer = answer.unwrap_or_else(|_| Err(no_answer(deadline, pool)));
                         this.state.set(State::Done);
-                        return Poll::Ready(answer.unwrap_or_else(|_| Err(worker_ended())));
+                        return Poll::Ready(answer);
                     }
                     let Some(overtime) = overtime else {
                         ready!(timer.poll(cx));
@@ -114,7 +117,12 @@ impl Future for Pending {
     }
 }
 
-/// The worker's runtime has ended, or the caller's clock panicked in it.
-fn worker_ended() -> Error {
+/// The error of a charge that nobody will answer any more.
+fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
+    if deadline.at <= Instant::now() {
+        // Its call was given up long ago, and its own timer has not fired yet.
+        return deadline.missed(pool);
+    }
+    // The worker's runtime has ended, or the caller's clock panicked in it.
     Error::new(Class::State, "the task that sends charges ended before the answer came")
 }

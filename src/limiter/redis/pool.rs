@@ -31,6 +31,9 @@ pub struct Pool {
     response_timeout: Option<Duration>,
     /// The number of replies: one counter for a server, one for each hash slot of a cluster.
     replies: Arc<[AtomicU64]>,
+    start: Instant,
+    /// When a timer fired late last, in microseconds since `start`; 0: never.
+    busy: Arc<AtomicU64>,
     prefix: Arc<str>,
     clustered: bool,
 }
@@ -87,6 +90,8 @@ impl Pool {
             source: Arc::new(source),
             response_timeout,
             replies: counters(1),
+            start: Instant::now(),
+            busy: Arc::default(),
             prefix: "sluice".into(),
             clustered: false,
         }
@@ -156,6 +161,18 @@ impl Pool {
     /// Counts a reply that came in time.
     pub(super) fn record_reply(&self, slot: u16) {
         self.replies[usize::from(slot)].fetch_add(1, Relaxed);
+    }
+
+    /// Records that a timer has just fired late.
+    pub(super) fn record_busy(&self) {
+        let now = self.start.elapsed().as_micros() as u64;
+        self.busy.fetch_max(now, Relaxed);
+    }
+
+    /// Whether a timer has fired late since `start`.
+    pub(super) fn was_busy_since(&self, start: Instant) -> bool {
+        let busy = self.busy.load(Relaxed);
+        busy > 0 && start.saturating_duration_since(self.start).as_micros() as u64 <= busy
     }
 
     /// The error of a call that got neither a connection nor a reply in time.
