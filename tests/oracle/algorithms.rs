@@ -143,7 +143,7 @@ impl Algorithm {
 }
 
 /// So long that the machine's speed decides nothing.
-const DEADLINE: Duration = Duration::from_secs(5);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Connections to `url` that wait for an answer as long as the decisions do.
 pub(crate) fn pool(url: &str) -> Pool {

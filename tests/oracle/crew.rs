@@ -34,7 +34,7 @@ impl Size {
         Self {
             processes: number("ORACLE_PROCESSES", 4),
             tasks: number("ORACLE_TASKS", 32),
-            seconds: number("ORACLE_SECONDS", 2),
+            seconds: number("ORACLE_SECONDS", 1),
         }
     }
 }
@@ -75,8 +75,9 @@ struct Worker {
 
 impl Worker {
     fn start(number: u16, role: &str, size: Size, url: &str) -> Self {
+        let name = role.replace(' ', "-");
         let trace = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("oracle-{}-{number}.trace", std::process::id()));
+            .join(format!("oracle-{}-{name}-{number}.trace", std::process::id()));
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["worker", "--exact", "--ignored", "--nocapture", "--quiet"])
             .env("ORACLE_ROLE", role)

@@ -126,7 +126,7 @@ pub(crate) fn walk_edges(algorithm: &Algorithm, url: &str, states: usize) {
 fn refused_one_microsecond_before_the_wait_and_admitted_at_it() {
     let _turn = turn();
     // States of each algorithm in which it is asked at the edges.
-    let states: usize = crew::number("ORACLE_STATES", 10_000);
+    let states: usize = crew::number("ORACLE_STATES", 2_400);
     for algorithm in chosen().filter(|algorithm| algorithm.at_once) {
         let server = Server::start();
         walk_edges(algorithm, &server.url(), states);

@@ -5,16 +5,17 @@
 //! (`crew.rs`) of many tasks (`task.rs`) ask in four ways (`workload.rs`) and write a row per call
 //! (`trace.rs`); the rows are replayed to the algorithm's documented model (`model/`), event by event
 //! (`judge.rs`), and what the models end with is what Redis must hold (`stock.rs`). `exact.rs` asks
-//! right at the edges, with a clock of its own; `storm.rs` gives thousands of bookings back at once; `planted.rs` shows that the judge finds every mistake planted
+//! right at the edges, and `saturated.rs` without pause, with a clock of their own; `storm.rs` gives thousands of bookings back at once; `planted.rs` shows that the judge finds every mistake planted
 //! in the histories of `history.rs`.
 //!
 //! A new algorithm is a model and a line in `algorithms.rs`. The size comes from `ORACLE_PROCESSES`,
-//! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 2 for each workload), `ORACLE_STATES` (10,000 refusals met at their
-//! edges for each algorithm) and `ORACLE_CANCELS` (300 bookings in a storm); `ORACLE_ONLY` picks the algorithms whose
-//! names begin so:
+//! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload), `ORACLE_STATES` (2,400 refusals met at their
+//! edges for each algorithm) and `ORACLE_CANCELS` (100 bookings in a storm); `ORACLE_ONLY` picks the algorithms whose
+//! names begin so. These sizes suit a check; a proof takes larger ones:
 //!
 //! ```sh
-//! ORACLE_PROCESSES=8 ORACLE_TASKS=128 cargo test --release --test oracle -- --nocapture
+//! ORACLE_PROCESSES=8 ORACLE_TASKS=128 ORACLE_SECONDS=5 ORACLE_STATES=100000 ORACLE_CANCELS=1000 \
+//!   cargo test --release --test oracle -- --nocapture
 //! ```
 
 mod algorithms;
@@ -24,6 +25,7 @@ mod history;
 mod judge;
 mod model;
 mod planted;
+mod saturated;
 mod stock;
 mod storm;
 #[path = "../support/mod.rs"]
@@ -33,6 +35,7 @@ mod trace;
 mod workload;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use algorithms::Algorithm;
 use crew::Size;
@@ -53,8 +56,13 @@ fn nothing_goes_over_and_nothing_is_refused_without_a_reason() {
     let size = Size::from_env();
     let mut faults = Vec::new();
     for algorithm in algorithms::chosen() {
-        for workload in Workload::ALL {
-            faults.extend(faults_of(algorithm, workload, size));
+        // Two at once, since some workloads wait more than they ask.
+        for pair in Workload::ALL.chunks(2) {
+            thread::scope(|scope| {
+                let begin = |workload| scope.spawn(move || faults_of(algorithm, workload, size));
+                let runs: Vec<_> = pair.iter().map(|workload| begin(*workload)).collect();
+                faults.extend(runs.into_iter().flat_map(|run| run.join().expect("a run")));
+            });
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -86,9 +94,6 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
 
     if rows.len() != calls {
         findings.faults.push(format!("{calls} calls, but {} outcomes", rows.len()));
-    }
-    if workload == Workload::Saturating && findings.admitted * 100 < findings.most * 99 {
-        findings.faults.push(format!("{} of {} used", findings.admitted, findings.most));
     }
     let (fewest, changes) = (findings.fewest, findings.changes);
     let writes = models.values().next().map_or(0..=0, |model| model.writes(fewest, changes, calls));

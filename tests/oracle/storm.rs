@@ -97,7 +97,7 @@ impl Queue {
 #[test]
 fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     let _turn = turn();
-    let cancels: usize = crew::number("ORACLE_CANCELS", 300);
+    let cancels: usize = crew::number("ORACLE_CANCELS", 100);
     let bookings = 3 * cancels;
     // All of it is booked within a third of the horizon.
     let quota = Quota::new(bookings as u64, Duration::from_secs(20));
