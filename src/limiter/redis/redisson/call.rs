@@ -316,8 +316,8 @@ impl Drop for Undo<'_> {
             {
                 return;
             }
-            // Over the same connection it comes after what it undoes.
-            if let Some(wire) = wire.filter(|wire| wire.is_alive()) {
+            // Over the same connection it comes after what it undoes, also if that was given up as silent.
+            if let Some(wire) = wire {
                 let end = caller.deadline(&put_back.names, Instant::now() + LATE);
                 if let Ok(Ok(_)) = caller.send(&wire, &put_back, &mut None, end).await {
                     return;
