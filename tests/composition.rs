@@ -300,11 +300,7 @@ async fn case_117_no_byte_of_a_request_opens_the_gate() {
 #[test]
 fn two_clients_together_keep_to_the_suppliers_quota() {
     let server = Server::start();
-    let cargo =
-        Command::new(env!("CARGO")).args(["build", "--quiet", "--example", "outbound"]).status();
-    assert!(cargo.expect("cargo").success());
-    let test = std::env::current_exe().unwrap();
-    let example = test.ancestors().nth(2).unwrap().join("../debug/examples/outbound");
+    let example = support::example::built("outbound");
     let start = || {
         let mut client = Command::new(&example);
         client.env("REDIS_URL", server.url()).env("CALLS", "6").stdout(Stdio::piped());

@@ -9,6 +9,8 @@ pub fn built(name: &str) -> PathBuf {
     let folder = test.ancestors().nth(2).expect("where cargo builds").to_owned();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--example", name]);
+    // With other features it would be compiled anew, and the crate with it.
+    cargo.args(cfg!(feature = "rustls").then_some("--all-features"));
     cargo.args(folder.ends_with("release").then_some("--release"));
     assert!(cargo.status().expect("cargo").success(), "the example does not build");
     folder.join("examples").join(name)
