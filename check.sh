@@ -3,7 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-say() { printf '\n== %s\n' "$*"; }
+begun=$SECONDS
+say() {
+  printf '\n== %s (after %d s)\n' "$*" $((SECONDS - begun))
+}
 
 need_redis() {
   if command -v redis-server >/dev/null; then return; fi
@@ -36,7 +39,8 @@ cargo clippy --quiet --all-features --all-targets -- -D warnings
 say "lints, no features"
 cargo clippy --quiet --no-default-features --all-targets -- -D warnings
 say "tests, all features"
-cargo test --quiet --all-features
+tests/run.sh --all-features
+cargo test --quiet --all-features --doc
 # Processes, sockets and stores behave alike under every feature, so without any the units and the examples in the
 # documentation are enough; the lints above have compiled the rest.
 say "tests, no features"
