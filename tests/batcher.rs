@@ -69,8 +69,8 @@ async fn what_waits_at_one_moment_leaves_in_one_call() {
     assert_eq!(answers.iter().filter(|answer| **answer == Ok(Outcome::Allow)).count(), 500);
     assert!(answers.iter().all(Result::is_ok));
     let sent = calls(&mut connection, "evalsha").await - before;
-    // The first alone, then batches of a hundred.
-    assert!((10..=13).contains(&sent), "{sent} calls");
+    // The first alone, then batches of a hundred; a few more if answers come while others still ask.
+    assert!((10..=20).contains(&sent), "{sent} calls");
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000).backlog(10);
     limiter.check(&"warm".into()).await.unwrap();
-    proxy.set(Fault::Delay(Duration::from_millis(20)));
+    proxy.set(Fault::Delay(Duration::from_millis(200)));
     let answers = together(&limiter, (0..1_000).map(|_| "k")).await;
     let full = answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count();
     let decided = answers.iter().filter(|answer| **answer == Ok(Outcome::Allow)).count();
@@ -197,8 +197,8 @@ async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000).batch(1).flights(1);
     limiter.check(&"warm".into()).await.unwrap();
-    proxy.set(Fault::Delay(Duration::from_millis(30)));
-    let hurried = limiter.clone().deadline(Duration::from_millis(200));
+    proxy.set(Fault::Delay(Duration::from_millis(150)));
+    let hurried = limiter.clone().deadline(Duration::from_secs(1));
     let answers = together(&hurried, (0..200).map(|_| "k")).await;
     let late = answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count();
     assert!(late > 100, "{late} of 200");
@@ -301,7 +301,7 @@ async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
     let answers = together(&limiter, asked).await;
     assert_eq!(answers, [Ok(Outcome::Allow); 100]);
     let sent = calls(&mut connection, "evalsha").await - before;
-    assert!((20..=60).contains(&sent), "{sent} calls");
+    assert!((20..=80).contains(&sent), "{sent} calls");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -171,7 +171,7 @@ async fn redisson_delays_by_asking_again() {
     let url = server.url();
     for redis in [false, true] {
         let mut variables = vec![("ALGORITHM", "redisson"), ("DEADLINE_MS", "20000")];
-        variables.extend([("LIMIT", "4"), ("PERIOD_MS", "300"), ("MAX_WAIT_MS", "60000")]);
+        variables.extend([("LIMIT", "4"), ("PERIOD_MS", "1000"), ("MAX_WAIT_MS", "60000")]);
         variables.extend(redis.then_some(("REDIS_URL", url.as_str())));
         let running = Running::start(&variables);
         let answers = running.ten_at_once(&[("x-api-key", "limiters:alice")]).await;
@@ -181,7 +181,7 @@ async fn redisson_delays_by_asking_again() {
     let mut connection = server.connection().await;
     let fields: Vec<String> =
         redis::cmd("HGETALL").arg("limiters:alice").query_async(&mut connection).await.unwrap();
-    assert_eq!(fields, ["rate", "4", "interval", "300", "type", "0", "keepAliveTime", "0"]);
+    assert_eq!(fields, ["rate", "4", "interval", "1000", "type", "0", "keepAliveTime", "0"]);
 }
 
 #[tokio::test]

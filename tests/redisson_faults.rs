@@ -28,8 +28,12 @@ async fn proxied(bench: &Bench) -> (Proxy, Redisson) {
 /// Waits until the limiter has so many members.
 async fn until_members(bench: &mut Bench, count: i64) {
     let begun = Instant::now();
-    while bench.ask::<i64>(&["ZCARD", "{r}:permits"]).await != count {
-        assert!(begun.elapsed() < LONG, "never {count} members");
+    loop {
+        let members: i64 = bench.ask(&["ZCARD", "{r}:permits"]).await;
+        if members == count {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "{members} members, not {count}");
         tokio::task::yield_now().await;
     }
 }
@@ -38,11 +42,9 @@ async fn until_members(bench: &mut Bench, count: i64) {
 async fn a_grant_whose_answer_is_lost_is_sent_again_and_taken_once() {
     let mut bench = Bench::of(10, 1_000_000).await;
     let (proxy, redisson) = proxied(&bench).await;
-    proxy.set(Fault::Reset);
-    let asking = tokio::spawn(async move { redisson.check(&Charge::new("r").cost(3)).await });
-    until_members(&mut bench, 1).await;
-    proxy.set(Fault::None);
-    let decision = asking.await.unwrap().unwrap();
+    proxy.set(Fault::ResetNext);
+    let decision = redisson.check(&Charge::new("r").cost(3)).await.unwrap();
+    assert_eq!(proxy.fault(), Fault::None, "an answer was lost");
     assert_eq!((decision.outcome(), decision.remaining()), (Outcome::Allow, Some(7)));
     assert_eq!((bench.value().await, bench.members().await.len()), (Some(7), 1));
 }
@@ -54,7 +56,7 @@ async fn what_is_granted_too_late_is_given_back() {
     proxy.set(Fault::BlackHole);
     let hasty = redisson.clone().deadline(Duration::from_millis(50));
     let told = message(hasty.check(&Charge::new("r"))).await;
-    assert_eq!(told.0, Class::Infrastructure);
+    assert!(matches!(told.0, Class::Infrastructure | Class::Saturation), "{told:?}");
     proxy.set(Fault::None);
     // Over the one connection it comes after what it undoes, whether or not that had arrived.
     assert!(redisson.check(&Charge::new("r").cost(10)).await.is_ok());
@@ -70,7 +72,7 @@ async fn what_is_granted_to_nobody_is_given_back() {
     let mut bench = Bench::of(10, 1_000_000).await;
     let (proxy, redisson) = proxied(&bench).await;
     for _ in 0..20 {
-        proxy.set(Fault::Delay(Duration::from_millis(20)));
+        proxy.set(Fault::Hold);
         let asking = redisson.clone();
         let asking = tokio::spawn(async move { asking.check(&Charge::new("r").cost(4)).await });
         until_members(&mut bench, 1).await;
@@ -91,7 +93,7 @@ async fn a_hiccup_keeps_no_permits_for_nobody() {
     assert!(hasty.peek("r").await.is_ok());
     let _: () = bench.ask(&["CLIENT", "PAUSE", "200"]).await;
     let mut asking = tokio::task::JoinSet::new();
-    for _ in 0..3_000 {
+    for _ in 0..1_100 {
         asking.spawn(hasty.check(&Charge::new("r")));
     }
     let told = asking.join_all().await;
@@ -168,7 +170,8 @@ async fn case_39_keys_that_are_moved_are_asked_for_again() {
     }
     let never = against(vec![moving]).await.deadline(Duration::from_millis(30));
     let told = message(never.check(&Charge::new("r"))).await;
-    assert_eq!(told.0, Class::Infrastructure, "within its deadline");
+    let late = matches!(told.0, Class::Infrastructure | Class::Saturation);
+    assert!(late, "within its deadline: {told:?}");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 /// The server that the tests start: what `REDIS_SERVER` names, or else `redis-server`.
@@ -92,15 +93,10 @@ impl Server {
     /// A connection of the test's own.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("an address");
-        {
-            let config = redis::AsyncConnectionConfig::new()
-                .set_connection_timeout(None)
-                .set_response_timeout(None);
-            client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
-                .expect("a connection")
-        }
+        // However busy the machine is.
+        let patient =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        client.get_multiplexed_async_connection_with_config(&patient).await.expect("a connection")
     }
 
     /// Kills it at once, as a crash would.

@@ -1,8 +1,9 @@
 //! A TCP proxy in this process that does to a connection what networks do: delay it, let it trickle, cut it,
 //! reset it, or swallow everything.
 
+use std::future::pending;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,6 +25,10 @@ pub enum Fault {
     CutAfter(usize),
     /// The connection is reset when an answer comes.
     Reset,
+    /// The connection whose answer comes next is reset. Nothing happens to others.
+    ResetNext,
+    /// Requests pass, and answers wait until the fault is over.
+    Hold,
     /// The connection is closed in the answers' direction alone.
     HalfClose,
     /// Nothing passes in either direction, and nobody is told.
@@ -49,9 +54,15 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let ((from, to), (back, forth)) = (client.into_split(), server.into_split());
-                let epoch = shared.borrow().1;
-                tokio::spawn(ask(from, forth, shared.subscribe(), epoch));
-                tokio::spawn(answer(back, to, shared.subscribe(), epoch));
+                let (shared, asking) = (Arc::downgrade(&shared), shared.subscribe());
+                let answering = asking.clone();
+                // A connection ends in both directions.
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = ask(from, forth, asking) => (),
+                        () = answer(back, to, answering, shared) => (),
+                    }
+                });
             }
         });
         Self { address, faults, task }
@@ -64,6 +75,11 @@ impl Proxy {
     /// Does `fault` to every connection from now on.
     pub fn set(&self, fault: Fault) {
         self.faults.send_modify(|faults| faults.0 = fault);
+    }
+
+    /// What is done at present.
+    pub fn fault(&self) -> Fault {
+        self.faults.borrow().0
     }
 
     /// Swallows everything on the connections that there are; new ones are fine.
@@ -80,32 +96,54 @@ impl Drop for Proxy {
 
 type Faults = watch::Receiver<(Fault, u64)>;
 
-/// Waits while the connection of `epoch` is a black hole.
-async fn swallowed(faults: &mut Faults, epoch: u64) -> Fault {
-    let passes = |faults: &(Fault, u64)| faults.0 != Fault::BlackHole && faults.1 == epoch;
-    match faults.wait_for(passes).await {
+/// Waits while `faults` keep what came over a connection of `epoch`.
+async fn swallowed(faults: &mut Faults, epoch: u64, keep: impl Fn(Fault) -> bool) -> Fault {
+    match faults.wait_for(|faults| !keep(faults.0) && faults.1 == epoch).await {
         Ok(faults) => faults.0,
         Err(_) => Fault::Reset,
     }
 }
 
-async fn ask(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut faults: Faults, epoch: u64) {
+/// Whether this is the connection that [`Fault::ResetNext`] is for.
+fn is_next(faults: &watch::Sender<(Fault, u64)>) -> bool {
+    faults.send_if_modified(|faults| {
+        let is_next = faults.0 == Fault::ResetNext;
+        if is_next {
+            faults.0 = Fault::None;
+        }
+        is_next
+    })
+}
+
+async fn ask(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut faults: Faults) {
+    let epoch = faults.borrow().1;
     let mut bytes = [0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
-        swallowed(&mut faults, epoch).await;
+        swallowed(&mut faults, epoch, |fault| fault == Fault::BlackHole).await;
         if to.write_all(&bytes[..count]).await.is_err() {
             break;
         }
     }
 }
 
-async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut faults: Faults, epoch: u64) {
+async fn answer(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut faults: Faults,
+    all: Weak<watch::Sender<(Fault, u64)>>,
+) {
+    let epoch = faults.borrow().1;
     let mut bytes = [0; 16 * 1024];
     let mut passed = 0;
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
         let bytes = &bytes[..count];
-        let sent = match swallowed(&mut faults, epoch).await {
-            Fault::None | Fault::BlackHole => to.write_all(bytes).await,
+        let keep = |fault| matches!(fault, Fault::BlackHole | Fault::Hold);
+        let mut fault = swallowed(&mut faults, epoch, keep).await;
+        if fault == Fault::ResetNext {
+            let is_next = all.upgrade().is_some_and(|all| is_next(&all));
+            fault = if is_next { Fault::Reset } else { Fault::None };
+        }
+        let sent = match fault {
             Fault::Delay(by) => {
                 sleep(by).await;
                 to.write_all(bytes).await
@@ -130,9 +168,16 @@ async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut faults: Fau
             }
             Fault::Reset => {
                 let _ = to.as_ref().set_zero_linger();
-                return;
+                // Without the end that a dropped half announces.
+                return to.forget();
             }
-            Fault::HalfClose => return drop(to.shutdown().await),
+            Fault::HalfClose => {
+                let _ = to.shutdown().await;
+                return pending().await;
+            }
+            Fault::None | Fault::ResetNext | Fault::Hold | Fault::BlackHole => {
+                to.write_all(bytes).await
+            }
         };
         if sent.is_err() {
             return;
