@@ -24,8 +24,9 @@ need() {
 # The mirror of Debian's archive that this system's apt uses.
 mirror() {
   need apt-get
-  apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m1 -E '/debian/?$' \
-    || echo http://deb.debian.org/debian
+  apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | awk '
+    /\/debian\/?$/ { found = $0 }
+    END { print found ? found : "http://deb.debian.org/debian" }'
 }
 
 # apt with a configuration and a state of its own, so that nothing of the system's changes.
