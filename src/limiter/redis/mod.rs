@@ -78,6 +78,9 @@ use crate::{Booking, Charge, Class, Error};
 const DEADLINE: Duration = Duration::from_millis(100);
 
 /// A limiter decided in Redis. Cheap to clone.
+///
+/// It needs a tokio runtime whose clock runs: under paused time (`start_paused`) most decisions miss their deadline. In
+/// such tests use [`Memory`](crate::Memory) or [`testing::Scripted`](crate::testing::Scripted).
 #[derive(Clone)]
 pub struct Redis<A: InLua> {
     shared: Arc<Shared<A>>,
