@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::layer::Shared;
 use crate::limiter::{Admission, Limiter};
+use crate::shared::Shared;
 use crate::{Charge, Class, Decision, Error, Refusal, Respond, Settlement};
 
 pin_project! {

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
 use crate::service::RateLimit;
+use crate::shared::Shared;
 
 /// How many requests of a layer wait at once unless told otherwise.
 const WAITERS: usize = 1_024;
@@ -17,15 +18,6 @@ const WAITERS: usize = 1_024;
 /// A clone shares everything, so that a framework may apply the layer to each route apart.
 pub struct RateLimitLayer<L, K, R> {
     shared: Arc<Shared<L, K, R>>,
-}
-
-/// What all clones of a layer and its services share.
-pub(crate) struct Shared<L, K, R> {
-    pub(crate) limiter: L,
-    pub(crate) key: K,
-    pub(crate) respond: R,
-    pub(crate) max_wait: Duration,
-    waiters: Arc<Semaphore>,
 }
 
 impl<L, K, R> RateLimitLayer<L, K, R> {
@@ -79,13 +71,6 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     }
 }
 
-impl<L, K, R> Shared<L, K, R> {
-    /// A place among those who wait, if there is one.
-    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.waiters).try_acquire_owned().ok()
-    }
-}
-
 impl<S, L, K, R> Layer<S> for RateLimitLayer<L, K, R> {
     type Service = RateLimit<S, L, K, R>;
 
@@ -103,21 +88,5 @@ impl<L, K, R> Clone for RateLimitLayer<L, K, R> {
 impl<L: fmt::Debug, K, R: fmt::Debug> fmt::Debug for RateLimitLayer<L, K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shared.fmt_as("RateLimitLayer", f).finish_non_exhaustive()
-    }
-}
-
-impl<L: fmt::Debug, K, R: fmt::Debug> Shared<L, K, R> {
-    pub(crate) fn fmt_as<'a, 'b>(
-        &self,
-        name: &str,
-        f: &'a mut fmt::Formatter<'b>,
-    ) -> fmt::DebugStruct<'a, 'b> {
-        let mut debug = f.debug_struct(name);
-        debug
-            .field("limiter", &self.limiter)
-            .field("respond", &self.respond)
-            .field("max_wait", &self.max_wait)
-            .field("free_places", &self.waiters.available_permits());
-        debug
     }
 }

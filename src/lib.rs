@@ -25,6 +25,7 @@ mod layer;
 mod respond;
 mod service;
 mod settle;
+mod shared;
 // Edges.
 mod grpc;
 mod http;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tower_service::Service;
 
 use crate::future::ResponseFuture;
-use crate::layer::Shared;
 use crate::limiter::{Admission, Limiter};
+use crate::shared::Shared;
 use crate::{Charge, KeyExtractor, Keyed, Respond};
 
 /// A service behind the gate. Made by [`RateLimitLayer`](crate::RateLimitLayer).

@@ -54,9 +54,9 @@ const HOUSE: &[Room] = &[
         rooms: &["respond", "settle"],
     },
     Room {
-        at: &["layer", "service", "future"],
+        at: &["layer", "service", "future", "shared"],
         crates: &["tokio", "tower_layer", "tower_service", "pin_project_lite"],
-        rooms: &["limiter", "respond", "settle", "layer", "service", "future"],
+        rooms: &["limiter", "respond", "settle", "layer", "service", "future", "shared"],
     },
     Room {
         at: &["http"],

@@ -1,0 +1,39 @@
+//! What the layer, its services and their futures share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What all clones of a layer and its services share.
+pub(crate) struct Shared<L, K, R> {
+    pub(crate) limiter: L,
+    pub(crate) key: K,
+    pub(crate) respond: R,
+    pub(crate) max_wait: Duration,
+    pub(crate) waiters: Arc<Semaphore>,
+}
+
+impl<L, K, R> Shared<L, K, R> {
+    /// A place among those who wait, if there is one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.waiters).try_acquire_owned().ok()
+    }
+}
+
+impl<L: fmt::Debug, K, R: fmt::Debug> Shared<L, K, R> {
+    pub(crate) fn fmt_as<'a, 'b>(
+        &self,
+        name: &str,
+        f: &'a mut fmt::Formatter<'b>,
+    ) -> fmt::DebugStruct<'a, 'b> {
+        let mut debug = f.debug_struct(name);
+        debug
+            .field("limiter", &self.limiter)
+            .field("respond", &self.respond)
+            .field("max_wait", &self.max_wait)
+            .field("free_places", &self.waiters.available_permits());
+        debug
+    }
+}
