@@ -5,12 +5,32 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use std::{fmt, io};
 
-use redis::ConnectionInfo;
+use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::connections::Connections;
 use super::pool::{LONGEST, Pool};
-use super::server::{Resolver, Server};
+use super::server::{Resolver, Server, unusable};
 use crate::Error;
+
+impl Pool {
+    /// Connections to the server at `url`, such as `redis://127.0.0.1:6379`. Connects on first use.
+    ///
+    /// # Errors
+    ///
+    /// If `url` does not parse.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder(url)?.build()
+    }
+
+    /// Connections to the server at `url`, to be set up further.
+    ///
+    /// # Errors
+    ///
+    /// If `url` does not parse.
+    pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
+        url.into_connection_info().map(PoolBuilder::new).map_err(unusable)
+    }
+}
 
 /// A [`Pool`] being set up: see [`Pool::builder`].
 #[derive(Clone)]
@@ -33,7 +53,7 @@ impl PoolBuilder {
         }
     }
 
-    /// Sets how many connections are kept, at least 1. Default: 2.
+    /// Sets how many connections each runtime has, at least 1. Default: 2.
     #[must_use]
     pub fn size(mut self, connections: u32) -> Self {
         self.size = connections.max(1);

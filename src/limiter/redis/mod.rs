@@ -36,6 +36,7 @@ mod error;
 mod eval;
 mod given;
 mod health;
+mod joined;
 mod key;
 mod pending;
 mod pool;
@@ -53,8 +54,9 @@ mod worker;
 pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
 pub use builder::PoolBuilder;
 pub use deciding::Deciding;
+pub use joined::Joined;
 pub use pool::Pool;
-pub use together::{Joined, Together};
+pub use together::Together;
 
 use std::fmt;
 use std::sync::Arc;

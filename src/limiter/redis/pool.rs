@@ -10,14 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection};
+use redis::RedisError;
 use redis::aio::ConnectionLike;
-use redis::{IntoConnectionInfo, RedisError};
 use tokio::time::{Instant, timeout};
 
-use super::builder::PoolBuilder;
 use super::given::Given;
 use super::key;
-use super::server::unusable;
 use super::source::{Connecting, Source};
 use crate::Error;
 
@@ -39,24 +37,6 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Connections to the server at `url`, such as `redis://127.0.0.1:6379`. Connects on first use.
-    ///
-    /// # Errors
-    ///
-    /// If `url` does not parse.
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        Self::builder(url)?.build()
-    }
-
-    /// Connections to the server at `url`, to be set up further.
-    ///
-    /// # Errors
-    ///
-    /// If `url` does not parse.
-    pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
-        url.into_connection_info().map(PoolBuilder::new).map_err(unusable)
-    }
-
     /// Connections of any bb8 pool whose connections are cheap clones that share one socket or know
     /// a whole cluster: a server, a cluster, a sentinel's primary.
     ///

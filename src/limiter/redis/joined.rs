@@ -1,0 +1,69 @@
+//! Two to eight limiters in one Redis as one limiter over a tuple of their algorithms.
+
+use super::Redis;
+use crate::algorithm::InLua;
+use crate::limiter::terms::{Terms, followed};
+use crate::limiter::{Boxed, LimiterExt};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Two to eight limiters in Redis. Sealed.
+pub trait Joined<const N: usize>: sealed::Sealed {
+    /// What they are together.
+    type Algorithm: InLua;
+
+    #[doc(hidden)]
+    fn join(self) -> Redis<Self::Algorithm>;
+
+    #[doc(hidden)]
+    fn each(&self) -> [Boxed; N];
+}
+
+macro_rules! joined {
+    ($count:literal: $($member:ident $place:tt),+) => {
+        impl<$($member: InLua),+> sealed::Sealed for ($(Redis<$member>,)+) {}
+
+        impl<$($member),+> Joined<$count> for ($(Redis<$member>,)+)
+        where
+            $($member: InLua,)+
+            ($($member,)+): InLua,
+        {
+            type Algorithm = ($($member,)+);
+
+            fn join(self) -> Redis<Self::Algorithm> {
+                let first = &self.0.shared;
+                let config = first.batcher.config();
+                $(
+                    let pool = &self.$place.shared.batcher.config().pool;
+                    assert!(config.pool.is(pool), "limiters over one pool");
+                )+
+                let names = [$(self.$place.shared.terms.name().clone()),+].to_vec();
+                let algorithm = ($(self.$place.shared.terms.algorithm().clone(),)+);
+                let scopes = [$(self.$place.shared.batcher.config().key_prefixes.clone()),+].concat();
+                // Each member's algorithm follows its quota, and a tuple asks for no more.
+                let terms = followed(Terms::named(names, algorithm));
+                let joined = Redis::under(terms, scopes, config.pool.clone());
+                joined.deadline(first.deadline).configure(|joined| {
+                    joined.set_max_batch_size(config.max_batch_size);
+                    joined.clock = config.clock.clone();
+                    joined.max_in_flight = config.max_in_flight;
+                    joined.queue_capacity = config.queue_capacity;
+                })
+            }
+
+            fn each(&self) -> [Boxed; $count] {
+                [$(self.$place.clone().boxed()),+]
+            }
+        }
+    };
+}
+
+joined!(2: A 0, B 1);
+joined!(3: A 0, B 1, C 2);
+joined!(4: A 0, B 1, C 2, D 3);
+joined!(5: A 0, B 1, C 2, D 3, E 4);
+joined!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+joined!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+joined!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
