@@ -17,7 +17,7 @@ use redis::aio::MultiplexedConnection;
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
 use support::{Server, free_port};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 #[cfg(feature = "rustls")]
@@ -194,6 +194,24 @@ fn case_136_a_runtime_that_never_begins_to_connect_is_not_waited_for() {
         assert!(is_pending(&mut Box::pin(limiter.check(&one()))).await);
     });
     runtime().block_on(until_well(&limiter));
+}
+
+#[test]
+fn case_139_attempts_to_connect_end_with_the_pool() {
+    // It accepts, and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", silent.local_addr().expect("an address"));
+    let pool = Pool::builder(&url).unwrap().connect_timeout(LONG * 10).build().unwrap();
+    runtime().block_on(async {
+        let limiter = over(pool);
+        assert_eq!(class(&limiter).await, Class::Infrastructure);
+        drop(limiter);
+        let begun = Instant::now();
+        while Handle::current().metrics().num_alive_tasks() > 0 {
+            assert!(begun.elapsed() < LONG, "a task outlives the pool");
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
 }
 
 #[test]

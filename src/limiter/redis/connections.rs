@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::{self, Handle};
-use tokio::sync::Notify;
+use tokio::select;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::backoff::Backoff;
@@ -32,6 +33,8 @@ pub(super) struct Connections {
     state: Mutex<Known>,
     /// Notified when an attempt to connect ends.
     changed: Notify,
+    /// Closed when the pool is dropped, which ends its attempts to connect.
+    lifetime: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -45,7 +48,8 @@ struct Known {
 impl Connections {
     /// `size` connections to `server` for each runtime, made when they are first needed.
     pub(super) fn new(server: Server, size: usize) -> Self {
-        Self { server, size, state: Mutex::default(), changed: Notify::new() }
+        let (state, changed, lifetime) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
+        Self { server, size, state, changed, lifetime }
     }
 
     /// The next usable connection, or when to look again. Starts the attempts to connect that are due.
@@ -62,7 +66,7 @@ impl Connections {
         for slot in begun {
             let pool = Arc::downgrade(self);
             let attempt = Attempt { pool, runtime: runtime.id(), slot, result: None };
-            runtime.spawn(attempt.run(self.server.clone()));
+            runtime.spawn(attempt.run(self.server.clone(), self.lifetime.subscribe()));
         }
         connection.ok_or(look_again)
     }
@@ -170,8 +174,11 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn run(mut self, server: Server) {
-        self.result = Some(server.connect().await);
+    async fn run(mut self, server: Server, mut pool: watch::Receiver<()>) {
+        select! {
+            result = server.connect() => self.result = Some(result),
+            _ = pool.changed() => {}
+        }
     }
 }
 
