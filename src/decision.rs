@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::charge::Key;
-use crate::{Quota, Quotas};
+use crate::{Booking, Quota};
 
 /// What a limiter decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,75 +218,4 @@ impl From<Outcome> for Decision {
     fn from(outcome: Outcome) -> Self {
         Self::new(outcome)
     }
-}
-
-/// What a decision remembers of the state that it left, and of the one before: for each quota four numbers, of which
-/// unused ones are 0, and a list where these are too few.
-///
-/// The first number grows from one booking of a key to the next.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Left {
-    /// Of the first.
-    pub(crate) first: [i64; 4],
-    /// Of the others, if there are any.
-    pub(crate) more: Box<[[i64; 4]]>,
-    /// The list of each; none if all are empty.
-    pub(crate) lists: Box<[Box<[i64]>]>,
-}
-
-impl Left {
-    /// That of one of several quotas.
-    pub(crate) fn of(&self, place: usize) -> Self {
-        let numbers = match place {
-            0 => self.first,
-            _ => self.more.get(place - 1).copied().unwrap_or_default(),
-        };
-        Self::from(numbers).with_list(self.list(place).into())
-    }
-
-    /// The list of one of several quotas.
-    pub(crate) fn list(&self, place: usize) -> &[i64] {
-        self.lists.get(place).map_or(&[], |list| list)
-    }
-
-    /// Sets the list of the only quota.
-    pub(crate) fn with_list(mut self, list: Box<[i64]>) -> Self {
-        self.lists = if list.is_empty() { Box::default() } else { [list].into() };
-        self
-    }
-}
-
-impl From<[i64; 4]> for Left {
-    fn from(first: [i64; 4]) -> Self {
-        Self { first, ..Self::default() }
-    }
-}
-
-/// Of several quotas: what each left.
-impl From<Vec<Left>> for Left {
-    fn from(each: Vec<Left>) -> Self {
-        let mut numbers = each.iter().map(|one| one.first);
-        let first = numbers.next().unwrap_or_default();
-        let more = numbers.collect();
-        let listed = each.iter().any(|one| !one.lists.is_empty());
-        let lists = each.iter().filter(|_| listed).map(|one| one.list(0).into()).collect();
-        Self { first, more, lists }
-    }
-}
-
-/// What one decision took: the right to give it back once.
-///
-/// Not `Clone`, so that no refund happens twice.
-#[derive(Debug)]
-pub struct Booking {
-    /// Whose it is: each limiter has a number of its own in this process.
-    pub(crate) owner: u64,
-    /// What the limiter's store calls the key.
-    pub(crate) key: Key,
-    pub(crate) quota: Quotas,
-    pub(crate) cost: u64,
-    /// The state that the decision left, and the one before, as its algorithm tells them.
-    pub(crate) left: Left,
-    /// Of limiters that were asked in turn: what each of them took.
-    pub(crate) others: Vec<Booking>,
 }

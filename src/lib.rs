@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 // Words.
+mod booking;
 mod charge;
 mod decision;
 mod error;
@@ -31,8 +32,9 @@ mod grpc;
 mod http;
 pub mod testing;
 
+pub use self::booking::Booking;
 pub use self::charge::Charge;
-pub use self::decision::{Booking, Decision, Origin, Outcome};
+pub use self::decision::{Decision, Origin, Outcome};
 pub use self::error::{Class, Error};
 pub use self::future::ResponseFuture;
 pub use self::http::{ByHead, Head, HttpResponse, by_head};

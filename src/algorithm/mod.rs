@@ -108,7 +108,7 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use crate::decision::Left;
+pub use crate::booking::Left;
 use crate::quota::{QuotaError, Quotas};
 
 /// The longest wait that an algorithm books unless told otherwise.
