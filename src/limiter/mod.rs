@@ -66,7 +66,9 @@ use crate::{Booking, Charge, Decision, Error};
 /// Decides charges.
 ///
 /// The future owns what it needs, so that it can outlive the call that made it. A charge whose future
-/// is dropped may or may not have been taken.
+/// is dropped may or may not have been taken; before its first poll, nothing should be.
+///
+/// A limiter that asks a store keeps to [`Charge::deadline`].
 pub trait Limiter {
     /// The answer to come.
     type Future: Future<Output = Result<Decision, Error>>;
