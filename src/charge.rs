@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::decision::Fallbacks;
 use crate::{Decision, Quotas};
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
@@ -66,7 +67,7 @@ pub struct Charge {
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
     /// Of a charge that settles a decision: the numbers of the `or_else`s whose fallback made it.
-    fallbacks: Vec<u64>,
+    fallbacks: Fallbacks,
 }
 
 impl Charge {
@@ -130,7 +131,7 @@ impl Charge {
     /// [`Limiter::owe`]: crate::Limiter::owe
     #[must_use]
     pub fn settling(mut self, decision: &Decision) -> Self {
-        self.fallbacks = decision.fallbacks().to_vec();
+        self.fallbacks = decision.fallbacks().clone();
         self
     }
 
@@ -196,15 +197,14 @@ impl Charge {
 
     /// Whether it settles a decision that the fallback of the `or_else` of this number made.
     pub(crate) fn settles_fallback(&self, number: u64) -> bool {
-        self.fallbacks.contains(&number)
+        self.fallbacks.contains(number)
     }
 
     /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
-    pub(crate) fn of_request(mut self) -> Self {
+    pub(crate) fn pays_for_request(&mut self) {
         if let Cost::Units(0) = self.cost {
             self.cost = Cost::Units(1);
         }
-        self
     }
 
     fn of(key: Key) -> Self {
@@ -214,7 +214,7 @@ impl Charge {
             quota: None,
             max_wait: None,
             deadline: None,
-            fallbacks: Vec::new(),
+            fallbacks: Fallbacks::default(),
         }
     }
 }

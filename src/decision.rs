@@ -48,8 +48,7 @@ pub struct Decision {
     decided_at: Option<Duration>,
     place: u16,
     paused: Duration,
-    /// The numbers of the `or_else`s whose fallback decided.
-    fallbacks: Vec<u64>,
+    fallbacks: Fallbacks,
     booking: Option<Booking>,
 }
 
@@ -67,7 +66,7 @@ impl Decision {
             decided_at: None,
             place: 0,
             paused: Duration::ZERO,
-            fallbacks: Vec::new(),
+            fallbacks: Fallbacks::default(),
             booking: None,
         }
     }
@@ -184,13 +183,12 @@ impl Decision {
         self
     }
 
-    /// The numbers of the `or_else`s whose fallback decided.
-    pub(crate) fn fallbacks(&self) -> &[u64] {
+    pub(crate) fn fallbacks(&self) -> &Fallbacks {
         &self.fallbacks
     }
 
     pub(crate) fn with_fallbacks(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
-        self.fallbacks.extend(numbers);
+        self.fallbacks.add(numbers);
         self
     }
 
@@ -211,6 +209,27 @@ impl Decision {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };
         }
         self
+    }
+}
+
+/// The numbers of the `or_else`s whose fallback made a decision: seldom any, so they take one word.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fallbacks(Option<Arc<Vec<u64>>>);
+
+impl Fallbacks {
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        self.numbers().contains(&number)
+    }
+
+    pub(crate) fn numbers(&self) -> &[u64] {
+        self.0.as_ref().map_or(&[], |numbers| numbers)
+    }
+
+    fn add(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        let mut numbers = numbers.into_iter().peekable();
+        if numbers.peek().is_some() {
+            Arc::make_mut(self.0.get_or_insert_default()).extend(numbers);
+        }
     }
 }
 

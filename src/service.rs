@@ -61,8 +61,8 @@ where
             Keyed::Charge(_) if shared.respond.takes() && !shared.limiter.can_owe() => {
                 ResponseFuture::unable(request, inner, shared)
             }
-            Keyed::Charge(charge) => {
-                let charge = charge.of_request();
+            Keyed::Charge(mut charge) => {
+                charge.pays_for_request();
                 let patience = shared.respond.patience(&request);
                 let settled = shared.respond.settles().then(|| charge.clone());
                 let admission = admission(&shared, charge, patience);
@@ -88,7 +88,7 @@ fn admission<L: Limiter, K, R>(
     {
         return Admission::patient(charge.max_wait(patience), Some(place));
     }
-    Admission::at_once(charge.max_wait(Duration::ZERO))
+    Admission::at_once(&shared.limiter, &charge.max_wait(Duration::ZERO))
 }
 
 impl<S: Clone, L, K, R> Clone for RateLimit<S, L, K, R> {

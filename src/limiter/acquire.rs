@@ -21,7 +21,7 @@ pin_project! {
     /// One charge on its way through the gate. Its owner lends it the limiter and keeps the decision, and must
     /// `abandon` it when dropped.
     pub(crate) struct Admission<C> {
-        // Of a charge that waits: for asking again, and as the earliest instant that the decision can have been made at.
+        // For asking again, and as the earliest instant that the decision can have been made at.
         asked: Option<Asked>,
         place: Option<OwnedSemaphorePermit>,
         #[pin]
@@ -42,7 +42,7 @@ struct Asked {
 pin_project! {
     #[project = StateProj]
     enum State<C> {
-        Starting { charge: Option<Charge>, waits: bool },
+        Starting,
         Asking { #[pin] check: C },
         Waiting { #[pin] sleep: Sleep, due: Instant },
         Pausing { #[pin] sleep: Sleep },
@@ -51,16 +51,16 @@ pin_project! {
 }
 
 impl<C> Admission<C> {
-    /// Asks once, when it is first polled.
-    pub(crate) fn at_once(charge: Charge) -> Self {
-        let state = State::Starting { charge: Some(charge), waits: false };
-        Self { asked: None, place: None, state }
+    /// Asks once, for somebody who does not wait.
+    pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
+        Self { asked: None, place: None, state: State::Asking { check: limiter.check(charge) } }
     }
 
     /// Waits for as long as the charge says, in `place`. It asks when it is first polled.
     pub(crate) fn patient(charge: Charge, place: Option<OwnedSemaphorePermit>) -> Self {
-        let state = State::Starting { charge: Some(charge), waits: true };
-        Self { asked: None, place, state }
+        let since = Instant::now();
+        let asked = Some(Asked { charge, since, last: since, again: false });
+        Self { asked, place, state: State::Starting }
     }
 
     /// Gives the slot back if it was booked and has not come yet.
@@ -90,13 +90,11 @@ impl<C> Admission<C> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Starting { charge, waits } => {
-                    let charge = charge.take().expect("started once");
-                    let since = waits.then(Instant::now);
-                    let check = limiter.check(&charge);
-                    *this.asked =
-                        since.map(|since| Asked { charge, since, last: since, again: false });
-                    State::Asking { check }
+                StateProj::Starting => {
+                    let asked = this.asked.as_mut().expect("only the patient start");
+                    asked.since = Instant::now();
+                    asked.last = asked.since;
+                    State::Asking { check: limiter.check(&asked.charge) }
                 }
                 StateProj::Asking { check } => match ready!(check.poll(cx)) {
                     Ok(decision) => match decision.outcome() {

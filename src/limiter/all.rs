@@ -95,7 +95,7 @@ impl<const N: usize, F> All<N, F> {
                     return Ok(decision);
                 }
                 taken.bookings.extend(decision.booking());
-                fallbacks.extend_from_slice(decision.fallbacks());
+                fallbacks.extend_from_slice(decision.fallbacks().numbers());
                 let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
                 if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
                     tightest = Some(decision);
