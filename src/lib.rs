@@ -42,8 +42,8 @@ pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
     Acquire, All, Allow, Boxed, Deciding, Deny, Fallback, Joined, Limiter, LimiterExt, Memory,
-    Operating, Operation, OrElse, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis,
-    Redisson, Together, Within,
+    MemoryFuture, Operating, Operation, OrElse, Permits, Pool, PoolBuilder, RRateLimiter, Rate,
+    RateType, Redis, Redisson, Together, Within,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

@@ -38,11 +38,11 @@ const HOUSE: &[Room] = &[
             "bb8_redis",
             "rustls",
             "sha1_smol",
-            "sha2",
             "proptest",
         ],
         rooms: &["algorithm", "limiter"],
     },
+    Room { at: &["limiter/digest"], crates: &["sha2"], rooms: &["limiter"] },
     Room {
         at: &["limiter"],
         crates: &["tokio", "pin_project_lite", "fastrand"],

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
-use tokio_test::{assert_pending, task};
+use tokio_test::{assert_pending, assert_ready, task};
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
@@ -216,7 +216,61 @@ async fn case_144_an_acquire_that_is_dropped_unpolled_asks_nothing() {
     assert_eq!(limiter.charges().len(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn case_144_what_is_dropped_before_it_is_polled_takes_nothing() {
+    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_minute(5)));
+    for _ in 0..3 {
+        drop(limiter.acquire("job"));
+        drop(limiter.check(&Charge::new("job")));
+        drop(limiter.penalize("job"));
+    }
+    assert!(limiter.is_empty());
+    let (check, reset) = (limiter.check(&Charge::new("job")), limiter.reset("job"));
+    assert_eq!(check.await.unwrap().remaining(), Some(4));
+    assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(4));
+    assert_eq!(reset.await.unwrap().remaining(), Some(5));
+    // What is owed is taken at once.
+    assert!(limiter.owe(&Charge::new("job").cost(2)));
+    assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(3));
+}
+
 // Memory.
+
+/// The longest keys that there are take no more than short ones.
+#[tokio::test(start_paused = true)]
+async fn case_138_memory_is_bounded_in_bytes() {
+    let bytes_of = |length: usize| {
+        let limiter = Memory::new("memory", TokenBucket::new(Quota::per_minute(5)));
+        let allocated = allocation_counter::measure(|| {
+            for key in 0..2_000 {
+                let charge = Charge::new(format!("{key:0length$}"));
+                let answer = task::spawn(limiter.check(&charge)).poll();
+                assert!(assert_ready!(answer).unwrap().is_admitted());
+            }
+        });
+        assert_eq!(limiter.len(), 2_000);
+        allocated.bytes_current / 2_000
+    };
+    let bytes = [8, 64, 65, 16 * 1024].map(bytes_of);
+    assert!(bytes.iter().all(|bytes| *bytes <= 400), "{bytes:?} bytes for a key");
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_keys_are_told_apart_and_can_be_given_back() {
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_minute(5)));
+    let keys = ["a".repeat(65), "a".repeat(66), "b".repeat(65)].map(Arc::<str>::from);
+    let mut bookings = Vec::new();
+    for key in &keys {
+        let mut decision = limiter.check(&Charge::new(Arc::clone(key)).cost(5)).await.unwrap();
+        bookings.extend(decision.booking());
+    }
+    assert_eq!((limiter.len(), bookings.len()), (3, 3));
+    for (key, booking) in keys.into_iter().zip(bookings) {
+        assert_eq!(limiter.peek(Arc::clone(&key)).await.unwrap().remaining(), Some(0));
+        assert_eq!(limiter.give_back(booking).unwrap(), 5);
+        assert_eq!(limiter.peek(key).await.unwrap().remaining(), Some(5));
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn memory_follows_tokios_clock() {

@@ -19,35 +19,57 @@
 //! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 //! ```
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+mod shard;
+mod store;
+
 use std::fmt;
-use std::future::{Ready, ready};
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use store::Store;
 use tokio::time::Instant;
 
-use super::terms::{Answer, Clock, Terms, followed, instant};
-use super::{Limiter, Operation};
-use crate::algorithm::{Algorithm, Left, Redisson, Step, Verdict};
-use crate::charge::Key;
+use super::terms::{Terms, followed};
+use super::{Limiter, Operation, digest};
+use crate::algorithm::{Algorithm, Redisson};
 use crate::quota::QuotaError;
-use crate::{Booking, Charge, Class, Decision, Error, Origin};
+use crate::{Booking, Charge, Class, Decision, Error};
 
 const CAPACITY: usize = 100_000;
-const SHARDS: usize = 16;
-const SMALLEST_SHARD: usize = 256;
 
 /// A limiter in this process. Share it in an [`Arc`].
+///
+/// # How much memory it takes
+///
+/// It is bounded in bytes as well as in keys: a key of more than 64 bytes is kept as its digest. Measured with keys of 64
+/// bytes, at the moment at which the tables have just grown and are emptiest, a key takes at most
+///
+/// | bytes | algorithm |
+/// |---|---|
+/// | 300 | [`TokenBucket`], [`FixedWindow`] |
+/// | 360 | [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
+/// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each further cell |
+/// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are booked |
+/// | 700 | [`Redisson`], and up to 100 more for each grant of the last interval |
+/// | the sum of its members' | a tuple |
+///
+/// So 100,000 keys of a token bucket take at most 30 MB, whatever requests send as keys. A log keeps at most as many
+/// charges as its limit admits in a period and, with booked waits, within its horizon; [`max_limit`] bounds the limit.
+///
+/// [`TokenBucket`]: crate::algorithm::TokenBucket
+/// [`FixedWindow`]: crate::algorithm::FixedWindow
+/// [`SlidingCounter`]: crate::algorithm::SlidingCounter
+/// [`SmoothBursty`]: crate::algorithm::SmoothBursty
+/// [`SmoothWarmingUp`]: crate::algorithm::SmoothWarmingUp
+/// [`SlidingWindow`]: crate::algorithm::SlidingWindow
+/// [`SlidingLog`]: crate::algorithm::SlidingLog
+/// [`max_limit`]: crate::algorithm::SlidingLog::max_limit
+/// [`Redisson`]: crate::algorithm::Redisson
 pub struct Memory<A: Algorithm> {
-    terms: Terms<A>,
-    clock: Clock,
-    /// Whether the clock can only go forward, so that what is as good as new stays so.
-    steady: bool,
-    hasher: RandomState,
-    shards: Box<[Mutex<Shard<A::State>>]>,
+    store: Arc<Store<A>>,
 }
 
 impl<A: Algorithm> Memory<A> {
@@ -73,22 +95,19 @@ impl<A: Algorithm> Memory<A> {
     pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let began =
             (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
-        Ok(Self {
-            terms: Terms::new(name.into(), algorithm)?,
-            clock: Arc::new(move || began.0 + began.1.elapsed()),
-            steady: true,
-            hasher: RandomState::new(),
-            shards: shards(CAPACITY),
-        })
+        let terms = Terms::new(name.into(), algorithm)?;
+        let clock = Arc::new(move || began.0 + began.1.elapsed());
+        Ok(Self { store: Arc::new(Store::new(terms, clock, CAPACITY)) })
     }
 
     /// Sets how many live keys are held, at least 1, and forgets all that are. Default: 100,000.
     ///
     /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few per
-    /// cent early.
+    /// cent early. A decision looks at 256 keys at the most to find an old one to drop: after a jump of the clock, a new
+    /// key may be refused as though the memory were full until a few decisions later.
     #[must_use]
     pub fn capacity(mut self, keys: usize) -> Self {
-        self.shards = shards(keys.max(1));
+        Arc::make_mut(&mut self.store).hold(keys.max(1));
         self
     }
 
@@ -98,14 +117,15 @@ impl<A: Algorithm> Memory<A> {
     /// full.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        (self.clock, self.steady) = (Arc::new(clock), false);
+        let store = Arc::make_mut(&mut self.store);
+        (store.clock, store.steady) = (Arc::new(clock), false);
         self
     }
 
     /// The keys held, those included that are as good as new and not yet dropped.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
+        self.store.len()
     }
 
     /// Whether no key is held.
@@ -120,14 +140,13 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// If the booking is another limiter's.
     pub fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        if booking.owner != self.terms.owner {
+        let terms = &self.store.terms;
+        if booking.owner != terms.owner {
             return Err(Error::new(Class::Request, "the booking is another limiter's"));
         }
-        let rule = self.terms.rule(&booking.quota)?;
-        let now = instant((self.clock)())?;
+        let rule = terms.rule(&booking.quota)?;
         let Booking { key, cost, left, .. } = booking;
-        let mut shard = self.shard(key.as_str());
-        let (units, _) = shard.update(key.as_str(), now, |state| {
+        let (units, _) = self.store.update(key.as_str(), |now, state| {
             let units = A::refund(&rule, state, now, cost.cast_signed(), &left);
             let changed = state.as_ref().filter(|_| units.is_some());
             (units.unwrap_or(0), changed.map(|state| A::old(&rule, state)))
@@ -135,52 +154,8 @@ impl<A: Algorithm> Memory<A> {
         Ok(units.cast_unsigned())
     }
 
-    fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
-        let question = self.terms.read(charge)?;
-        let now = instant((self.clock)())?;
-        let mut shard = self.shard(charge.key());
-        let (Step { verdict, report, by, .. }, _) = shard.update(charge.key(), now, |state| {
-            if operation == Operation::Reset {
-                *state = None;
-                let report = A::report(&question.rule, None, now);
-                let by = A::tightest(&question.rule, None, now);
-                return (Step { verdict: Verdict::Allow, report, changed: true, by }, None);
-            }
-            let step = A::penalize(&question.rule, state, now, question.ask.cost);
-            let changed = state.as_ref().filter(|_| step.changed);
-            (step, changed.map(|state| A::old(&question.rule, state)))
-        })?;
-        drop(shard);
-        let left = Left::default();
-        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
-        Ok(self.terms.decision(question.quota, 0, answer, Key::Constant("")))
-    }
-
-    fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
-        let question = self.terms.read(charge)?;
-        let now = instant((self.clock)())?;
-        let mut shard = self.shard(charge.key());
-        if self.steady {
-            shard.collect(now, 2);
-        }
-
-        let ((step, left), key) = shard.update(charge.key(), now, |state| {
-            let step = A::step(&question.rule, state, now, question.ask);
-            let changed = state.as_ref().filter(|_| step.changed);
-            let left = changed.map(A::left).unwrap_or_default();
-            ((step, left), changed.map(|state| A::old(&question.rule, state)))
-        })?;
-        drop(shard);
-
-        let Step { verdict, report, by, .. } = step;
-        let key = key.map_or(Key::Constant(""), Key::Shared);
-        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
-        Ok(self.terms.decision(question.quota, question.ask.cost, answer, key))
-    }
-
-    fn shard(&self, key: &str) -> MutexGuard<'_, Shard<A::State>> {
-        let hash = self.hasher.hash_one(key) as usize;
-        lock(&self.shards[hash % self.shards.len()])
+    fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
+        MemoryFuture { store: Arc::clone(&self.store), operation, charge: Some(charge.clone()) }
     }
 }
 
@@ -192,11 +167,9 @@ impl Memory<Redisson> {
     ///
     /// If the clock cannot be.
     pub fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
-        let rule = self.terms.own_rule();
-        let now = instant((self.clock)())?;
+        let rule = self.store.terms.own_rule();
         let mut rest = i64::try_from(permits).unwrap_or(i64::MAX);
-        let mut shard = self.shard(key);
-        let (freed, _) = shard.update(key, now, |state| {
+        let (freed, _) = self.store.update(&digest::short(key), |now, state| {
             let Some(state) = state else { return (0, None) };
             let mut all = 0;
             loop {
@@ -212,15 +185,15 @@ impl Memory<Redisson> {
 }
 
 impl<A: Algorithm> Limiter for Memory<A> {
-    type Future = Ready<Result<Decision, Error>>;
+    type Future = MemoryFuture<A>;
 
-    fn check(&self, charge: &Charge) -> Self::Future {
-        ready(self.decide(charge))
+    fn check(&self, charge: &Charge) -> MemoryFuture<A> {
+        self.ask(None, charge)
     }
 
     fn owe(&self, charge: &Charge) -> bool {
         // Best effort: what cannot be taken would have been an error of the charge itself.
-        let _ = self.change(Operation::Penalize, charge);
+        let _ = self.store.change(Operation::Penalize, charge);
         true
     }
 
@@ -228,12 +201,12 @@ impl<A: Algorithm> Limiter for Memory<A> {
         true
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        Some(ready(self.change(operation, charge)))
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<MemoryFuture<A>> {
+        Some(self.ask(Some(operation), charge))
     }
 
     fn refund(&self, booking: Booking) -> Option<Booking> {
-        if booking.owner != self.terms.owner {
+        if booking.owner != self.store.terms.owner {
             return Some(booking);
         }
         // Best effort: a refund that fails is a unit lost, which errs on the safe side.
@@ -245,85 +218,38 @@ impl<A: Algorithm> Limiter for Memory<A> {
 impl<A: Algorithm> fmt::Debug for Memory<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
-            .field("terms", &self.terms)
+            .field("terms", &self.store.terms)
             .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }
 
-/// A part of the keys, under a lock of its own.
-struct Shard<S> {
-    capacity: usize,
-    entries: HashMap<Arc<str>, Entry<S>>,
-    /// Every key once, by an instant before which it cannot be old.
-    ages: BinaryHeap<Reverse<(i64, Arc<str>)>>,
+/// The future of a decision in [`Memory`].
+///
+/// It decides when it is polled first, and is then ready: dropped before, it takes nothing.
+#[must_use = "nothing is decided until it is awaited"]
+pub struct MemoryFuture<A: Algorithm> {
+    store: Arc<Store<A>>,
+    /// What is done besides asking.
+    operation: Option<Operation>,
+    /// `None` once it is decided.
+    charge: Option<Charge>,
 }
 
-struct Entry<S> {
-    /// For bookings, which name it.
-    key: Arc<str>,
-    /// Nothing once it was reset.
-    state: Option<S>,
-    /// The instant from which on it is as good as new.
-    old: i64,
-}
+impl<A: Algorithm> Future for MemoryFuture<A> {
+    type Output = Result<Decision, Error>;
 
-impl<S> Shard<S> {
-    /// Lets `change` have the state of a key, which tells from when on it is old if it changed. Returns what else
-    /// came of it, and the key as it is held if it changed.
-    fn update<T>(
-        &mut self,
-        key: &str,
-        now: i64,
-        change: impl FnOnce(&mut Option<S>) -> (T, Option<i64>),
-    ) -> Result<(T, Option<Arc<str>>), Error> {
-        if let Some(entry) = self.entries.get_mut(key) {
-            let (told, old) = change(&mut entry.state);
-            entry.old = old.unwrap_or(entry.old);
-            return Ok((told, old.map(|_| Arc::clone(&entry.key))));
-        }
-        let mut state = None;
-        let (told, old) = change(&mut state);
-        let Some(old) = old else { return Ok((told, None)) };
-        while self.entries.len() >= self.capacity {
-            if self.collect(now, 1) == 0 {
-                return Err(Error::new(Class::Capacity, "the memory is full of live keys"));
-            }
-        }
-        let key: Arc<str> = key.into();
-        let entry = Entry { key: Arc::clone(&key), state, old };
-        self.ages.push(Reverse((old, Arc::clone(&key))));
-        self.entries.insert(Arc::clone(&key), entry);
-        Ok((told, Some(key)))
-    }
-
-    /// Looks at up to `most` keys that may be old, drops those that are, and tells how many it saw.
-    fn collect(&mut self, now: i64, most: usize) -> usize {
-        for seen in 0..most {
-            let Some(Reverse((age, _))) = self.ages.peek() else { return seen };
-            if *age > now {
-                return seen;
-            }
-            let Some(Reverse((_, key))) = self.ages.pop() else { return seen };
-            match self.entries.get(&key) {
-                Some(entry) if entry.old > now => self.ages.push(Reverse((entry.old, key))),
-                _ => drop(self.entries.remove(&key)),
-            }
-        }
-        most
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let charge = self.charge.take().expect("polled after it was done");
+        Poll::Ready(match self.operation {
+            None => self.store.decide(&charge),
+            Some(operation) => self.store.change(operation, &charge),
+        })
     }
 }
 
-fn shards<S>(keys: usize) -> Box<[Mutex<Shard<S>>]> {
-    let count = (keys / SMALLEST_SHARD).clamp(1, SHARDS);
-    let shard = |_| {
-        let (entries, ages) = (HashMap::new(), BinaryHeap::new());
-        Mutex::new(Shard { capacity: keys.div_ceil(count), entries, ages })
-    };
-    (0..count).map(shard).collect()
-}
-
-/// Nothing panics while a shard is locked, so a poisoned lock protects a whole state all the same.
-fn lock<S>(shard: &Mutex<Shard<S>>) -> MutexGuard<'_, Shard<S>> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
+impl<A: Algorithm> fmt::Debug for MemoryFuture<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryFuture").finish_non_exhaustive()
+    }
 }

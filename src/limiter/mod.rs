@@ -36,6 +36,7 @@
 mod acquire;
 mod all;
 mod boxed;
+mod digest;
 mod memory;
 mod operate;
 mod or_else;
@@ -52,7 +53,7 @@ pub use acquire::Acquire;
 pub(crate) use acquire::Admission;
 pub use all::All;
 pub use boxed::Boxed;
-pub use memory::Memory;
+pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operating, Operation};
 pub use or_else::{Allow, Deny, Fallback, OrElse};
 pub use within::Within;

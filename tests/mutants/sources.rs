@@ -81,9 +81,9 @@ const MUTANTS: [Mutant; 10] = [
     },
     Mutant {
         name: "live_keys_forgotten",
-        file: "src/limiter/memory.rs",
-        from: "Some(entry) if entry.old > now =>",
-        to: "Some(entry) if entry.old > now + 1_000_000_000 =>",
+        file: "src/limiter/memory/shard.rs",
+        from: ".filter(|old| *old > now)",
+        to: ".filter(|old| *old > now + 1_000_000_000)",
         tests: ["limiters", "memory"],
     },
 ];

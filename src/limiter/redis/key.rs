@@ -10,12 +10,8 @@
 
 use std::fmt::Write as _;
 
-use sha2::{Digest, Sha256};
-
 use crate::algorithm::{InLua, Part};
-
-/// The longest text that is kept verbatim, in bytes.
-const LONGEST: usize = 64;
+use crate::limiter::digest::{LONGEST, MARK, push_digest};
 
 /// The hash slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
@@ -83,14 +79,11 @@ fn escaped(text: &str, characters: &[char]) -> String {
 /// Appends `text` verbatim if it is short and harmless, else its digest.
 fn push_safe(name: &mut String, text: &str) {
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
-    if text.len() <= LONGEST && !text.starts_with("h:") && text.bytes().all(harmless) {
+    if text.len() <= LONGEST && !text.starts_with(MARK) && text.bytes().all(harmless) {
         name.push_str(text);
         return;
     }
-    name.push_str("h:");
-    for byte in &Sha256::digest(text.as_bytes())[..16] {
-        write!(name, "{byte:02x}").expect("a string takes all");
-    }
+    push_digest(name, text);
 }
 
 #[cfg(test)]

@@ -1,0 +1,97 @@
+//! What a memory holds: its terms, its clock, and the keys in shards.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::shard::Shard;
+use crate::algorithm::{Algorithm, Left, Step, Verdict};
+use crate::charge::Key;
+use crate::limiter::terms::{Answer, Clock, Terms, instant};
+use crate::limiter::{Operation, digest};
+use crate::{Charge, Decision, Error, Origin};
+
+const SHARDS: usize = 16;
+const SMALLEST_SHARD: usize = 256;
+
+#[derive(Clone)]
+pub(super) struct Store<A: Algorithm> {
+    pub(super) terms: Terms<A>,
+    pub(super) clock: Clock,
+    /// Whether the clock can only go forward, so that what is as good as new stays so.
+    pub(super) steady: bool,
+    hasher: RandomState,
+    shards: Arc<[Mutex<Shard<A::State>>]>,
+}
+
+impl<A: Algorithm> Store<A> {
+    pub(super) fn new(terms: Terms<A>, clock: Clock, keys: usize) -> Self {
+        Self { terms, clock, steady: true, hasher: RandomState::new(), shards: shards(keys) }
+    }
+
+    /// Forgets all keys, and holds so many from here on.
+    pub(super) fn hold(&mut self, keys: usize) {
+        self.shards = shards(keys);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    pub(super) fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
+        let question = self.terms.read(charge)?;
+        let name = digest::short(charge.key());
+        let ((step, left, now), key) = self.update(&name, |now, state| {
+            let step = A::step(&question.rule, state, now, question.ask);
+            let changed = state.as_ref().filter(|_| step.changed);
+            let left = changed.map(A::left).unwrap_or_default();
+            ((step, left, now), changed.map(|state| A::old(&question.rule, state)))
+        })?;
+
+        let Step { verdict, report, by, .. } = step;
+        let key = key.map_or(Key::Constant(""), Key::Shared);
+        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
+        Ok(self.terms.decision(question.quota, question.ask.cost, answer, key))
+    }
+
+    pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
+        let question = self.terms.read(charge)?;
+        let name = digest::short(charge.key());
+        let ((step, now), _) = self.update(&name, |now, state| {
+            if operation == Operation::Reset {
+                *state = None;
+                let report = A::report(&question.rule, None, now);
+                let by = A::tightest(&question.rule, None, now);
+                return ((Step { verdict: Verdict::Allow, report, changed: true, by }, now), None);
+            }
+            let step = A::penalize(&question.rule, state, now, question.ask.cost);
+            let changed = state.as_ref().filter(|_| step.changed);
+            ((step, now), changed.map(|state| A::old(&question.rule, state)))
+        })?;
+        let (left, Step { verdict, report, by, .. }) = (Left::default(), step);
+        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
+        Ok(self.terms.decision(question.quota, 0, answer, Key::Constant("")))
+    }
+
+    /// Lets `change` have the state under a name, as [`Shard::update`] does, and tells it the time.
+    pub(super) fn update<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(i64, &mut Option<A::State>) -> (T, Option<i64>),
+    ) -> Result<(T, Option<Arc<str>>), Error> {
+        let now = instant((self.clock)())?;
+        let hash = self.hasher.hash_one(name) as usize;
+        let mut shard = lock(&self.shards[hash % self.shards.len()]);
+        shard.keep_up(now, self.steady);
+        shard.update(name, now, |state| change(now, state))
+    }
+}
+
+fn shards<S>(keys: usize) -> Arc<[Mutex<Shard<S>>]> {
+    let count = (keys / SMALLEST_SHARD).clamp(1, SHARDS);
+    (0..count).map(|_| Mutex::new(Shard::new(keys.div_ceil(count)))).collect()
+}
+
+/// Nothing panics while a shard is locked, so a poisoned lock protects a whole state all the same.
+fn lock<S>(shard: &Mutex<Shard<S>>) -> MutexGuard<'_, Shard<S>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
