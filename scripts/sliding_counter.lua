@@ -3,7 +3,7 @@
 -- Arguments of a rule:  horizon  limit  period
 -- Stored:               the start of the latest window that holds units, its units, those of the one before, and the
 --                       latest instant of admission, as `begin:current:previous:latest`
--- Left by a charge:     latest, and of the state before a wait that it reserved with others: from (its latest)
+-- Left by a charge:     latest, and of the state before if it was taken with others: from (its latest)
 --                       from_current  from_previous
 
 local sliding_counter = { arguments = 3 }
@@ -131,14 +131,12 @@ function sliding_counter.take(rule, state, at, cost)
   return { begin = begin, current = current + cost, previous = previous, latest = at }
 end
 
-function sliding_counter.take_with_others(rule, state, at, cost, now)
+function sliding_counter.take_with_others(rule, state, at, cost)
   local next = sliding_counter.take(rule, state, at, cost)
-  if at > now then
-    next.from, next.from_current, next.from_previous = LONG_AGO, 0, 0
-    state = under(rule, state)
-    if state then
-      next.from, next.from_current, next.from_previous = state.latest, state.current, state.previous
-    end
+  next.from, next.from_current, next.from_previous = LONG_AGO, 0, 0
+  state = under(rule, state)
+  if state then
+    next.from, next.from_current, next.from_previous = state.latest, state.current, state.previous
   end
   return next
 end
@@ -183,7 +181,15 @@ function sliding_counter.give_back(rule, state, now, cost, left_latest, from, fr
   else
     return nil
   end
-  return { begin = state.begin, current = current, previous = previous, latest = state.latest }, given
+  local latest = state.latest
+  if from > 0 and given > 0 and latest > now then
+    -- What is booked into the room that this leaves, at the same latest instant, must not pass for what was there.
+    latest = latest + 1
+    if latest > now + rule.horizon or begin_of(rule, latest) ~= state.begin then
+      return nil
+    end
+  end
+  return { begin = state.begin, current = current, previous = previous, latest = latest }, given
 end
 
 function sliding_counter.left(state)

@@ -347,6 +347,113 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
     println!("twins algorithm={name} waiters={waiters}");
 }
 
+/// What a quota promises of the grants that stand, ordered by instant.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    /// So many units in any stretch, and so many at once.
+    Rate(Quota),
+    /// So many units in each period of the clock.
+    Periods(Quota),
+    /// So many units in any period.
+    Any(Quota, i128),
+}
+
+impl Bound {
+    fn holds(self, grants: &[(i64, i64)]) -> bool {
+        let (Bound::Rate(quota) | Bound::Periods(quota) | Bound::Any(quota, _)) = self;
+        let (limit, period) = (i128::from(quota.limit()), quota.period().as_micros() as i128);
+        let burst = i128::from(quota.capacity());
+        let units = |from: i128, to: i128| -> i128 {
+            let within = grants.iter().filter(|(at, _)| (from..=to).contains(&i128::from(*at)));
+            within.map(|(_, cost)| i128::from(*cost)).sum()
+        };
+        grants.iter().all(|(last, _)| {
+            let last = i128::from(*last);
+            match self {
+                Bound::Rate(_) => grants.iter().all(|(first, _)| {
+                    let first = i128::from(*first);
+                    first > last
+                        || units(first, last) * period <= burst * period + limit * (last - first)
+                }),
+                Bound::Periods(_) => units(last - last % period, last) <= limit,
+                Bound::Any(_, times) => units(last - period + 1, last) <= limit * times,
+            }
+        })
+    }
+}
+
+/// Waiters of several quotas hang up in any order: what stands keeps every bound, and nobody is booked before another.
+fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
+    let name = std::any::type_name::<A>();
+    let quotas = algorithm.quota();
+    let rule = algorithm.rule(quotas.clone()).expect("a rule");
+    for history in 1..=60 {
+        let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ history);
+        let mut now = START as i64;
+        let mut state: Option<A::State> = None;
+        let mut standing: Vec<(i64, i64, Left)> = Vec::new();
+        for _ in 0..80 {
+            if dice.below(5) < 2 && !standing.is_empty() {
+                let which = match dice.below(3) {
+                    0 => dice.below(standing.len()),
+                    _ => standing.len() - 1 - dice.below(standing.len().min(4)),
+                };
+                let (at, cost, left) = standing[which].clone();
+                // A waiter whose slot has come is not given back.
+                if at > now {
+                    A::refund(&rule, &mut state, now, cost, &left);
+                    standing.remove(which);
+                }
+                continue;
+            }
+            now += if dice.below(3) == 0 { step(&mut dice, &quotas) } else { 0 };
+            let ask = Ask { cost: dice.pick(&[1, 1, 2, 3]), patience: 60_000_000 };
+            let wait = match A::step(&rule, &mut state, now, ask).verdict {
+                Verdict::Allow => 0,
+                Verdict::Wait(wait) => wait,
+                Verdict::Deny(_) | Verdict::Never => continue,
+            };
+            let latest = standing.iter().map(|(at, ..)| *at).max().unwrap_or(0);
+            assert!(now + wait >= latest, "{name}, history {history}: before another");
+            let left = A::left(state.as_ref().expect("booked"));
+            standing.push((now + wait, ask.cost, left));
+        }
+        let grants: Vec<_> = standing.iter().map(|(at, cost, _)| (*at, *cost)).collect();
+        for bound in bounds {
+            assert!(bound.holds(&grants), "{name}, history {history}: {bound:?}");
+        }
+    }
+}
+
+#[test]
+fn waiters_that_hang_up_in_any_order_break_no_bound_and_no_order() {
+    use Bound::{Any, Periods, Rate};
+    let (fast, slow) = (Quota::per_second(7), Quota::new(9, 4 * SECOND));
+    let bucket = |quota: Quota| TokenBucket::new(quota.burst(5));
+    for (one, other) in [(fast, slow), (slow, fast), (fast, Quota::new(5, 30 * SECOND))] {
+        let rate = Rate(one.burst(5));
+        let rates = [rate, Rate(other.burst(5))];
+        hang_up_in_any_order((bucket(one), bucket(other)), &rates);
+        hang_up_in_any_order((bucket(one), FixedWindow::new(other)), &[rate, Periods(other)]);
+        let anchored = FixedWindow::new(other).anchored();
+        hang_up_in_any_order((bucket(one), anchored), &[rate, Any(other, 2)]);
+        let windows = (FixedWindow::new(one), FixedWindow::new(other));
+        hang_up_in_any_order(windows, &[Periods(one), Periods(other)]);
+        hang_up_in_any_order((bucket(one), SlidingWindow::new(other)), &[rate, Any(other, 1)]);
+        let cells = (SlidingWindow::new(one).cells(3), SlidingWindow::new(other).cells(60));
+        hang_up_in_any_order(cells, &[Any(one, 1), Any(other, 1)]);
+        hang_up_in_any_order((bucket(one), SlidingCounter::new(other)), &[rate, Any(other, 2)]);
+        let counters = (SlidingCounter::new(one), SlidingCounter::new(other));
+        hang_up_in_any_order(counters, &[Any(one, 2), Any(other, 2)]);
+        let counted = (SlidingCounter::new(one), FixedWindow::new(other));
+        hang_up_in_any_order(counted, &[Any(one, 2), Periods(other)]);
+        hang_up_in_any_order((bucket(one), SlidingLog::new(other)), &[rate, Any(other, 1)]);
+        let logged = (SlidingLog::new(one), SlidingCounter::new(other));
+        hang_up_in_any_order(logged, &[Any(one, 1), Any(other, 2)]);
+        hang_up_in_any_order((SmoothBursty::new(one), bucket(other)), &[Rate(other.burst(5))]);
+    }
+}
+
 /// A step forward that may land on an edge of one of the quotas.
 fn step(dice: &mut Dice, quotas: &Quotas) -> i64 {
     let one = dice.pick(quotas.as_slice());

@@ -142,12 +142,9 @@ impl Algorithm for SlidingCounter {
 
     fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let mut next = Self::take(rule, state, at, cost, now);
-        if at > now {
-            let before = rule.under(state.as_ref());
-            next.from = before.map_or([LONG_AGO, 0, 0], |before| {
-                [before.latest, before.current, before.previous]
-            });
-        }
+        let before = rule.under(state.as_ref());
+        next.from = before
+            .map_or([LONG_AGO, 0, 0], |before| [before.latest, before.current, before.previous]);
         next
     }
 
@@ -168,14 +165,14 @@ impl Algorithm for SlidingCounter {
 
     fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
-        let [left_latest, latest, current, previous] = left.first;
+        let [left_latest, from, current, previous] = left.first;
         let left_begin = rule.begin(left_latest);
         if left_begin + 2 * rule.period <= now {
             return None;
         }
-        if latest > 0 {
-            let from = [0; 3];
-            let before = State { begin: rule.begin(latest), current, previous, latest, from };
+        if from > 0 {
+            let (begin, latest) = (rule.begin(from), from);
+            let before = State { begin, current, previous, latest, from: [0; 3] };
             let (current, previous) = rule.units(&before, left_begin);
             let exact = (left_latest, current + cost, previous);
             if (next.latest, next.current, next.previous) == exact {
@@ -192,6 +189,13 @@ impl Algorithm for SlidingCounter {
         };
         let given = cost.min(*units);
         *units -= given;
+        if from > 0 && given > 0 && next.latest > now {
+            // What is booked into the room that this leaves, at the same latest instant, must not pass for what was there.
+            next.latest += 1;
+            if next.latest > now + rule.horizon || rule.begin(next.latest) != next.begin {
+                return None;
+            }
+        }
         *state = next;
         Some(given)
     }

@@ -71,6 +71,6 @@ pub struct State {
     pub(super) current: i64,
     pub(super) previous: i64,
     pub(super) latest: i64,
-    /// For the refund of the wait that left this state, reserved with others: the latest instant before, and the units.
+    /// For the refund of the charge that left this state, taken with others: the latest instant before, and the units.
     pub(super) from: [i64; 3],
 }
