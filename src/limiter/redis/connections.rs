@@ -121,7 +121,7 @@ impl Known {
 impl Source for Connections {
     fn connection(self: Arc<Self>) -> Connecting {
         Box::pin(async move {
-            let end = Overtime::new(Instant::now() + LONGEST_WAIT);
+            let mut end = Overtime::new(Instant::now() + LONGEST_WAIT);
             loop {
                 let mut changed = pin!(self.changed.notified());
                 changed.as_mut().enable();
@@ -131,11 +131,11 @@ impl Source for Connections {
                 };
                 let waited = timeout_at(look_again, changed).await;
                 if waited.is_err() && Instant::now() >= end.deadline() {
-                    return Err(if end.is_late() {
-                        self.not_ready()
-                    } else {
-                        self.no_connection()
-                    });
+                    if !end.is_late() {
+                        return Err(self.no_connection());
+                    }
+                    // This process was paused. Callers have deadlines of their own.
+                    end = Overtime::new(Instant::now() + LONGEST_WAIT);
                 }
             }
         })
