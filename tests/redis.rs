@@ -100,7 +100,7 @@ async fn case_5_and_20_a_restart_is_survived() {
     limiter.check(&Charge::new("key")).await.unwrap();
     server.kill();
     let hasty = limiter.clone().deadline(Duration::from_millis(500));
-    assert_eq!(trouble(&hasty).await.class(), Class::Infrastructure);
+    assert_eq!(trouble(&hasty, &Charge::new("key")).await.class(), Class::Infrastructure);
     server.restart();
     let mut errors = 0;
     while let Err(error) = limiter.check(&Charge::new("key")).await {
@@ -237,7 +237,7 @@ async fn no_server_is_an_error_in_time() {
     let pool = Pool::connect(&url).unwrap();
     let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
     let limiter = limiter.within(Duration::from_millis(50));
-    let error = trouble(&limiter).await;
+    let error = trouble(&limiter, &Charge::new("key")).await;
     assert_eq!(error.class(), Class::Infrastructure);
     let told = format!("{error} {error:?} {limiter:?}");
     assert!(!told.contains("secret"), "{told}");

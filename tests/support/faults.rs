@@ -59,10 +59,10 @@ pub async fn in_time<F: Future>(limit: Duration, call: F) -> F::Output {
 
 /// The error that asking ends with. A machine so busy that timers fire late causes saturation at times: then it asks
 /// again.
-pub async fn trouble<L: Limiter>(limiter: &L) -> Error {
+pub async fn trouble<L: Limiter>(limiter: &L, charge: &Charge) -> Error {
     let begun = Instant::now();
     loop {
-        let error = limiter.check(&one()).await.expect_err("no decision");
+        let error = limiter.check(charge).await.expect_err("no decision");
         if error.class() != Class::Saturation || begun.elapsed() > LONG {
             return error;
         }
