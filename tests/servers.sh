@@ -123,19 +123,25 @@ version() {
 
 # Runs the whole suite on one server.
 run() {
-  local path=$1 log failed=0 passed
+  local path=$1 log passed failed outcome=0
   log=$(mktemp)
-  REDIS_SERVER=$path cargo test --all-features --no-fail-fast 2>&1 | tee "$log" >&2 || failed=1
+  export REDIS_SERVER=$path
+  tests/run.sh --all-features 2>&1 | tee "$log" >&2 || outcome=1
+  cargo test --quiet --all-features --doc 2>&1 | tee -a "$log" >&2 || outcome=1
   passed=$(sum passed "$log")
-  # A binary that ends without a result is a failure too.
-  [ "$(sum failed "$log")" -eq 0 ] || failed=$(sum failed "$log")
+  failed=$(sum failed "$log")
+  # A binary that ends without a result has failed too.
+  [ "$failed" -gt 0 ] || failed=$outcome
   rm "$log"
   echo "server name=$(version "$path") passed=$passed failed=$failed"
   [ "$failed" -eq 0 ]
 }
 
+# All the tests that passed, or failed, by the results in a log.
 sum() {
-  awk -v "of=$1;" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i == of) sum += $(i - 1) } END { print sum + 0 }' "$2"
+  awk -v "of=$1;" '
+    /test result:/ { for (i = 2; i <= NF; i++) if ($i == of) sum += $(i - 1) }
+    END { print sum + 0 }' "$2"
 }
 
 test=
