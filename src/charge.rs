@@ -123,12 +123,13 @@ impl Charge {
         self
     }
 
-    /// Marks a charge that settles `decision`: [`Limiter::owe`] then takes from the limiter that decided, also where that
-    /// was a fallback. Default: an `or_else` takes from its inner limiter.
+    /// Marks a charge that settles `decision`: [`Limiter::owe`] and [`penalize`] then take from the limiter that decided,
+    /// also where that was a fallback. Default: an `or_else` takes from its inner limiter.
     ///
     /// A layer does so for [`Settlement::Take`](crate::Settlement::Take).
     ///
     /// [`Limiter::owe`]: crate::Limiter::owe
+    /// [`penalize`]: crate::LimiterExt::penalize
     #[must_use]
     pub fn settling(mut self, decision: &Decision) -> Self {
         self.fallbacks = decision.fallbacks().clone();

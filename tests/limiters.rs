@@ -410,6 +410,25 @@ async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
     assert!(share.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_penalty_that_settles_a_decision_goes_to_who_decided() {
+    let away = || Scripted::new().fail(Class::Infrastructure);
+    let (store, share) = (away(), Scripted::new().allow());
+    let limiter = store.clone().or_else(share.clone()).within(SECOND);
+    let decision = limiter.check(&one()).await.unwrap();
+    limiter.penalize(one().cost(3).settling(&decision)).await.unwrap();
+    assert_eq!((store.operations().len(), share.operations().len()), (0, 1));
+    limiter.penalize(one()).await.unwrap();
+    assert_eq!((store.operations().len(), share.operations().len()), (1, 1));
+
+    // Of what was admitted unasked, nothing is counted.
+    let store = away();
+    let limiter = store.clone().or_else(Allow);
+    let decision = limiter.check(&one()).await.unwrap();
+    let owing = limiter.penalize(one().settling(&decision)).await.unwrap();
+    assert_eq!((owing.origin(), store.operations().len()), (Origin::Unasked, 0));
+}
+
 #[tokio::test]
 async fn what_a_limiter_cannot_do_is_an_error() {
     let closure = |_: &Charge| std::future::ready(Ok(Outcome::Allow.into()));

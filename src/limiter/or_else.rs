@@ -51,6 +51,13 @@ pub trait Fallback: sealed::Sealed {
     fn can_take(&self) -> bool {
         true
     }
+
+    /// Changes what its own decisions counted. By default they counted nothing.
+    #[doc(hidden)]
+    fn change(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let _ = operation;
+        Some(self.answer(charge))
+    }
 }
 
 mod sealed {
@@ -106,6 +113,10 @@ impl<L: Limiter> Fallback for L {
     fn can_take(&self) -> bool {
         self.can_owe()
     }
+
+    fn change(&self, operation: Operation, charge: &Charge) -> Option<L::Future> {
+        self.operate(operation, charge)
+    }
 }
 
 /// See [`LimiterExt::or_else`](crate::LimiterExt::or_else).
@@ -150,10 +161,14 @@ where
         self.inner.can_owe() && self.fallback.can_take()
     }
 
-    /// Of the inner limiter alone: what is decided elsewhere while it is away is another account.
+    /// Of the inner limiter: what the fallback decides is another account. Only what settles a decision of the fallback is
+    /// the fallback's.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let check = self.inner.operate(operation, charge)?;
-        let state = State::Asking { check };
+        let state = if charge.settles_fallback(self.number) {
+            State::FallingBack { answer: self.fallback.change(operation, charge)? }
+        } else {
+            State::Asking { check: self.inner.operate(operation, charge)? }
+        };
         Some(OrElseFuture { asked: None, number: self.number, state })
     }
 
