@@ -34,7 +34,7 @@ const BURSTY: [&str; 2] = ["smooth_bursty", "smooth_bursty"];
 const JAVA: [&str; 2] = ["redisson", "redisson"];
 const WARM: [&str; 2] = ["smooth_warming_up", "smooth_warming_up"];
 
-pub(crate) const MUTANTS: [Mutant; 38] = [
+pub(crate) const MUTANTS: [Mutant; 39] = [
     mutant(
         "state_through_tostring",
         BUCKET,
@@ -206,6 +206,13 @@ pub(crate) const MUTANTS: [Mutant; 38] = [
         Mixed,
         "latest = math.max(latest, instant)",
         "latest = instant",
+    ),
+    mutant(
+        "left_at_the_slot_of_another",
+        ["token_bucket", "several"],
+        Mixed,
+        "if from > 0 then",
+        "if false then",
     ),
     mutant(
         "changes_of_one_call_not_seen",
