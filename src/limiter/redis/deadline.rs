@@ -66,3 +66,6 @@ impl Deadline {
         self.overtime.catch_up().await;
     }
 }
+
+#[cfg(test)]
+mod tests;
