@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script (`swap.rs`), so that the
-//! crate is judged as it is (`judges.rs`, with the oracle's models and traces). Mutants of the crate (`sources.rs`) are
-//! edits of a copy, each compiled and given to the tests that should notice. None lives in the product. A survivor
+//! crate is judged as it is (`judges.rs`, with the oracle's models and traces). Mutants of the crate (`edits.rs`) are
+//! edits of a copy, each compiled and given to the tests that should notice (`sources.rs`); `MUTANTS_ONLY` picks those
+//! whose names begin so. None lives in the product. A survivor
 //! fails the run; before any mutant, every judge must find the true script right.
 
 #![allow(dead_code, reason = "the oracle's parts, of which the judges here use some")]
@@ -15,6 +16,7 @@
 mod algorithms;
 #[path = "../oracle/crew.rs"]
 mod crew;
+mod edits;
 #[path = "../oracle/exact.rs"]
 mod exact;
 #[path = "../oracle/judge.rs"]
@@ -22,6 +24,8 @@ mod judge;
 mod judges;
 #[path = "../oracle/model/mod.rs"]
 mod model;
+#[path = "../oracle/saturated.rs"]
+mod saturated;
 mod scripts;
 mod sources;
 #[path = "../oracle/stock.rs"]

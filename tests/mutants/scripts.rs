@@ -34,7 +34,7 @@ const BURSTY: [&str; 2] = ["smooth_bursty", "smooth_bursty"];
 const JAVA: [&str; 2] = ["redisson", "redisson"];
 const WARM: [&str; 2] = ["smooth_warming_up", "smooth_warming_up"];
 
-pub(crate) const MUTANTS: [Mutant; 39] = [
+pub(crate) const MUTANTS: [Mutant; 40] = [
     mutant(
         "state_through_tostring",
         BUCKET,
@@ -174,7 +174,7 @@ pub(crate) const MUTANTS: [Mutant; 39] = [
     mutant(
         "deny_everything",
         TAIL,
-        Saturating,
+        Use,
         "local instant = algorithm.fit(rule, state, now, cost)\n",
         "local instant = algorithm.fit(rule, state, now, cost)\n  instant = instant and instant + 1\n",
     ),
@@ -220,6 +220,13 @@ pub(crate) const MUTANTS: [Mutant; 39] = [
         Mixed,
         "one.state, one.rule = state[j], rule[j]",
         "one.rule = rule[j]",
+    ),
+    mutant(
+        "refund_of_a_tuple_subtracts_only",
+        ["several", "several"],
+        Mixed,
+        "member.take_with_others or member.take",
+        "member.take",
     ),
     // Two calls, one that reads and one that writes, with those of others between them: what is decided on is what
     // the call before found, which a second database keeps.

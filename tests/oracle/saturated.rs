@@ -19,8 +19,8 @@ const START: u64 = 1_767_225_600_000_000;
 const STEPS: u64 = 1_700;
 
 /// The units that an algorithm admits to those who wait so long, and the most that it may.
-async fn used(
-    algorithm: &'static Algorithm,
+pub(crate) async fn used(
+    algorithm: &Algorithm,
     pool: Pool,
     key: String,
     patience: Duration,
