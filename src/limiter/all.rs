@@ -46,7 +46,8 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 ///
 /// Inside of a [`within`](crate::LimiterExt::within), the error is of class [`Saturation`](Class::Saturation) if the
 /// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
-/// one of several stores may be away alone, put an `or_else` around that limiter.
+/// one of several stores may be away alone, give that limiter a shorter time and a fallback of its own:
+/// `limiter.within(short).or_else(fallback)`. Without the shorter time it would use up that of the others.
 pub struct All<const N: usize, F> {
     owner: u64,
     limiters: Arc<[Boxed; N]>,
@@ -122,13 +123,10 @@ async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<De
         let now = tokio::time::Instant::now().into_std();
         charge.deadline().is_some_and(|deadline| deadline <= now)
     };
-    let late = || Error::new(Class::Saturation, "the time ended before all limiters had decided");
-    if *answered && is_over() {
-        return Err(late());
-    }
+    let late = "the time ended before all limiters had decided";
     match limiter.check(charge).await {
         Err(error) if *answered && error.class() == Class::Infrastructure && is_over() => {
-            Err(late().because(error))
+            Err(Error::new(Class::Saturation, late).because(error))
         }
         answer => {
             *answered = true;
