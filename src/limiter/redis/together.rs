@@ -76,6 +76,10 @@ where
         let charges = self.turns.parts(charge);
         let cost = charges[0].units();
         let shared = &self.one.shared;
+        // A key that is too long is refused before it is digested.
+        if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
+            return Ok(Deciding::refused(shared, error));
+        }
         let ends: Vec<_> = charges.iter().map(|charge| key::braced(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
         let in_turn = charges.iter().any(|one| one.units() != cost)
@@ -99,7 +103,6 @@ where
         charges: &[Charge; N],
         ends: &[String],
     ) -> Result<Charge, Error> {
-        charges.iter().try_for_each(|charge| check_key(charge.key()))?;
         let scopes = &self.one.shared.batcher.config().key_prefixes;
         let names: Vec<_> = scopes.iter().zip(ends).collect();
         if (1..N).any(|place| names[..place].contains(&names[place])) {
