@@ -20,6 +20,8 @@ const MEMORY: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
+    /// Whether a connection turned out to be of no use: then connecting well proves nothing.
+    useless: bool,
     failed: Option<Instant>,
     next: Option<Instant>,
 }
@@ -35,8 +37,22 @@ impl Backoff {
         self.next = self.in_trouble(now).then(|| now + self.pause());
     }
 
-    /// Records that connecting failed, or that a connection turned out to be useless.
+    /// Records that connecting went well.
+    pub(super) fn succeed(&mut self) {
+        if !self.useless {
+            *self = Self::default();
+        }
+    }
+
+    /// Records that a connection turned out to be of no use.
+    pub(super) fn fail_useless(&mut self, now: Instant) {
+        self.fail(now);
+        self.useless = true;
+    }
+
+    /// Records that connecting failed.
     pub(super) fn fail(&mut self, now: Instant) {
+        self.useless &= self.in_trouble(now);
         self.failures = if self.in_trouble(now) { self.failures.saturating_add(1) } else { 0 };
         self.failed = Some(now);
         self.next = Some(now + self.pause());

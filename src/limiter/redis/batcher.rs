@@ -7,8 +7,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -20,7 +20,7 @@ use super::config::Config;
 use super::eval::LATE;
 use super::queue::{Answered, Batch, Queued};
 use super::request::{Op, Request};
-use super::worker::{self, Status};
+use super::worker;
 use crate::{Class, Error};
 
 /// The future of a charge that its own task sends.
@@ -28,6 +28,15 @@ pub(super) type Inline = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Receives the answer to one request.
 pub(super) type Receiver = oneshot::Receiver<Result<Answered, Error>>;
+
+/// A charge that was taken in.
+pub(super) struct Submitted {
+    pub(super) receiver: Receiver,
+    /// Sends the charge, if no worker does.
+    pub(super) inline: Option<Inline>,
+    /// Lives as long as the charge waits in the queue of a cluster.
+    pub(super) queued: Option<Weak<()>>,
+}
 
 /// Sends the charges of one limiter.
 pub(super) struct Batcher {
@@ -41,7 +50,8 @@ pub(super) struct Batcher {
 struct Worker {
     runtime: runtime::Id,
     charges: UnboundedSender<Queued>,
-    status: Arc<Status>,
+    /// Whether a charge waits or is in flight.
+    is_busy: Arc<AtomicBool>,
     /// The right to send a charge inline.
     inline: Arc<Semaphore>,
 }
@@ -65,7 +75,7 @@ impl Batcher {
         self: &Arc<Self>,
         request: Request,
         deadline: Instant,
-    ) -> Result<(Receiver, Option<Inline>), Error> {
+    ) -> Result<Submitted, Error> {
         let worker = self.worker()?;
         let (reply_to, receiver) = oneshot::channel();
         let mut charge = self.config.unattended(request, deadline);
@@ -73,11 +83,14 @@ impl Batcher {
         if let Some(permit) = worker.idle_permit()
             && !matches!(charge.request.op, Op::Refund { .. })
         {
-            let inline = send_inline(Arc::clone(self), worker, charge, permit);
-            return Ok((receiver, Some(Box::pin(inline))));
+            let inline = send_inline(Arc::clone(self), charge, permit);
+            return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), queued: None });
         }
+        // On a plain server nobody asks whether a charge was sent.
+        charge.waiting = self.config.pool.is_clustered().then(Arc::default);
+        let queued = charge.waiting.as_ref().map(Arc::downgrade);
         self.enqueue(&worker, charge)?;
-        Ok((receiver, None))
+        Ok(Submitted { receiver, inline: None, queued })
     }
 
     /// Sends a request whose answer nobody awaits. Best effort: a refund that is lost errs on the safe side.
@@ -93,7 +106,7 @@ impl Batcher {
             return Err(Error::new(Class::Saturation, "too many charges wait to be sent"));
         };
         charge.place = Some(place);
-        worker.status.is_busy.store(true, Relaxed);
+        worker.is_busy.store(true, Relaxed);
         // If the worker has ended since, the caller learns it from its receiver.
         let _ = worker.charges.send(charge);
         Ok(())
@@ -112,12 +125,12 @@ impl Batcher {
         }
         workers.retain(|worker| !worker.charges.is_closed());
         let (charges, arrivals) = unbounded_channel();
-        let status = Arc::new(Status::default());
-        runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&status)));
+        let is_busy = Arc::new(AtomicBool::new(false));
+        runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&is_busy)));
         let worker = Arc::new(Worker {
             runtime: runtime.id(),
             charges,
-            status,
+            is_busy,
             inline: Arc::new(Semaphore::new(1)),
         });
         workers.push(Arc::clone(&worker));
@@ -128,19 +141,14 @@ impl Batcher {
 impl Worker {
     /// The right to send a charge inline, if nothing waits and nothing is in flight.
     fn idle_permit(&self) -> Option<OwnedSemaphorePermit> {
-        let is_idle = !self.status.is_busy.load(Relaxed);
+        let is_idle = !self.is_busy.load(Relaxed);
         is_idle.then(|| Arc::clone(&self.inline).try_acquire_owned().ok()).flatten()
     }
 }
 
 /// Sends one charge from its caller's task: an idle limiter costs no task switch.
-async fn send_inline(
-    batcher: Arc<Batcher>,
-    worker: Arc<Worker>,
-    charge: Queued,
-    permit: OwnedSemaphorePermit,
-) {
-    let connection = match worker.status.spare() {
+async fn send_inline(batcher: Arc<Batcher>, charge: Queued, permit: OwnedSemaphorePermit) {
+    let connection = match batcher.config.pool.ready_connection() {
         Some(connection) => connection,
         None => match batcher.config.pool.connection().await {
             Ok(connection) => connection,
@@ -149,10 +157,9 @@ async fn send_inline(
     };
     let batch = Batch { slot: charge.slot, charges: vec![charge] };
     let ended = call(Arc::clone(&batcher.config), connection, batch).await;
-    worker.status.keep(Some(ended.connection));
     drop(permit);
     let refunds = match ended.late {
-        Some(late) => late.await,
+        Some(late) => late.await.refunds,
         None => ended.refunds,
     };
     refunds.into_iter().for_each(|request| batcher.send_unattended(request));

@@ -18,14 +18,14 @@ use super::script::Call;
 use super::source::SharedConnection;
 use crate::limiter::terms::instant;
 
-/// A call whose answer is late. Its output is the refunds of what was taken for callers who have left.
-pub(super) type Late = Pin<Box<dyn Future<Output = Vec<Request>> + Send>>;
+/// A call whose answer is late.
+pub(super) type Late = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
 /// A call that no longer counts as in flight.
 pub(super) struct Ended {
     pub(super) slot: u16,
+    /// Whether refunds that it carried are done with.
     pub(super) had_refunds: bool,
-    pub(super) connection: Arc<dyn SharedConnection>,
     /// The refunds of what was taken for callers who have left.
     pub(super) refunds: Vec<Request>,
     /// The rest of the call, if it was not answered by the earliest deadline of its batch.
@@ -57,18 +57,20 @@ pub(super) async fn call(
             (refunds, None)
         }
         None => {
-            connection.record_timeout(sent);
+            connection.record_timeout(sent, earliest.is_busy(&pool));
             let late = async move {
                 let late = timeout_at(latest + LATE, exchange).await.unwrap_or_default();
-                if late.was_answered && Instant::now() <= latest {
-                    pool.record_reply(slot);
+                match late.was_answered {
+                    true if Instant::now() <= latest => pool.record_reply(slot),
+                    true => pool.record_late_reply(slot),
+                    false => {}
                 }
-                late.refunds
+                Ended { slot, had_refunds, refunds: late.refunds, late: None }
             };
             (Vec::new(), Some(Box::pin(late)))
         }
     };
-    Ended { slot, had_refunds, connection, refunds, late }
+    Ended { slot, had_refunds: had_refunds && late.is_none(), refunds, late }
 }
 
 /// What came of a batch whose charges have their answers.

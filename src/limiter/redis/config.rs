@@ -67,6 +67,6 @@ impl Config {
     /// A charge whose answer nobody awaits.
     pub(super) fn unattended(&self, request: Request, deadline: Instant) -> Queued {
         let slot = self.pool.slot(&request.key);
-        Queued { request, slot, deadline, reply_to: None, place: None }
+        Queued { request, slot, deadline, reply_to: None, place: None, waiting: None }
     }
 }

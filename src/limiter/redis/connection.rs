@@ -39,8 +39,8 @@ impl SharedConnection for Connection {
         self.health.is_usable()
     }
 
-    fn record_timeout(&self, sent: Instant) {
-        self.health.record_timeout(sent);
+    fn record_timeout(&self, sent: Instant, is_busy: bool) {
+        self.health.record_timeout(sent, is_busy);
     }
 
     fn mark_read_only(&self) {

@@ -71,24 +71,10 @@ impl Connections {
         connection.ok_or(look_again)
     }
 
-    fn no_connection(&self) -> Error {
-        let address = self.server.address();
-        match self.lock().failure.clone() {
-            Some(cause) => {
-                let message = format!("no connection to {address}");
-                Error::new(cause.class(), message).because(cause)
-            }
-            None => {
-                let message = format!("no connection to {address} in time");
-                Error::new(Class::Infrastructure, message)
-            }
-        }
-    }
-
-    /// The error while connecting takes longer than a caller waits, for a reason that may be this process.
-    fn not_ready(&self) -> Error {
-        let message = format!("the connection to {} is not ready yet", self.server.address());
-        Error::new(Class::Saturation, message)
+    /// The error of a failed attempt to connect.
+    fn no_connection(&self, cause: Error) -> Error {
+        let message = format!("no connection to {}", self.server.address());
+        Error::new(cause.class(), message).because(cause)
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -97,6 +83,13 @@ impl Connections {
 }
 
 impl Known {
+    /// The slots of the current runtime.
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let slots = self.runtimes.iter().filter(move |slots| Some(slots.runtime) == runtime);
+        slots.flat_map(|slots| &slots.slots)
+    }
+
     /// Drops the connections that are of no more use, and runtimes without any.
     fn clean(&mut self, now: Instant) {
         let mut useless = None;
@@ -112,13 +105,17 @@ impl Known {
         self.runtimes.retain(|runtime| !runtime.slots.iter().all(Slot::is_empty));
         if let Some(reason) = useless {
             // Connecting at once may well succeed, and lead to the same server.
-            self.backoff.fail(now);
+            self.backoff.fail_useless(now);
             self.failure = Some(Error::new(Class::Infrastructure, reason));
         }
     }
 }
 
 impl Source for Connections {
+    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
+        self.next().ok().map(|connection| connection as Arc<dyn SharedConnection>)
+    }
+
     fn connection(self: Arc<Self>) -> Connecting {
         Box::pin(async move {
             let mut end = Overtime::new(Instant::now() + LONGEST_WAIT);
@@ -131,11 +128,14 @@ impl Source for Connections {
                 };
                 let waited = timeout_at(look_again, changed).await;
                 if waited.is_err() && Instant::now() >= end.deadline() {
-                    if !end.is_late() {
-                        return Err(self.no_connection());
+                    match self.away() {
+                        Some(error) => return Err(error),
+                        // This process was paused. Callers have deadlines of their own.
+                        None if end.is_late() => {
+                            end = Overtime::new(Instant::now() + LONGEST_WAIT);
+                        }
+                        None => return Err(self.no_reply()),
                     }
-                    // This process was paused. Callers have deadlines of their own.
-                    end = Overtime::new(Instant::now() + LONGEST_WAIT);
                 }
             }
         })
@@ -145,22 +145,38 @@ impl Source for Connections {
         self.size
     }
 
-    fn no_reply(&self) -> Error {
-        let now = Instant::now();
+    fn away(&self) -> Option<Error> {
         let mut state = self.lock();
-        state.clean(now);
-        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let slots = state.runtimes.iter().find(|slots| Some(slots.runtime) == runtime);
-        let slots = slots.map_or(&[][..], |slots| &slots.slots);
-        if slots.iter().any(|slot| slot.connection.is_some()) {
+        state.clean(Instant::now());
+        let failure = state.failure.clone();
+        let is_connected = state.slots().any(|slot| slot.connection.is_some());
+        drop(state);
+        failure.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
+    }
+
+    fn no_reply(&self) -> Error {
+        let state = self.lock();
+        let is_connected = state.slots().any(|slot| slot.connection.is_some());
+        let begun = state.slots().filter_map(|slot| slot.attempt).min();
+        drop(state);
+        if is_connected {
             return Error::new(Class::Infrastructure, "redis did not answer in time");
         }
-        // A first attempt that has just begun says nothing about the server yet.
-        let is_first = state.failure.is_none();
-        let begun = slots.iter().filter_map(|slot| slot.attempt).min();
-        let is_young = begun.is_some_and(|begun| now < begun + LONGEST_WAIT);
-        drop(state);
-        if is_first && is_young { self.not_ready() } else { self.no_connection() }
+        if let Some(error) = self.away() {
+            return error;
+        }
+        // An attempt that has just begun says nothing about the server yet.
+        let address = self.server.address();
+        match begun {
+            Some(begun) if begun.elapsed() >= LONGEST_WAIT => {
+                let message = format!("no connection to {address} in time");
+                Error::new(Class::Infrastructure, message)
+            }
+            _ => {
+                let message = format!("the connection to {address} is not ready yet");
+                Error::new(Class::Saturation, message)
+            }
+        }
     }
 }
 
@@ -175,8 +191,10 @@ struct Attempt {
 
 impl Attempt {
     async fn run(mut self, server: Server, mut pool: watch::Receiver<()>) {
+        let end = Overtime::new(Instant::now() + server.connect_timeout);
         select! {
-            result = server.connect() => self.result = Some(result),
+            // A timeout that comes late says nothing about the server.
+            result = server.connect() => self.result = Some(result).filter(|result| result.is_ok() || !end.is_late()),
             _ = pool.changed() => {}
         }
     }
@@ -193,6 +211,7 @@ impl Drop for Attempt {
         match self.result.take() {
             Some(Ok(connection)) => {
                 slot.connection = Some(Arc::new(connection));
+                backoff.succeed();
                 *failure = None;
             }
             Some(Err(error)) => {
@@ -204,7 +223,7 @@ impl Drop for Attempt {
                 let message = "a panic ended the attempt to connect to redis";
                 *failure = Some(Error::new(Class::Configuration, message));
             }
-            // Its runtime ended.
+            // Its runtime ended, or was too busy.
             None => backoff.hold(now + INTERRUPTED),
         }
         drop(state);

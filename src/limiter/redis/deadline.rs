@@ -21,13 +21,15 @@ pub(super) struct Deadline {
     overtime: Overtime,
     slot: u16,
     replies: u64,
+    all_replies: u64,
 }
 
 impl Deadline {
     /// A deadline for a call to the server that holds `slot`.
     pub(super) fn new(at: Instant, pool: &Pool, slot: u16) -> Self {
         let (start, overtime) = (Instant::now(), Overtime::new(at));
-        Self { at, start, overtime, slot, replies: pool.replies(slot) }
+        let (replies, all_replies) = (pool.replies(slot), pool.all_replies());
+        Self { at, start, overtime, slot, replies, all_replies }
     }
 
     /// Records a reply that came in time.
@@ -35,12 +37,25 @@ impl Deadline {
         pool.record_reply(self.slot);
     }
 
-    /// The error of a charge that has no answer now.
-    pub(super) fn missed(&self, pool: &Pool) -> Error {
+    /// Whether the process has been too busy since the wait began.
+    pub(super) fn is_busy(&self, pool: &Pool) -> bool {
         if self.overtime.is_late() {
             pool.record_busy();
         }
-        if pool.was_busy_since(self.start) || pool.replies(self.slot) != self.replies {
+        pool.was_busy_since(self.start)
+    }
+
+    /// The error of a charge that has no answer now. One that was not sent waits for replies of all servers.
+    pub(super) fn missed(&self, pool: &Pool, was_sent: bool) -> Error {
+        let is_busy = self.is_busy(pool);
+        if let Some(error) = pool.away() {
+            return error;
+        }
+        let slot_answers = pool.replies(self.slot) != self.replies;
+        // Of a cluster, only the server of this slot may be away. That shows in time.
+        let others_answer = pool.all_replies() != self.all_replies;
+        let is_load = others_answer && !(was_sent && pool.is_silent(self.slot));
+        if is_busy || slot_answers || is_load {
             return Error::new(
                 Class::Saturation,
                 "this process asks more than it can read in time",

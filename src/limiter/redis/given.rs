@@ -5,18 +5,23 @@
 //! in turn, and exchanged for a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::backoff::Backoff;
 use super::error;
 use super::source::{Connecting, LONGEST_WAIT, Reply, SharedConnection, Source};
+use crate::limiter::overtime::Overtime;
 use crate::{Class, Error};
+
+/// How long a connection is used before the pool is asked for the next one, which it may test with a PING.
+const TRUST: Duration = Duration::from_millis(10);
 
 /// The connections of a bb8 pool.
 pub(super) struct Given<M: ManageConnection> {
@@ -24,14 +29,62 @@ pub(super) struct Given<M: ManageConnection> {
     backoff: Mutex<Backoff>,
     /// Whether the connections are being replaced.
     replacing: AtomicBool,
+    /// Whether a connection is being checked out to follow the last one.
+    testing: AtomicBool,
+    /// The connection that was checked out last.
+    recent: Mutex<Option<Arc<GivenConnection<M>>>>,
 }
 
 impl<M> Given<M>
 where
     M: ManageConnection<Error = RedisError>,
+    M::Connection: Sync,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
-        Self { pool, backoff: Mutex::default(), replacing: AtomicBool::new(false) }
+        let (backoff, recent) = (Mutex::default(), Mutex::default());
+        let [replacing, testing] = [const { AtomicBool::new(false) }; 2];
+        Self { pool, backoff, replacing, testing, recent }
+    }
+
+    /// Asks the pool for a connection, which is shared from then on.
+    async fn check_out(self: &Arc<Self>) -> Result<Arc<GivenConnection<M>>, Error>
+    where
+        M::Connection: Clone,
+    {
+        loop {
+            let end = Overtime::new(Instant::now() + LONGEST_WAIT);
+            return match timeout_at(end.deadline(), self.pool.get()).await {
+                Ok(Ok(connection)) => {
+                    let given = Arc::new(GivenConnection {
+                        connection: connection.clone(),
+                        pool: Arc::downgrade(self),
+                        tested: Instant::now(),
+                        has_failed: AtomicBool::new(false),
+                    });
+                    *self.recent() = Some(Arc::clone(&given));
+                    Ok(given)
+                }
+                Ok(Err(RunError::User(error))) => Err(error::call(error)),
+                // This process was too busy. Callers have deadlines of their own.
+                Ok(Err(RunError::TimedOut)) | Err(_) if end.is_late() => continue,
+                Ok(Err(RunError::TimedOut)) | Err(_) => {
+                    Err(Error::new(Class::Infrastructure, "no connection to redis in time"))
+                }
+            };
+        }
+    }
+
+    /// Asks the pool for a connection while the last one is still used.
+    fn test_again(self: &Arc<Self>)
+    where
+        M::Connection: Clone,
+    {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !self.testing.swap(true, Relaxed) {
+            let testing = Testing(Arc::clone(self));
+            // Without a connection the next call asks, and gets the error.
+            runtime.spawn(async move { drop(testing.0.check_out().await) });
+        }
     }
 
     /// Replaces as many connections as the pool has, unless that is under way.
@@ -41,7 +94,7 @@ where
             return;
         }
         let replacement = Replacement(Arc::clone(self));
-        self.backoff().fail(Instant::now());
+        self.backoff().fail_useless(Instant::now());
         runtime.spawn(async move {
             let given = &replacement.0;
             for _ in 0..given.pool.state().connections {
@@ -61,6 +114,10 @@ where
         }
     }
 
+    fn recent(&self) -> MutexGuard<'_, Option<Arc<GivenConnection<M>>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn backoff(&self) -> MutexGuard<'_, Backoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,31 +132,38 @@ impl<M: ManageConnection> Drop for Replacement<M> {
     }
 }
 
+/// The check-out that is under way, until it is dropped.
+struct Testing<M: ManageConnection>(Arc<Given<M>>);
+
+impl<M: ManageConnection> Drop for Testing<M> {
+    fn drop(&mut self) {
+        self.0.testing.store(false, Relaxed);
+    }
+}
+
 impl<M> Source for Given<M>
 where
     M: ManageConnection<Error = RedisError>,
     M::Connection: ConnectionLike + Clone + Sync,
 {
+    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
+        let recent = self.recent().clone().filter(|recent| recent.is_alive())?;
+        if recent.tested.elapsed() >= TRUST {
+            self.test_again();
+        }
+        Some(recent as Arc<dyn SharedConnection>)
+    }
+
     fn connection(self: Arc<Self>) -> Connecting {
-        Box::pin(async move {
-            match timeout(LONGEST_WAIT, self.pool.get()).await {
-                Ok(Ok(connection)) => {
-                    let connection = connection.clone();
-                    let pool = Arc::clone(&self);
-                    let given =
-                        GivenConnection { connection, pool, is_used: AtomicBool::new(false) };
-                    Ok(Arc::new(given) as Arc<dyn SharedConnection>)
-                }
-                Ok(Err(RunError::User(error))) => Err(error::call(error)),
-                Ok(Err(RunError::TimedOut)) | Err(_) => {
-                    Err(Error::new(Class::Infrastructure, "no connection to redis in time"))
-                }
-            }
-        })
+        Box::pin(async move { Ok(self.check_out().await? as Arc<dyn SharedConnection>) })
     }
 
     fn size(&self) -> usize {
         (self.pool.state().connections as usize).max(1)
+    }
+
+    fn away(&self) -> Option<Error> {
+        None
     }
 
     fn no_reply(&self) -> Error {
@@ -110,9 +174,11 @@ where
 /// A connection of a given pool.
 struct GivenConnection<M: ManageConnection> {
     connection: M::Connection,
-    pool: Arc<Given<M>>,
-    /// Whether a call has used it since the pool gave it.
-    is_used: AtomicBool,
+    pool: Weak<Given<M>>,
+    /// When the pool handed it out.
+    tested: Instant,
+    /// Whether a call over it has failed.
+    has_failed: AtomicBool,
 }
 
 impl<M> SharedConnection for GivenConnection<M>
@@ -121,30 +187,36 @@ where
     M::Connection: ConnectionLike + Clone + Sync,
 {
     fn send(&self, command: Cmd) -> Reply {
-        self.is_used.store(true, Relaxed);
-        let (mut connection, pool) = (self.connection.clone(), Arc::clone(&self.pool));
+        let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
         Box::pin(async move {
             let outcome = connection.req_packed_command(&command).await;
-            if let Err(error) = &outcome {
+            if let (Err(error), Some(pool)) = (&outcome, pool) {
                 // With a test on each checkout bb8 finds a dead connection itself.
                 let is_lost =
                     error.is_unrecoverable_error() && !pool.pool.config().test_on_check_out;
                 if is_lost || error::met_read_only(error) {
                     pool.replace_all();
                 }
+                if error.is_unrecoverable_error() {
+                    *pool.recent() = None;
+                }
             }
             outcome
         })
     }
 
-    /// Only the pool can say, so each call asks it.
     fn is_alive(&self) -> bool {
-        !self.is_used.load(Relaxed)
+        self.tested.elapsed() < LONGEST_WAIT && !self.has_failed.load(Relaxed)
     }
 
-    fn record_timeout(&self, _sent: Instant) {}
+    fn record_timeout(&self, _sent: Instant, is_busy: bool) {
+        self.has_failed.fetch_or(!is_busy, Relaxed);
+    }
 
     fn mark_read_only(&self) {
-        self.pool.replace_all();
+        self.has_failed.store(true, Relaxed);
+        if let Some(pool) = self.pool.upgrade() {
+            pool.replace_all();
+        }
     }
 }

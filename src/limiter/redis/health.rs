@@ -15,7 +15,13 @@ use super::error;
 
 /// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a fork or a
 /// slow command, and short enough to leave an address that swallows everything.
-const LONGEST_SILENCE: Duration = Duration::from_millis(300);
+pub(super) const LONGEST_SILENCE: Duration = Duration::from_millis(300);
+
+/// How many times longer a connection may be silent in a process that is too busy to read replies at once.
+const BUSY: u32 = 10;
+
+/// Timeouts that are further apart belong to two silences: the reply to the first came after everybody had left.
+const APART: Duration = Duration::from_secs(2);
 
 /// Whether a connection can be used, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,15 +108,16 @@ impl Health {
     ///
     /// The calls of one moment time out together, and one pause of the server is no reason to reconnect. So a
     /// silence counts only if it is long, and clearly longer than this call has waited.
-    pub(super) fn record_timeout(&self, sent: Instant) {
+    pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
         let sent = self.server.clock(sent);
-        let limit = (2 * now.saturating_sub(sent)).max(LONGEST_SILENCE.as_micros() as u64);
-        if self.silence.since(sent) + limit <= now {
+        let longest = LONGEST_SILENCE * if is_busy { BUSY } else { 1 };
+        let limit = (2 * now.saturating_sub(sent)).max(longest.as_micros() as u64);
+        if self.silence.since(sent, now) + limit <= now {
             self.end(State::Silent);
         }
         if self.generation == self.server.generation.load(Relaxed)
-            && self.server.silence.since(sent) + limit <= now
+            && self.server.silence.since(sent, now) + limit <= now
         {
             self.server.silence.end();
             let next = self.generation.wrapping_add(1);
@@ -126,14 +133,23 @@ impl ServerHealth {
     }
 }
 
-/// When the first call was sent that has no reply since the last reply; 0 if there is none.
+/// Calls that have no reply since the last reply.
 #[derive(Debug, Default)]
-struct Silence(AtomicU64);
+struct Silence {
+    /// When the first of them was sent; 0 if there is none.
+    begun: AtomicU64,
+    /// When one of them timed out last.
+    last: AtomicU64,
+}
 
 impl Silence {
-    /// The begin of the silence in which a call sent at `sent` has timed out.
-    fn since(&self, sent: u64) -> u64 {
-        match self.0.compare_exchange(0, sent, Relaxed, Relaxed) {
+    /// The begin of the silence in which a call sent at `sent` times out now.
+    fn since(&self, sent: u64, now: u64) -> u64 {
+        let last = self.last.swap(now, Relaxed);
+        if last + (APART.as_micros() as u64) < sent {
+            self.begun.store(sent, Relaxed);
+        }
+        match self.begun.compare_exchange(0, sent, Relaxed, Relaxed) {
             Ok(_) => sent,
             Err(begun) => begun,
         }
@@ -141,88 +157,11 @@ impl Silence {
 
     fn end(&self) {
         // Replies are frequent, silences are not: the cache line stays shared.
-        if self.0.load(Relaxed) != 0 {
-            self.0.store(0, Relaxed);
+        if self.begun.load(Relaxed) != 0 {
+            self.begun.store(0, Relaxed);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-
-    const D: Duration = Duration::from_millis(20);
-
-    fn two() -> (Health, Health) {
-        let server = Arc::default();
-        (Health::new(&server), Health::new(&server))
-    }
-
-    /// Calls over `health` get no reply for `time`.
-    async fn silent(health: &Health, time: Duration) {
-        let begun = Instant::now();
-        while begun.elapsed() < time {
-            let sent = Instant::now();
-            advance(D).await;
-            (0..10).for_each(|_| health.record_timeout(sent));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn concurrent_timeouts_are_one_silence() {
-        let (health, _) = two();
-        for _ in 0..100 {
-            silent(&health, D).await;
-            health.record(&Ok(()));
-        }
-        silent(&health, LONGEST_SILENCE - D).await;
-        assert_eq!(health.state(), State::Usable);
-        silent(&health, D).await;
-        assert_eq!(health.state(), State::Silent);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_timeout_is_no_silence_however_long_it_was() {
-        let (health, _) = two();
-        for second in [1, 60] {
-            let sent = Instant::now();
-            advance(Duration::from_secs(second)).await;
-            health.record_timeout(sent);
-            assert_eq!(health.state(), State::Usable);
-            health.record(&Ok(()));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_silent_connection_goes_alone() {
-        let (silenced, other) = two();
-        let sent = Instant::now();
-        while silenced.is_usable() {
-            assert!(sent.elapsed() < Duration::from_secs(1));
-            silent(&silenced, D).await;
-            other.record(&Ok(()));
-        }
-        assert_eq!(other.state(), State::Usable);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silent_connections_go_together() {
-        let (first, second) = two();
-        silent(&first, LONGEST_SILENCE / 2).await;
-        silent(&second, LONGEST_SILENCE / 2).await;
-        assert_eq!((first.state(), second.state()), (State::Silent, State::Silent));
-        let third = Health::new(&first.server);
-        second.record_timeout(Instant::now());
-        assert_eq!(third.state(), State::Usable);
-    }
-
-    #[test]
-    fn the_first_reason_stays() {
-        let (health, _) = two();
-        health.end(State::ReadOnly);
-        health.end(State::Closed);
-        assert_eq!(health.state(), State::ReadOnly);
-    }
-}
+mod tests;

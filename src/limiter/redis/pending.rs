@@ -2,14 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::batcher::{Batcher, Inline, Receiver};
+use super::batcher::{Batcher, Inline, Receiver, Submitted};
 use super::deadline::Deadline;
 use super::pool::Pool;
 use super::queue::Answered;
@@ -38,8 +38,8 @@ pin_project! {
         Starting { request: Option<Request> },
         Waiting {
             receiver: Receiver,
-            // Sends the charge, if no worker does.
             inline: Option<Inline>,
+            queued: Option<Weak<()>>,
             deadline: Deadline,
             #[pin]
             timer: Sleep,
@@ -65,7 +65,10 @@ impl Pending {
                 this.batcher.send_unattended(request);
             }
             // A call that was sent goes on without its caller: it refunds what it took. It ends soon after its deadline.
-            if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current()) {
+            // One that panicked has nothing left to do.
+            if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current())
+                && !std::thread::panicking()
+            {
                 runtime.spawn(inline);
             }
         }
@@ -84,11 +87,16 @@ impl Future for Pending {
                     let request = request.take().expect("submitted once");
                     let pool = &this.batcher.config().pool;
                     let deadline = Deadline::new(*this.deadline, pool, pool.slot(&request.key));
-                    let (receiver, inline) = this.batcher.submit(request, *this.deadline)?;
+                    if *this.deadline <= Instant::now() {
+                        let message = "the time ended before the charge was sent";
+                        return Poll::Ready(Err(Error::new(Class::Saturation, message)));
+                    }
+                    let Submitted { receiver, inline, queued } =
+                        this.batcher.submit(request, *this.deadline)?;
                     let timer = sleep_until(*this.deadline);
-                    State::Waiting { receiver, inline, deadline, timer, overtime: None }
+                    State::Waiting { receiver, inline, queued, deadline, timer, overtime: None }
                 }
-                StateProj::Waiting { receiver, inline, deadline, timer, overtime } => {
+                StateProj::Waiting { receiver, inline, queued, deadline, timer, overtime } => {
                     if let Some(sending) = inline
                         && sending.as_mut().poll(cx).is_ready()
                     {
@@ -106,7 +114,8 @@ impl Future for Pending {
                         continue;
                     };
                     ready!(overtime.as_mut().poll(cx));
-                    let error = deadline.missed(&this.batcher.config().pool);
+                    let was_sent = queued.as_ref().is_none_or(|queued| queued.strong_count() == 0);
+                    let error = deadline.missed(&this.batcher.config().pool, was_sent);
                     self.leave();
                     return Poll::Ready(Err(error));
                 }
@@ -121,7 +130,7 @@ impl Future for Pending {
 fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
     if deadline.at <= Instant::now() {
         // Its call was given up long ago, and its own timer has not fired yet.
-        return deadline.missed(pool);
+        return deadline.missed(pool, true);
     }
     // The worker's runtime has ended, or the caller's clock panicked in it.
     Error::new(Class::State, "the task that sends charges ended before the answer came")

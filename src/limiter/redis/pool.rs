@@ -15,9 +15,10 @@ use redis::aio::ConnectionLike;
 use tokio::time::{Instant, timeout};
 
 use super::given::Given;
+use super::health::LONGEST_SILENCE;
 use super::key;
-use super::source::{Connecting, Source};
-use crate::Error;
+use super::source::{Connecting, SharedConnection, Source};
+use crate::{Class, Error};
 
 /// No timeout is longer: an instant that far away can still be told.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
@@ -27,8 +28,10 @@ pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 pub struct Pool {
     source: Arc<dyn Source>,
     response_timeout: Option<Duration>,
-    /// The number of replies: one counter for a server, one for each hash slot of a cluster.
+    /// The number of replies: one counter for a server; for a cluster one for each hash slot, and one for all.
     replies: Arc<[AtomicU64]>,
+    /// For each of them but the last, when a call first missed its deadline since the last reply; 0: none did.
+    missed: Arc<[AtomicU64]>,
     start: Instant,
     /// When a timer fired late last, in microseconds since `start`; 0: never.
     busy: Arc<AtomicU64>,
@@ -70,6 +73,7 @@ impl Pool {
             source: Arc::new(source),
             response_timeout,
             replies: counters(1),
+            missed: counters(1),
             start: Instant::now(),
             busy: Arc::default(),
             prefix: "sluice".into(),
@@ -97,7 +101,8 @@ impl Pool {
     /// Says that the connections lead to a cluster: a call then carries keys of one hash slot only.
     #[must_use]
     pub fn clustered(mut self) -> Self {
-        (self.clustered, self.replies) = (true, counters(key::SLOTS));
+        self.clustered = true;
+        (self.replies, self.missed) = (counters(key::SLOTS + 1), counters(key::SLOTS));
         self
     }
 
@@ -112,7 +117,18 @@ impl Pool {
 
     /// Waits for a connection; the error says why there is none.
     pub(super) fn connection(&self) -> Connecting {
-        Arc::clone(&self.source).connection()
+        let (pool, begun) = (self.clone(), Instant::now());
+        Box::pin(async move {
+            let connection = Arc::clone(&pool.source).connection().await;
+            connection.map_err(|error| {
+                let is_known = error.class() != Class::Infrastructure || pool.away().is_some();
+                if is_known || !pool.was_busy_since(begun) {
+                    return error;
+                }
+                let message = "this process is too busy to connect in time";
+                Error::new(Class::Saturation, message).because(error)
+            })
+        })
     }
 
     /// The number of connections, at least 1.
@@ -141,18 +157,56 @@ impl Pool {
     /// Counts a reply that came in time.
     pub(super) fn record_reply(&self, slot: u16) {
         self.replies[usize::from(slot)].fetch_add(1, Relaxed);
+        if self.clustered {
+            self.replies[self.replies.len() - 1].fetch_add(1, Relaxed);
+        }
+        self.record_late_reply(slot);
+    }
+
+    /// Records a reply that came too late for its callers: the server is not silent.
+    pub(super) fn record_late_reply(&self, slot: u16) {
+        if self.clustered {
+            self.missed[usize::from(slot)].store(0, Relaxed);
+        }
+    }
+
+    /// How many replies have come in time from any server.
+    pub(super) fn all_replies(&self) -> u64 {
+        self.replies[self.replies.len() - 1].load(Relaxed)
+    }
+
+    /// Whether a server of a cluster has been silent for long, while others answer. A call has just missed its deadline.
+    pub(super) fn is_silent(&self, slot: u16) -> bool {
+        let now = self.now();
+        let since = self.missed[usize::from(slot)].compare_exchange(0, now, Relaxed, Relaxed);
+        let since = since.unwrap_or_else(|since| if since == 0 { now } else { since });
+        now - since.min(now) >= LONGEST_SILENCE.as_micros() as u64
     }
 
     /// Records that a timer has just fired late.
     pub(super) fn record_busy(&self) {
-        let now = self.start.elapsed().as_micros() as u64;
-        self.busy.fetch_max(now, Relaxed);
+        self.busy.fetch_max(self.now(), Relaxed);
+    }
+
+    /// Microseconds since the start, at least 1.
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64 + 1
     }
 
     /// Whether a timer has fired late since `start`.
     pub(super) fn was_busy_since(&self, start: Instant) -> bool {
         let busy = self.busy.load(Relaxed);
         busy > 0 && start.saturating_duration_since(self.start).as_micros() as u64 <= busy
+    }
+
+    /// A connection that is ready.
+    pub(super) fn ready_connection(&self) -> Option<Arc<dyn SharedConnection>> {
+        Arc::clone(&self.source).ready_connection()
+    }
+
+    /// Why there is no connection, if the last attempt to connect has failed.
+    pub(super) fn away(&self) -> Option<Error> {
+        self.source.away()
     }
 
     /// The error of a call that got neither a connection nor a reply in time.

@@ -8,6 +8,7 @@
 //! run side by side could swap refunds, so only one call of a slot carries refunds at a time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
@@ -27,6 +28,8 @@ pub(super) struct Queued {
     pub(super) reply_to: Option<oneshot::Sender<Result<Answered, Error>>>,
     /// The charge's share of the queue's capacity.
     pub(super) place: Option<OwnedSemaphorePermit>,
+    /// Dropped when the charge leaves the queue.
+    pub(super) waiting: Option<Arc<()>>,
 }
 
 impl Queued {
@@ -116,7 +119,8 @@ impl Slot {
     }
 
     fn is_idle(&self) -> bool {
-        self.calls_in_flight == 0 && self.charges.is_empty() && self.refunds.is_empty()
+        let is_empty = self.charges.is_empty() && self.refunds.is_empty();
+        is_empty && self.calls_in_flight == 0 && !self.refunds_in_flight
     }
 
     fn pop(&mut self) -> Option<Queued> {
@@ -167,7 +171,7 @@ impl Queue {
             while charges.len() < self.max_batch_size
                 && let Some(mut charge) = slot.pop()
             {
-                charge.place = None;
+                (charge.place, charge.waiting) = (None, None);
                 if charge.is_wanted() {
                     charges.push(charge);
                 }
@@ -184,11 +188,18 @@ impl Queue {
         None
     }
 
-    /// Records that a call for `slot` has ended.
-    pub(super) fn call_ended(&mut self, number: u16, had_refunds: bool) {
+    /// Records that a call for a slot has ended.
+    pub(super) fn call_ended(&mut self, number: u16) {
         if let Some(slot) = self.slots.get_mut(&number) {
             slot.calls_in_flight -= 1;
-            slot.refunds_in_flight &= !had_refunds;
+        }
+        self.list(number);
+    }
+
+    /// Records that the refunds of a call for a slot are done with.
+    pub(super) fn refunds_ended(&mut self, number: u16) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.refunds_in_flight = false;
         }
         self.list(number);
     }

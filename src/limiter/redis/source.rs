@@ -22,10 +22,14 @@ pub(super) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>
 
 /// Gives connections.
 pub(super) trait Source: Send + Sync {
+    /// A connection that is ready.
+    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>>;
     /// Waits for a connection; the error says why there is none.
     fn connection(self: Arc<Self>) -> Connecting;
     /// The number of connections, at least 1.
     fn size(&self) -> usize;
+    /// Why there is no connection, if the last attempt to connect has failed: load of this process cannot cause that.
+    fn away(&self) -> Option<Error>;
     /// The error of a call that got neither a connection nor a reply in time.
     fn no_reply(&self) -> Error;
 }
@@ -36,8 +40,9 @@ pub(super) trait SharedConnection: Send + Sync {
     fn send(&self, command: Cmd) -> Reply;
     /// Whether another call may use it without asking the pool first.
     fn is_alive(&self) -> bool;
-    /// Records that a call sent at `sent` has no reply at its deadline, which is now.
-    fn record_timeout(&self, sent: Instant);
+    /// Records that a call sent at `sent` has no reply at its deadline, which is now. A process that is busy may not
+    /// have read the reply yet.
+    fn record_timeout(&self, sent: Instant, is_busy: bool);
     /// Records that the server takes no writes.
     fn mark_read_only(&self);
 }

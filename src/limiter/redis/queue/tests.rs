@@ -7,7 +7,10 @@ fn queued(slot: u16, op: Op) -> (Queued, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
     let request = Request { key: String::from("{k}"), rule: None, op };
     let deadline = Instant::now();
-    (Queued { request, slot, deadline, reply_to: Some(reply_to), place: None }, receiver)
+    (
+        Queued { request, slot, deadline, reply_to: Some(reply_to), place: None, waiting: None },
+        receiver,
+    )
 }
 
 fn check(cost: i64) -> Op {
@@ -58,9 +61,10 @@ fn one_call_of_a_slot_carries_refunds_at_a_time() {
     assert!(first.has_refunds());
     assert_eq!(ops(queue.next_batch()), [check(1)]);
     assert_eq!(ops(queue.next_batch()), []);
-    queue.call_ended(0, false);
+    queue.call_ended(0);
+    queue.call_ended(0);
     assert_eq!(ops(queue.next_batch()), []);
-    queue.call_ended(0, true);
+    queue.refunds_ended(0);
     assert_eq!(ops(queue.next_batch()), [refund(10)]);
 }
 
@@ -72,7 +76,7 @@ fn a_slot_has_no_more_calls_than_allowed() {
     let (other, _receiver) = queued(7, check(3));
     queue.push(other);
     assert_eq!(queue.next_batch().map(|batch| batch.slot), Some(7));
-    queue.call_ended(0, false);
+    queue.call_ended(0);
     assert_eq!(ops(queue.next_batch()), [check(2)]);
 }
 
@@ -81,7 +85,7 @@ fn charges_whose_callers_have_left_are_dropped() {
     let (mut queue, mut receivers) = queue(2, [check(1), check(2), check(3)]);
     receivers.drain(..2);
     assert_eq!(ops(queue.next_batch()), [check(3)]);
-    queue.call_ended(0, false);
+    queue.call_ended(0);
     assert!(queue.is_empty());
 }
 
@@ -105,6 +109,8 @@ fn a_failure_reaches_all_that_wait() {
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
         2
     );
-    queue.call_ended(0, true);
+    queue.call_ended(0);
+    assert!(!queue.is_empty());
+    queue.refunds_ended(0);
     assert!(queue.is_empty());
 }

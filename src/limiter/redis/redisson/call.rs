@@ -4,11 +4,12 @@
 //! No other call is, unless the server said that it did not run. The answer to a grant whose asker is gone is awaited a
 //! little longer, and what was taken is given back.
 
+use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
@@ -19,7 +20,7 @@ use super::super::eval::{LATE, eval, is_reply};
 use super::super::pool::Pool;
 use super::super::reply::odd;
 use super::super::script::Script;
-use super::super::source::{Reply, SharedConnection};
+use super::super::source::SharedConnection;
 use super::grant::Grant;
 use super::names::Names;
 use super::rate::Rate;
@@ -115,9 +116,14 @@ pub(super) struct Caller {
     under_way: Arc<Semaphore>,
 }
 
+/// A call under way. `None`: nothing was sent, since the deadline had passed.
+type Evaluating = Pin<Box<dyn Future<Output = Option<RedisResult<Value>>> + Send>>;
+
 /// Why there is no answer.
 enum Failure {
     Overdue(Error),
+    /// The deadline passed before anything was sent.
+    Unsent(Error),
     Refused(RedisError),
 }
 
@@ -209,7 +215,8 @@ impl Caller {
         let _place = self.place()?;
         let deadline = self.deadline(names, deadline);
         let wire = self.wire(deadline).await?;
-        let mut reply = wire.send(command);
+        let reply = wire.send(command);
+        let mut reply: Evaluating = Box::pin(async move { Some(reply.await) });
         let reply = self.answer(&*wire, &mut reply, deadline).await.map_err(why)?;
         redis::from_redis_value(reply).map_err(|_| odd())
     }
@@ -223,7 +230,7 @@ impl Caller {
     async fn wire(&self, deadline: Deadline) -> Result<Arc<dyn SharedConnection>, Error> {
         let connecting = pin!(self.pool.connection());
         let connection = deadline.answer(connecting).await;
-        connection.unwrap_or_else(|| Err(deadline.missed(&self.pool)))
+        connection.unwrap_or_else(|| Err(deadline.missed(&self.pool, true)))
     }
 
     /// Sends a question. A reply that misses the deadline stays in `reply` for the undo.
@@ -231,7 +238,7 @@ impl Caller {
         &self,
         wire: &Arc<dyn SharedConnection>,
         question: &Question,
-        reply: &mut Option<Reply>,
+        reply: &mut Option<Evaluating>,
         deadline: Deadline,
     ) -> Result<Result<Value, Failure>, Error> {
         let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
@@ -248,9 +255,7 @@ impl Caller {
                 command.arg(question.operation).arg(&question.arguments);
                 Instant::now() <= deadline.at
             };
-            let unsent =
-                || RedisError::from((ErrorKind::Io, "the deadline passed before the call"));
-            eval(connection, &script, arguments).await.unwrap_or_else(|| Err(unsent()))
+            eval(connection, &script, arguments).await
         });
         let answer = self.answer(&**wire, reply.insert(evaluating), deadline).await;
         if !matches!(answer, Err(Failure::Overdue(_))) {
@@ -262,14 +267,15 @@ impl Caller {
     async fn answer(
         &self,
         wire: &dyn SharedConnection,
-        reply: &mut Reply,
+        reply: &mut Evaluating,
         deadline: Deadline,
     ) -> Result<Value, Failure> {
         let sent = Instant::now();
         let Some(answer) = deadline.answer(Pin::new(reply)).await else {
-            wire.record_timeout(sent);
-            return Err(Failure::Overdue(deadline.missed(&self.pool)));
+            wire.record_timeout(sent, deadline.is_busy(&self.pool));
+            return Err(Failure::Overdue(deadline.missed(&self.pool, true)));
         };
+        let answer = answer.ok_or_else(|| Failure::Unsent(deadline.missed(&self.pool, true)))?;
         if is_reply(&answer) {
             deadline.met(&self.pool);
         }
@@ -291,7 +297,7 @@ struct Undo<'a> {
     place: Option<OwnedSemaphorePermit>,
     /// What it was sent over last, and the answer to come.
     wire: Option<Arc<dyn SharedConnection>>,
-    reply: Option<Reply>,
+    reply: Option<Evaluating>,
     is_needed: bool,
 }
 
@@ -310,7 +316,7 @@ impl Drop for Undo<'_> {
         runtime.spawn(async move {
             let _place = place;
             if let Some(reply) = reply
-                && let Ok(Ok(reply)) = timeout(LATE, reply).await
+                && let Ok(Some(Ok(reply))) = timeout(LATE, reply).await
                 && let Ok(told) = reply.extract_error().map_or_else(|_| Err(odd()), Told::read)
                 && told.outcome != DONE
             {
@@ -337,6 +343,7 @@ fn moves(error: &RedisError) -> bool {
 fn is_refused(failure: &Failure) -> bool {
     match failure {
         Failure::Overdue(_) => false,
+        Failure::Unsent(_) => true,
         Failure::Refused(error) => {
             matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
         }
@@ -350,7 +357,7 @@ fn soon(deadline: Instant) -> bool {
 
 fn why(failure: Failure) -> Error {
     match failure {
-        Failure::Overdue(error) => error,
+        Failure::Overdue(error) | Failure::Unsent(error) => error,
         Failure::Refused(error) => error::call(error),
     }
 }
