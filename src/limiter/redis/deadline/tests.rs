@@ -1,14 +1,41 @@
+use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::advance;
 
+use super::super::source::{Connecting, SharedConnection, Source};
 use super::*;
 
 const D: Duration = Duration::from_millis(20);
 
-/// No server is there, and nobody asks.
+/// A server that is connected and silent.
+struct Silent;
+
+impl Source for Silent {
+    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
+        None
+    }
+
+    fn connection(self: Arc<Self>) -> Connecting {
+        Box::pin(pending())
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn away(&self) -> Option<Error> {
+        None
+    }
+
+    fn no_reply(&self) -> Error {
+        Error::new(Class::Infrastructure, "silent")
+    }
+}
+
 fn pool() -> Pool {
-    Pool::connect("redis://127.0.0.1:1").expect("an address")
+    Pool::new(Silent, None)
 }
 
 fn deadline(pool: &Pool) -> Deadline {
@@ -20,7 +47,7 @@ async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
     let deadline = deadline(&pool);
     advance(D).await;
-    assert_eq!(deadline.missed(&pool).class(), Class::Infrastructure);
+    assert_eq!(deadline.missed(&pool, true).class(), Class::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,12 +57,12 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     advance(D).await;
     let other = deadline(&pool);
     advance(D).await;
-    assert_eq!(late.missed(&pool).class(), Class::Saturation);
-    assert_eq!(other.missed(&pool).class(), Class::Saturation);
+    assert_eq!(late.missed(&pool, true).class(), Class::Saturation);
+    assert_eq!(other.missed(&pool, true).class(), Class::Saturation);
     advance(D).await;
     let later = deadline(&pool);
     advance(D).await;
-    assert_eq!(later.missed(&pool).class(), Class::Infrastructure);
+    assert_eq!(later.missed(&pool, true).class(), Class::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,9 +71,9 @@ async fn a_reply_meanwhile_is_load() {
     pool.record_reply(0);
     let [alone, answered] = [(); 2].map(|()| deadline(&pool));
     advance(D).await;
-    assert_eq!(alone.missed(&pool).class(), Class::Infrastructure);
+    assert_eq!(alone.missed(&pool, true).class(), Class::Infrastructure);
     pool.record_reply(0);
-    assert_eq!(answered.missed(&pool).class(), Class::Saturation);
+    assert_eq!(answered.missed(&pool, true).class(), Class::Saturation);
 }
 
 /// What arrives while the runtime catches up is still an answer.
@@ -62,4 +89,26 @@ async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
         7
     };
     assert_eq!(deadline.answer(std::pin::pin!(answer)).await, Some(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_cluster_a_silent_server_shows_after_a_while() {
+    let pool = pool().clustered();
+    let began = Instant::now();
+    loop {
+        let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
+        advance(D).await;
+        pool.record_reply(7);
+        assert_eq!(unsent.missed(&pool, false).class(), Class::Saturation);
+        match sent.missed(&pool, true).class() {
+            Class::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
+            class => break assert_eq!(class, Class::Infrastructure),
+        }
+    }
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    pool.record_late_reply(0);
+    let sent = deadline(&pool);
+    advance(D).await;
+    pool.record_reply(7);
+    assert_eq!(sent.missed(&pool, true).class(), Class::Saturation);
 }
