@@ -178,8 +178,11 @@ impl Pool {
     /// Whether a server of a cluster has been silent for long, while others answer. A call has just missed its deadline.
     pub(super) fn is_silent(&self, slot: u16) -> bool {
         let now = self.now();
-        let since = self.missed[usize::from(slot)].compare_exchange(0, now, Relaxed, Relaxed);
-        let since = since.unwrap_or_else(|since| if since == 0 { now } else { since });
+        let missed = &self.missed[usize::from(slot)];
+        let since = match missed.compare_exchange(0, now, Relaxed, Relaxed) {
+            Ok(_) => now,
+            Err(since) => since,
+        };
         now - since.min(now) >= LONGEST_SILENCE.as_micros() as u64
     }
 
