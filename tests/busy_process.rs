@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bb8_redis::{RedisConnectionManager, bb8};
 use support::Server;
 use support::faults::{LONG, calls, size};
 use tokio::task::{JoinSet, yield_now};
@@ -98,34 +99,50 @@ async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>)
     }
 }
 
+/// Lets so many clients ask a limiter over `pool`, and sees to it that load admits none of them.
+async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
+    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+    let limiter = Redis::new("busy", bucket, pool).within(timeout()).or_else(Allow);
+    let (limiter, counts) = (Arc::new(limiter), Arc::new(Counts::default()));
+    let witness = Witness::start(server);
+    let mut tasks = JoinSet::new();
+    for number in 0..clients {
+        tasks.spawn(client(Arc::clone(&limiter), number, Arc::clone(&counts)));
+    }
+    tasks.join_all().await;
+    let silences = witness.silences();
+    let unasked = std::mem::take(&mut *counts.unasked.lock().expect("whole"));
+    println!(
+        "busy pool={name} clients={clients} decided={} unasked={} saturated={} silences={}",
+        counts.decided.load(Relaxed),
+        unasked.len(),
+        counts.saturated.load(Relaxed),
+        silences.len(),
+    );
+    // A server that is silent itself may be passed over.
+    let while_silent =
+        |at: &Instant| silences.iter().any(|[from, to]| *from <= *at && *at - timeout() <= *to);
+    let by_load = unasked.iter().filter(|at| !while_silent(at)).count();
+    assert_eq!(by_load, 0, "of {clients} clients");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_alone_never_opens_the_gate() {
     let server = Server::start();
     for clients in [200, 500, 1_000] {
         let pool = Pool::connect(&server.url()).expect("an address");
-        let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-        let limiter = Redis::new("busy", bucket, pool).within(timeout()).or_else(Allow);
-        let (limiter, counts) = (Arc::new(limiter), Arc::new(Counts::default()));
-        let witness = Witness::start(&server);
-        let mut tasks = JoinSet::new();
-        for number in 0..clients {
-            tasks.spawn(client(Arc::clone(&limiter), number, Arc::clone(&counts)));
-        }
-        tasks.join_all().await;
-        let silences = witness.silences();
-        let unasked = std::mem::take(&mut *counts.unasked.lock().expect("whole"));
-        println!(
-            "busy clients={clients} decided={} unasked={} saturated={} silences={}",
-            counts.decided.load(Relaxed),
-            unasked.len(),
-            counts.saturated.load(Relaxed),
-            silences.len(),
-        );
-        // A server that is silent itself may be passed over.
-        let while_silent =
-            |at: &Instant| silences.iter().any(|[from, to]| *from <= *at && *at - timeout() <= *to);
-        let by_load = unasked.iter().filter(|at| !while_silent(at)).count();
-        assert_eq!(by_load, 0, "of {clients} clients");
+        load(&server, "own", pool, clients).await;
+    }
+}
+
+/// As connections to a cluster are used: each key has a hash slot and batches of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn load_alone_never_opens_the_gate_before_a_given_pool() {
+    let server = Server::start();
+    for clients in [200, 500] {
+        let manager = RedisConnectionManager::new(server.url()).expect("an address");
+        let pool = bb8::Pool::builder().build(manager).await.expect("a pool");
+        load(&server, "given", Pool::from_bb8(pool).clustered(), clients).await;
     }
 }
 
