@@ -113,8 +113,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "late_in_turn_is_infrastructure",
         "src/limiter/all.rs",
-        "Error::new(Class::Saturation, \"the time ended",
-        "Error::new(Class::Infrastructure, \"the time ended",
+        "Err(Error::new(Class::Saturation, late)",
+        "Err(Error::new(Class::Infrastructure, late)",
         ["limiters", "case_133"],
     ),
     // In memory.
@@ -282,8 +282,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "reply_meanwhile_is_no_load",
         "src/limiter/redis/deadline.rs",
-        "|| pool.replies(self.slot) != self.replies",
-        "",
+        "if is_busy || slot_answers || is_load {",
+        "if is_busy {",
+        ["lib", "limiter::redis::deadline"],
+    ),
+    mutant(
+        "silent_server_of_a_cluster_is_load",
+        "src/limiter/redis/deadline.rs",
+        "pool.is_silent(self.slot)",
+        "false",
         ["lib", "limiter::redis::deadline"],
     ),
     mutant(
@@ -301,6 +308,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ["lib", "limiter::redis::health"],
     ),
     mutant(
+        "busy_process_gives_up_a_connection",
+        "src/limiter/redis/health.rs",
+        "if is_busy { BUSY } else { 1 }",
+        "1",
+        ["lib", "limiter::redis::health"],
+    ),
+    mutant(
+        "timeouts_of_different_hours_are_one_silence",
+        "src/limiter/redis/health.rs",
+        "self.begun.store(sent, Relaxed);",
+        "",
+        ["lib", "limiter::redis::health"],
+    ),
+    mutant(
         "silent_connections_go_one_by_one",
         "src/limiter/redis/health.rs",
         "self.server.generation.store(next, Relaxed);",
@@ -310,7 +331,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "no_pause_before_a_read_only_server",
         "src/limiter/redis/connections.rs",
-        "self.backoff.fail(now);",
+        "self.backoff.fail_useless(now);",
         "",
         ["connections", "case_140"],
     ),

@@ -7,7 +7,7 @@
 //! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script (`swap.rs`), so that the
 //! crate is judged as it is (`judges.rs`, with the oracle's models and traces). Mutants of the crate (`edits.rs`) are
 //! edits of a copy, each compiled and given to the tests that should notice (`sources.rs`); `MUTANTS_ONLY` picks those
-//! whose names begin so. None lives in the product. A survivor
+//! whose names begin so, several with commas between them. None lives in the product. A survivor
 //! fails the run; before any mutant, every judge must find the true script right.
 
 #![allow(dead_code, reason = "the oracle's parts, of which the judges here use some")]
