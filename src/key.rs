@@ -68,7 +68,7 @@ pub enum Keyed {
     Missing,
 }
 
-/// Says that a request is not limited, in so many words; the absence of a key never does.
+/// Lets a request pass without a limit. The absence of a key never does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exempt;
 

@@ -10,7 +10,7 @@ use tower_layer::Layer;
 use crate::service::RateLimit;
 use crate::shared::Shared;
 
-/// How many requests of a layer wait at once unless told otherwise.
+/// How many requests of a layer wait at once unless set otherwise.
 const WAITERS: usize = 1_024;
 
 /// Limits every service that it wraps, all by one limiter.

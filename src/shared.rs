@@ -16,7 +16,7 @@ pub(crate) struct Shared<L, K, R> {
 }
 
 impl<L, K, R> Shared<L, K, R> {
-    /// A place among those who wait, if there is one.
+    /// A permit to wait, if fewer requests wait than may.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.waiters).try_acquire_owned().ok()
     }

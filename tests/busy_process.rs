@@ -99,7 +99,7 @@ async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>)
     }
 }
 
-/// Lets so many clients ask a limiter over `pool`, and sees to it that load admits none of them.
+/// Runs `clients` against a limiter over `pool`, and asserts that load admits none of them.
 async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
     let limiter = Redis::new("busy", bucket, pool).within(timeout()).or_else(Allow);

@@ -4,7 +4,7 @@
 //! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
 //! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `within` sets one for
 //! all of them, and each gets what the ones before it left. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
-//! a charge is admitted now or told when to come back. Where all are in one Redis, [`Together`](crate::Together) asks
+//! a charge is admitted now, or refused with the time to come back. Where all are in one Redis, [`Together`](crate::Together) asks
 //! them in one call, exactly, and books waits.
 
 use std::fmt;
@@ -78,7 +78,7 @@ impl<const N: usize, F> All<N, F> {
         Box::pin(async move {
             let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
             let mut answered = false;
-            // Whoever will refuse is asked first, so that seldom anything has to be given back.
+            // A member that will refuse is asked first, so that seldom anything has to be given back.
             let mut order: Vec<usize> = (0..N).collect();
             for place in (1..N).filter(|place| charges[*place].units() > 0) {
                 let peek = charges[place].clone().peek();

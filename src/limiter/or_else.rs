@@ -3,7 +3,7 @@
 //! A fallback is asked only for errors that no request can cause, else anyone could open the gate
 //! by breaking it: see [`Class`]. [`Allow`] leaves the gate open while the store is away; another
 //! limiter, such as a [`Memory`](crate::Memory) with this process's share, keeps a bound and therefore
-//! also answers when load alone is the trouble; [`Deny`] says in so many words what holds anyway.
+//! also answers when load alone is the trouble; [`Deny`] names the default.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! A last chance for an answer when a deadline has passed.
 //!
-//! A busy process fires timers before it reads replies that have already arrived. So whoever waits for a reply lets the
-//! runtime catch up before it gives up.
+//! A busy process fires timers before it reads replies that have already arrived. So a caller that waits for a reply lets
+//! the runtime catch up before it gives up.
 
 use std::time::Duration;
 

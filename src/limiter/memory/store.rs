@@ -28,7 +28,7 @@ impl<A: Algorithm> Store<A> {
         Self { terms, clock, steady: true, hasher: RandomState::new(), shards: shards(keys) }
     }
 
-    /// Forgets all keys, and holds so many from here on.
+    /// Forgets all keys, and sets how many are held at most.
     pub(super) fn hold(&mut self, keys: usize) {
         self.shards = shards(keys);
     }

@@ -36,7 +36,7 @@ pub(super) enum State {
     Silent,
 }
 
-/// The health of one connection, shared by everybody who uses it.
+/// The health of one connection, shared by all its users.
 #[derive(Debug)]
 pub(super) struct Health {
     state: AtomicU8,

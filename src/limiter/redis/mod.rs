@@ -76,7 +76,7 @@ use crate::algorithm::{Ask, InLua};
 use crate::quota::QuotaError;
 use crate::{Booking, Charge, Class, Error};
 
-/// How long a decision may take unless told otherwise.
+/// How long a decision may take unless set otherwise.
 const DEADLINE: Duration = Duration::from_millis(100);
 
 /// A limiter decided in Redis. Cheap to clone.
@@ -118,7 +118,7 @@ impl<A: InLua> Redis<A> {
         Ok(Self::under(terms, scopes, pool))
     }
 
-    /// With keys that begin as told, one for each quota.
+    /// A limiter whose keys begin with `scopes`, one for each quota.
     fn under(terms: Terms<A>, scopes: Vec<String>, pool: Pool) -> Self {
         let rule = A::arguments(terms.own_rule());
         let batcher = Batcher::new(Config::new::<A>(pool, scopes, rule));

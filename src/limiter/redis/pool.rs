@@ -20,7 +20,7 @@ use super::key;
 use super::source::{Connecting, SharedConnection, Source};
 use crate::{Class, Error};
 
-/// No timeout is longer: an instant that far away can still be told.
+/// No timeout is longer: an instant that far away can still be represented.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Connections to Redis, shared by every clone and by many limiters.
