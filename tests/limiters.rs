@@ -2,17 +2,16 @@
 
 use std::future::{pending, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::time::{Instant, advance};
-use tokio_test::{assert_pending, assert_ready, task};
+use tokio::time::Instant;
+use tokio_test::{assert_pending, task};
 use tower::{Layer, Service};
-use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     All, Allow, Boxed, Charge, Class, Decision, Deny, Error, Keyed, Limiter, LimiterExt, Memory,
-    Operation, Origin, Outcome, Quota, QuotaError, RateLimitLayer, Refusal, by_head,
+    Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -217,176 +216,6 @@ async fn case_144_an_acquire_that_is_dropped_unpolled_asks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_144_what_is_dropped_before_it_is_polled_takes_nothing() {
-    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_minute(5)));
-    for _ in 0..3 {
-        drop(limiter.acquire("job"));
-        drop(limiter.check(&Charge::new("job")));
-        drop(limiter.penalize("job"));
-    }
-    assert!(limiter.is_empty());
-    let (check, reset) = (limiter.check(&Charge::new("job")), limiter.reset("job"));
-    assert_eq!(check.await.unwrap().remaining(), Some(4));
-    assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(4));
-    assert_eq!(reset.await.unwrap().remaining(), Some(5));
-    // What is owed is taken at once.
-    assert!(limiter.owe(&Charge::new("job").cost(2)));
-    assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(3));
-}
-
-// Memory.
-
-/// The longest keys that there are take no more than short ones.
-#[tokio::test(start_paused = true)]
-async fn case_138_memory_is_bounded_in_bytes() {
-    let bytes_of = |length: usize| {
-        let limiter = Memory::new("memory", TokenBucket::new(Quota::per_minute(5)));
-        let allocated = allocation_counter::measure(|| {
-            for key in 0..2_000 {
-                let charge = Charge::new(format!("{key:0length$}"));
-                let answer = task::spawn(limiter.check(&charge)).poll();
-                assert!(assert_ready!(answer).unwrap().is_admitted());
-            }
-        });
-        assert_eq!(limiter.len(), 2_000);
-        allocated.bytes_current / 2_000
-    };
-    let bytes = [8, 64, 65, 16 * 1024].map(bytes_of);
-    assert!(bytes.iter().all(|bytes| *bytes <= 400), "{bytes:?} bytes for a key");
-}
-
-#[tokio::test(start_paused = true)]
-async fn long_keys_are_told_apart_and_can_be_given_back() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_minute(5)));
-    let keys = ["a".repeat(65), "a".repeat(66), "b".repeat(65)].map(Arc::<str>::from);
-    let mut bookings = Vec::new();
-    for key in &keys {
-        let mut decision = limiter.check(&Charge::new(Arc::clone(key)).cost(5)).await.unwrap();
-        bookings.extend(decision.booking());
-    }
-    assert_eq!((limiter.len(), bookings.len()), (3, 3));
-    for (key, booking) in keys.into_iter().zip(bookings) {
-        assert_eq!(limiter.peek(Arc::clone(&key)).await.unwrap().remaining(), Some(0));
-        assert_eq!(limiter.give_back(booking).unwrap(), 5);
-        assert_eq!(limiter.peek(key).await.unwrap().remaining(), Some(5));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn memory_follows_tokios_clock() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(5)));
-    let mut verdicts = Vec::new();
-    for _ in 0..10 {
-        let charge = one().max_wait(Duration::from_millis(500));
-        verdicts.push(limiter.check(&charge).await.unwrap().outcome());
-    }
-    let wait = |millis| Outcome::Wait(Duration::from_millis(millis));
-    assert_eq!(verdicts[..5], [Outcome::Allow; 5]);
-    assert_eq!(verdicts[5..7], [wait(200), wait(400)]);
-    let retry_after = Some(Duration::from_millis(600));
-    assert_eq!(verdicts[7..], [Outcome::Deny { retry_after }; 3]);
-    advance(Duration::from_millis(600)).await;
-    assert_eq!(limiter.check(&one()).await.unwrap().outcome(), Outcome::Allow);
-}
-
-#[tokio::test(start_paused = true)]
-async fn memory_drops_idle_keys() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1)));
-    for number in 0..1_000 {
-        limiter.check(&Charge::new(format!("idle {number}"))).await.unwrap();
-    }
-    assert_eq!(limiter.len(), 1_000);
-    advance(2 * SECOND).await;
-    for number in 0..1_000 {
-        limiter.check(&Charge::new(format!("busy {number}"))).await.unwrap();
-    }
-    assert!(limiter.len() < 1_100, "{}", limiter.len());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_full_memory_forgets_nobody() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1))).capacity(10);
-    for number in 0..10 {
-        limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
-    }
-    let error = limiter.check(&Charge::new("one more")).await.unwrap_err();
-    assert_eq!(error.class(), Class::Capacity);
-    for number in 0..10 {
-        let again = limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
-        assert!(!again.is_admitted());
-    }
-    advance(SECOND).await;
-    assert!(limiter.check(&Charge::new("one more")).await.unwrap().is_admitted());
-    assert_eq!(limiter.len(), 9);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_that_is_kept_busy_stays() {
-    let limiter =
-        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(2))).capacity(2);
-    limiter.check(&one()).await.unwrap();
-    for number in 0..10 {
-        advance(SECOND).await;
-        limiter.check(&Charge::new(format!("other {number}"))).await.unwrap();
-        limiter.check(&one()).await.unwrap();
-        let peek = limiter.check(&one().cost(0)).await.unwrap();
-        assert_eq!(peek.remaining(), Some(1), "{number}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn memory_gives_back_what_nobody_relies_on() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(3)));
-    let booking = async || limiter.check(&one()).await.unwrap().booking().unwrap();
-    let [first, second, third] = [booking().await, booking().await, booking().await];
-    assert_eq!(limiter.give_back(second).unwrap(), 0);
-    assert_eq!(limiter.give_back(third).unwrap(), 1);
-    assert_eq!(limiter.give_back(first).unwrap(), 0);
-    assert_eq!(limiter.check(&one().cost(0)).await.unwrap().remaining(), Some(1));
-    let other = Memory::new("other", TokenBucket::new(Quota::per_second(1)));
-    assert_eq!(other.give_back(booking().await).unwrap_err().class(), Class::Request);
-}
-
-#[tokio::test(start_paused = true)]
-async fn bad_charges_are_errors_and_take_nothing() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1)));
-    let class = |charge: Charge| {
-        let answer = limiter.check(&charge);
-        async { answer.await.unwrap_err().class() }
-    };
-    assert_eq!(class(Charge::new("")).await, Class::Request);
-    assert_eq!(class(Charge::new("x".repeat(1 << 20))).await, Class::Request);
-    assert_eq!(class(one().cost(u64::MAX)).await, Class::Request);
-    assert!(limiter.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_charge_that_brings_a_burst_to_a_window_is_an_error() {
-    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_second(5)));
-    let burst = one().quota(Quota::per_second(9).burst(1));
-    assert_eq!(limiter.check(&burst).await.unwrap_err().class(), Class::Configuration);
-    assert!(limiter.check(&one()).await.unwrap().is_admitted());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_clock_of_the_callers_own_decides() {
-    let now = Arc::new(AtomicU64::new(1_767_225_600));
-    let clock = Arc::clone(&now);
-    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_day(1)))
-        .clock(move || Duration::from_secs(clock.load(Relaxed)));
-    assert!(limiter.check(&one()).await.unwrap().is_admitted());
-    let denied = limiter.check(&one()).await.unwrap();
-    assert_eq!(denied.retry_after(), Some(Duration::from_secs(86_400)));
-    now.fetch_add(86_399, Relaxed);
-    assert!(!limiter.check(&one()).await.unwrap().is_admitted());
-    now.fetch_add(1, Relaxed);
-    let allowed = limiter.check(&one()).await.unwrap();
-    assert_eq!(allowed.decided_at(), Some(Duration::from_secs(1_767_225_600 + 86_400)));
-    now.store(u64::MAX, Relaxed);
-    assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Configuration);
-}
-
-#[tokio::test(start_paused = true)]
 async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
     let inner = Arc::new(Memory::new("inner", TokenBucket::new(Quota::per_second(5))));
     let share = Arc::new(Memory::new("share", TokenBucket::new(Quota::per_second(5))));
@@ -460,58 +289,6 @@ async fn a_wrapper_can_take_if_all_that_it_takes_from_can() {
     assert_eq!(last.operations().len(), 1);
 }
 
-/// A key is looked at when it might be old, as it was when it came; what was taken since keeps it.
-#[tokio::test(start_paused = true)]
-async fn memory_remembers_what_was_taken_since() {
-    let limiter =
-        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(5))).capacity(9);
-    limiter.check(&one()).await.unwrap();
-    limiter.check(&one().cost(4)).await.unwrap();
-    tokio::time::advance(2 * SECOND).await;
-    for _ in 0..5 {
-        limiter.check(&Charge::new("another")).await.unwrap();
-    }
-    assert_eq!(limiter.peek(one()).await.unwrap().remaining(), Some(2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_steps_back_finds_every_key_again() {
-    let now = Arc::new(AtomicU64::new(1_767_225_600));
-    let clock = Arc::clone(&now);
-    let limiter = Memory::new("memory", FixedWindow::new(Quota::per_minute(1)))
-        .clock(move || Duration::from_secs(clock.load(Relaxed)));
-    assert!(limiter.check(&one()).await.unwrap().is_admitted());
-    now.fetch_add(7_200, Relaxed);
-    for key in 0..100 {
-        limiter.check(&Charge::new(key.to_string())).await.unwrap();
-    }
-    now.fetch_sub(7_200, Relaxed);
-    assert!(!limiter.check(&one()).await.unwrap().is_admitted());
-}
-
-#[test]
-fn no_memory_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
-    let reason = |made: Result<(), QuotaError>| made.unwrap_err().to_string();
-    let burst = Quota::per_second(5).burst(6);
-    let window = Memory::try_new("memory", FixedWindow::new(burst)).map(drop);
-    assert_eq!(reason(window), "a window has no burst");
-    let many = Quota::per_second(10_001);
-    let log = Memory::try_new("memory", SlidingLog::new(many)).map(drop);
-    assert!(reason(log).contains("max_limit"));
-    assert!(Memory::try_new("memory", SlidingLog::new(many).max_limit(10_001)).is_ok());
-    let day = Quota::per_day(200_000);
-    let counter = Memory::try_new("memory", SlidingCounter::new(day)).map(drop);
-    assert!(reason(counter).contains("limit * period"));
-    let pair = (TokenBucket::new(day), SlidingCounter::new(day));
-    assert!(reason(Memory::try_new("memory", pair).map(drop)).contains("limit * period"));
-}
-
-#[test]
-#[should_panic(expected = "the algorithm cannot follow its quota: a window has no burst")]
-fn a_new_memory_panics_with_the_reason() {
-    let _ = Memory::new("memory", FixedWindow::new(Quota::per_second(5).burst(6)));
-}
-
 // Secrets.
 
 const SECRET: &str = "sk_live_4242";
@@ -566,10 +343,4 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     hides(&gate);
     hides(&reply);
     reply.await.unwrap();
-}
-
-#[test]
-#[should_panic(expected = "a limiter needs a name")]
-fn a_limiter_needs_a_name() {
-    let _ = Memory::new("", TokenBucket::new(Quota::per_second(1)));
 }

@@ -123,7 +123,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "src/limiter/memory/shard.rs",
         ".filter(|old| *old > now)",
         ".filter(|old| *old > now + 1_000_000_000)",
-        ["limiters", "memory"],
+        ["memory", "memory"],
     ),
     mutant(
         "decided_before_it_is_polled",
@@ -132,7 +132,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "    fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
         let _ = self.store.decide(charge);
 ",
-        ["limiters", "case_144"],
+        ["memory", "case_144"],
     ),
     mutant(
         "long_keys_kept_whole",
@@ -141,7 +141,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         let ((step, left, now), key)",
         "let name = charge.key();
         let ((step, left, now), key)",
-        ["limiters", "case_138"],
+        ["memory", "case_138"],
     ),
     mutant(
         "refund_of_a_tuple_subtracts_only",
