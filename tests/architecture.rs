@@ -32,7 +32,6 @@ const HOUSE: &[Room] = &[
         crates: &[
             "tokio",
             "pin_project_lite",
-            "futures_util",
             "fastrand",
             "redis",
             "bb8_redis",

@@ -1,18 +1,20 @@
 //! The task that owns a limiter's queue: it receives charges, sends them in batches, and passes refunds on.
 //!
+//! Each call runs as a task of its own, so that replies are read while the next batch is put together.
+//!
 //! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and every call has ended,
 //! or with its runtime.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::select;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::yield_now;
+use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::Instant;
 
-use super::call::{Ended, Late, call};
+use super::call::{Ended, call};
 use super::config::Config;
 use super::eval::LATE;
 use super::queue::{Queue, Queued};
@@ -26,8 +28,8 @@ pub(super) async fn run(
 ) {
     let mut queue = Queue::new(config.max_batch_size);
     let mut connecting: Option<Connecting> = None;
-    let mut calls = FuturesUnordered::new();
-    let mut late: FuturesUnordered<Late> = FuturesUnordered::new();
+    let mut calls = JoinSet::new();
+    let mut late = JoinSet::new();
     let mut is_open = true;
     loop {
         is_busy.store(!(queue.is_empty() && calls.is_empty()), Relaxed);
@@ -35,12 +37,15 @@ pub(super) async fn run(
         select! {
             // Replies come first, and arrivals last: all that have arrived are taken below.
             biased;
-            Some(ended) = calls.next() => {
-                let Ended { slot, .. } = ended;
-                queue.call_ended(slot);
+            Some(ended) = calls.join_next() => {
+                let Some(ended) = unless_cancelled(ended) else { return };
+                queue.call_ended(ended.slot);
                 finish(&config, &mut queue, ended, &mut late);
             }
-            Some(ended) = late.next() => finish(&config, &mut queue, ended, &mut late),
+            Some(ended) = late.join_next() => {
+                let Some(ended) = unless_cancelled(ended) else { return };
+                finish(&config, &mut queue, ended, &mut late);
+            }
             outcome = async { connecting.as_mut().expect("checked").await }, if connecting.is_some() => {
                 connecting = None;
                 match outcome {
@@ -68,18 +73,30 @@ pub(super) async fn run(
                 break;
             };
             let Some(batch) = queue.next_batch() else { break };
-            calls.push(call(Arc::clone(&config), connection, batch));
+            calls.spawn(call(Arc::clone(&config), connection, batch));
         }
     }
 }
 
 /// Queues the refunds that a call has brought, and keeps what is left of it.
-fn finish(config: &Config, queue: &mut Queue, ended: Ended, late: &mut FuturesUnordered<Late>) {
+fn finish(config: &Config, queue: &mut Queue, ended: Ended, late: &mut JoinSet<Ended>) {
     if ended.had_refunds {
         queue.refunds_ended(ended.slot);
     }
-    late.extend(ended.late);
+    if let Some(rest) = ended.late {
+        late.spawn(rest);
+    }
     for request in ended.refunds {
         queue.push(config.unattended(request, Instant::now() + LATE));
+    }
+}
+
+/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock goes on here and ends the worker;
+/// the next charge starts another.
+fn unless_cancelled(ended: Result<Ended, JoinError>) -> Option<Ended> {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(ended) => Some(ended),
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => None,
     }
 }
