@@ -56,8 +56,9 @@ impl Policy<u64, u64, BoxError> for Thrice {
     }
 }
 
+// Case 102.
 #[tokio::test(start_paused = true)]
-async fn case_102_each_retry_is_charged_once_and_none_inside() {
+async fn each_retry_is_charged_once_and_none_inside() {
     let (limiter, called) = (Scripted::new().allow().allow().allow(), Arc::default());
     let service =
         ServiceBuilder::new().retry(Thrice(0)).layer(limit(&limiter)).service(inner(&called, 2));
@@ -71,8 +72,9 @@ async fn case_102_each_retry_is_charged_once_and_none_inside() {
     assert_eq!((limiter.charges().len(), called.load(Relaxed)), (1, 3));
 }
 
+// Case 102.
 #[tokio::test(start_paused = true)]
-async fn case_102_a_timeout_around_it_gives_the_slot_back() {
+async fn a_timeout_around_it_gives_the_slot_back() {
     let (limiter, called) = (Scripted::new().wait(HOUR), Arc::default());
     let service =
         ServiceBuilder::new().timeout(SECOND).layer(limit(&limiter)).service(inner(&called, 0));
@@ -80,16 +82,18 @@ async fn case_102_a_timeout_around_it_gives_the_slot_back() {
     assert_eq!((limiter.refunds(), called.load(Relaxed)), (vec![0], 0));
 }
 
+// Case 102.
 #[tokio::test(start_paused = true)]
-async fn case_102_a_timeout_inside_it_does_not_count_the_wait() {
+async fn a_timeout_inside_it_does_not_count_the_wait() {
     let (limiter, called) = (Scripted::new().wait(HOUR), Arc::default());
     let service =
         ServiceBuilder::new().layer(limit(&limiter)).timeout(SECOND).service(inner(&called, 0));
     assert_eq!(service.oneshot(7).await.unwrap(), 7);
 }
 
+// Case 96.
 #[tokio::test(start_paused = true)]
-async fn case_96_sleepers_hold_no_permit_and_no_place_in_a_buffer() {
+async fn sleepers_hold_no_permit_and_no_place_in_a_buffer() {
     let mut limiter = Scripted::new();
     for _ in 0..100 {
         limiter = limiter.wait(HOUR);
@@ -116,8 +120,9 @@ async fn case_96_sleepers_hold_no_permit_and_no_place_in_a_buffer() {
     }
 }
 
+// Case 102.
 #[tokio::test(start_paused = true)]
-async fn case_102_load_shed_inside_sheds_what_was_admitted() {
+async fn load_shed_inside_sheds_what_was_admitted() {
     let limiter = Scripted::new().allow().allow();
     let (mock, mut handle) = tower_test::mock::pair::<u64, u64>();
     handle.allow(0);
@@ -127,8 +132,9 @@ async fn case_102_load_shed_inside_sheds_what_was_admitted() {
     assert_eq!((limiter.charges().len(), limiter.refunds()), (1, vec![]));
 }
 
+// Case 102.
 #[tokio::test(start_paused = true)]
-async fn case_102_outside_a_buffer_it_limits_what_enters() {
+async fn outside_a_buffer_it_limits_what_enters() {
     let (limiter, called) = (Scripted::new().allow().deny(SECOND), Arc::default());
     let service = ServiceBuilder::new()
         .buffer(8)
@@ -140,8 +146,9 @@ async fn case_102_outside_a_buffer_it_limits_what_enters() {
     assert_eq!(called.load(Relaxed), 1);
 }
 
+// Case 98.
 #[test]
-fn case_98_dropped_requests_leave_no_task_and_no_timer() {
+fn dropped_requests_leave_no_task_and_no_timer() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let limiter = Memory::new("m", TokenBucket::new(Quota::per_hour(1)));
@@ -158,8 +165,9 @@ fn case_98_dropped_requests_leave_no_task_and_no_timer() {
     });
 }
 
+// Case 97.
 #[tokio::test]
-async fn case_97_clones_and_tasks_share_one_limit() {
+async fn clones_and_tasks_share_one_limit() {
     let limiter = Memory::new("m", TokenBucket::new(Quota::new(20, 8_760 * HOUR)));
     let called = Arc::default();
     let layer = RateLimitLayer::new(limiter, Global).respond(Raise);
@@ -173,9 +181,9 @@ async fn case_97_clones_and_tasks_share_one_limit() {
     assert_eq!(called.load(Relaxed), 20);
 }
 
+// Cases 99 and 100.
 #[tokio::test(start_paused = true)]
-async fn case_99_and_100_cancelled_waiters_leave_the_bound_and_lose_nothing_that_may_be_given_back()
-{
+async fn cancelled_waiters_leave_the_bound_and_lose_nothing_that_may_be_given_back() {
     let quota = Quota::per_second(100).burst(1);
     let limiter = Arc::new(Memory::new("m", TokenBucket::new(quota)));
     let mut dice = 0x9E37_79B9_7F4A_7C15_u64;
@@ -208,8 +216,9 @@ async fn case_99_and_100_cancelled_waiters_leave_the_bound_and_lose_nothing_that
     }
 }
 
+// Case 101.
 #[tokio::test(start_paused = true)]
-async fn case_101_a_panic_inside_stays_charged_and_harms_nobody_else() {
+async fn a_panic_inside_stays_charged_and_harms_nobody_else() {
     let limiter = Scripted::new().allow().allow();
     let inner = service_fn(|request: u64| async move {
         assert!(request != 0, "the inner service panics");
@@ -221,8 +230,9 @@ async fn case_101_a_panic_inside_stays_charged_and_harms_nobody_else() {
     assert_eq!(limiter.refunds(), []);
 }
 
+// Case 103.
 #[test]
-fn case_103_it_runs_on_every_kind_of_runtime() {
+fn it_runs_on_every_kind_of_runtime() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter = Redis::new("r", FixedWindow::new(Quota::per_day(1_000)), pool)
@@ -244,8 +254,9 @@ fn case_103_it_runs_on_every_kind_of_runtime() {
     }
 }
 
+// Case 117.
 #[tokio::test]
-async fn case_117_no_byte_of_a_request_opens_the_gate() {
+async fn no_byte_of_a_request_opens_the_gate() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     // Nothing is ever admitted but by a decision: there is one unit for everyone, and it is gone.

@@ -65,8 +65,9 @@ async fn until_well(limiter: &Yearly) -> Duration {
     begun.elapsed()
 }
 
+// Case 141.
 #[tokio::test]
-async fn case_141_pauses_longer_than_the_deadline_replace_no_connection() {
+async fn pauses_longer_than_the_deadline_replace_no_connection() {
     let server = Server::start();
     let limiter = yearly(&server.url()).deadline(Duration::from_millis(20));
     until_well(&limiter).await;
@@ -89,8 +90,9 @@ async fn case_141_pauses_longer_than_the_deadline_replace_no_connection() {
     assert!(replaced <= 2 * stalls, "{replaced} in {stalls} stalls");
 }
 
+// Case 6.
 #[tokio::test]
-async fn case_6_a_connection_into_a_black_hole_is_left_within_a_second() {
+async fn a_connection_into_a_black_hole_is_left_within_a_second() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url());
@@ -101,8 +103,9 @@ async fn case_6_a_connection_into_a_black_hole_is_left_within_a_second() {
     assert!(back < Duration::from_secs(1) + SLACK, "{back:?}");
 }
 
+// Case 140.
 #[tokio::test]
-async fn case_140_a_demoted_primary_is_reconnected_to_with_pauses() {
+async fn a_demoted_primary_is_reconnected_to_with_pauses() {
     let server = Server::start();
     let limiter = yearly(&server.url());
     until_well(&limiter).await;
@@ -125,8 +128,9 @@ async fn case_140_a_demoted_primary_is_reconnected_to_with_pauses() {
     assert!(back < Duration::from_secs(1) + SLACK, "{back:?}");
 }
 
+// Case 136.
 #[tokio::test]
-async fn case_136_a_resolver_that_panics_is_asked_again() {
+async fn a_resolver_that_panics_is_asked_again() {
     let server = Server::start();
     let address = SocketAddr::from(([127, 0, 0, 1], server.port()));
     let asked = Arc::new(AtomicU64::new(0));
@@ -155,8 +159,9 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
+// Case 136.
 #[test]
-fn case_136_runtimes_may_end_while_they_connect() {
+fn runtimes_may_end_while_they_connect() {
     let mut server = Server::start();
     let limiter = yearly(&server.url());
     let lasting = runtime();
@@ -185,8 +190,9 @@ fn case_136_runtimes_may_end_while_they_connect() {
     runtime().block_on(until_well(&limiter));
 }
 
+// Case 136.
 #[test]
-fn case_136_a_runtime_that_never_begins_to_connect_is_not_waited_for() {
+fn a_runtime_that_never_begins_to_connect_is_not_waited_for() {
     let server = Server::start();
     let limiter = yearly(&server.url());
     // It starts the attempt, and drops it before its first poll.
@@ -196,8 +202,9 @@ fn case_136_a_runtime_that_never_begins_to_connect_is_not_waited_for() {
     runtime().block_on(until_well(&limiter));
 }
 
+// Case 139.
 #[test]
-fn case_139_attempts_to_connect_end_with_the_pool() {
+fn attempts_to_connect_end_with_the_pool() {
     // It accepts, and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("redis://{}", silent.local_addr().expect("an address"));
@@ -214,8 +221,9 @@ fn case_139_attempts_to_connect_end_with_the_pool() {
     });
 }
 
+// Case 143.
 #[test]
-fn case_143_a_runtime_parked_while_it_connects_does_not_block_others() {
+fn a_runtime_parked_while_it_connects_does_not_block_others() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let parked = runtime();
@@ -227,8 +235,9 @@ fn case_143_a_runtime_parked_while_it_connects_does_not_block_others() {
     drop((asked, parked));
 }
 
+// Case 143.
 #[test]
-fn case_143_a_runtime_parked_with_the_connections_does_not_block_others() {
+fn a_runtime_parked_with_the_connections_does_not_block_others() {
     let server = Server::start();
     let limiter = yearly(&server.url());
     let parked = runtime();
@@ -400,9 +409,10 @@ mod useless {
     }
 }
 
+// Case 136.
 #[cfg(feature = "rustls")]
 #[tokio::test]
-async fn case_136_tls_without_a_working_crypto_provider_never_opens_the_gate() {
+async fn tls_without_a_working_crypto_provider_never_opens_the_gate() {
     let server = Server::start();
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let error = Pool::connect(&url).unwrap_err();

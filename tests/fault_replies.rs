@@ -17,8 +17,9 @@ use tower_sluice::{
     Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Rate, Redis, Redisson,
 };
 
+// Case 21.
 #[tokio::test]
-async fn case_21_a_script_that_the_server_forgot_is_sent_again() {
+async fn a_script_that_the_server_forgot_is_sent_again() {
     let server = Server::start();
     let limiter = yearly(&server.url()).deadline(LONG);
     limiter.check(&one()).await.unwrap();
@@ -32,8 +33,9 @@ async fn case_21_a_script_that_the_server_forgot_is_sent_again() {
     assert_eq!(taken(&server).await, 2);
 }
 
+// Case 22.
 #[tokio::test]
-async fn case_22_a_demoted_primary_is_infrastructure_and_its_connections_go() {
+async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
     let server = Server::start();
     let limiter = yearly(&server.url()).deadline(LONG);
     limiter.check(&one()).await.unwrap();
@@ -51,8 +53,9 @@ async fn case_22_a_demoted_primary_is_infrastructure_and_its_connections_go() {
     until_decided(&limiter.deadline(D), Class::Infrastructure).await;
 }
 
+// Case 24.
 #[tokio::test]
-async fn case_24_a_loading_server_is_infrastructure() {
+async fn a_loading_server_is_infrastructure() {
     let mut server = Server::start();
     let mut connection = server.connection().await;
     // Large enough that 6.2 answers meanwhile: it looks at its sockets every 2 MB that it has loaded.
@@ -77,8 +80,9 @@ async fn case_24_a_loading_server_is_infrastructure() {
     assert!(attempts as f64 <= 20.0 * (seconds + 1.0), "{attempts} in {seconds} s");
 }
 
+// Cases 25 and 26.
 #[tokio::test]
-async fn case_25_and_26_a_busy_server_is_infrastructure_and_its_script_is_not_killed() {
+async fn a_busy_server_is_infrastructure_and_its_script_is_not_killed() {
     let server = Server::with(&["--lua-time-limit", "1"]);
     let limiter = yearly(&server.url());
     until_decided(&limiter, Class::Infrastructure).await;
@@ -95,8 +99,9 @@ async fn case_25_and_26_a_busy_server_is_infrastructure_and_its_script_is_not_ki
     until_decided(&limiter, Class::Infrastructure).await;
 }
 
+// Case 27.
 #[tokio::test]
-async fn case_27_a_server_that_may_not_write_is_infrastructure() {
+async fn a_server_that_may_not_write_is_infrastructure() {
     let server = Server::start();
     let limiter = yearly(&server.url()).deadline(LONG);
     limiter.check(&one()).await.unwrap();
@@ -114,8 +119,9 @@ async fn case_27_a_server_that_may_not_write_is_infrastructure() {
     until_decided(&limiter, Class::Infrastructure).await;
 }
 
+// Cases 28 and 29.
 #[tokio::test]
-async fn case_28_and_29_a_full_server_is_capacity_and_grows_no_more() {
+async fn a_full_server_is_capacity_and_grows_no_more() {
     let server = Server::start();
     let limiter = yearly(&server.url()).deadline(LONG);
     let mut connection = server.connection().await;
@@ -131,8 +137,9 @@ async fn case_28_and_29_a_full_server_is_capacity_and_grows_no_more() {
     limiter.check(&one()).await.unwrap();
 }
 
+// Case 30.
 #[tokio::test]
-async fn case_30_a_wrong_password_is_configuration_and_told_without_it() {
+async fn a_wrong_password_is_configuration_and_told_without_it() {
     let server = Server::with(&["--requirepass", "right"]);
     for (user, class) in [
         ("", Some(Class::Configuration)),
@@ -154,8 +161,9 @@ async fn case_30_a_wrong_password_is_configuration_and_told_without_it() {
     limiter.clone().deadline(LONG).check(&one()).await.unwrap();
 }
 
+// Case 31.
 #[tokio::test]
-async fn case_31_a_missing_right_is_configuration() {
+async fn a_missing_right_is_configuration() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let allowed = ["+eval", "+evalsha", "+get", "+incrby", "+mget", "+set", "+time", "~sluice:*"];
@@ -180,8 +188,9 @@ async fn case_31_a_missing_right_is_configuration() {
     limiter.check(&one().cost(0)).await.unwrap();
 }
 
+// Case 31.
 #[tokio::test]
-async fn case_31_the_rights_that_are_documented_suffice() {
+async fn the_rights_that_are_documented_suffice() {
     let page = include_str!("../docs/when-redis-fails.md");
     let server = Server::start();
     let mut connection = server.connection().await;
@@ -218,8 +227,9 @@ async fn answered(reply: &[u8]) -> Result<Decision, Error> {
     yearly(&format!("redis://{address}")).deadline(LONG).check(&one()).await
 }
 
+// Case 32.
 #[tokio::test]
-async fn case_32_an_unknown_error_is_of_state_and_short() {
+async fn an_unknown_error_is_of_state_and_short() {
     let long = format!("-FOO {}\r\n", "x".repeat(64 * 1024));
     for reply in [&b"-FOO bar\r\n"[..], b"-ERR \xFF\xFE\r\n", b"-\r\n", long.as_bytes()] {
         let error = answered(reply).await.unwrap_err();
@@ -228,8 +238,9 @@ async fn case_32_an_unknown_error_is_of_state_and_short() {
     }
 }
 
+// Case 33.
 #[tokio::test]
-async fn case_33_an_odd_reply_never_admits() {
+async fn an_odd_reply_never_admits() {
     let odd: [&[u8]; 14] = [
         b"$-1\r\n",
         b"_\r\n",
@@ -267,8 +278,9 @@ fn printed(error: &Error) -> String {
     printed
 }
 
+// Case 145.
 #[tokio::test]
-async fn case_145_no_key_is_printed_where_the_server_lacks_a_command() {
+async fn no_key_is_printed_where_the_server_lacks_a_command() {
     const KEY: &str = "sk_live_4eC39HqLyjWD";
     for lacks in ["EVALSHA", "EVAL"] {
         let server = Server::with(&["--rename-command", lacks, ""]);
@@ -290,8 +302,9 @@ async fn case_145_no_key_is_printed_where_the_server_lacks_a_command() {
     }
 }
 
+// Case 145.
 #[tokio::test]
-async fn case_145_no_password_is_printed_where_the_server_lacks_hello() {
+async fn no_password_is_printed_where_the_server_lacks_hello() {
     let server = Server::with(&["--requirepass", "4eC39HqLyjWD", "--rename-command", "HELLO", ""]);
     let url = format!("redis://:4eC39HqLyjWD@127.0.0.1:{}", server.port());
     let error = yearly(&url).deadline(Duration::from_secs(1)).check(&one()).await.unwrap_err();
@@ -326,8 +339,9 @@ async fn error_of(command: &mut Cmd, connection: &mut MultiplexedConnection) -> 
     }
 }
 
+// Case 131.
 #[tokio::test]
-async fn case_131_each_error_of_this_server_has_its_class_however_it_is_worded() {
+async fn each_error_of_this_server_has_its_class_however_it_is_worded() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let [mut asks, mut loops] = [server.connection().await, server.connection().await];
@@ -439,8 +453,9 @@ async fn a_late_answer_is_undone() {
     }
 }
 
+// Cases 107 and 111.
 #[tokio::test]
-async fn case_107_and_111_without_patience_the_true_wait_is_told_and_nothing_taken() {
+async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
     let server = Server::start();
     let quota = Quota::new(1, Duration::from_secs(1_000));
     let pool = Pool::connect(&server.url()).unwrap();

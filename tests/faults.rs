@@ -19,16 +19,18 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use tower_sluice::{Charge, Class, Limiter, LimiterExt, Pool, Quota};
 
+// Case 1.
 #[tokio::test]
-async fn case_1_without_a_server_the_answer_is_an_error_in_time() {
+async fn without_a_server_the_answer_is_an_error_in_time() {
     let limiter = yearly(&format!("redis://127.0.0.1:{}", free_port()));
     for _ in 0..5 {
         assert_eq!(class(&limiter).await, Class::Infrastructure);
     }
 }
 
+// Case 2.
 #[tokio::test]
-async fn case_2_an_eager_start_says_where_and_why_and_no_password() {
+async fn an_eager_start_says_where_and_why_and_no_password() {
     let port = free_port();
     let pool = Pool::connect(&format!("redis://me:secret@127.0.0.1:{port}")).unwrap();
     let error = pool.ready().await.unwrap_err();
@@ -37,8 +39,9 @@ async fn case_2_an_eager_start_says_where_and_why_and_no_password() {
     assert!(told.to_lowercase().contains("refused"), "{told}");
 }
 
+// Case 3.
 #[tokio::test]
-async fn case_3_a_server_that_comes_later_decides() {
+async fn a_server_that_comes_later_decides() {
     let mut server = Server::start();
     server.kill();
     let limiter = yearly(&server.url());
@@ -48,8 +51,9 @@ async fn case_3_a_server_that_comes_later_decides() {
 }
 
 /// Callers run on a thread of their own, which a kill does not block.
+// Cases 4 and 5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn case_4_and_5_a_crash_ends_every_call_and_recovery_costs_a_call_per_connection() {
+async fn a_crash_ends_every_call_and_recovery_costs_a_call_per_connection() {
     let mut server = Server::start();
     let limiter = yearly(&server.url());
     until_decided(&limiter, Class::Infrastructure).await;
@@ -79,8 +83,9 @@ async fn case_4_and_5_a_crash_ends_every_call_and_recovery_costs_a_call_per_conn
     }
 }
 
+// Case 6.
 #[tokio::test]
-async fn case_6_connections_into_a_black_hole_are_given_up_together() {
+async fn connections_into_a_black_hole_are_given_up_together() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let pool = Pool::builder(&proxy.url()).unwrap().size(10).build().unwrap();
@@ -92,8 +97,9 @@ async fn case_6_connections_into_a_black_hole_are_given_up_together() {
     assert!(errors <= 100, "{errors} errors: each connection found out alone");
 }
 
+// Cases 7 and 8.
 #[tokio::test]
-async fn case_7_and_8_a_stopped_server_costs_the_deadline_and_no_more() {
+async fn a_stopped_server_costs_the_deadline_and_no_more() {
     let server = Server::start();
     let limiter = yearly(&server.url());
     until_decided(&limiter, Class::Infrastructure).await;
@@ -105,8 +111,9 @@ async fn case_7_and_8_a_stopped_server_costs_the_deadline_and_no_more() {
     until_decided(&limiter, Class::Infrastructure).await;
 }
 
+// Case 9.
 #[tokio::test]
-async fn case_9_a_sleeping_server_harms_only_the_calls_in_the_gap() {
+async fn a_sleeping_server_harms_only_the_calls_in_the_gap() {
     let server = Server::with_debug();
     let limiter = yearly(&server.url());
     until_decided(&limiter, Class::Infrastructure).await;
@@ -117,8 +124,9 @@ async fn case_9_a_sleeping_server_harms_only_the_calls_in_the_gap() {
     until_decided(&limiter, Class::Infrastructure).await;
 }
 
+// Case 10.
 #[tokio::test]
-async fn case_10_a_paused_server_is_silent_also_when_only_writes_pause() {
+async fn a_paused_server_is_silent_also_when_only_writes_pause() {
     for what in ["ALL", "WRITE"] {
         let server = Server::start();
         let limiter = yearly(&server.url());
@@ -130,8 +138,9 @@ async fn case_10_a_paused_server_is_silent_also_when_only_writes_pause() {
     }
 }
 
+// Case 11.
 #[tokio::test]
-async fn case_11_a_bad_network_is_infrastructure_and_never_a_wrong_answer() {
+async fn a_bad_network_is_infrastructure_and_never_a_wrong_answer() {
     let faults = [
         Fault::Delay(LONG),
         Fault::Trickle(LONG),
@@ -170,8 +179,9 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
+// Cases 12 and 98.
 #[tokio::test]
-async fn case_12_and_98_cancelled_calls_never_steal_an_answer_nor_keep_a_unit() {
+async fn cancelled_calls_never_steal_an_answer_nor_keep_a_unit() {
     const TOKENS: u64 = 50;
     let server = Server::start();
     let limiter = yearly(&server.url()).deadline(LONG);
@@ -235,8 +245,9 @@ async fn case_12_and_98_cancelled_calls_never_steal_an_answer_nor_keep_a_unit() 
     println!("fault case=12 points={points} cancelled={cancelled} mismatched=0 lost=0");
 }
 
+// Case 13.
 #[tokio::test]
-async fn case_13_a_crowd_waits_for_the_deadline_at_most() {
+async fn a_crowd_waits_for_the_deadline_at_most() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url());
@@ -263,8 +274,9 @@ async fn case_13_a_crowd_waits_for_the_deadline_at_most() {
     }
 }
 
+// Case 14.
 #[tokio::test]
-async fn case_14_too_many_clients_is_infrastructure() {
+async fn too_many_clients_is_infrastructure() {
     let server = Server::with(&["--maxclients", "1"]);
     let mut only = server.connection().await;
     let limiter = yearly(&server.url()).deadline(Duration::from_secs(1));
@@ -280,8 +292,9 @@ async fn case_14_too_many_clients_is_infrastructure() {
     assert!(attempts as f64 <= 10.0 * seconds, "{attempts} in {seconds} s");
 }
 
+// Cases 15 and 16.
 #[tokio::test]
-async fn case_15_and_16_killed_idle_connections_are_not_used_again() {
+async fn killed_idle_connections_are_not_used_again() {
     let server = Server::start();
     let limiter = yearly(&server.url()).deadline(LONG);
     let mut connection = server.connection().await;
@@ -306,8 +319,9 @@ async fn case_15_and_16_killed_idle_connections_are_not_used_again() {
     assert!(errors <= 3, "{errors} of 30 calls met a dead connection");
 }
 
+// Case 16.
 #[tokio::test]
-async fn case_16_connections_that_the_server_closes_as_idle_cost_no_error() {
+async fn connections_that_the_server_closes_as_idle_cost_no_error() {
     let server = Server::with(&["--timeout", "1"]);
     let limiter = yearly(&server.url()).deadline(LONG);
     for cycle in 0..size("IDLE_CYCLES", 2) {
@@ -329,8 +343,9 @@ async fn notice() {
     }
 }
 
+// Case 17.
 #[tokio::test]
-async fn case_17_a_name_that_moves_is_followed() {
+async fn a_name_that_moves_is_followed() {
     let (mut dead, live) = (Server::start(), Server::start());
     let at = |server: &Server| SocketAddr::from(([127, 0, 0, 1], server.port()));
     let (before, after) = (at(&dead), at(&live));
@@ -355,8 +370,9 @@ async fn case_17_a_name_that_moves_is_followed() {
     assert!(taken(&live).await >= 1);
 }
 
+// Case 18.
 #[test]
-fn case_18_nothing_outlives_the_runtime_or_the_limiter() {
+fn nothing_outlives_the_runtime_or_the_limiter() {
     let server = Server::start();
     let url = server.url();
     for _ in 0..3 {

@@ -63,17 +63,19 @@ async fn recovery(limiter: &Yearly) -> (Duration, usize) {
     (begun.elapsed(), errors)
 }
 
+// Case 1.
 #[tokio::test]
 #[ignore = "measures milliseconds"]
-async fn case_1_no_server() {
+async fn no_server() {
     let limiter = yearly(&format!("redis://127.0.0.1:{}", free_port()));
     let (times, _) = timed(&limiter, 100).await;
     assert!(report("1", times, "") <= D + Duration::from_millis(20));
 }
 
+// Case 5.
 #[tokio::test]
 #[ignore = "measures milliseconds"]
-async fn case_5_kill_and_restart() {
+async fn kill_and_restart() {
     let mut server = Server::start();
     let limiter = yearly(&server.url());
     recovery(&limiter).await;
@@ -85,9 +87,10 @@ async fn case_5_kill_and_restart() {
     assert!(back <= Duration::from_secs(1));
 }
 
+// Case 6.
 #[tokio::test]
 #[ignore = "measures milliseconds"]
-async fn case_6_black_hole() {
+async fn black_hole() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = over(Pool::builder(&proxy.url()).unwrap().size(10).build().unwrap());
@@ -98,9 +101,10 @@ async fn case_6_black_hole() {
     assert!(back <= Duration::from_secs(1));
 }
 
+// Cases 7 and 8.
 #[tokio::test]
 #[ignore = "measures milliseconds"]
-async fn case_7_and_8_stop_and_go_on() {
+async fn stop_and_go_on() {
     let server = Server::start();
     let limiter = yearly(&server.url());
     recovery(&limiter).await;
@@ -112,9 +116,10 @@ async fn case_7_and_8_stop_and_go_on() {
     assert!(p999 <= D + Duration::from_millis(5) && back <= Duration::from_secs(1));
 }
 
+// Case 15.
 #[tokio::test]
 #[ignore = "measures milliseconds"]
-async fn case_15_connections_killed_every_50_ms() {
+async fn connections_killed_every_50_ms() {
     let server = Server::start();
     let limiter = yearly(&server.url());
     recovery(&limiter).await;

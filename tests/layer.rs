@@ -109,8 +109,9 @@ async fn refused_request_never_reaches_inner() {
     assert_eq!(limiter.left(), 0);
 }
 
+// Case 110.
 #[tokio::test(start_paused = true)]
-async fn case_110_a_booked_request_is_never_early_and_does_not_ask_again() {
+async fn a_booked_request_is_never_early_and_does_not_ask_again() {
     let limiter = Scripted::new().wait(Duration::from_millis(200));
     let (service, inner) = gate(&limiter);
     let begun = Instant::now();
@@ -124,8 +125,9 @@ async fn case_110_a_booked_request_is_never_early_and_does_not_ask_again() {
     assert_eq!((limiter.charges().len(), limiter.refunds()), (1, vec![]));
 }
 
+// Case 95.
 #[tokio::test(start_paused = true)]
-async fn case_95_readiness_comes_after_admission() {
+async fn readiness_comes_after_admission() {
     let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
     let limiter = Scripted::new().wait(SECOND);
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
@@ -143,8 +145,9 @@ async fn case_95_readiness_comes_after_admission() {
     assert_eq!(assert_ready!(call.poll()).unwrap(), "hello");
 }
 
+// Case 96.
 #[tokio::test(start_paused = true)]
-async fn case_96_a_delayed_request_holds_no_permit() {
+async fn a_delayed_request_holds_no_permit() {
     let inner = ConcurrencyLimit::new(Strict::default(), 1);
     let limiter = Scripted::new().wait(HOUR).allow().allow();
     let service = layer(&limiter).max_wait(HOUR).layer(inner);
@@ -168,8 +171,9 @@ async fn dropped_waiter_is_refunded_once() {
     assert_eq!(limiter.refunds(), [1]);
 }
 
+// Case 100.
 #[tokio::test(start_paused = true)]
-async fn case_100_a_waiter_whose_slot_has_come_is_not_refunded() {
+async fn a_waiter_whose_slot_has_come_is_not_refunded() {
     let limiter = Scripted::new().wait(SECOND);
     let (service, _) = gate(&limiter);
     let mut call = task::spawn(service.oneshot("hello"));
@@ -197,8 +201,9 @@ async fn request_that_entered_inner_is_not_refunded() {
     assert_eq!(limiter.refunds(), []);
 }
 
+// Case 111.
 #[tokio::test(start_paused = true)]
-async fn case_111_beyond_max_waiters_nobody_waits() {
+async fn beyond_max_waiters_nobody_waits() {
     let limiter = Scripted::new().wait(SECOND).deny(SECOND).wait(SECOND);
     let service = layer(&limiter).max_wait(HOUR).max_waiters(1).layer(Strict::default());
     let mut first = task::spawn(service.clone().oneshot("first"));
@@ -304,8 +309,9 @@ async fn exempt_requests_are_not_charged() {
     assert_eq!(limiter.charges().len(), 0);
 }
 
+// Case 94.
 #[tokio::test(start_paused = true)]
-async fn case_94_nothing_is_charged_before_the_call() {
+async fn nothing_is_charged_before_the_call() {
     let limiter = Scripted::new().allow();
     let (mut service, inner) = gate(&limiter);
     for _ in 0..3 {
@@ -315,16 +321,18 @@ async fn case_94_nothing_is_charged_before_the_call() {
     assert_eq!((limiter.charges().len(), inner.polled()), (0, 0));
 }
 
+// Case 144.
 #[tokio::test(start_paused = true)]
-async fn case_144_a_waiter_that_is_dropped_unpolled_is_not_charged() {
+async fn a_waiter_that_is_dropped_unpolled_is_not_charged() {
     let limiter = Scripted::new().allow();
     let (mut service, _) = gate(&limiter);
     drop(service.call("hello"));
     assert_eq!(limiter.charges().len(), 0);
 }
 
+// Case 101.
 #[tokio::test(start_paused = true)]
-async fn case_101_inner_errors_pass_and_stay_charged() {
+async fn inner_errors_pass_and_stay_charged() {
     let limiter = Scripted::new().allow();
     let (service, _) = gate(&limiter);
     let error = service.oneshot("fail").await.unwrap_err();
@@ -332,8 +340,9 @@ async fn case_101_inner_errors_pass_and_stay_charged() {
     assert_eq!(limiter.refunds(), []);
 }
 
+// Case 80.
 #[tokio::test(start_paused = true)]
-async fn case_80_a_panic_in_the_extractor_harms_nobody_else() {
+async fn a_panic_in_the_extractor_harms_nobody_else() {
     let limiter = Scripted::new().allow();
     let key = |request: &&str| match *request {
         "panic" => panic!("no key"),
@@ -346,8 +355,9 @@ async fn case_80_a_panic_in_the_extractor_harms_nobody_else() {
     service.oneshot("fine").await.unwrap();
 }
 
+// Case 109.
 #[tokio::test(start_paused = true)]
-async fn case_109_waiters_are_released_in_their_order() {
+async fn waiters_are_released_in_their_order() {
     let mut limiter = Scripted::new();
     for place in 1..=1_000 {
         limiter = limiter.wait(Duration::from_millis(place));
@@ -395,8 +405,9 @@ async fn every_answer_of_a_key_closure_is_understood() {
     assert_eq!(charged(|_| Exempt).await, None);
 }
 
+// Cases 104 and 105.
 #[test]
-fn case_104_and_105_layer_and_future_are_what_frameworks_need() {
+fn layer_and_future_are_what_frameworks_need() {
     fn framework<T: Clone + Send + Sync + 'static>() {}
     fn sent<T: Send>(_: &T) {}
     framework::<Raised<Global>>();
@@ -415,8 +426,9 @@ fn outcomes_are_copied_and_decisions_hand_out_one_booking() {
 }
 
 /// A cost that is computed from a request, such as its `Content-Length`, may come to 0.
+// Case 150.
 #[tokio::test(start_paused = true)]
-async fn case_150_a_request_whose_cost_is_0_pays_1() {
+async fn a_request_whose_cost_is_0_pays_1() {
     let limiter = Arc::new(Memory::new("bytes", TokenBucket::new(Quota::per_hour(10))));
     let key = |request: &&str| Charge::new("alice").cost(request.len() as u64);
     let layer = RateLimitLayer::new(Arc::clone(&limiter), key).respond(Raise);

@@ -73,8 +73,9 @@ fn slow(takes: Duration) -> Boxed {
 }
 
 /// Two limiters are asked three times: a peek, then each of them.
+// Case 133.
 #[tokio::test(start_paused = true)]
-async fn case_133_limiters_in_turn_get_what_is_left_of_the_time() {
+async fn limiters_in_turn_get_what_is_left_of_the_time() {
     let both = |charge: &Charge| [charge.clone(), Charge::new("all")];
     let ask = async |deadline: Duration| {
         let all = All::new([slow(SECOND), slow(SECOND)], both);
@@ -208,8 +209,9 @@ async fn dropped_acquire_gives_its_slot_back() {
     assert_eq!(booked - reset().await, SECOND);
 }
 
+// Case 144.
 #[tokio::test(start_paused = true)]
-async fn case_144_an_acquire_that_is_dropped_unpolled_asks_nothing() {
+async fn an_acquire_that_is_dropped_unpolled_asks_nothing() {
     let limiter = Scripted::new().allow();
     drop(limiter.acquire("job"));
     assert_eq!(limiter.charges().len(), 0);

@@ -14,8 +14,9 @@ fn one() -> Charge {
     Charge::new("key")
 }
 
+// Case 144.
 #[tokio::test(start_paused = true)]
-async fn case_144_what_is_dropped_before_it_is_polled_takes_nothing() {
+async fn what_is_dropped_before_it_is_polled_takes_nothing() {
     let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_minute(5)));
     for _ in 0..3 {
         drop(limiter.acquire("job"));
@@ -33,8 +34,9 @@ async fn case_144_what_is_dropped_before_it_is_polled_takes_nothing() {
 }
 
 /// The longest keys that there are take no more than short ones.
+// Case 138.
 #[tokio::test(start_paused = true)]
-async fn case_138_memory_is_bounded_in_bytes() {
+async fn memory_is_bounded_in_bytes() {
     let bytes_of = |length: usize| {
         let limiter = Memory::new("memory", TokenBucket::new(Quota::per_minute(5)));
         let allocated = allocation_counter::measure(|| {

@@ -67,8 +67,9 @@ async fn the_store_decides() {
     assert!(matches!(limiter.check(&waits).await.unwrap().outcome(), Outcome::Deny { .. }));
 }
 
+// Case 19.
 #[tokio::test]
-async fn case_19_a_flush_storm_costs_no_error_and_no_unit() {
+async fn a_flush_storm_costs_no_error_and_no_unit() {
     let server = Server::start();
     let limiter = daily(&server, 1_000_000);
     let mut connection = server.connection().await;
@@ -93,8 +94,9 @@ async fn case_19_a_flush_storm_costs_no_error_and_no_unit() {
     assert_eq!(peek.remaining(), Some(1_000_000 - 6_000));
 }
 
+// Cases 5 and 20.
 #[tokio::test]
-async fn case_5_and_20_a_restart_is_survived() {
+async fn a_restart_is_survived() {
     let mut server = Server::start();
     let limiter = daily(&server, 100);
     limiter.check(&Charge::new("key")).await.unwrap();
@@ -179,8 +181,9 @@ async fn bad_charges_never_reach_redis() {
     assert_eq!(calls(&mut connection, &["eval", "evalsha"]).await, 0);
 }
 
+// Cases 108 to 110.
 #[tokio::test]
-async fn case_108_to_110_a_thousand_waiters_ask_once_each() {
+async fn a_thousand_waiters_ask_once_each() {
     let server = Server::start();
     let quota = Quota::per_second(1_000).burst(1);
     let limiter = Arc::new(bucket(&server, quota));

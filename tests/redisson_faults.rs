@@ -153,8 +153,9 @@ async fn against(replies: Vec<Vec<u8>>) -> Redisson {
     Redisson::new(Pool::connect(&format!("redis://{address}")).unwrap()).deadline(LONG)
 }
 
+// Case 39.
 #[tokio::test]
-async fn case_39_keys_that_are_moved_are_asked_for_again() {
+async fn keys_that_are_moved_are_asked_for_again() {
     let moving = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n".to_vec();
     for operation in ["check", "config"] {
         let told = match operation {
@@ -230,8 +231,9 @@ async fn a_release_ends_whatever_is_answered() {
     }
 }
 
+// Case 52.
 #[tokio::test]
-async fn case_52_keys_of_another_type_are_refused_and_left_alone() {
+async fn keys_of_another_type_are_refused_and_left_alone() {
     for wrong in ["r", "{r}:value", "{r}:permits"] {
         for kind in ["SADD", "RPUSH"] {
             let mut bench = Bench::of(10, 1_000).await;
@@ -294,8 +296,9 @@ async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
     }
 }
 
+// Case 31.
 #[tokio::test]
-async fn case_31_the_rights_that_are_documented_suffice() {
+async fn the_rights_that_are_documented_suffice() {
     let page = include_str!("../docs/redisson.md");
     let server = Server::start();
     let mut connection = server.connection().await;

@@ -60,8 +60,9 @@ async fn of_80_waiters_one_asks_at_a_time() {
     }
 }
 
+// Case 107.
 #[tokio::test]
-async fn case_107_of_1000_waiters_the_losers_wait_again() {
+async fn of_1000_waiters_the_losers_wait_again() {
     let bench = Bench::of(100, 100).await;
     // Two processes, as it were.
     let clients = [redisson(&bench.server), redisson(&bench.server)];

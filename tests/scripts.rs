@@ -211,8 +211,9 @@ async fn scripts_never_format_numbers_by_accident() {
     }
 }
 
+// Case 34.
 #[test]
-fn case_34_there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
+fn there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
     let calls = |text: &str| -> Vec<_> {
         let calls = text.split("redis.").skip(1);
         calls.map(|call| call.split([',', ')']).next().unwrap_or_default().to_owned()).collect()

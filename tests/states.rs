@@ -263,8 +263,9 @@ async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
     assert_eq!(told[0], Told::Failed(String::from("WRONGTYPE")));
 }
 
+// Case 29.
 #[tokio::test]
-async fn case_29_pruning_slips_nothing_past_a_full_memory() {
+async fn pruning_slips_nothing_past_a_full_memory() {
     let server = Server::start();
     let mut connection = server.connection().await;
     put_old_log(&mut connection).await;

@@ -44,7 +44,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "src/service.rs",
         "charge.pays_for_request();",
         "let _ = &mut charge;",
-        ["layer", "case_150"],
+        ["layer", "a_request_whose_cost_is_0_pays_1"],
     ),
     mutant(
         "taken_from_what_cannot_take",
@@ -108,14 +108,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "let end = tokio::time::Instant::now().into_std() + Duration::from_millis(2_500);
     let again = Charge::new(charge.key().to_owned()).cost(charge.units()).decided_by(end);
     match limiter.check(&again).await {",
-        ["limiters", "case_133"],
+        ["limiters", "limiters_in_turn_get_what_is_left_of_the_time"],
     ),
     mutant(
         "late_in_turn_is_infrastructure",
         "src/limiter/all.rs",
         "Err(Error::new(Class::Saturation, late)",
         "Err(Error::new(Class::Infrastructure, late)",
-        ["limiters", "case_133"],
+        ["limiters", "limiters_in_turn_get_what_is_left_of_the_time"],
     ),
     // In memory.
     mutant(
@@ -132,7 +132,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "    fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
         let _ = self.store.decide(charge);
 ",
-        ["memory", "case_144"],
+        ["memory", "what_is_dropped_before_it_is_polled_takes_nothing"],
     ),
     mutant(
         "long_keys_kept_whole",
@@ -141,7 +141,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         let ((step, left, now), key)",
         "let name = charge.key();
         let ((step, left, now), key)",
-        ["memory", "case_138"],
+        ["memory", "memory_is_bounded_in_bytes"],
     ),
     mutant(
         "refund_of_a_tuple_subtracts_only",
@@ -333,7 +333,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "src/limiter/redis/connections.rs",
         "self.backoff.fail_useless(now);",
         "",
-        ["connections", "case_140"],
+        ["connections", "a_demoted_primary_is_reconnected_to_with_pauses"],
     ),
     mutant(
         "given_connections_replaced_without_pauses",
