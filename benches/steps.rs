@@ -28,7 +28,7 @@ fn main() {
     }
 }
 
-/// Charges one key again and again: admitted, booked and refused in turn.
+/// Charges one key again and again: admitted, reserved and refused in turn.
 fn run<A: InLua>(algorithm: &A, steps: i64) {
     let rule = algorithm.rule(algorithm.quota()).expect("a quota that it follows");
     let mut state = None;

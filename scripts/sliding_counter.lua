@@ -183,7 +183,7 @@ function sliding_counter.give_back(rule, state, now, cost, left_latest, from, fr
   end
   local latest = state.latest
   if from > 0 and given > 0 and latest > now then
-    -- What is booked into the room that this leaves, at the same latest instant, must not pass for what was there.
+    -- What is reserved into the room that this leaves, at the same latest instant, must not pass for what was there.
     latest = latest + 1
     if latest > now + rule.horizon or begin_of(rule, latest) ~= state.begin then
       return nil

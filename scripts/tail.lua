@@ -3,7 +3,7 @@
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
 
--- What a booking remembers of the state that it left, and of the one before: so many numbers for each quota.
+-- What a reservation remembers of the state that it left, and of the one before: so many numbers for each quota.
 local LEFT = 4
 
 -- How much longer than its state a key lives, in µs: as long as the state stays within one such stretch,
@@ -41,7 +41,7 @@ local function penalize(algorithm, rule, state, now, cost)
   return wait == 0 and ALLOW or DENY, wait, next
 end
 
--- Gives a booking back. Returns the units that were, and the state to store if it changed.
+-- Gives a reservation back. Returns the units that were, and the state to store if it changed.
 local function refund(algorithm, rule, state, now, cost, ...)
   if not state then
     return REFUNDED, 0, nil

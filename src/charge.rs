@@ -114,9 +114,9 @@ impl Charge {
         self
     }
 
-    /// Sets the longest wait that may be booked; 0 admits now or not at all. Default: the layer's.
+    /// Sets the longest wait that may be reserved; 0 admits now or not at all. Default: the layer's.
     ///
-    /// An algorithm books no further ahead than its horizon, 60 s unless set.
+    /// An algorithm reserves no further ahead than its horizon, 60 s unless set.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
@@ -158,7 +158,7 @@ impl Charge {
         self.quota.as_ref()
     }
 
-    /// The longest wait that may be booked, if the charge says so.
+    /// The longest wait that may be reserved, if the charge says so.
     #[must_use]
     pub fn patience(&self) -> Option<Duration> {
         self.max_wait

@@ -1,9 +1,9 @@
-//! The answer to a charge: admitted, booked, to be asked again, or refused.
+//! The answer to a charge: admitted, reserved, to be asked again, or refused.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Booking, Quota};
+use crate::{Reservation, Quota};
 
 /// What a limiter decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +11,9 @@ use crate::{Booking, Quota};
 pub enum Outcome {
     /// Go now.
     Allow,
-    /// A slot is booked: sleep this long, then go without asking again.
+    /// A slot is reserved: sleep this long, then go without asking again.
     Wait(Duration),
-    /// Nothing is taken, and nothing can be booked: ask again after this long.
+    /// Nothing is taken, and nothing can be reserved: ask again after this long.
     Again(Duration),
     /// Nothing is taken.
     Deny {
@@ -36,7 +36,7 @@ pub enum Origin {
 
 /// An [`Outcome`] with what a caller may be told about it.
 ///
-/// Not `Clone`: it holds the one [`Booking`] of what was taken.
+/// Not `Clone`: it holds the one [`Reservation`] of what was taken.
 #[derive(Debug)]
 pub struct Decision {
     outcome: Outcome,
@@ -49,7 +49,7 @@ pub struct Decision {
     place: u16,
     paused: Duration,
     fallbacks: Fallbacks,
-    booking: Option<Booking>,
+    reservation: Option<Reservation>,
 }
 
 impl Decision {
@@ -67,7 +67,7 @@ impl Decision {
             place: 0,
             paused: Duration::ZERO,
             fallbacks: Fallbacks::default(),
-            booking: None,
+            reservation: None,
         }
     }
 
@@ -77,7 +77,7 @@ impl Decision {
         self.outcome
     }
 
-    /// Whether the charge goes through, at once or after a booked wait.
+    /// Whether the charge goes through, at once or after a reserved wait.
     #[must_use]
     pub fn is_admitted(&self) -> bool {
         matches!(self.outcome, Outcome::Allow | Outcome::Wait(_))
@@ -117,7 +117,7 @@ impl Decision {
         self.remaining
     }
 
-    /// The time until the key is as good as new, bookings included.
+    /// The time until the key is as good as new, reservations included.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         self.reset_after
@@ -135,8 +135,8 @@ impl Decision {
         self.place
     }
 
-    /// How long an admitted charge was held back: the wait that was booked, or the time that went by until it was its turn
-    /// where nothing can be booked.
+    /// How long an admitted charge was held back: the wait that was reserved, or the time that went by until it was its turn
+    /// where nothing can be reserved.
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.outcome {
@@ -148,8 +148,8 @@ impl Decision {
     /// Hands out what was taken, once, to be given back with [`Limiter::refund`].
     ///
     /// [`Limiter::refund`]: crate::Limiter::refund
-    pub fn booking(&mut self) -> Option<Booking> {
-        self.booking.take()
+    pub fn reservation(&mut self) -> Option<Reservation> {
+        self.reservation.take()
     }
 
     /// Says who decided. Default: [`Origin::Local`].
@@ -192,8 +192,8 @@ impl Decision {
         self
     }
 
-    pub(crate) fn with_booking(mut self, booking: Booking) -> Self {
-        self.booking = Some(booking);
+    pub(crate) fn with_reservation(mut self, reservation: Reservation) -> Self {
+        self.reservation = Some(reservation);
         self
     }
 

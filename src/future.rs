@@ -150,8 +150,8 @@ fn settle<L, K, R, Req, Res, E>(
 {
     match shared.respond.settle(decision, response) {
         Settlement::Refund => {
-            if let Some(booking) = decision.booking() {
-                shared.limiter.refund(booking);
+            if let Some(reservation) = decision.reservation() {
+                shared.limiter.refund(reservation);
             }
         }
         Settlement::Take(0) | Settlement::Keep => {}

@@ -37,7 +37,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
 
     /// Lets a request that does not fit now wait up to `wait` for its slot. Default: 0, which refuses it.
     ///
-    /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm books no further ahead than its
+    /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm reserves no further ahead than its
     /// horizon, 60 s unless set.
     ///
     /// # Panics

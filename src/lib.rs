@@ -9,7 +9,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 // Words.
-mod booking;
+mod reservation;
 mod charge;
 mod decision;
 mod error;
@@ -32,7 +32,7 @@ mod grpc;
 mod http;
 pub mod testing;
 
-pub use self::booking::Booking;
+pub use self::reservation::Reservation;
 pub use self::charge::Charge;
 pub use self::decision::{Decision, Origin, Outcome};
 pub use self::error::{Class, Error};

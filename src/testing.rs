@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::charge::Key;
-use crate::{Booking, Charge, Class, Decision, Error, Limiter, Operation, Outcome, Quota};
+use crate::{Reservation, Charge, Class, Decision, Error, Limiter, Operation, Outcome, Quota};
 
 /// Plays decisions in the order in which they were given. Clones share the play and the records.
 ///
@@ -53,7 +53,7 @@ impl Scripted {
         self.decide(Outcome::Allow)
     }
 
-    /// Next, books a slot after `wait`.
+    /// Next, reserves a slot after `wait`.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         self.decide(Outcome::Wait(wait))
@@ -97,7 +97,7 @@ impl Scripted {
         self.play().charges.clone()
     }
 
-    /// The bookings given back so far: for each, which charge it was, from 0.
+    /// The reservations given back so far: for each, which charge it was, from 0.
     #[must_use]
     pub fn refunds(&self) -> Vec<u64> {
         self.play().refunds.clone()
@@ -119,7 +119,7 @@ impl Scripted {
         self.play.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its number among the owners of bookings: an address, which no counter reaches.
+    /// Its number among the owners of reservations: an address, which no counter reaches.
     fn owner(&self) -> u64 {
         u64::MAX - Arc::as_ptr(&self.play) as u64
     }
@@ -139,7 +139,7 @@ impl Limiter for Scripted {
             if !decision.is_admitted() {
                 return decision;
             }
-            decision.with_booking(Booking {
+            decision.with_reservation(Reservation {
                 owner,
                 key: Key::Owned(charge.key().to_owned()),
                 quota: charge.own_quota().cloned().unwrap_or(Quota::per_second(1).into()),
@@ -163,11 +163,11 @@ impl Limiter for Scripted {
         Some(ready(Ok(Decision::new(Outcome::Allow))))
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        if booking.owner != self.owner() {
-            return Some(booking);
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        if reservation.owner != self.owner() {
+            return Some(reservation);
         }
-        self.play().refunds.push(booking.left.first[0].cast_unsigned());
+        self.play().refunds.push(reservation.left.first[0].cast_unsigned());
         None
     }
 }

@@ -17,12 +17,12 @@ struct Room {
 }
 
 /// Words are known by everyone, and know each other.
-const WORDS: &[&str] = &["booking", "charge", "decision", "error", "key", "quota", "refusal"];
+const WORDS: &[&str] = &["reservation", "charge", "decision", "error", "key", "quota", "refusal"];
 
 /// The first match holds, so a room inside a room stands before it.
 const HOUSE: &[Room] = &[
     Room {
-        at: &["booking", "charge", "decision", "error", "key", "quota", "refusal"],
+        at: &["reservation", "charge", "decision", "error", "key", "quota", "refusal"],
         crates: &["tower::BoxError"],
         rooms: WORDS,
     },

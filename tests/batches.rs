@@ -18,7 +18,7 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
             let [alone, together] =
                 ["alone", "together"].map(|kind| format!("{} {history} {kind}", algorithm.0));
             let mut now = NOW;
-            let mut bookings = Vec::new();
+            let mut reservations = Vec::new();
             for _ in 0..8 {
                 now += [0, 1, 100_000, 200_000, 1_000_000, -200_000][dice.usize(..6)];
                 let keys = vec![together.as_str(); dice.usize(1..30)];
@@ -28,18 +28,18 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
                     let one = Call::new(algorithm, Some(now), &[&alone]);
                     let (cost, patience) = (dice.i64(0..=6), [0, 250_000, 90_000_000]);
                     let patience = patience[dice.usize(..3)];
-                    let refund = dice.usize(..4) == 0 && !bookings.is_empty();
+                    let refund = dice.usize(..4) == 0 && !reservations.is_empty();
                     let other = !refund && dice.usize(..10) == 0;
                     let one = if other && dice.bool() {
-                        bookings.clear();
+                        reservations.clear();
                         all = all.reset();
                         one.reset()
                     } else if other {
                         all = all.penalize(cost * 3);
                         one.penalize(cost * 3)
                     } else if refund {
-                        let back = if dice.bool() { 1 } else { dice.usize(1..=bookings.len()) };
-                        let (cost, left) = bookings.remove(bookings.len() - back);
+                        let back = if dice.bool() { 1 } else { dice.usize(1..=reservations.len()) };
+                        let (cost, left) = reservations.remove(reservations.len() - back);
                         all = all.refund(cost, left);
                         one.refund(cost, left)
                     } else {
@@ -51,7 +51,7 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
                         Told::Numbers([0 | 1, _, _, _, left @ ..])
                             if cost > 0 && !refund && !other =>
                         {
-                            bookings.push((cost, *left));
+                            reservations.push((cost, *left));
                             answers.push((true, told.remove(0)));
                         }
                         _ => answers.push((false, told.remove(0))),
@@ -128,7 +128,7 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
         let pair = PAIRS[history % PAIRS.len()];
         let [alone, together] = ["alone", "together"].map(|kind| format!("{history}:{kind}"));
         let mut now = NOW;
-        let mut bookings: Vec<([&str; 2], Vec<String>)> = Vec::new();
+        let mut reservations: Vec<([&str; 2], Vec<String>)> = Vec::new();
         for _ in 0..8 {
             now += [0, 1, 200_000, 1_000_000, -200_000][dice.usize(..5)];
             let mut asked: Vec<Asked> = Vec::new();
@@ -139,9 +139,9 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
                 let one: Asked = match dice.usize(..12) {
                     0 => (keys, Vec::new(), "reset"),
                     1 => (keys, words(&[cost * 3]), "penalize"),
-                    2..5 if !bookings.is_empty() => {
-                        let back = if dice.bool() { 1 } else { dice.usize(1..=bookings.len()) };
-                        let (keys, words) = bookings.remove(bookings.len() - back);
+                    2..5 if !reservations.is_empty() => {
+                        let back = if dice.bool() { 1 } else { dice.usize(1..=reservations.len()) };
+                        let (keys, words) = reservations.remove(reservations.len() - back);
                         (keys, words, "refund")
                     }
                     _ => (keys, words(&[cost, [0, 250_000, 90_000_000][dice.usize(..3)]]), ""),
@@ -153,7 +153,7 @@ async fn keys_in_any_company_are_answered_as_one_by_one() {
                 let taken = one.2.is_empty() && cost > 0 && admitted;
                 if taken {
                     lists += usize::from(told[7].starts_with(','));
-                    bookings.push((one.0, [&one.1[..1], &told[4..12]].concat()));
+                    reservations.push((one.0, [&one.1[..1], &told[4..12]].concat()));
                 }
                 answers.push((taken, told));
                 asked.push(one);

@@ -211,8 +211,8 @@ async fn the_rights_that_are_documented_suffice() {
             now.store(time, Relaxed);
             let mut taken = limiter.check(&one()).await.unwrap();
             limiter.check(&one().cost(2)).await.unwrap();
-            if let Some(booking) = taken.booking() {
-                limiter.give_back(booking).await.unwrap();
+            if let Some(reservation) = taken.reservation() {
+                limiter.give_back(reservation).await.unwrap();
             }
             limiter.check(&one()).await.unwrap();
             limiter.check(&one()).await.unwrap();

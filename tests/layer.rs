@@ -111,7 +111,7 @@ async fn refused_request_never_reaches_inner() {
 
 // Case 110.
 #[tokio::test(start_paused = true)]
-async fn a_booked_request_is_never_early_and_does_not_ask_again() {
+async fn a_reserved_request_is_never_early_and_does_not_ask_again() {
     let limiter = Scripted::new().wait(Duration::from_millis(200));
     let (service, inner) = gate(&limiter);
     let begun = Instant::now();
@@ -271,7 +271,7 @@ async fn nobody_waits_longer_than_the_caller_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_can_be_booked_it_asks_again_while_patience_lasts() {
+async fn where_nothing_can_be_reserved_it_asks_again_while_patience_lasts() {
     let limiter = Scripted::new().again(SECOND).again(SECOND).allow();
     // Each pause is a little longer than it was told, so that not all come back at one moment.
     let jitter = Duration::from_millis(2);
@@ -288,7 +288,7 @@ async fn where_nothing_can_be_booked_it_asks_again_while_patience_lasts() {
     assert_eq!(error.downcast_ref::<Refusal>().unwrap().retry_after(), Some(2 * SECOND));
     assert_eq!((limiter.charges().len(), limiter.left()), (2, 1));
 
-    // A slot that was booked by a second question comes as much later, and is given back until then.
+    // A slot that was reserved by a second question comes as much later, and is given back until then.
     let limiter = Scripted::new().again(10 * SECOND).wait(5 * SECOND);
     let service = layer(&limiter).max_wait(HOUR).layer(Strict::default());
     let waiting = tokio::time::timeout(12 * SECOND, service.oneshot("hello"));
@@ -419,9 +419,9 @@ fn layer_and_future_are_what_frameworks_need() {
 }
 
 #[test]
-fn outcomes_are_copied_and_decisions_hand_out_one_booking() {
+fn outcomes_are_copied_and_decisions_hand_out_one_reservation() {
     let mut decision = Decision::new(Outcome::Allow);
-    assert!(decision.booking().is_none());
+    assert!(decision.reservation().is_none());
     assert_eq!(decision.outcome(), Outcome::Allow);
 }
 

@@ -136,19 +136,19 @@ async fn a_decision_needs_no_fallback() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookings_find_their_limiter() {
+async fn reservations_find_their_limiter() {
     let first = Scripted::new().allow().fail(Class::Infrastructure);
     let second = Scripted::new().allow();
     let limiter = first.clone().or_else(second.clone()).within(SECOND).boxed();
     for _ in 0..2 {
-        let booking = limiter.check(&one()).await.unwrap().booking().unwrap();
-        assert!(limiter.refund(booking).is_none());
+        let reservation = limiter.check(&one()).await.unwrap().reservation().unwrap();
+        assert!(limiter.refund(reservation).is_none());
     }
     assert_eq!((first.refunds(), second.refunds()), (vec![0], vec![0]));
 
     let stranger = Scripted::new().allow();
-    let booking = stranger.check(&one()).await.unwrap().booking().unwrap();
-    assert!(limiter.refund(booking).is_some());
+    let reservation = stranger.check(&one()).await.unwrap().reservation().unwrap();
+    assert!(limiter.refund(reservation).is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn limiters_of_different_types_share_a_table() {
 // Workers.
 
 #[tokio::test(start_paused = true)]
-async fn acquire_sleeps_the_booked_wait() {
+async fn acquire_sleeps_the_reserved_wait() {
     let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
     let begun = Instant::now();
     for _ in 0..5 {
@@ -190,7 +190,7 @@ async fn acquire_fails_when_patience_is_at_an_end() {
     for waiter in &mut waiting {
         assert_pending!(waiter.poll());
     }
-    // The horizon is booked out.
+    // The horizon is reserved out.
     limiter.acquire("job").await.unwrap_err();
 }
 
@@ -204,9 +204,9 @@ async fn dropped_acquire_gives_its_slot_back() {
         let peek = limiter.check(&Charge::new("job").cost(0)).await;
         peek.unwrap().reset_after().unwrap()
     };
-    let booked = reset().await;
+    let reserved = reset().await;
     drop(waiting);
-    assert_eq!(booked - reset().await, SECOND);
+    assert_eq!(reserved - reset().await, SECOND);
 }
 
 // Case 144.
@@ -314,8 +314,8 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     let mut decision = memory.check(&charge).await.unwrap();
     hides(&decision);
     hides(&memory.penalize(SECRET));
-    let booking = decision.booking().unwrap();
-    hides(&booking);
+    let reservation = decision.reservation().unwrap();
+    hides(&reservation);
     hides(&Refusal::Denied(memory.check(&charge).await.unwrap()));
     hides(&memory.clone().within(SECOND).or_else(Allow).check(&charge));
     let all = All::new([Arc::clone(&memory).boxed()], |charge: &Charge| [charge.clone()]);

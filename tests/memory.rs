@@ -57,15 +57,15 @@ async fn memory_is_bounded_in_bytes() {
 async fn long_keys_are_told_apart_and_can_be_given_back() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_minute(5)));
     let keys = ["a".repeat(65), "a".repeat(66), "b".repeat(65)].map(Arc::<str>::from);
-    let mut bookings = Vec::new();
+    let mut reservations = Vec::new();
     for key in &keys {
         let mut decision = limiter.check(&Charge::new(Arc::clone(key)).cost(5)).await.unwrap();
-        bookings.extend(decision.booking());
+        reservations.extend(decision.reservation());
     }
-    assert_eq!((limiter.len(), bookings.len()), (3, 3));
-    for (key, booking) in keys.into_iter().zip(bookings) {
+    assert_eq!((limiter.len(), reservations.len()), (3, 3));
+    for (key, reservation) in keys.into_iter().zip(reservations) {
         assert_eq!(limiter.peek(Arc::clone(&key)).await.unwrap().remaining(), Some(0));
-        assert_eq!(limiter.give_back(booking).unwrap(), 5);
+        assert_eq!(limiter.give_back(reservation).unwrap(), 5);
         assert_eq!(limiter.peek(key).await.unwrap().remaining(), Some(5));
     }
 }
@@ -135,14 +135,14 @@ async fn a_key_that_is_kept_busy_stays() {
 #[tokio::test(start_paused = true)]
 async fn memory_gives_back_what_nobody_relies_on() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(3)));
-    let booking = async || limiter.check(&one()).await.unwrap().booking().unwrap();
-    let [first, second, third] = [booking().await, booking().await, booking().await];
+    let reservation = async || limiter.check(&one()).await.unwrap().reservation().unwrap();
+    let [first, second, third] = [reservation().await, reservation().await, reservation().await];
     assert_eq!(limiter.give_back(second).unwrap(), 0);
     assert_eq!(limiter.give_back(third).unwrap(), 1);
     assert_eq!(limiter.give_back(first).unwrap(), 0);
     assert_eq!(limiter.check(&one().cost(0)).await.unwrap().remaining(), Some(1));
     let other = Memory::new("other", TokenBucket::new(Quota::per_second(1)));
-    assert_eq!(other.give_back(booking().await).unwrap_err().class(), Class::Request);
+    assert_eq!(other.give_back(reservation().await).unwrap_err().class(), Class::Request);
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,8 +103,8 @@ async fn out_of_the_box_every_request_gets_a_verdict() {
     }
 }
 
-/// The proportions out of the box, at 24 s a unit, so that nothing comes back meanwhile and both bookings are
-/// within the 60 s that an algorithm books ahead: who waits is seen by not being answered.
+/// The proportions out of the box, at 24 s a unit, so that nothing comes back meanwhile and both reservations are
+/// within the 60 s that an algorithm reserves ahead: who waits is seen by not being answered.
 #[tokio::test]
 async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
     let server = Server::start();

@@ -310,7 +310,7 @@ async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize;
     for _ in 0..50 {
         let mut decision = limiter.check(&waiter).await.unwrap();
         assert!(matches!(decision.outcome(), Outcome::Wait(_)));
-        waiters.push(decision.booking().unwrap());
+        waiters.push(decision.reservation().unwrap());
     }
     for waiter in waiters.into_iter().rev() {
         assert_eq!(limiter.give_back(waiter).await.unwrap(), 1);
@@ -408,9 +408,9 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     let error = limiter.check(&Charge::new("x")).await.unwrap_err();
     assert_eq!(error.class(), Class::State);
     run(&mut connection, "DEL sluice:test:3sl1:{x}").await;
-    let mut booked = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
-    assert_eq!(booked.remaining(), Some(0));
-    assert_eq!(limiter.give_back(booked.booking().unwrap()).await.unwrap(), 2);
+    let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
+    assert_eq!(reserved.remaining(), Some(0));
+    assert_eq!(limiter.give_back(reserved.reservation().unwrap()).await.unwrap(), 2);
     assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
 
     let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();

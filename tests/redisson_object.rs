@@ -140,21 +140,21 @@ async fn permits_go_back_to_those_who_took_them_once() {
 }
 
 #[tokio::test]
-async fn bookings_are_given_back_once_and_to_their_own_limiter() {
+async fn reservations_are_given_back_once_and_to_their_own_limiter() {
     let mut bench = Bench::of(10, 1_000).await;
-    let (told, booking) = bench.told(&bench.redisson, 4).await;
+    let (told, reservation) = bench.told(&bench.redisson, 4).await;
     assert_eq!(told, G(6));
-    let booking = booking.expect("taken");
+    let reservation = reservation.expect("taken");
     let other = client(&bench.server, &bench.clock, "A");
-    let booking = other.refund(booking).expect("another's comes back");
-    assert!(bench.redisson.clone().refund(booking).is_none());
+    let reservation = other.refund(reservation).expect("another's comes back");
+    assert!(bench.redisson.clone().refund(reservation).is_none());
     let begun = tokio::time::Instant::now();
     while bench.value().await != Some(10) {
         assert!(begun.elapsed() < Duration::from_secs(20), "never given back");
         tokio::task::yield_now().await;
     }
-    let (_, booking) = bench.told(&bench.redisson, 4).await;
-    assert_eq!(bench.redisson.give_back(booking.unwrap()).await.unwrap(), 4);
+    let (_, reservation) = bench.told(&bench.redisson, 4).await;
+    assert_eq!(bench.redisson.give_back(reservation.unwrap()).await.unwrap(), 4);
     assert_eq!(bench.members().await, []);
 }
 
@@ -341,7 +341,7 @@ async fn memory_stands_in_for_it() {
     let mut decision = memory.acquire(patient.cost(2)).await.unwrap();
     let waited = begun.elapsed();
     assert!(Duration::from_millis(999) <= waited && waited <= Duration::from_millis(1_003));
-    assert_eq!(memory.give_back(decision.booking().unwrap()).unwrap(), 2);
+    assert_eq!(memory.give_back(decision.reservation().unwrap()).unwrap(), 2);
     assert_eq!(memory.peek("r").await.unwrap().remaining(), Some(3));
     assert!(memory.check(&Charge::new("r").cost(3)).await.unwrap().is_admitted());
     assert_eq!(memory.release("r", 2).unwrap(), 2);

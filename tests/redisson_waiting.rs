@@ -127,9 +127,9 @@ async fn clients_wait_apart() {
     let mut held = one.check(&patient).await.unwrap();
     assert!(matches!(one.check(&patient).await.unwrap().outcome(), Outcome::Again(_)));
     assert!(other.check(&patient).await.unwrap().is_admitted());
-    let booking = held.booking().expect("taken");
-    let booking = other.refund(booking).expect("another client's comes back");
-    assert_eq!(one.give_back(booking).await.unwrap(), 1);
+    let reservation = held.reservation().expect("taken");
+    let reservation = other.refund(reservation).expect("another client's comes back");
+    assert_eq!(one.give_back(reservation).await.unwrap(), 1);
 }
 
 /// More than the rate never fits, whoever waits.

@@ -32,7 +32,7 @@ async fn one_call_answers_each_charge_on_its_own() {
 }
 
 #[tokio::test]
-async fn bookings_of_one_call_unwind_last_first() {
+async fn reservations_of_one_call_unwind_last_first() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let call = Call::bucket(Some(NOW), &["a", "a"]).check(2, 0).check(3, 0);

@@ -51,8 +51,8 @@ async fn one_call_decides_for_both_and_names_who_refuses() {
     assert_eq!(user.peek("bob").await.unwrap().remaining(), Some(3));
     assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(1));
 
-    // What was booked together comes back together.
-    assert!(both.refund(first.booking().unwrap()).is_none());
+    // What was reserved together comes back together.
+    assert!(both.refund(first.reservation().unwrap()).is_none());
     while both.peek("alice").await.unwrap().remaining() != Some(3) {
         tokio::task::yield_now().await;
     }
@@ -105,7 +105,7 @@ async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
 }
 
 #[tokio::test]
-async fn waits_are_booked_in_both_or_in_none() {
+async fn waits_are_reserved_in_both_or_in_none() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let one = Redis::new("one", TokenBucket::new(Quota::new(1, HOUR / 120)), pool.clone());
@@ -116,9 +116,9 @@ async fn waits_are_booked_in_both_or_in_none() {
         both.check(&charge).await.unwrap()
     };
     assert_eq!(ask().await.outcome(), Outcome::Allow);
-    let booked = ask().await;
-    assert!(matches!(booked.outcome(), Outcome::Wait(wait) if wait > Duration::from_secs(20)));
-    // The window is full for an hour: nothing is booked in the bucket either.
+    let reserved = ask().await;
+    assert!(matches!(reserved.outcome(), Outcome::Wait(wait) if wait > Duration::from_secs(20)));
+    // The window is full for an hour: nothing is reserved in the bucket either.
     let refused = ask().await;
     assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("other")));
     let again = ask().await;
@@ -174,7 +174,7 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     let patient = Charge::new("alice").cost(3).max_wait(400 * HOUR);
     let mut admitted = all.check(&patient).await.unwrap();
     assert!(matches!(all.check(&patient).await.unwrap().outcome(), Outcome::Deny { .. }));
-    assert!(all.refund(admitted.booking().unwrap()).is_none());
+    assert!(all.refund(admitted.reservation().unwrap()).is_none());
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
 }
 
@@ -213,8 +213,8 @@ async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
                     "penalize" => drop(limiter.penalize(charge.clone()).await.unwrap()),
                     "owe" => assert!(limiter.owe(&charge)),
                     "refund" => {
-                        let booking = limiter.check(&charge).await.unwrap().booking();
-                        assert!(limiter.refund(booking.unwrap()).is_none());
+                        let reservation = limiter.check(&charge).await.unwrap().reservation();
+                        assert!(limiter.refund(reservation.unwrap()).is_none());
                         expected = before;
                     }
                     _ => {
@@ -252,7 +252,7 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     let both = Together::new((one.clone(), everybody(&pool, 3)), keys);
     for mut decision in [one.check(&charge).await.unwrap(), both.check(&charge).await.unwrap()] {
         hides(&decision);
-        hides(&decision.booking().unwrap());
+        hides(&decision.reservation().unwrap());
     }
     hides(&one);
     hides(&both);

@@ -16,7 +16,7 @@ use tower_sluice::algorithm::{
     SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
-    Booking, Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis,
+    Reservation, Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -54,9 +54,9 @@ fn verdict(decision: &Decision) -> (Verdict, i64, i64) {
     (verdict, remaining, micros(decision.reset_after().expect("told")))
 }
 
-/// A booking of the script's, and what its twin remembers of the same one.
+/// A reservation of the script's, and what its twin remembers of the same one.
 struct Twins {
-    lua: Booking,
+    lua: Reservation,
     quota: Quotas,
     cost: i64,
     left: Left,
@@ -83,7 +83,7 @@ async fn compare<A: InLua>(
         let key: Arc<str> = format!("history {history}").into();
         now.store(START, Relaxed);
         let mut state: Option<A::State> = None;
-        let mut bookings: Vec<Twins> = Vec::new();
+        let mut reservations: Vec<Twins> = Vec::new();
         for step in 0..steps {
             let quota = dice.pick(quotas);
             let one = dice.pick(quota.as_slice());
@@ -99,17 +99,17 @@ async fn compare<A: InLua>(
             let instant = now.load(Relaxed) as i64;
             let place = format!("history {history}, step {step}, {quota:?}");
 
-            if dice.below(5) == 0 && !bookings.is_empty() {
+            if dice.below(5) == 0 && !reservations.is_empty() {
                 // The latest as often as any.
                 let which = if dice.below(2) == 0 {
-                    bookings.len() - 1
+                    reservations.len() - 1
                 } else {
-                    dice.below(bookings.len())
+                    dice.below(reservations.len())
                 };
-                let Twins { lua: booking, quota, cost, left } = bookings.remove(which);
+                let Twins { lua: reservation, quota, cost, left } = reservations.remove(which);
                 let rule = algorithm.rule(quota).expect("a rule");
                 let units = A::refund(&rule, &mut state, instant, cost, &left).unwrap_or(0);
-                let from_lua = lua.give_back(booking).await.expect("lua gives back");
+                let from_lua = lua.give_back(reservation).await.expect("lua gives back");
                 assert_eq!(from_lua as i64, units, "{place}");
                 continue;
             }
@@ -147,9 +147,9 @@ async fn compare<A: InLua>(
             assert_eq!(from_lua.quota(), quota.as_slice().get(told.by).copied(), "{place}");
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
-            if let Some(lua) = from_lua.booking() {
-                let left = A::left(state.as_ref().expect("booked"));
-                bookings.push(Twins { lua, quota, cost: ask.cost, left });
+            if let Some(lua) = from_lua.reservation() {
+                let left = A::left(state.as_ref().expect("reserved"));
+                reservations.push(Twins { lua, quota, cost: ask.cost, left });
             }
         }
     }
@@ -314,7 +314,7 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
                 let ask = Ask { cost: dice.pick(&[1, 1, 2]), patience: 60_000_000 };
                 let mut next = state.clone();
                 if let Verdict::Wait(wait) = A::step(&rule, &mut next, now, ask).verdict {
-                    waited.push((now + wait, ask.cost, A::left(next.as_ref().expect("booked"))));
+                    waited.push((now + wait, ask.cost, A::left(next.as_ref().expect("reserved"))));
                 } else if waited.is_empty() {
                     A::step(&rule, &mut control, now, ask);
                 } else {
@@ -382,7 +382,7 @@ impl Bound {
     }
 }
 
-/// Waiters of several quotas hang up in any order: what stands keeps every bound, and nobody is booked before another.
+/// Waiters of several quotas hang up in any order: what stands keeps every bound, and nobody is reserved before another.
 fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
     let name = std::any::type_name::<A>();
     let quotas = algorithm.quota();
@@ -415,7 +415,7 @@ fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
             };
             let latest = standing.iter().map(|(at, ..)| *at).max().unwrap_or(0);
             assert!(now + wait >= latest, "{name}, history {history}: before another");
-            let left = A::left(state.as_ref().expect("booked"));
+            let left = A::left(state.as_ref().expect("reserved"));
             standing.push((now + wait, ask.cost, left));
         }
         let grants: Vec<_> = standing.iter().map(|(at, cost, _)| (*at, *cost)).collect();

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// How long a charge may be delayed [default: not at all].
     #[arg(long, value_parser = duration)]
     max_wait: Option<Duration>,
-    /// The longest wait that is booked for anyone.
+    /// The longest wait that is reserved for anyone.
     #[arg(long, value_parser = horizon, default_value = "60s")]
     pub(crate) horizon: Duration,
     /// sliding_window: the cells of a period.

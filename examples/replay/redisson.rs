@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Algorithm, Redisson as InProcess};
-use tower_sluice::{Booking, Charge, Error, Limiter, Memory, Operation, Rate, Redisson};
+use tower_sluice::{Reservation, Charge, Error, Limiter, Memory, Operation, Rate, Redisson};
 
 use crate::Stop;
 use crate::options::Options;
@@ -34,8 +34,8 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
 }
 
 impl Gate for Memory<InProcess> {
-    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        Memory::give_back(self, booking)
+    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
+        Memory::give_back(self, reservation)
     }
 
     async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
@@ -79,8 +79,8 @@ impl Limiter for Named {
 }
 
 impl Gate for Named {
-    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        self.redisson.give_back(booking).await
+    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
+        self.redisson.give_back(reservation).await
     }
 
     async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {

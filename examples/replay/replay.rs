@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::{
-    Booking, Charge, Class, Error, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
+    Reservation, Charge, Class, Error, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
 };
 
 use crate::Stop;
@@ -93,7 +93,7 @@ pub(crate) fn unique() -> String {
 
 /// A limiter that tells how much it took back.
 pub(crate) trait Gate: Limiter {
-    async fn give_back(&self, booking: Booking) -> Result<u64, Error>;
+    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error>;
 
     /// Gives permits back, whoever took them.
     async fn release(&self, _key: &str, _permits: u64) -> Result<u64, Error> {
@@ -101,7 +101,7 @@ pub(crate) trait Gate: Limiter {
     }
 }
 
-/// In this process, by the algorithms that book waits.
+/// In this process, by the algorithms that reserve waits.
 struct InProcess<A: Algorithm>(Memory<A>);
 
 impl<A: Algorithm> Limiter for InProcess<A> {
@@ -117,14 +117,14 @@ impl<A: Algorithm> Limiter for InProcess<A> {
 }
 
 impl<A: Algorithm> Gate for InProcess<A> {
-    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        self.0.give_back(booking)
+    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
+        self.0.give_back(reservation)
     }
 }
 
 impl<A: InLua> Gate for Redis<A> {
-    async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        Redis::give_back(self, booking).await
+    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
+        Redis::give_back(self, reservation).await
     }
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Replay<G> {
 struct Past {
     key: Arc<str>,
     quota: Option<Quota>,
-    booking: Option<Box<Booking>>,
+    reservation: Option<Box<Reservation>>,
 }
 
 impl<G: Gate> Replay<G> {
@@ -193,14 +193,14 @@ impl<G: Gate> Replay<G> {
         let quota = match line.quota(self.quota) {
             Ok(quota) => quota,
             Err(error) => {
-                self.past.push(Past { key: Arc::clone(&key), quota: None, booking: None });
+                self.past.push(Past { key: Arc::clone(&key), quota: None, reservation: None });
                 let told = Told::error(number, error.to_string());
                 self.summary.count(&key, &told);
                 return Ok(told);
             }
         };
         if let Some(reason) = foreign(&line, quota.is_some(), options.algorithm) {
-            self.past.push(Past { key, quota: None, booking: None });
+            self.past.push(Past { key, quota: None, reservation: None });
             return Ok(Told::error(number, reason.to_owned()));
         }
         if line.op == Op::Release {
@@ -215,19 +215,19 @@ impl<G: Gate> Replay<G> {
             Op::Reset => self.gate.reset(charge).await,
             _ => self.gate.check(&charge).await,
         };
-        let (told, booking) = match answer {
+        let (told, reservation) = match answer {
             Ok(since) if matches!(line.op, Op::Penalize | Op::Reset | Op::Available) => {
                 (Told::done(number, &since), None)
             }
             Ok(mut decision) => {
-                (Told::decided(number, &decision), decision.booking().map(Box::new))
+                (Told::decided(number, &decision), decision.reservation().map(Box::new))
             }
             Err(error) => (self.told(number, error)?, None),
         };
         if line.op == Op::Check {
             self.summary.count(&key, &told);
         }
-        self.past.push(Past { key, quota, booking });
+        self.past.push(Past { key, quota, reservation });
         Ok(told)
     }
 
@@ -236,9 +236,9 @@ impl<G: Gate> Replay<G> {
         let Some(past) = of.checked_sub(1).and_then(|of| self.past.get_mut(of)) else {
             return Err(self.wrong("\"of\" names no line before it"));
         };
-        let (key, quota, booking) = (Arc::clone(&past.key), past.quota, past.booking.take());
-        let units = match booking {
-            Some(booking) => self.gate.give_back(*booking).await,
+        let (key, quota, reservation) = (Arc::clone(&past.key), past.quota, past.reservation.take());
+        let units = match reservation {
+            Some(reservation) => self.gate.give_back(*reservation).await,
             None => Ok(0),
         };
         self.given_back(key, quota, units).await
@@ -260,7 +260,7 @@ impl<G: Gate> Replay<G> {
             Err(error) => self.told(number, error)?,
         };
         self.summary.count_refund(&told);
-        self.past.push(Past { key, quota, booking: None });
+        self.past.push(Past { key, quota, reservation: None });
         Ok(told)
     }
 

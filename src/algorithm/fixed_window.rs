@@ -66,7 +66,7 @@ impl FixedWindow {
         Self { anchored: true, ..self }
     }
 
-    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
     ///
     /// # Panics
     ///

@@ -2,7 +2,7 @@
 //!
 //! Each is told twice, as a Lua script for the server and as a Rust twin for the process, and both
 //! answer one question: *what is the earliest instant at which this charge fits?* What follows from
-//! the answer (allow, book a wait, deny) is the same for all and stands here, in [`Algorithm::step`].
+//! the answer (allow, reserve a wait, deny) is the same for all and stands here, in [`Algorithm::step`].
 //!
 //! # Which one
 //!
@@ -30,9 +30,9 @@
 //! [`quota`](crate::Decision::quota) is the one that refuses or delays, else the one that has least left; `remaining` is
 //! the least of all, `reset_after` the last. A charge's own quota is a tuple of as many.
 //!
-//! Each gives back what it can. A booked wait on which nothing was decided since goes as though it had never come, so
+//! Each gives back what it can. A reserved wait on which nothing was decided since goes as though it had never come, so
 //! waiters that hang up, the latest first, close the key to nobody. A refund in another order may leave an algorithm that
-//! was not in the way at the booked slot.
+//! was not in the way at the reserved slot.
 //!
 //! ```
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -108,10 +108,10 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use crate::booking::Left;
+pub use crate::reservation::Left;
 use crate::quota::{QuotaError, Quotas};
 
-/// The longest wait that an algorithm books unless told otherwise.
+/// The longest wait that an algorithm reserves unless told otherwise.
 const HORIZON: Duration = Duration::from_secs(60);
 
 /// What a script computes with exactly is below.
@@ -132,8 +132,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// What is stored for a key.
     type State: Clone + Debug + PartialEq + Send + 'static;
 
-    /// Whether a later instant can be booked; what cannot is asked for again.
-    const BOOKS: bool = true;
+    /// Whether a later instant can be reserved; what cannot is asked for again.
+    const RESERVES: bool = true;
 
     /// Which of several quotas stands in the way of a cost; none if it fits now.
     fn refuses(
@@ -162,7 +162,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// If this algorithm cannot follow such a quota exactly.
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError>;
 
-    /// The longest wait that is booked for anyone, in µs.
+    /// The longest wait that is reserved for anyone, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
 
     /// The instant from which on the state decides like none.
@@ -201,7 +201,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// What is left, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
-    /// Gives back a booking of `cost` that left `left`, and tells the units that were; `None` if nothing may be, and
+    /// Gives back a reservation of `cost` that left `left`, and tells the units that were; `None` if nothing may be, and
     /// the state is as before.
     fn give_back(
         rule: &Self::Rule,
@@ -211,7 +211,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         left: &Left,
     ) -> Option<i64>;
 
-    /// What a booking remembers of the state that it left, and of the one before.
+    /// What a reservation remembers of the state that it left, and of the one before.
     fn left(state: &Self::State) -> Left;
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
@@ -286,7 +286,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Step { verdict, report: Self::report(rule, seen, now), changed, by }
     }
 
-    /// Gives a booking back, and tells the units that were: the twin of `refund` in `scripts/tail.lua`.
+    /// Gives a reservation back, and tells the units that were: the twin of `refund` in `scripts/tail.lua`.
     /// `None` leaves the state as it is.
     fn refund(
         rule: &Self::Rule,

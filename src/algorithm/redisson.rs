@@ -23,7 +23,7 @@ pub(crate) type Grant = [u8; 16];
 ///
 /// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
 ///
-/// **Cost.** A member for each grant of the last period; nobody waits by a booking, for which the format has no room:
+/// **Cost.** A member for each grant of the last period; nobody waits by a reservation, for which the format has no room:
 /// who is refused asks again.
 ///
 /// **Choose it** where the code that is tested shares its limiter with Java; else [`SlidingLog`](super::SlidingLog).
@@ -164,7 +164,7 @@ impl Algorithm for Redisson {
     type Rule = Rule;
     type State = State;
 
-    const BOOKS: bool = false;
+    const RESERVES: bool = false;
 
     fn quota(&self) -> Quotas {
         self.quota.into()

@@ -60,7 +60,7 @@ impl SlidingCounter {
         Self { quota, horizon: HORIZON }
     }
 
-    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
     ///
     /// # Panics
     ///
@@ -190,7 +190,7 @@ impl Algorithm for SlidingCounter {
         let given = cost.min(*units);
         *units -= given;
         if from > 0 && given > 0 && next.latest > now {
-            // What is booked into the room that this leaves, at the same latest instant, must not pass for what was there.
+            // What is reserved into the room that this leaves, at the same latest instant, must not pass for what was there.
             next.latest += 1;
             if next.latest > now + rule.horizon || rule.begin(next.latest) != next.begin {
                 return None;

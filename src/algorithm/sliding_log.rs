@@ -74,7 +74,7 @@ impl SlidingLog {
         Self { max_limit: units, ..self }
     }
 
-    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
     ///
     /// # Panics
     ///
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn bookings_follow_each_other_and_are_counted_where_they_lie() {
+    fn reservations_follow_each_other_and_are_counted_where_they_lie() {
         let mut log = Log::of(Quota::per_second(2));
         let told = [0; 5].map(|at| log.ask(at, 1, 2_000_000).0);
         assert_eq!(

@@ -72,7 +72,7 @@ impl SlidingWindow {
         Self { cells, ..self }
     }
 
-    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
     ///
     /// # Panics
     ///

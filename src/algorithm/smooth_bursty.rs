@@ -91,7 +91,7 @@ impl SmoothBursty {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
     ///
     /// # Panics
     ///

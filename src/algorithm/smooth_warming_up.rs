@@ -88,7 +88,7 @@ impl SmoothWarmingUp {
         Duration::try_from_secs_f64(bucket * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
     ///
     /// # Panics
     ///

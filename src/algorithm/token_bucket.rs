@@ -23,7 +23,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// **Choose it** first: it is the smallest, it smooths what it lets through, and it remembers debt. With `burst(1)`
 /// and a `max_wait` it is the leaky bucket as a queue, at an even pace.
 ///
-/// **Timeline.** At 5 a second, ten come at once and would wait half a second: five go, two are booked at 200 and 400
+/// **Timeline.** At 5 a second, ten come at once and would wait half a second: five go, two are reserved at 200 and 400
 /// ms, three are told to come back after 600.
 ///
 /// ```
@@ -53,7 +53,7 @@ impl TokenBucket {
         Self { quota, horizon: HORIZON }
     }
 
-    /// Sets the longest wait that is booked for anyone, at most 365 days. Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
     ///
     /// # Panics
     ///
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_at_once_are_five_admitted_two_booked_three_denied() {
+    fn ten_at_once_are_five_admitted_two_reserved_three_denied() {
         let told = run(Quota::per_second(5), &[(0, 1, 500_000); 10]);
         let verdicts: Vec<_> = told.iter().map(|told| told.0).collect();
         assert_eq!(verdicts[..5], [Verdict::Allow; 5]);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn refund_acts_only_on_the_state_that_the_booking_left() {
+    fn refund_acts_only_on_the_state_that_the_reservation_left() {
         let quota = Quota::new(3, Duration::from_secs(1)).burst(1);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let ask = Ask { cost: 1, patience: 1_000_000 };

@@ -5,7 +5,7 @@
 pub struct Ask {
     /// The units asked for; 0 peeks.
     pub cost: i64,
-    /// The longest wait that may be booked, in µs; cut to the horizon.
+    /// The longest wait that may be reserved, in µs; cut to the horizon.
     pub patience: i64,
 }
 

@@ -1,5 +1,5 @@
 //! Admission, the part of the story that a layer's request and a worker share: ask, sleep what is
-//! booked, ask again where nothing can be booked, and give the slot back if nobody is left to use it.
+//! reserved, ask again where nothing can be reserved, and give the slot back if nobody is left to use it.
 
 use std::fmt;
 use std::future::Future;
@@ -63,16 +63,16 @@ impl<C> Admission<C> {
         Self { asked, place, state: State::Starting }
     }
 
-    /// Gives the slot back if it was booked and has not come yet.
+    /// Gives the slot back if it was reserved and has not come yet.
     pub(crate) fn abandon<L: Limiter>(
         self: Pin<&mut Self>,
         limiter: &L,
         decision: &mut Option<Decision>,
     ) {
         if let StateProj::Waiting { due, .. } = self.project().state.project() {
-            let booking = decision.as_mut().and_then(Decision::booking);
-            if let Some(booking) = booking.filter(|_| Instant::now() < *due) {
-                limiter.refund(booking);
+            let reservation = decision.as_mut().and_then(Decision::reservation);
+            if let Some(reservation) = reservation.filter(|_| Instant::now() < *due) {
+                limiter.refund(reservation);
             }
         }
     }

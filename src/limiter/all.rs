@@ -3,9 +3,9 @@
 //! The narrowest goes first, so that who asks too much is refused without touching what all share; but the others are
 //! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
 //! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `within` sets one for
-//! all of them, and each gets what the ones before it left. Nobody waits in turn, since a slot that one limiter booked for later would be no slot of the others:
+//! all of them, and each gets what the ones before it left. Nobody waits in turn, since a slot that one limiter reserved for later would be no slot of the others:
 //! a charge is admitted now, or refused with the time to come back. Where all are in one Redis, [`Together`](crate::Together) asks
-//! them in one call, exactly, and books waits.
+//! them in one call, exactly, and reserves waits.
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::terms::owner;
 use super::{Boxed, Limiter, Operation};
 use crate::charge::Key;
-use crate::{Booking, Charge, Class, Decision, Error, Quota};
+use crate::{Reservation, Charge, Class, Decision, Error, Quota};
 
 /// A decision that is made step by step.
 pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
@@ -73,7 +73,7 @@ where
 impl<const N: usize, F> All<N, F> {
     /// Asks each for what is its own.
     pub(super) fn in_turn(&self, charges: [Charge; N]) -> InTurn {
-        let mut taken = Taken { limiters: Arc::clone(&self.limiters), bookings: Vec::new() };
+        let mut taken = Taken { limiters: Arc::clone(&self.limiters), reservations: Vec::new() };
         let owner = self.owner;
         Box::pin(async move {
             let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
@@ -95,14 +95,14 @@ impl<const N: usize, F> All<N, F> {
                 if !decision.is_admitted() {
                     return Ok(decision);
                 }
-                taken.bookings.extend(decision.booking());
+                taken.reservations.extend(decision.reservation());
                 fallbacks.extend_from_slice(decision.fallbacks().numbers());
                 let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
                 if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
                     tightest = Some(decision);
                 }
             }
-            let others = std::mem::take(&mut taken.bookings);
+            let others = std::mem::take(&mut taken.reservations);
             let Some(decision) = tightest else {
                 return Err(Error::new(Class::Configuration, "there is no limiter to ask"));
             };
@@ -112,7 +112,7 @@ impl<const N: usize, F> All<N, F> {
             }
             let (key, quota) = (Key::Constant(""), Quota::per_second(1).into());
             let left = Default::default();
-            Ok(decision.with_booking(Booking { owner, key, quota, cost: 0, left, others }))
+            Ok(decision.with_reservation(Reservation { owner, key, quota, cost: 0, left, others }))
         })
     }
 }
@@ -138,19 +138,19 @@ async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<De
 /// What was taken so far, given back unless all agree.
 struct Taken<const N: usize> {
     limiters: Arc<[Boxed; N]>,
-    bookings: Vec<Booking>,
+    reservations: Vec<Reservation>,
 }
 
 impl<const N: usize> Drop for Taken<N> {
     fn drop(&mut self) {
-        give_back(&self.limiters[..], std::mem::take(&mut self.bookings));
+        give_back(&self.limiters[..], std::mem::take(&mut self.reservations));
     }
 }
 
-/// Gives each booking to the limiter whose it is.
-fn give_back(limiters: &[Boxed], bookings: Vec<Booking>) {
-    for booking in bookings.into_iter().rev() {
-        limiters.iter().try_fold(booking, |booking, limiter| limiter.refund(booking));
+/// Gives each reservation to the limiter whose it is.
+fn give_back(limiters: &[Boxed], reservations: Vec<Reservation>) {
+    for reservation in reservations.into_iter().rev() {
+        limiters.iter().try_fold(reservation, |reservation, limiter| limiter.refund(reservation));
     }
 }
 
@@ -164,11 +164,11 @@ where
         self.in_turn(self.parts(charge))
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        if booking.owner != self.owner {
-            return Some(booking);
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        if reservation.owner != self.owner {
+            return Some(reservation);
         }
-        give_back(&self.limiters[..], booking.others);
+        give_back(&self.limiters[..], reservation.others);
         None
     }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Limiter, Operation};
-use crate::{Booking, Charge, Decision, Error};
+use crate::{Reservation, Charge, Decision, Error};
 
 type BoxFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
@@ -31,8 +31,8 @@ impl Limiter for Boxed {
         self.0.check_boxed(charge)
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        self.0.refund_boxed(booking)
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        self.0.refund_boxed(reservation)
     }
 
     fn owe(&self, charge: &Charge) -> bool {
@@ -56,7 +56,7 @@ impl fmt::Debug for Boxed {
 
 trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxFuture;
-    fn refund_boxed(&self, booking: Booking) -> Option<Booking>;
+    fn refund_boxed(&self, reservation: Reservation) -> Option<Reservation>;
     fn owe_boxed(&self, charge: &Charge) -> bool;
     fn can_owe_boxed(&self) -> bool;
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture>;
@@ -71,8 +71,8 @@ where
         Box::pin(self.check(charge))
     }
 
-    fn refund_boxed(&self, booking: Booking) -> Option<Booking> {
-        self.refund(booking)
+    fn refund_boxed(&self, reservation: Reservation) -> Option<Reservation> {
+        self.refund(reservation)
     }
 
     fn owe_boxed(&self, charge: &Charge) -> bool {

@@ -36,7 +36,7 @@ use super::terms::{Terms, followed};
 use super::{Limiter, Operation, digest};
 use crate::algorithm::{Algorithm, Redisson};
 use crate::quota::QuotaError;
-use crate::{Booking, Charge, Class, Decision, Error};
+use crate::{Reservation, Charge, Class, Decision, Error};
 
 const CAPACITY: usize = 100_000;
 
@@ -52,12 +52,12 @@ const CAPACITY: usize = 100_000;
 /// | 300 | [`TokenBucket`], [`FixedWindow`] |
 /// | 360 | [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
 /// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each further cell |
-/// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are booked |
+/// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are reserved |
 /// | 700 | [`Redisson`], and up to 100 more for each grant of the last interval |
 /// | the sum of its members' | a tuple |
 ///
 /// So 100,000 keys of a token bucket take at most 30 MB, whatever requests send as keys. A log keeps at most as many
-/// charges as its limit admits in a period and, with booked waits, within its horizon; [`max_limit`] bounds the limit.
+/// charges as its limit admits in a period and, with reserved waits, within its horizon; [`max_limit`] bounds the limit.
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow
@@ -134,18 +134,18 @@ impl<A: Algorithm> Memory<A> {
         self.len() == 0
     }
 
-    /// Gives a booking back, and tells how many units that were: 0 if others were decided on it since.
+    /// Gives a reservation back, and tells how many units that were: 0 if others were decided on it since.
     ///
     /// # Errors
     ///
-    /// If the booking is another limiter's.
-    pub fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+    /// If the reservation is another limiter's.
+    pub fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
         let terms = &self.store.terms;
-        if booking.owner != terms.owner {
-            return Err(Error::new(Class::Request, "the booking is another limiter's"));
+        if reservation.owner != terms.owner {
+            return Err(Error::new(Class::Request, "the reservation is another limiter's"));
         }
-        let rule = terms.rule(&booking.quota)?;
-        let Booking { key, cost, left, .. } = booking;
+        let rule = terms.rule(&reservation.quota)?;
+        let Reservation { key, cost, left, .. } = reservation;
         let (units, _) = self.store.update(key.as_str(), |now, state| {
             let units = A::refund(&rule, state, now, cost.cast_signed(), &left);
             let changed = state.as_ref().filter(|_| units.is_some());
@@ -205,12 +205,12 @@ impl<A: Algorithm> Limiter for Memory<A> {
         Some(self.ask(Some(operation), charge))
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        if booking.owner != self.store.terms.owner {
-            return Some(booking);
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        if reservation.owner != self.store.terms.owner {
+            return Some(reservation);
         }
         // Best effort: a refund that fails is a unit lost, which errs on the safe side.
-        let _ = self.give_back(booking);
+        let _ = self.give_back(reservation);
         None
     }
 }

@@ -62,7 +62,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Booking, Charge, Decision, Error};
+use crate::{Reservation, Charge, Decision, Error};
 
 /// Decides charges.
 ///
@@ -79,9 +79,9 @@ pub trait Limiter {
 
     /// Gives back what a decision took; best effort, off the caller's path: it returns at once.
     ///
-    /// A booking of another limiter comes back.
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        Some(booking)
+    /// A reservation of another limiter comes back.
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        Some(reservation)
     }
 
     /// Takes a charge without asking whether it fits; best effort, off the caller's path: it returns at once.
@@ -126,8 +126,8 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
         (**self).check(charge)
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        (**self).refund(booking)
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        (**self).refund(reservation)
     }
 
     fn owe(&self, charge: &Charge) -> bool {
@@ -169,9 +169,9 @@ pub trait LimiterExt: Limiter + Sized {
         Boxed::new(self)
     }
 
-    /// Decides, and sleeps the booked wait: for workers and for clients without a service.
+    /// Decides, and sleeps the reserved wait: for workers and for clients without a service.
     ///
-    /// Patience is the charge's `max_wait`, else as long as the algorithm books (its horizon); where nothing can be booked
+    /// Patience is the charge's `max_wait`, else as long as the algorithm reserves (its horizon); where nothing can be reserved
     /// ([`Outcome::Again`](crate::Outcome::Again)), else for ever.
     /// Dropping the future before its slot has come gives the slot back.
     ///

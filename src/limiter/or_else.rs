@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 
 use super::terms::owner;
 use super::{Limiter, Operation};
-use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
+use crate::{Reservation, Charge, Class, Decision, Error, Origin, Outcome};
 
 /// Admits while the store is away: the limit is off until it is back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,8 +36,8 @@ pub trait Fallback: sealed::Sealed {
     fn answer(&self, charge: &Charge) -> Self::Future;
 
     #[doc(hidden)]
-    fn give_back(&self, booking: Booking) -> Option<Booking> {
-        Some(booking)
+    fn give_back(&self, reservation: Reservation) -> Option<Reservation> {
+        Some(reservation)
     }
 
     /// Takes for a decision of its own. By default it has none of which anything is counted.
@@ -102,8 +102,8 @@ impl<L: Limiter> Fallback for L {
         self.check(charge)
     }
 
-    fn give_back(&self, booking: Booking) -> Option<Booking> {
-        self.refund(booking)
+    fn give_back(&self, reservation: Reservation) -> Option<Reservation> {
+        self.refund(reservation)
     }
 
     fn take(&self, charge: &Charge) -> bool {
@@ -172,8 +172,8 @@ where
         Some(OrElseFuture { asked: None, number: self.number, state })
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        self.inner.refund(booking).and_then(|booking| self.fallback.give_back(booking))
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        self.inner.refund(reservation).and_then(|reservation| self.fallback.give_back(reservation))
     }
 }
 

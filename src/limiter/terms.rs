@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::algorithm::{Algorithm, Ask, LATEST, Left, Report, Verdict};
 use crate::charge::Key;
 use crate::quota::{QuotaError, Quotas};
-use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome};
+use crate::{Reservation, Charge, Class, Decision, Error, Origin, Outcome};
 
 /// The longest key that is accepted, in bytes.
 const LONGEST_KEY: usize = 64 * 1024;
@@ -23,7 +23,7 @@ pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 /// A named limiter's algorithm, ready to be asked.
 #[derive(Clone, Debug)]
 pub(super) struct Terms<A: Algorithm> {
-    /// A number that no other limiter of this process has: whose booking is whose.
+    /// A number that no other limiter of this process has: whose reservation is whose.
     pub(super) owner: u64,
     /// One for each quota; the first, if there is only one.
     names: Vec<Arc<str>>,
@@ -122,7 +122,7 @@ impl<A: Algorithm> Terms<A> {
         let outcome = match answer.verdict {
             Verdict::Allow => Outcome::Allow,
             Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
-            Verdict::Deny(wait) if !A::BOOKS => Outcome::Again(duration(wait)),
+            Verdict::Deny(wait) if !A::RESERVES => Outcome::Again(duration(wait)),
             Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
             Verdict::Never => Outcome::Deny { retry_after: None },
         };
@@ -141,7 +141,7 @@ impl<A: Algorithm> Terms<A> {
             return decision;
         }
         let (owner, cost, left) = (self.owner, cost.cast_unsigned(), answer.left);
-        decision.with_booking(Booking { owner, key, quota, cost, left, others: Vec::new() })
+        decision.with_reservation(Reservation { owner, key, quota, cost, left, others: Vec::new() })
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::overtime::Overtime;
 use super::{Limiter, Operation};
-use crate::{Booking, Charge, Class, Decision, Error};
+use crate::{Reservation, Charge, Class, Decision, Error};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
 
@@ -70,8 +70,8 @@ impl<L: Limiter> Limiter for Within<L> {
         self.inner.operate(operation, &charge).map(|check| WithinFuture::new(check, backstop))
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        self.inner.refund(booking)
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        self.inner.refund(reservation)
     }
 }
 

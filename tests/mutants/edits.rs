@@ -56,8 +56,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "dropped_waiter_keeps_its_slot",
         "src/limiter/acquire.rs",
-        "limiter.refund(booking);",
-        "drop(booking);",
+        "limiter.refund(reservation);",
+        "drop(reservation);",
         ["layer", "refunded_once"],
     ),
     mutant(

@@ -12,7 +12,7 @@ use tower_sluice::algorithm::{
     TokenBucket,
 };
 use tower_sluice::{
-    Booking, Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Together,
+    Reservation, Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Together,
 };
 
 use crate::crew;
@@ -65,7 +65,7 @@ pub(crate) static ALGORITHMS: [Algorithm; 13] = [
         Both::uneven,
     ),
     line("together", Quota::burst, Site::together, Both::buckets),
-    line("redisson", millis, Site::redisson, Permits::boxed).without_booking(),
+    line("redisson", millis, Site::redisson, Permits::boxed).without_reservation(),
     line(
         "smooth_bursty_own_debt",
         no_burst,
@@ -123,7 +123,7 @@ impl Algorithm {
     }
 
     /// Books nothing. Nobody has asked for a key that is not configured.
-    const fn without_booking(self) -> Self {
+    const fn without_reservation(self) -> Self {
         Self { openings: &[1, 3], books: false, ..self }
     }
 
@@ -205,8 +205,8 @@ type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 pub(crate) trait Judged: Debug + Send + Sync {
     fn check(&self, charge: &Charge) -> Answer<Decision>;
 
-    /// Gives a booking back, and tells how many units that were.
-    fn give_back(&self, booking: Booking) -> Answer<u64>;
+    /// Gives a reservation back, and tells how many units that were.
+    fn give_back(&self, reservation: Reservation) -> Answer<u64>;
 
     /// Whether it books waits.
     fn books(&self) -> bool {
@@ -219,9 +219,9 @@ impl Judged for Redisson {
         Limiter::check(self, charge)
     }
 
-    fn give_back(&self, booking: Booking) -> Answer<u64> {
+    fn give_back(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
-        Box::pin(async move { Redisson::give_back(&limiter, booking).await })
+        Box::pin(async move { Redisson::give_back(&limiter, reservation).await })
     }
 
     fn books(&self) -> bool {
@@ -237,9 +237,9 @@ where
         Box::pin(Limiter::check(self, charge))
     }
 
-    fn give_back(&self, booking: Booking) -> Answer<u64> {
+    fn give_back(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
-        Box::pin(async move { limiter.give_back(booking).await })
+        Box::pin(async move { limiter.give_back(reservation).await })
     }
 }
 
@@ -248,8 +248,8 @@ impl<A: InLua> Judged for Redis<A> {
         Box::pin(Limiter::check(self, charge))
     }
 
-    fn give_back(&self, booking: Booking) -> Answer<u64> {
+    fn give_back(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
-        Box::pin(async move { Redis::give_back(&limiter, booking).await })
+        Box::pin(async move { Redis::give_back(&limiter, reservation).await })
     }
 }

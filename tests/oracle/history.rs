@@ -19,7 +19,7 @@ pub(crate) fn quota(algorithm: &Algorithm) -> Quota {
 pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut rows: Vec<Row> = Vec::new();
-    let mut booked: Vec<(Row, [i128; 2])> = Vec::new();
+    let mut reserved: Vec<(Row, [i128; 2])> = Vec::new();
     let mut now = START;
     for number in 0..200 {
         now += [1, 1, 1, 142, 143, 144, 285, 998, 999, 1_000][dice.usize(..10)];
@@ -42,8 +42,8 @@ pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
             sent: now.cast_unsigned() * 1_000,
             received: now.cast_unsigned() * 1_000,
         };
-        if dice.u8(..5) == 0 && !booked.is_empty() {
-            let (of, mark) = booked.pop().expect("booked");
+        if dice.u8(..5) == 0 && !reserved.is_empty() {
+            let (of, mark) = reserved.pop().expect("reserved");
             let units = model.returnable(at, of.cost.into(), mark);
             model.put_back(mark, units);
             row = Row { event: Event::Refunded, cost: of.cost, of: of.number, now: 0, ..row };
@@ -60,7 +60,7 @@ pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
                 (_, false) => Event::Denied,
             };
             if fits && row.cost > 0 {
-                booked.push((row, model.take(at, due, row.cost.into())));
+                reserved.push((row, model.take(at, due, row.cost.into())));
             }
         }
         row.remaining = i64::try_from(model.remaining(at)).expect("few");

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::model::{Grant, Mark, Model};
 use crate::trace::{Event, Row, by_key, order};
 
-/// The longest wait that is booked for anyone unless an algorithm is told otherwise.
+/// The longest wait that is reserved for anyone unless an algorithm is told otherwise.
 const HORIZON: i128 = 60_000_000;
 
 /// Faults that are told in words; the rest is as many more as were counted.
@@ -85,13 +85,13 @@ struct Replay<'a> {
     grants: Vec<Grant>,
     /// When something was taken last: what is taken at one instant is taken by one call.
     taken_at: Option<i64>,
-    /// The bookings by task and number of their call: the mark, and the place of the grant.
-    booked: HashMap<(u16, u16, u32), (Mark, usize)>,
+    /// The reservations by task and number of their call: the mark, and the place of the grant.
+    reserved: HashMap<(u16, u16, u32), (Mark, usize)>,
 }
 
 impl<'a> Replay<'a> {
     fn new(model: Box<dyn Model>, findings: &'a mut Findings) -> Self {
-        Self { model, findings, grants: Vec::new(), taken_at: None, booked: HashMap::new() }
+        Self { model, findings, grants: Vec::new(), taken_at: None, reserved: HashMap::new() }
     }
 
     fn follow(&mut self, row: &Row) {
@@ -125,7 +125,7 @@ impl<'a> Replay<'a> {
 
         if admitted && cost > 0 {
             let mark = self.model.take(now, told, cost);
-            self.booked.insert((row.process, row.task, row.number), (mark, self.grants.len()));
+            self.reserved.insert((row.process, row.task, row.number), (mark, self.grants.len()));
             self.grants.push((told, cost));
             self.findings.changes += 1;
             self.findings.fewest += usize::from(self.taken_at != Some(row.now));
@@ -140,8 +140,8 @@ impl<'a> Replay<'a> {
     /// The reply tells no `now`, but it lies between sent and received: what is given back must be right
     /// at either end. Nothing is right too once the state is old, since then it may have expired.
     fn give_back(&mut self, row: &Row) {
-        let Some((mark, grant)) = self.booked.remove(&(row.process, row.task, row.of)) else {
-            return self.findings.tell(row, "gives back what was not booked");
+        let Some((mark, grant)) = self.reserved.remove(&(row.process, row.task, row.of)) else {
+            return self.findings.tell(row, "gives back what was not reserved");
         };
         let (cost, units) = (i128::from(row.cost), i128::from(row.units));
         let ends = [row.sent, row.received].map(|at| i128::from(at / 1_000));

@@ -5,12 +5,12 @@
 //! (`crew.rs`) of many tasks (`task.rs`) ask in four ways (`workload.rs`) and write a row per call
 //! (`trace.rs`); the rows are replayed to the algorithm's documented model (`model/`), event by event
 //! (`judge.rs`), and what the models end with is what Redis must hold (`stock.rs`). `exact.rs` asks
-//! right at the edges, and `saturated.rs` without pause, with a clock of their own; `storm.rs` gives thousands of bookings back at once; `planted.rs` shows that the judge finds every mistake planted
+//! right at the edges, and `saturated.rs` without pause, with a clock of their own; `storm.rs` gives thousands of reservations back at once; `planted.rs` shows that the judge finds every mistake planted
 //! in the histories of `history.rs`.
 //!
 //! A new algorithm is a model and a line in `algorithms.rs`. The size comes from `ORACLE_PROCESSES`,
 //! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload), `ORACLE_STATES` (2,400 refusals met at their
-//! edges for each algorithm) and `ORACLE_CANCELS` (100 bookings in a storm); `ORACLE_ONLY` picks the algorithms whose
+//! edges for each algorithm) and `ORACLE_CANCELS` (100 reservations in a storm); `ORACLE_ONLY` picks the algorithms whose
 //! names begin so. These sizes suit a check; a proof takes larger ones:
 //!
 //! ```sh

@@ -94,7 +94,7 @@ fn refusal_for_ever_of_what_fits_later_is_found() {
 }
 
 #[test]
-fn booking_beyond_patience_is_found() {
+fn reservation_beyond_patience_is_found() {
     let found = planted(|row| {
         let denied = row.event == Event::Denied && row.cost > 0;
         if denied {

@@ -1,7 +1,7 @@
 //! Storms of refunds: thousands of callers hang up at once, at the head of a queue, in its middle or at its tail.
 //!
-//! Whatever comes back, the bound must hold for what is kept and for all that is booked afterwards; and of what the
-//! spec lets a booking give back, nearly all must come.
+//! Whatever comes back, the bound must hold for what is kept and for all that is reserved afterwards; and of what the
+//! spec lets a reservation give back, nearly all must come.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tower_sluice::{Booking, Charge, Outcome, Quota};
+use tower_sluice::{Reservation, Charge, Outcome, Quota};
 
 use crate::algorithms::{Algorithm, Judged, Site, chosen, pool};
 use crate::model::{Grant, Mark, Model};
@@ -18,7 +18,7 @@ use crate::{crew, turn};
 
 const START: u64 = 1_767_225_600_000_000;
 
-/// One key at one instant, and every booking that still stands.
+/// One key at one instant, and every reservation that still stands.
 struct Queue {
     limiter: Arc<dyn Judged>,
     model: Box<dyn Model>,
@@ -28,7 +28,7 @@ struct Queue {
 struct Held {
     grant: Grant,
     mark: Mark,
-    booking: Booking,
+    reservation: Reservation,
 }
 
 impl Queue {
@@ -50,25 +50,25 @@ impl Queue {
         };
         let at = now + i128::try_from(wait.as_micros()).expect("a wait");
         let mark = self.model.take(now, at, 1);
-        let booking = decision.booking().expect("booked");
-        self.held.push(Held { grant: (at, 1), mark, booking });
+        let reservation = decision.reservation().expect("reserved");
+        self.held.push(Held { grant: (at, 1), mark, reservation });
         true
     }
 
     /// Gives all waits back, the latest first.
     async fn unwind(&mut self) {
         let now = i128::from(START);
-        while let Some(Held { mark, booking, .. }) = self.held.pop_if(|held| held.grant.0 > now) {
+        while let Some(Held { mark, reservation, .. }) = self.held.pop_if(|held| held.grant.0 > now) {
             let units = self.model.returnable(now, 1, mark);
             self.model.put_back(mark, units);
             assert_eq!(
-                i128::from(self.limiter.give_back(booking).await.expect("an answer")),
+                i128::from(self.limiter.give_back(reservation).await.expect("an answer")),
                 units
             );
         }
     }
 
-    /// Gives so many bookings back at once; returns the units that may come back and those that did.
+    /// Gives so many reservations back at once; returns the units that may come back and those that did.
     async fn storm(&mut self, from: usize, count: usize) -> (i128, i128) {
         let now = i128::from(START);
         let gone: Vec<_> = self.held.drain(from..from + count).collect();
@@ -79,8 +79,8 @@ impl Queue {
             most += units;
         }
         let mut refunds = JoinSet::new();
-        for Held { booking, .. } in gone {
-            refunds.spawn(self.limiter.give_back(booking));
+        for Held { reservation, .. } in gone {
+            refunds.spawn(self.limiter.give_back(reservation));
         }
         let answers = refunds.join_all().await;
         let back = answers.into_iter().map(|units| i128::from(units.expect("an answer"))).sum();
@@ -98,9 +98,9 @@ impl Queue {
 fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     let _turn = turn();
     let cancels: usize = crew::number("ORACLE_CANCELS", 100);
-    let bookings = 3 * cancels;
-    // All of it is booked within a third of the horizon.
-    let quota = Quota::new(bookings as u64, Duration::from_secs(20));
+    let reservations = 3 * cancels;
+    // All of it is reserved within a third of the horizon.
+    let quota = Quota::new(reservations as u64, Duration::from_secs(20));
     for algorithm in chosen().filter(|algorithm| algorithm.books) {
         for (place, from) in [("head", 0), ("middle", cancels), ("tail", 2 * cancels)] {
             let server = Server::start();
@@ -112,11 +112,11 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
                     assert!(queue.book().await, "{}", algorithm.name);
                 }
                 let begin = queue.held.len() - 1;
-                while queue.held.len() < begin + bookings {
+                while queue.held.len() < begin + reservations {
                     assert!(queue.book().await, "{}", algorithm.name);
                 }
                 let (most, back) = queue.storm(begin + from, cancels).await;
-                while queue.held.len() < begin + 2 * bookings && queue.book().await {}
+                while queue.held.len() < begin + 2 * reservations && queue.book().await {}
                 println!(
                     "oracle algorithm={} storm={place} cancels={cancels} refundable={most} \
                      returned={back} over={}",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_sluice::{Booking, Charge, Error, Outcome};
+use tower_sluice::{Reservation, Charge, Error, Outcome};
 
 use crate::algorithms::Judged;
 use crate::trace::{Event, Row, nanos};
@@ -23,10 +23,10 @@ pub(crate) struct Task {
     pub(crate) calls: usize,
 }
 
-/// A booking, and the call that made it.
+/// A reservation, and the call that made it.
 #[derive(Debug)]
 pub(crate) struct Held {
-    booking: Booking,
+    reservation: Reservation,
     row: Row,
 }
 
@@ -40,7 +40,7 @@ impl Task {
         u32::from(self.process) * u32::from(self.tasks) + u32::from(self.number)
     }
 
-    /// Asks, and returns what was told, with the booking if something was taken.
+    /// Asks, and returns what was told, with the reservation if something was taken.
     pub(crate) async fn ask(
         &mut self,
         key: u32,
@@ -55,7 +55,7 @@ impl Task {
         row.patience = micros(patience);
         let answer = self.limiter.check(&charge).await;
         row.received = nanos();
-        let mut booking = None;
+        let mut reservation = None;
         if let Ok(mut decision) = told(&row, answer) {
             (row.event, row.wait) = match decision.outcome() {
                 Outcome::Allow => (Event::Allowed, 0),
@@ -70,18 +70,18 @@ impl Task {
             row.now = micros(decision.decided_at().expect("told"));
             row.remaining = decision.remaining().expect("told").cast_signed();
             row.reset = micros(decision.reset_after().expect("told"));
-            booking = decision.booking();
+            reservation = decision.reservation();
         }
         self.rows.push(row);
-        (row, booking.map(|booking| Held { booking, row }))
+        (row, reservation.map(|reservation| Held { reservation, row }))
     }
 
-    /// Gives a booking back: a cancel if its slot is still ahead, else a refund.
+    /// Gives a reservation back: a cancel if its slot is still ahead, else a refund.
     pub(crate) async fn give_back(&mut self, held: Held) {
         let mut row = self.begin(held.row.key, held.row.cost.into());
         row.of = held.row.number;
         let due = (held.row.now + held.row.wait).cast_unsigned() * 1_000;
-        let answer = self.limiter.give_back(held.booking).await;
+        let answer = self.limiter.give_back(held.reservation).await;
         row.received = nanos();
         if let Ok(units) = told(&row, answer) {
             row.event = if row.sent < due { Event::Cancelled } else { Event::Refunded };

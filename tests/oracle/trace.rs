@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) enum Event {
     /// Admitted at once; of a peek: it would be.
     Allowed,
-    /// Booked for later.
+    /// Reserved for later.
     Waited,
     /// Refused, with the wait after which it would be admitted.
     Denied,
@@ -20,9 +20,9 @@ pub(crate) enum Event {
     Never,
     /// No answer.
     Error,
-    /// A booking given back before its slot came.
+    /// A reservation given back before its slot came.
     Cancelled,
-    /// A booking given back after its slot came.
+    /// A reservation given back after its slot came.
     Refunded,
 }
 
@@ -37,7 +37,7 @@ impl Event {
         Self::Refunded,
     ];
 
-    /// Whether it gives a booking back, which is answered without a `now`.
+    /// Whether it gives a reservation back, which is answered without a `now`.
     pub(crate) fn returns(self) -> bool {
         matches!(self, Self::Cancelled | Self::Refunded)
     }
@@ -60,7 +60,7 @@ pub(crate) struct Row {
     pub(crate) now: i64,
     pub(crate) remaining: i64,
     pub(crate) reset: i64,
-    /// The number of the call whose booking is given back, and the units that were.
+    /// The number of the call whose reservation is given back, and the units that were.
     pub(crate) of: u32,
     pub(crate) units: u32,
     /// Nanoseconds since the Unix epoch.

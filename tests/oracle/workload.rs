@@ -74,7 +74,7 @@ impl Workload {
 async fn saturating(task: &mut Task) {
     while !task.is_done() {
         let (key, cost) = (task.dice.u32(..SHARED), task.dice.u64(1..=3));
-        // Half of the keys are booked ahead, half admit now or not at all.
+        // Half of the keys are reserved ahead, half admit now or not at all.
         let patience = Duration::from_millis(if key % 2 == 0 { 0 } else { 200 });
         task.ask(key, cost, patience).await;
     }
@@ -125,14 +125,14 @@ async fn bursty(task: &mut Task) {
 
 async fn mixed(task: &mut Task, capacity: u64) {
     let key = task.own_key();
-    let mut bookings = Vec::new();
+    let mut reservations = Vec::new();
     while !task.is_done() {
         match task.dice.u8(..8) {
-            // The newest booking is the one that a bucket can give back.
-            0 if !bookings.is_empty() => task.give_back(bookings.remove(bookings.len() - 1)).await,
-            1 if !bookings.is_empty() => {
-                let any = task.dice.usize(..bookings.len());
-                task.give_back(bookings.swap_remove(any)).await;
+            // The newest reservation is the one that a bucket can give back.
+            0 if !reservations.is_empty() => task.give_back(reservations.remove(reservations.len() - 1)).await,
+            1 if !reservations.is_empty() => {
+                let any = task.dice.usize(..reservations.len());
+                task.give_back(reservations.swap_remove(any)).await;
             }
             2 => tokio::time::sleep(Duration::from_millis(task.dice.u64(1..30))).await,
             _ => {
@@ -140,12 +140,12 @@ async fn mixed(task: &mut Task, capacity: u64) {
                 let cost = task.dice.u64(0..=most);
                 let patience = [0, 3, 20, 100][task.dice.usize(..4)];
                 let (_, held) = task.ask(key, cost, Duration::from_millis(patience)).await;
-                bookings.extend(held);
+                reservations.extend(held);
             }
         }
         // What is not given back soon stays taken.
-        if bookings.len() > 8 {
-            bookings.remove(0);
+        if reservations.len() > 8 {
+            reservations.remove(0);
         }
     }
 }

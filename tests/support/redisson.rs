@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_sluice::{
-    Booking, Charge, Class, Error, Limiter, Outcome, Pool, RRateLimiter, Rate, Redisson,
+    Reservation, Charge, Class, Error, Limiter, Outcome, Pool, RRateLimiter, Rate, Redisson,
 };
 
 use super::Server;
@@ -62,8 +62,8 @@ impl Bench {
         self.told(&self.redisson, permits).await.0
     }
 
-    /// What is told, and the booking.
-    pub async fn told(&self, redisson: &Redisson, permits: u64) -> (Told, Option<Booking>) {
+    /// What is told, and the reservation.
+    pub async fn told(&self, redisson: &Redisson, permits: u64) -> (Told, Option<Reservation>) {
         let mut decision =
             redisson.check(&Charge::new("r").cost(permits)).await.expect("a decision");
         let told = match decision.outcome() {
@@ -75,7 +75,7 @@ impl Bench {
             Outcome::Deny { retry_after: None } => Told::Exceeds,
             other => panic!("{other:?}"),
         };
-        (told, decision.booking())
+        (told, decision.reservation())
     }
 
     pub async fn all(&self, asked: &[(u64, u64, Told)]) {

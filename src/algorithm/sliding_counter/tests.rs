@@ -44,7 +44,7 @@ fn the_window_before_weighs_what_is_left_of_it() {
 }
 
 #[test]
-fn a_wait_is_booked_after_the_latest_admission() {
+fn a_wait_is_reserved_after_the_latest_admission() {
     let told = run(Quota::per_second(2), &[(0, 2, 0), (0, 1, 9_000_000), (0, 1, 9_000_000)]);
     assert_eq!(told[1].0, Verdict::Wait(1_500_000));
     assert_eq!(told[2].0, Verdict::Wait(2_000_000));

@@ -42,14 +42,14 @@ fn what_is_taken_comes_back_a_period_and_a_cell_later() {
 }
 
 #[test]
-fn booked_units_lie_in_the_cell_of_their_slot_and_the_newest_stays() {
+fn reserved_units_lie_in_the_cell_of_their_slot_and_the_newest_stays() {
     let window = SlidingWindow::new(Quota::per_second(5)).cells(1);
     let rule = window.rule(window.quota()).unwrap();
     let ask = |cost| Ask { cost, patience: 10_000_000 };
     let mut state = None;
     SlidingWindow::step(&rule, &mut state, T0, ask(5));
-    let booked = SlidingWindow::step(&rule, &mut state, T0, ask(1));
-    assert_eq!(booked.verdict, Verdict::Wait(2_000_000));
+    let reserved = SlidingWindow::step(&rule, &mut state, T0, ask(1));
+    assert_eq!(reserved.verdict, Verdict::Wait(2_000_000));
     let left = SlidingWindow::left(state.as_ref().unwrap());
     assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, 1, &left), Some(1));
     let report = SlidingWindow::report(&rule, state.as_ref(), T0);

@@ -20,7 +20,7 @@ pub(super) struct Shard<S> {
 }
 
 struct Entry<S> {
-    /// For bookings, which name it.
+    /// For reservations, which name it.
     name: Arc<str>,
     /// `None` once it was reset.
     state: Option<S>,

@@ -20,7 +20,7 @@ use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
 use crate::limiter::terms::{Answer, Terms, check_key};
 use crate::limiter::within;
-use crate::{Booking, Charge, Decision, Error, Origin, Quotas};
+use crate::{Reservation, Charge, Decision, Error, Origin, Quotas};
 
 /// What the clones of a limiter share.
 #[derive(Clone)]
@@ -78,12 +78,12 @@ impl<A: InLua> Shared<A> {
         Pending::new(Arc::clone(&self.batcher), request, deadline)
     }
 
-    /// The request that gives a booking back.
-    pub(super) fn refund(&self, booking: Booking) -> Result<Request, Error> {
-        let rule = A::arguments(&*self.terms.rule(&booking.quota)?);
-        let op = Op::Refund { cost: booking.cost.cast_signed(), left: booking.left };
+    /// The request that gives a reservation back.
+    pub(super) fn refund(&self, reservation: Reservation) -> Result<Request, Error> {
+        let rule = A::arguments(&*self.terms.rule(&reservation.quota)?);
+        let op = Op::Refund { cost: reservation.cost.cast_signed(), left: reservation.left };
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
-        Ok(Request { key: booking.key.as_str().to_owned(), rule, op })
+        Ok(Request { key: reservation.key.as_str().to_owned(), rule, op })
     }
 
     /// The decision that an answer becomes.

@@ -74,7 +74,7 @@ use super::terms::{Terms, followed};
 use super::{Limiter, Operation};
 use crate::algorithm::{Ask, InLua};
 use crate::quota::QuotaError;
-use crate::{Booking, Charge, Class, Error};
+use crate::{Reservation, Charge, Class, Error};
 
 /// How long a decision may take unless set otherwise.
 const DEADLINE: Duration = Duration::from_millis(100);
@@ -172,17 +172,17 @@ impl<A: InLua> Redis<A> {
         self
     }
 
-    /// Gives a booking back, and tells how many units that were: 0 if others were decided on it since.
+    /// Gives a reservation back, and tells how many units that were: 0 if others were decided on it since.
     ///
     /// # Errors
     ///
-    /// If the booking is another limiter's, or Redis cannot be asked.
-    pub async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
+    /// If the reservation is another limiter's, or Redis cannot be asked.
+    pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
         let shared = &self.shared;
-        if booking.owner != shared.terms.owner {
-            return Err(Error::new(Class::Request, "the booking is another limiter's"));
+        if reservation.owner != shared.terms.owner {
+            return Err(Error::new(Class::Request, "the reservation is another limiter's"));
         }
-        let request = shared.refund(booking)?;
+        let request = shared.refund(reservation)?;
         match shared.send(request, Instant::now() + shared.deadline).await?.answer {
             reply::Answer::Refunded { units } => Ok(units.cast_unsigned()),
             reply::Answer::Decided { .. } => Err(odd()),
@@ -218,11 +218,11 @@ impl<A: InLua> Limiter for Redis<A> {
         })
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        if booking.owner != self.shared.terms.owner {
-            return Some(booking);
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        if reservation.owner != self.shared.terms.owner {
+            return Some(reservation);
         }
-        if let Ok(request) = self.shared.refund(booking) {
+        if let Ok(request) = self.shared.refund(reservation) {
             self.shared.batcher.send_unattended(request);
         }
         None

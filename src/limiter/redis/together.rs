@@ -18,7 +18,7 @@ use crate::limiter::all::{All, InTurn};
 use crate::limiter::terms::check_key;
 use crate::limiter::{Limiter, Operation, within};
 use crate::quota::{Quota, Quotas};
-use crate::{Booking, Charge, Class, Decision, Error};
+use crate::{Reservation, Charge, Class, Decision, Error};
 
 /// Limiters over different keys, all or nothing, in one call.
 ///
@@ -39,7 +39,7 @@ use crate::{Booking, Charge, Class, Decision, Error};
 /// tuple of algorithms over one key.
 ///
 /// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One call has one cost:
-/// members whose costs differ are asked in turn, as [`All`] does, in more round trips and without booked waits.
+/// members whose costs differ are asked in turn, as [`All`] does, in more round trips and without reserved waits.
 pub struct Together<A: InLua, const N: usize, F> {
     one: Redis<A>,
     turns: All<N, F>,
@@ -62,13 +62,13 @@ where
         Self { one: members.join(), turns }
     }
 
-    /// Gives a booking back, and tells how many units that were: the most that one of the members gave.
+    /// Gives a reservation back, and tells how many units that were: the most that one of the members gave.
     ///
     /// # Errors
     ///
-    /// If the booking is another limiter's, or one that was made in turn; or if Redis cannot be asked.
-    pub async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        self.one.give_back(booking).await
+    /// If the reservation is another limiter's, or one that was made in turn; or if Redis cannot be asked.
+    pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
+        self.one.give_back(reservation).await
     }
 
     /// Asks in one call, or returns what the members are to be asked in turn.
@@ -137,8 +137,8 @@ where
         }
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        self.one.refund(booking).and_then(|booking| self.turns.refund(booking))
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        self.one.refund(reservation).and_then(|reservation| self.turns.refund(reservation))
     }
 
     fn owe(&self, charge: &Charge) -> bool {

@@ -6,7 +6,7 @@ use tower_sluice::Quota;
 
 use super::{Bucket, Grant, Mark, Model};
 
-/// Two models of one key, and the marks that each booking has in them.
+/// Two models of one key, and the marks that each reservation has in them.
 #[derive(Debug)]
 pub(crate) struct Both {
     members: [Box<dyn Model>; 2],

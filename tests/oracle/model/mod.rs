@@ -33,7 +33,7 @@ use tower_sluice::Quota;
 /// What was admitted: the instant at which it goes, and its units.
 pub(crate) type Grant = (i128, i128);
 
-/// What a booking remembers of the state that it left, and of the one before.
+/// What a reservation remembers of the state that it left, and of the one before.
 pub(crate) type Mark = [i128; 2];
 
 /// One key under one quota. Instants and stretches are in µs.
@@ -44,15 +44,15 @@ pub(crate) trait Model: Debug {
     /// Takes `cost` at an instant, decided `now`, whether or not it fits: what was admitted is a fact.
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark;
 
-    /// The same for one of several quotas: a booked wait remembers the state before it.
+    /// The same for one of several quotas: a reserved wait remembers the state before it.
     fn take_with_others(&mut self, now: i128, at: i128, cost: i128) -> Mark {
         self.take(now, at, cost)
     }
 
-    /// The units that a booking gives back at `now`.
+    /// The units that a reservation gives back at `now`.
     fn returnable(&self, now: i128, cost: i128, mark: Mark) -> i128;
 
-    /// Puts units of a booking back, as told.
+    /// Puts units of a reservation back, as told.
     fn put_back(&mut self, mark: Mark, units: i128);
 
     /// The units that would be admitted at `now`.

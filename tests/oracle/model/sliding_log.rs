@@ -22,7 +22,7 @@ impl Log {
         Box::new(Self { limit, period, grants: Vec::new(), taken: 0 })
     }
 
-    /// Where bookings have come to.
+    /// Where reservations have come to.
     fn latest(&self) -> Option<i128> {
         self.grants.last().map(|grant| grant.0)
     }

@@ -19,7 +19,7 @@ pub(crate) struct Warm {
     own: bool,
     state: Option<(f64, i128)>,
     last: i128,
-    booked: bool,
+    reserved: bool,
     /// What each charge found, by what it left.
     found: Vec<(Mark, (f64, i128))>,
 }
@@ -57,7 +57,7 @@ impl Warm {
             own,
             state,
             last: 0,
-            booked: false,
+            reserved: false,
             found,
         }
     }
@@ -105,7 +105,7 @@ impl Model for Warm {
     }
 
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark {
-        self.booked |= at > now;
+        self.reserved |= at > now;
         let before = self.at(now);
         let (stored, next) = before;
         let after = (stored - stored.min(cost as f64), next + self.price(stored, cost));
@@ -165,10 +165,10 @@ impl Model for Warm {
         excess
     }
 
-    /// What the warm-up costs aside, and where bookings follow one another: who comes late finds nothing stored that is
+    /// What the warm-up costs aside, and where reservations follow one another: who comes late finds nothing stored that is
     /// cheaper, so time that nobody waits through is lost.
     fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
-        if !self.booked {
+        if !self.reserved {
             return (first..first, 0);
         }
         let time = last - first - self.warm as i128 / 2;

@@ -16,9 +16,9 @@ use super::queue::{Queues, Turn};
 use super::rate::Rate;
 use crate::charge::Key;
 use crate::limiter::within;
-use crate::{Booking, Charge, Class, Decision, Error, Origin, Outcome, Quota};
+use crate::{Reservation, Charge, Class, Decision, Error, Origin, Outcome, Quota};
 
-/// A booking's quota where the rate is none; a refund does not need it.
+/// A reservation's quota where the rate is none; a refund does not need it.
 const ANY: Quota = Quota::per_second(1);
 
 /// What the clones of a limiter share.
@@ -142,7 +142,7 @@ impl Shared {
             None => decision,
         };
         Ok(match taken {
-            Some((permits, grant)) if outcome == Outcome::Allow => decision.with_booking(Booking {
+            Some((permits, grant)) if outcome == Outcome::Allow => decision.with_reservation(Reservation {
                 owner: self.owner,
                 key: Key::Owned(key.to_owned()),
                 quota: quota.unwrap_or(ANY).into(),
@@ -154,9 +154,9 @@ impl Shared {
         })
     }
 
-    /// Gives back some permits of a booking, and tells how many were.
-    pub(super) async fn put_back(&self, booking: &Booking, permits: u64) -> Result<u64, Error> {
-        let (names, question) = self.refund(booking, permits)?;
+    /// Gives back some permits of a reservation, and tells how many were.
+    pub(super) async fn put_back(&self, reservation: &Reservation, permits: u64) -> Result<u64, Error> {
+        let (names, question) = self.refund(reservation, permits)?;
         let answer = self.caller.call(&question, self.deadline()).await;
         self.queues.forget(names.name());
         let [freed] = checked(answer?)?.numbers()?;
@@ -165,16 +165,16 @@ impl Shared {
 
     pub(super) fn refund(
         &self,
-        booking: &Booking,
+        reservation: &Reservation,
         permits: u64,
     ) -> Result<(Names, Question), Error> {
-        if booking.owner != self.owner {
-            return Err(Error::new(Class::Request, "the booking is another limiter's"));
+        if reservation.owner != self.owner {
+            return Err(Error::new(Class::Request, "the reservation is another limiter's"));
         }
-        let names = Names::of(booking.key.as_str(), &self.client)?;
+        let names = Names::of(reservation.key.as_str(), &self.client)?;
         let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
-        let (permits, held) = (number(permits)?, number(booking.cost)?);
-        let question = Question::put_back(&names, permits, &recalled(&booking.left.first), held);
+        let (permits, held) = (number(permits)?, number(reservation.cost)?);
+        let question = Question::put_back(&names, permits, &recalled(&reservation.left.first), held);
         Ok((names, question))
     }
 }
@@ -201,7 +201,7 @@ fn until(now: i64, millis: i64) -> Duration {
     Duration::from_micros(micros.max(0).cast_unsigned())
 }
 
-/// A grant's bytes, as a booking remembers them.
+/// A grant's bytes, as a reservation remembers them.
 fn remembered(grant: Grant) -> [i64; 4] {
     let number = i128::from_ne_bytes(grant);
     [(number >> 64) as i64, number as i64, 0, 0]
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_booking_remembers_the_bytes_of_its_grant() {
+    fn a_reservation_remembers_the_bytes_of_its_grant() {
         for number in [0, 1, u128::MAX, 1 << 63, 1 << 64, 1 << 127, u128::MAX / 3] {
             let grant = number.to_ne_bytes();
             assert_eq!(recalled(&remembered(grant)), grant);

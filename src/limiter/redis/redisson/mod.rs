@@ -3,7 +3,7 @@
 //! A charge's key is a limiter's name. How it travels: `names.rs` tells the keys; `deciding.rs` asks `queue.rs` whether
 //! somebody of this process asks already; `grant.rs` draws the bytes that it is known by; and `call.rs` sends one call of
 //! `scripts/redisson.lua`, which knows the rate by itself, since that is stored. The answer is
-//! [`Outcome::Again`](crate::Outcome::Again) where others book a wait: the format has no room for a booking. `object.rs` is
+//! [`Outcome::Again`](crate::Outcome::Again) where others reserve a wait: the format has no room for a reservation. `object.rs` is
 //! the rest of what Java's object does, `rate.rs` its configuration.
 //!
 //! What differs from Java, and why, stands in `docs/redisson.md`.
@@ -33,7 +33,7 @@ use self::names::Names;
 use super::{DEADLINE, pool};
 use crate::limiter::terms::owner;
 use crate::limiter::{Limiter, Operation};
-use crate::{Booking, Charge, Decision, Error, Pool};
+use crate::{Reservation, Charge, Decision, Error, Pool};
 
 /// The page's example compiles.
 #[cfg(doctest)]
@@ -138,7 +138,7 @@ impl Redisson {
         self
     }
 
-    /// For what clones do not share any more: who waits for what, and whose bookings are whose.
+    /// For what clones do not share any more: who waits for what, and whose reservations are whose.
     fn apart(&mut self) -> &mut Shared {
         let shared = Arc::make_mut(&mut self.shared);
         (shared.owner, shared.queues) = (owner(), Arc::default());
@@ -156,14 +156,14 @@ impl Redisson {
         Ok(RRateLimiter::new(self.clone(), names))
     }
 
-    /// Gives a booking back, and tells how many permits that were: 0 if they have expired or were released otherwise.
+    /// Gives a reservation back, and tells how many permits that were: 0 if they have expired or were released otherwise.
     ///
     /// # Errors
     ///
-    /// If the booking is another limiter's, or Redis cannot be asked.
-    pub async fn give_back(&self, booking: Booking) -> Result<u64, Error> {
-        let held = booking.cost;
-        self.shared.put_back(&booking, held).await
+    /// If the reservation is another limiter's, or Redis cannot be asked.
+    pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
+        let held = reservation.cost;
+        self.shared.put_back(&reservation, held).await
     }
 }
 
@@ -190,14 +190,14 @@ impl Limiter for Redisson {
         }))
     }
 
-    fn refund(&self, booking: Booking) -> Option<Booking> {
-        if booking.owner != self.shared.owner {
-            return Some(booking);
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        if reservation.owner != self.shared.owner {
+            return Some(reservation);
         }
         if let Ok(runtime) = Handle::try_current() {
             let shared = Arc::clone(&self.shared);
             // Best effort: permits that do not come back err on the safe side.
-            runtime.spawn(async move { shared.put_back(&booking, booking.cost).await });
+            runtime.spawn(async move { shared.put_back(&reservation, reservation.cost).await });
         }
         None
     }

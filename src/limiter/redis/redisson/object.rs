@@ -12,7 +12,7 @@ use super::deciding::checked;
 use super::names::Names;
 use super::rate::{INEXACT, LONGEST, Rate, millis};
 use crate::limiter::LimiterExt;
-use crate::{Booking, Charge, Class, Error, Limiter, Refusal};
+use crate::{Reservation, Charge, Class, Error, Limiter, Refusal};
 
 /// One of Redisson's limiters: Java's `RRateLimiter`. Made by [`Redisson::rate_limiter`]; cheap to clone.
 ///
@@ -133,8 +133,8 @@ impl RRateLimiter {
             Ok(mut decision) => {
                 let limiter = self.clone();
                 let permits =
-                    |booking: Booking| Permits { limiter, held: vec![booking.cost], booking };
-                Ok(decision.booking().map(permits))
+                    |reservation: Reservation| Permits { limiter, held: vec![reservation.cost], reservation };
+                Ok(decision.reservation().map(permits))
             }
             Err(Refusal::Denied(decision)) if decision.retry_after().is_some() => Ok(None),
             Err(Refusal::Denied(_)) => {
@@ -307,7 +307,7 @@ impl fmt::Debug for RRateLimiter {
 #[must_use = "permits that are dropped stay taken until they expire"]
 pub struct Permits {
     limiter: RRateLimiter,
-    booking: Booking,
+    reservation: Reservation,
     /// How many are held: one number, and more where the answer to a release was lost.
     held: Vec<u64>,
 }
@@ -337,8 +337,8 @@ impl Permits {
             if is_new {
                 self.held.push(rest);
             }
-            self.booking.cost = held;
-            let freed = self.limiter.redisson.shared.put_back(&self.booking, part).await?;
+            self.reservation.cost = held;
+            let freed = self.limiter.redisson.shared.put_back(&self.reservation, part).await?;
             if freed > 0 {
                 self.held =
                     Vec::from_iter(Some(held.saturating_sub(freed)).filter(|rest| *rest > 0));

@@ -1,6 +1,6 @@
 //! Who of this process asks for a limiter that others wait for.
 //!
-//! The format books nothing, so everybody who was refused asks again, and of many who wait for one permit all but one
+//! The format reserves nothing, so everybody who was refused asks again, and of many who wait for one permit all but one
 //! would ask in vain. Those who would wait therefore share what is known: while the last refusal holds, and is no older
 //! than a second, they come back when it ends without asking; after that one asks, or as many as were left room for, and
 //! the others wait for the word. Who would not wait so long always asks.

@@ -35,7 +35,7 @@ fn told(reply: &Value) -> Result<Answer, Error> {
 }
 
 #[test]
-fn a_booked_wait_is_read() {
+fn a_reserved_wait_is_read() {
     let reply = ints(&[7, 1, 400, 0, 900, 11, 12, 13, 14]);
     assert_eq!(Reply::read(&reply, 1, 1).unwrap().now, 7);
     let report = Report { remaining: 0, reset_after: 900 };

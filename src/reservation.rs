@@ -6,7 +6,7 @@ use crate::charge::Key;
 /// What a decision remembers of the state that it left, and of the one before: for each quota four numbers, of which
 /// unused ones are 0, and a list where these are too few.
 ///
-/// The first number grows from one booking of a key to the next.
+/// The first number grows from one reservation of a key to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Left {
     /// Of the first.
@@ -61,7 +61,7 @@ impl From<Vec<Left>> for Left {
 ///
 /// Not `Clone`, so that no refund happens twice.
 #[derive(Debug)]
-pub struct Booking {
+pub struct Reservation {
     /// Whose it is: each limiter has a number of its own in this process.
     pub(crate) owner: u64,
     /// What the limiter's store calls the key.
@@ -71,5 +71,5 @@ pub struct Booking {
     /// The state that the decision left, and the one before, as its algorithm tells them.
     pub(crate) left: Left,
     /// Of limiters that were asked in turn: what each of them took.
-    pub(crate) others: Vec<Booking>,
+    pub(crate) others: Vec<Reservation>,
 }
