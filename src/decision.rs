@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Reservation, Quota};
+use crate::{Quota, Reservation};
 
 /// What a limiter decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

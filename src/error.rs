@@ -1,7 +1,7 @@
 //! Why there is no decision, and whether that may open the gate.
 //!
 //! A refusal is a [`Decision`](crate::Decision); an [`Error`] means that nobody decided. Its
-//! [`Class`] says what a fallback may make of it: only trouble that no request can cause may admit
+//! [`ErrorKind`] says what a fallback may make of it: only trouble that no request can cause may admit
 //! unasked, so that nobody opens the gate by breaking it.
 
 use std::borrow::Cow;
@@ -12,14 +12,14 @@ use tower::BoxError;
 
 /// What kind of trouble kept a limiter from deciding.
 ///
-/// | class | `.or_else(Allow)` | `.or_else(another limiter)` |
+/// | kind | `.or_else(Allow)` | `.or_else(another limiter)` |
 /// |---|---|---|
-/// | [`Infrastructure`](Class::Infrastructure) | admits | asks it |
-/// | [`Saturation`](Class::Saturation) | stays an error | asks it |
+/// | [`Infrastructure`](ErrorKind::Infrastructure) | admits | asks it |
+/// | [`Saturation`](ErrorKind::Saturation) | stays an error | asks it |
 /// | every other | stays an error | stays an error |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Class {
+pub enum ErrorKind {
     /// The store is away: refused, reset, silent, loading, read-only. No request can cause it.
     Infrastructure,
     /// This process asks more than its connections carry while answers arrive, or a timer of its own ended the wait.
@@ -38,29 +38,29 @@ pub enum Class {
 /// No decision could be had.
 #[derive(Clone, Debug)]
 pub struct Error {
-    class: Class,
+    kind: ErrorKind,
     message: Cow<'static, str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// An error of `class`, for limiters of your own. The message is lower-case, without a full stop.
+    /// An error of `kind`, for limiters of your own. The message is lower-case, without a full stop.
     #[must_use]
-    pub fn new(class: Class, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { class, message: message.into(), source: None }
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), source: None }
     }
 
     /// Adds the cause.
     #[must_use]
-    pub fn because(mut self, source: impl Into<BoxError>) -> Self {
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into().into());
         self
     }
 
     /// What a fallback may make of it.
     #[must_use]
-    pub fn class(&self) -> Class {
-        self.class
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
     }
 }
 

@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;
-use crate::{Charge, Class, Decision, Error, Refusal, Respond, Settlement};
+use crate::{Charge, Decision, Error, ErrorKind, Refusal, Respond, Settlement};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -129,7 +129,7 @@ where
                 StateProj::Unable => {
                     let request = this.request.take().expect("rejected once");
                     let message = "the responder may take more, and the limiter cannot take";
-                    let refusal = Refusal::Undecided(Error::new(Class::Configuration, message));
+                    let refusal = Refusal::Undecided(Error::new(ErrorKind::Configuration, message));
                     return Poll::Ready(this.shared.respond.reject(request, refusal));
                 }
             };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 
-use crate::{Class, Refusal};
+use crate::{ErrorKind, Refusal};
 
 const INVALID_ARGUMENT: u8 = 3;
 const RESOURCE_EXHAUSTED: u8 = 8;
@@ -68,7 +68,7 @@ pub(crate) fn write(
             let details = wait.map(|wait| details(RESOURCE_EXHAUSTED, &message, wait));
             (RESOURCE_EXHAUSTED, details, Some(wait.map_or(-1, pushback)))
         }
-        Refusal::Undecided(error) if error.class() == Class::Request => {
+        Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
             (INVALID_ARGUMENT, None, None)
         }
         Refusal::Undecided(_) => (UNAVAILABLE, None, Some(pushback(whole_millis(undecided)))),
@@ -232,11 +232,11 @@ mod tests {
         let far = written(&denied(Some(Duration::MAX)));
         assert_eq!(pushback(&far).as_deref(), Some("2147483647"));
 
-        let undecided = written(&Refusal::Undecided(Error::new(Class::Infrastructure, "away")));
+        let undecided = written(&Refusal::Undecided(Error::new(ErrorKind::Infrastructure, "away")));
         assert_eq!(pushback(&undecided).as_deref(), Some("1500"));
         assert_eq!(code(undecided), "14");
 
-        for refusal in [Refusal::NoKey, Refusal::Undecided(Error::new(Class::Request, "no"))] {
+        for refusal in [Refusal::NoKey, Refusal::Undecided(Error::new(ErrorKind::Request, "no"))] {
             let headers = written(&refusal);
             assert_eq!((pushback(&headers), code(headers)), (None, String::from("3")));
         }

@@ -9,13 +9,13 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 // Words.
-mod reservation;
 mod charge;
 mod decision;
 mod error;
 mod key;
 mod quota;
 mod refusal;
+mod reservation;
 // Arithmetic.
 pub mod algorithm;
 // Asking.
@@ -32,10 +32,9 @@ mod grpc;
 mod http;
 pub mod testing;
 
-pub use self::reservation::Reservation;
 pub use self::charge::Charge;
 pub use self::decision::{Decision, Origin, Outcome};
-pub use self::error::{Class, Error};
+pub use self::error::{Error, ErrorKind};
 pub use self::future::ResponseFuture;
 pub use self::http::{ByHead, Head, HttpResponse, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
@@ -47,6 +46,7 @@ pub use self::limiter::{
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;
+pub use self::reservation::Reservation;
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
 pub use self::settle::{RefundIf, Settle, SettleBy, Settlement};

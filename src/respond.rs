@@ -48,7 +48,7 @@ pub trait Respond<Req, Res, E> {
     /// at all.
     ///
     /// If so, a layer passes no request to a limiter that cannot take: each is refused as undecided, with an error of
-    /// class [`Configuration`](crate::Class::Configuration).
+    /// kind [`Configuration`](crate::ErrorKind::Configuration).
     fn takes(&self) -> bool {
         self.settles()
     }

@@ -76,7 +76,7 @@ impl<R, F> Settle<R, F> {
     /// Answers as `respond` does, and settles by `settle`, a closure over `&Decision` and the response.
     ///
     /// The closure may take more, and a limiter that cannot take would lose that. Before such a limiter, every request is
-    /// refused as undecided, with an error of class [`Configuration`](crate::Class::Configuration): closures and
+    /// refused as undecided, with an error of kind [`Configuration`](crate::ErrorKind::Configuration): closures and
     /// [`Redisson`](crate::Redisson) cannot take. Use [`refund_if`](Settle::refund_if) where nothing more is taken.
     #[must_use]
     pub const fn new(respond: R, settle: F) -> Self {

@@ -22,11 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::charge::Key;
-use crate::{Reservation, Charge, Class, Decision, Error, Limiter, Operation, Outcome, Quota};
+use crate::{Charge, Decision, Error, ErrorKind, Limiter, Operation, Outcome, Quota, Reservation};
 
 /// Plays decisions in the order in which they were given. Clones share the play and the records.
 ///
-/// Once all are played, every further charge is an error of [`Class::State`].
+/// Once all are played, every further charge is an error of [`ErrorKind::State`].
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
     play: Arc<Mutex<Play>>,
@@ -79,8 +79,8 @@ impl Scripted {
 
     /// Next, fails to decide.
     #[must_use]
-    pub fn fail(self, class: Class) -> Self {
-        self.play().answers.push_back(Err(Error::new(class, "as scripted")));
+    pub fn fail(self, kind: ErrorKind) -> Self {
+        self.play().answers.push_back(Err(Error::new(kind, "as scripted")));
         self
     }
 
@@ -134,7 +134,8 @@ impl Limiter for Scripted {
         let number = play.charges.len() as i64;
         play.charges.push(charge.clone());
         let answer = play.answers.pop_front();
-        let answer = answer.unwrap_or_else(|| Err(Error::new(Class::State, "the play is over")));
+        let answer =
+            answer.unwrap_or_else(|| Err(Error::new(ErrorKind::State, "the play is over")));
         ready(answer.map(|decision| {
             if !decision.is_admitted() {
                 return decision;

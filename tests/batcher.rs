@@ -12,7 +12,7 @@ use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, Class, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ fn begin(limiter: &Redis<FixedWindow>) -> Asker {
 async fn together<L, C>(
     limiter: &L,
     asked: impl IntoIterator<Item = C>,
-) -> Vec<Result<Outcome, Class>>
+) -> Vec<Result<Outcome, ErrorKind>>
 where
     L: Limiter<Future: Send + 'static>,
     C: Into<Charge>,
@@ -50,7 +50,7 @@ where
     for (at, charge) in asked.into_iter().enumerate() {
         let answer = limiter.check(&charge.into());
         tasks.spawn(async move {
-            (at, answer.await.map(|decision| decision.outcome()).map_err(|error| error.class()))
+            (at, answer.await.map(|decision| decision.outcome()).map_err(|error| error.kind()))
         });
     }
     let mut answers = tasks.join_all().await;
@@ -110,11 +110,16 @@ async fn a_broken_key_fails_its_own_charges_and_no_others() {
     assert_eq!(answers[..2], [Ok(Outcome::Allow); 2]);
     assert_eq!(
         answers[2..6],
-        [Err(Class::State), Err(Class::State), Err(Class::Request), Err(Class::Request)]
+        [
+            Err(ErrorKind::State),
+            Err(ErrorKind::State),
+            Err(ErrorKind::Request),
+            Err(ErrorKind::Request)
+        ]
     );
     assert_eq!(answers[6], Ok(Outcome::Allow));
     assert!(matches!(answers[7], Ok(Outcome::Deny { retry_after: Some(_) })), "{answers:?}");
-    assert_eq!(answers[8..], [Ok(Outcome::Deny { retry_after: None }), Err(Class::Request)]);
+    assert_eq!(answers[8..], [Ok(Outcome::Deny { retry_after: None }), Err(ErrorKind::Request)]);
     // Charged once each, although the script had to be sent again.
     let peek = limiter.check(&Charge::new("fine").cost(0)).await.unwrap();
     assert_eq!(peek.remaining(), Some(998));
@@ -181,7 +186,7 @@ async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
     };
     proxy.set(Fault::Hold);
     let (answers, ()) = tokio::join!(together(&limiter, (0..1_000).map(|_| "k")), release());
-    let full = answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count();
+    let full = answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count();
     let decided = answers.iter().filter(|answer| **answer == Ok(Outcome::Allow)).count();
     assert_eq!(
         (full + decided, full > 900, decided >= 11),
@@ -192,7 +197,7 @@ async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
     let open = limiter.clone().or_else(tower_sluice::Allow);
     proxy.set(Fault::Hold);
     let (answers, ()) = tokio::join!(together(&open, (0..1_000).map(|_| "k")), release());
-    assert!(answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count() > 900);
+    assert!(answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count() > 900);
     // Those who have gone make room.
     let answers = together(&limiter, (0..10).map(|_| "k")).await;
     assert_eq!(answers, [Ok(Outcome::Allow); 10]);
@@ -207,7 +212,7 @@ async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
     proxy.set(Fault::Delay(Duration::from_millis(150)));
     let hurried = limiter.clone().deadline(Duration::from_secs(1));
     let answers = together(&hurried, (0..200).map(|_| "k")).await;
-    let late = answers.iter().filter(|answer| **answer == Err(Class::Saturation)).count();
+    let late = answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count();
     assert!(late > 100, "{late} of 200");
     assert!(answers.contains(&Ok(Outcome::Allow)));
 }
@@ -228,8 +233,8 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
             };
             tokio::join!(asked, cut).0
         };
-        let odd = |answer: &&Result<Outcome, Class>| {
-            !matches!(answer, Ok(Outcome::Allow) | Err(Class::Infrastructure))
+        let odd = |answer: &&Result<Outcome, ErrorKind>| {
+            !matches!(answer, Ok(Outcome::Allow) | Err(ErrorKind::Infrastructure))
         };
         assert_eq!(answers.iter().find(odd), None);
     }
@@ -437,7 +442,7 @@ async fn a_key_that_is_too_long_is_refused_before_it_is_digested() {
     let error = limiter.check(&charge).await.unwrap_err();
     let refused = begun.elapsed();
     println!("read once in {read_once:?}, refused in {refused:?}");
-    assert_eq!(error.class(), Class::Request);
+    assert_eq!(error.kind(), ErrorKind::Request);
     assert!(refused < read_once, "refused in {refused:?}, which is longer than reading it");
 }
 

@@ -19,7 +19,7 @@ use support::faults::{LONG, calls, size};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Allow, Charge, Class, Limiter, LimiterExt, Origin, Pool, Quota, Redis};
+use tower_sluice::{Allow, Charge, ErrorKind, Limiter, LimiterExt, Origin, Pool, Quota, Redis};
 
 fn timeout() -> Duration {
     Duration::from_millis(size("BUSY_TIMEOUT_MS", 100))
@@ -91,7 +91,7 @@ async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>)
                 burn(handler());
             }
             Err(error) => {
-                assert_eq!(error.class(), Class::Saturation, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
                 counts.saturated.fetch_add(1, Relaxed);
             }
         }

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 #[cfg(feature = "rustls")]
 use tower_sluice::{Allow, LimiterExt};
-use tower_sluice::{Class, Limiter, Pool};
+use tower_sluice::{ErrorKind, Limiter, Pool};
 
 /// Connections that clients made to the server so far, this test's own included.
 const RECEIVED: &str = "total_connections_received";
@@ -112,7 +112,7 @@ async fn a_demoted_primary_is_reconnected_to_with_pauses() {
     let mut connection = server.connection().await;
     let load = Load::on(&limiter, 8);
     run(&mut connection, &["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
     let (before, begun) = (figure(&mut connection, RECEIVED).await, Instant::now());
     sleep(Duration::from_secs(3)).await;
     let connects = figure(&mut connection, RECEIVED).await - before;
@@ -145,7 +145,7 @@ async fn a_resolver_that_panics_is_asked_again() {
         .unwrap();
     let limiter = over(pool);
     // A panic is a mistake in the application: no fallback may admit for it.
-    until(&limiter, Class::Configuration).await;
+    until(&limiter, ErrorKind::Configuration).await;
     let back = until_well(&limiter).await;
     println!("fault case=136 asked={} back_ms={}", asked.load(Relaxed), back.as_millis());
 }
@@ -169,7 +169,7 @@ fn runtimes_may_end_while_they_connect() {
     // Refused: they end while they pause between attempts.
     server.kill();
     for _ in 0..5 {
-        runtime().block_on(until(&limiter, Class::Infrastructure));
+        runtime().block_on(until(&limiter, ErrorKind::Infrastructure));
     }
     server.restart();
     lasting.block_on(until_well(&limiter));
@@ -180,7 +180,7 @@ fn runtimes_may_end_while_they_connect() {
     });
     server.signal("STOP");
     for _ in 0..5 {
-        runtime().block_on(until(&limiter, Class::Infrastructure));
+        runtime().block_on(until(&limiter, ErrorKind::Infrastructure));
     }
     server.signal("CONT");
     let back = lasting.block_on(until_well(&limiter));
@@ -211,7 +211,7 @@ fn attempts_to_connect_end_with_the_pool() {
     let pool = Pool::builder(&url).unwrap().connect_timeout(LONG * 10).build().unwrap();
     runtime().block_on(async {
         let limiter = over(pool);
-        assert_eq!(class(&limiter).await, Class::Infrastructure);
+        assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
         drop(limiter);
         let begun = Instant::now();
         while Handle::current().metrics().num_alive_tasks() > 0 {
@@ -278,7 +278,7 @@ async fn a_given_pool_leaves_a_demoted_primary() {
     until_well(&limiter).await;
     let mut connection = old.connection().await;
     run(&mut connection, &["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
     let load = Load::on(&limiter, 8);
     let (before, begun) = (figure(&mut connection, RECEIVED).await, Instant::now());
     sleep(Duration::from_secs(2)).await;
@@ -351,9 +351,9 @@ async fn a_hang_is_infrastructure_although_a_password_was_wrong_before() {
         // Some are sent, others wait.
         let asked: JoinSet<_> = (0..8).map(|_| limiter.check(&one())).collect();
         for answer in asked.join_all().await {
-            // On a busy machine some are of class saturation.
-            let class = answer.expect_err("it hangs").class();
-            assert_ne!(class, Class::Configuration, "after {:?}", begun.elapsed());
+            // On a busy machine some are of kind saturation.
+            let kind = answer.expect_err("it hangs").kind();
+            assert_ne!(kind, ErrorKind::Configuration, "after {:?}", begun.elapsed());
         }
     }
     server.signal("CONT");
@@ -365,9 +365,9 @@ async fn a_wrong_password_then_a_hang_becomes_infrastructure() {
     let proxy = Proxy::before(server.port()).await;
     let pool = Pool::builder(&proxy.url()).unwrap().credentials("default", "second");
     let limiter = over(pool.build().unwrap());
-    until(&limiter, Class::Configuration).await;
+    until(&limiter, ErrorKind::Configuration).await;
     proxy.set(Fault::BlackHole);
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
 }
 
 /// A crypto provider that can do nothing, so that each attempt to connect panics.
@@ -416,12 +416,12 @@ async fn tls_without_a_working_crypto_provider_never_opens_the_gate() {
     let server = Server::start();
     let url = format!("rediss://127.0.0.1:{}", server.port());
     let error = Pool::connect(&url).unwrap_err();
-    assert_eq!(error.class(), Class::Configuration);
+    assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(error.to_string().contains("install_default"), "{error}");
 
     useless::provider().install_default().expect("none is installed");
     let limiter = yearly(&url);
-    until(&limiter, Class::Configuration).await;
+    until(&limiter, ErrorKind::Configuration).await;
     let open = limiter.or_else(Allow);
     for _ in 0..20 {
         assert!(open.check(&one()).await.is_err(), "the gate is open");

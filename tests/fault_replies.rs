@@ -1,4 +1,4 @@
-//! Redis answering, but not deciding: what every class of error reply, and every odd one, looks like from here.
+//! Redis answering, but not deciding: what every kind of error reply, and every odd one, looks like from here.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Server, free_port};
 use tokio::time::Instant;
 use tower_sluice::algorithm::SlidingLog;
 use tower_sluice::{
-    Charge, Class, Decision, Error, Limiter, Outcome, Pool, Quota, Rate, Redis, Redisson,
+    Charge, Decision, Error, ErrorKind, Limiter, Outcome, Pool, Quota, Rate, Redis, Redisson,
 };
 
 // Case 21.
@@ -46,11 +46,11 @@ async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
     let begun = Instant::now();
     while others(&mut connection).await.iter().any(|id| before.contains(id)) {
         let error = limiter.check(&one()).await.unwrap_err();
-        assert_eq!(error.class(), Class::Infrastructure);
+        assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert!(begun.elapsed() < LONG, "it stays connected to a replica");
     }
     run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
-    until_decided(&limiter.deadline(D), Class::Infrastructure).await;
+    until_decided(&limiter.deadline(D), ErrorKind::Infrastructure).await;
 }
 
 // Case 24.
@@ -71,8 +71,8 @@ async fn a_loading_server_is_infrastructure() {
     server.restart_until("Server initialized");
     let limiter = yearly(&server.url()).deadline(Duration::from_secs(1));
     let begun = Instant::now();
-    assert_eq!(trouble(&limiter, &one()).await.class(), Class::Infrastructure);
-    until_decided(&limiter, Class::Infrastructure).await;
+    assert_eq!(trouble(&limiter, &one()).await.kind(), ErrorKind::Infrastructure);
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     // A server that loads is not hammered: it has seen no more than 20 connections a second.
     let seconds = begun.elapsed().as_secs_f64();
     let attempts = figure(&mut server.connection().await, "total_connections_received").await;
@@ -85,18 +85,18 @@ async fn a_loading_server_is_infrastructure() {
 async fn a_busy_server_is_infrastructure_and_its_script_is_not_killed() {
     let server = Server::with(&["--lua-time-limit", "1"]);
     let limiter = yearly(&server.url());
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     let (mut busy, mut killer) = (server.connection().await, server.connection().await);
     let looping = tokio::spawn(async move {
         redis::cmd("EVAL").arg("while true do end").arg(0).exec_async(&mut busy).await
     });
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
     assert!(!looping.is_finished(), "somebody killed another's script");
     while redis::cmd("SCRIPT").arg("KILL").exec_async(&mut killer).await.is_err() {
         tokio::task::yield_now().await;
     }
     let _ = looping.await;
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
 }
 
 // Case 27.
@@ -108,15 +108,15 @@ async fn a_server_that_may_not_write_is_infrastructure() {
     let mut connection = server.connection().await;
 
     run(&mut connection, &["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
     run(&mut connection, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
 
     let nowhere = free_port().to_string();
     run(&mut connection, &["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
     run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
     run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
 }
 
 // Cases 28 and 29.
@@ -129,7 +129,7 @@ async fn a_full_server_is_capacity_and_grows_no_more() {
     run(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await;
     for number in 0..100 {
         let error = limiter.check(&Charge::new(format!("new {number}"))).await.unwrap_err();
-        assert_eq!(error.class(), Class::Capacity);
+        assert_eq!(error.kind(), ErrorKind::Capacity);
     }
     let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
     assert_eq!(keys, 1);
@@ -141,9 +141,9 @@ async fn a_full_server_is_capacity_and_grows_no_more() {
 #[tokio::test]
 async fn a_wrong_password_is_configuration_and_told_without_it() {
     let server = Server::with(&["--requirepass", "right"]);
-    for (user, class) in [
-        ("", Some(Class::Configuration)),
-        (":wrong@", Some(Class::Configuration)),
+    for (user, kind) in [
+        ("", Some(ErrorKind::Configuration)),
+        (":wrong@", Some(ErrorKind::Configuration)),
         (":right@", None),
     ] {
         let url = format!("redis://{user}127.0.0.1:{}", server.port());
@@ -153,7 +153,7 @@ async fn a_wrong_password_is_configuration_and_told_without_it() {
             let told = format!("{error:?} {error}");
             assert!(!told.contains("wrong@") && !told.contains("\"wrong\""), "{told}");
         }
-        assert_eq!(answer.err().map(|error| error.class()), class, "{user}");
+        assert_eq!(answer.err().map(|error| error.kind()), kind, "{user}");
     }
     let pool = Pool::builder(&format!("redis://127.0.0.1:{}", server.port())).unwrap();
     let limiter =
@@ -180,11 +180,11 @@ async fn a_missing_right_is_configuration() {
     for without in ["+evalsha", "+mget", "+set", "+time", "~sluice:*"] {
         let rules = rules(without);
         run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
-        until(&limiter, Class::Configuration).await;
+        until(&limiter, ErrorKind::Configuration).await;
     }
     let rules = rules("");
     run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    until_decided(&limiter, Class::Configuration).await;
+    until_decided(&limiter, ErrorKind::Configuration).await;
     limiter.check(&one().cost(0)).await.unwrap();
 }
 
@@ -233,7 +233,7 @@ async fn an_unknown_error_is_of_state_and_short() {
     let long = format!("-FOO {}\r\n", "x".repeat(64 * 1024));
     for reply in [&b"-FOO bar\r\n"[..], b"-ERR \xFF\xFE\r\n", b"-\r\n", long.as_bytes()] {
         let error = answered(reply).await.unwrap_err();
-        assert_ne!(error.class(), Class::Infrastructure, "{error:?}");
+        assert_ne!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
         assert!(format!("{error}").len() <= 512);
     }
 }
@@ -259,7 +259,7 @@ async fn an_odd_reply_never_admits() {
     ];
     for reply in odd {
         let error = answered(reply).await.unwrap_err();
-        assert_eq!(error.class(), Class::State, "{}", String::from_utf8_lossy(reply));
+        assert_eq!(error.kind(), ErrorKind::State, "{}", String::from_utf8_lossy(reply));
     }
     // As the script packs it: now, then outcome, wait, remaining, reset after, and the state that was left.
     let fine =
@@ -341,7 +341,7 @@ async fn error_of(command: &mut Cmd, connection: &mut MultiplexedConnection) -> 
 
 // Case 131.
 #[tokio::test]
-async fn each_error_of_this_server_has_its_class_however_it_is_worded() {
+async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let [mut asks, mut loops] = [server.connection().await, server.connection().await];
@@ -354,18 +354,18 @@ async fn each_error_of_this_server_has_its_class_however_it_is_worded() {
     };
     let set = "'SET', 'k', 'x'";
     let mut seen = Vec::new();
-    let mut note = |name: &str, class, texts: Vec<_>| {
-        println!("reply name={name} class={class:?} texts={texts:?}");
-        seen.push((name.to_owned(), class, texts));
+    let mut note = |name: &str, kind, texts: Vec<_>| {
+        println!("reply name={name} class={kind:?} texts={texts:?}");
+        seen.push((name.to_owned(), kind, texts));
     };
 
     run(&mut connection, &["RPUSH", "list", "x"]).await;
-    note("WRONGTYPE", Class::State, worded(&mut connection, "'GET', 'list'").await);
-    note("unknown", Class::State, worded(&mut connection, "'NOSUCH'").await);
+    note("WRONGTYPE", ErrorKind::State, worded(&mut connection, "'GET', 'list'").await);
+    note("unknown", ErrorKind::State, worded(&mut connection, "'NOSUCH'").await);
     let forgotten = redis::cmd("EVALSHA").arg("0".repeat(40)).arg(0).take();
     note(
         "NOSCRIPT",
-        Class::Configuration,
+        ErrorKind::Configuration,
         vec![error_of(&mut forgotten.clone(), &mut connection).await],
     );
 
@@ -373,21 +373,21 @@ async fn each_error_of_this_server_has_its_class_however_it_is_worded() {
         [("command", "+eval ~*"), ("key", "+eval +set ~other"), ("script", "+get ~*")]
     {
         let mut app = of_user(rules).await;
-        note(name, Class::Configuration, worded(&mut app, set).await);
+        note(name, ErrorKind::Configuration, worded(&mut app, set).await);
     }
-    for (name, option, value, class) in [
-        ("NOREPLICAS", "min-replicas-to-write", "1", Class::Infrastructure),
-        ("OOM", "maxmemory", "1", Class::Capacity),
+    for (name, option, value, kind) in [
+        ("NOREPLICAS", "min-replicas-to-write", "1", ErrorKind::Infrastructure),
+        ("OOM", "maxmemory", "1", ErrorKind::Capacity),
     ] {
         run(&mut connection, &["CONFIG", "SET", option, value]).await;
-        note(name, class, worded(&mut connection, set).await);
+        note(name, kind, worded(&mut connection, set).await);
         run(&mut connection, &["CONFIG", "SET", option, "0"]).await;
     }
     let nowhere = free_port().to_string();
     run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
-    note("READONLY", Class::Infrastructure, worded(&mut connection, set).await);
+    note("READONLY", ErrorKind::Infrastructure, worded(&mut connection, set).await);
     run(&mut connection, &["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
-    note("MASTERDOWN", Class::Infrastructure, worded(&mut connection, set).await);
+    note("MASTERDOWN", ErrorKind::Infrastructure, worded(&mut connection, set).await);
     run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
 
     run(&mut connection, &["CONFIG", "SET", "lua-time-limit", "1"]).await;
@@ -400,11 +400,11 @@ async fn each_error_of_this_server_has_its_class_however_it_is_worded() {
             _ => tokio::task::yield_now().await,
         }
     };
-    note("BUSY", Class::Infrastructure, vec![(false, busy)]);
+    note("BUSY", ErrorKind::Infrastructure, vec![(false, busy)]);
     run(&mut connection, &["SCRIPT", "KILL"]).await;
-    note("killed", Class::Infrastructure, vec![looping.await.unwrap()]);
+    note("killed", ErrorKind::Infrastructure, vec![looping.await.unwrap()]);
 
-    for (name, class, texts) in seen {
+    for (name, kind, texts) in seen {
         for (is_value, text) in texts {
             let mut limits = Vec::new();
             if is_value {
@@ -424,7 +424,7 @@ async fn each_error_of_this_server_has_its_class_however_it_is_worded() {
             }
             for answer in limits {
                 let error = answer.unwrap_err();
-                assert_eq!(error.class(), class, "{name}: {text:?}");
+                assert_eq!(error.kind(), kind, "{name}: {text:?}");
                 let shown = error.to_string();
                 assert!(!shown.contains(char::is_control), "{shown:?}");
                 assert!(
@@ -441,10 +441,10 @@ async fn a_late_answer_is_undone() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url());
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     let before = taken(&server).await;
     proxy.set(Fault::Hold);
-    assert_eq!(class(&limiter).await, Class::Infrastructure);
+    assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     proxy.set(Fault::None);
     let begun = Instant::now();
     while taken(&server).await != before {

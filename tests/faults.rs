@@ -17,14 +17,14 @@ use support::{Server, free_port};
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
-use tower_sluice::{Charge, Class, Limiter, LimiterExt, Pool, Quota};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota};
 
 // Case 1.
 #[tokio::test]
 async fn without_a_server_the_answer_is_an_error_in_time() {
     let limiter = yearly(&format!("redis://127.0.0.1:{}", free_port()));
     for _ in 0..5 {
-        assert_eq!(class(&limiter).await, Class::Infrastructure);
+        assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     }
 }
 
@@ -45,9 +45,9 @@ async fn a_server_that_comes_later_decides() {
     let mut server = Server::start();
     server.kill();
     let limiter = yearly(&server.url());
-    assert_eq!(class(&limiter).await, Class::Infrastructure);
+    assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     server.restart();
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
 }
 
 /// Callers run on a thread of their own, which a kill does not block.
@@ -56,7 +56,7 @@ async fn a_server_that_comes_later_decides() {
 async fn a_crash_ends_every_call_and_recovery_costs_a_call_per_connection() {
     let mut server = Server::start();
     let limiter = yearly(&server.url());
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     let mut callers = JoinSet::new();
     let (asked, crashed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     for _ in 0..64 {
@@ -74,9 +74,9 @@ async fn a_crash_ends_every_call_and_recovery_costs_a_call_per_connection() {
     server.kill();
     crashed.store(true, Relaxed);
     callers.join_all().await;
-    assert_eq!(class(&limiter).await, Class::Infrastructure);
+    assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     server.restart();
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     let patient = limiter.deadline(LONG);
     for _ in 0..100 {
         patient.check(&one()).await.unwrap();
@@ -90,9 +90,9 @@ async fn connections_into_a_black_hole_are_given_up_together() {
     let proxy = Proxy::before(server.port()).await;
     let pool = Pool::builder(&proxy.url()).unwrap().size(10).build().unwrap();
     let limiter = over(pool);
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     proxy.strand();
-    let errors = until_decided(&limiter, Class::Infrastructure).await;
+    let errors = until_decided(&limiter, ErrorKind::Infrastructure).await;
     // Calls of 50 ms, one after the other, fill a second, or ten if each connection is given up alone.
     assert!(errors <= 100, "{errors} errors: each connection found out alone");
 }
@@ -102,13 +102,13 @@ async fn connections_into_a_black_hole_are_given_up_together() {
 async fn a_stopped_server_costs_the_deadline_and_no_more() {
     let server = Server::start();
     let limiter = yearly(&server.url());
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     server.signal("STOP");
     for _ in 0..10 {
-        assert_eq!(class(&limiter).await, Class::Infrastructure);
+        assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     }
     server.signal("CONT");
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
 }
 
 // Case 9.
@@ -116,12 +116,12 @@ async fn a_stopped_server_costs_the_deadline_and_no_more() {
 async fn a_sleeping_server_harms_only_the_calls_in_the_gap() {
     let server = Server::with_debug();
     let limiter = yearly(&server.url());
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     let mut connection = server.connection().await;
     let nap = tokio::spawn(async move { run(&mut connection, &["DEBUG", "SLEEP", "1"]).await });
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
     nap.await.unwrap();
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
 }
 
 // Case 10.
@@ -130,11 +130,11 @@ async fn a_paused_server_is_silent_also_when_only_writes_pause() {
     for what in ["ALL", "WRITE"] {
         let server = Server::start();
         let limiter = yearly(&server.url());
-        until_decided(&limiter, Class::Infrastructure).await;
+        until_decided(&limiter, ErrorKind::Infrastructure).await;
         let mut connection = server.connection().await;
         run(&mut connection, &["CLIENT", "PAUSE", "3000", what]).await;
-        assert_eq!(class(&limiter).await, Class::Infrastructure);
-        until_decided(&limiter, Class::Infrastructure).await;
+        assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
+        until_decided(&limiter, ErrorKind::Infrastructure).await;
     }
 }
 
@@ -154,13 +154,13 @@ async fn a_bad_network_is_infrastructure_and_never_a_wrong_answer() {
     for fault in faults {
         let proxy = Proxy::before(server.port()).await;
         let limiter = yearly(&proxy.url());
-        until_decided(&limiter, Class::Infrastructure).await;
+        until_decided(&limiter, ErrorKind::Infrastructure).await;
         proxy.set(fault);
         for _ in 0..5 {
-            assert_eq!(class(&limiter).await, Class::Infrastructure, "{fault:?}");
+            assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure, "{fault:?}");
         }
         proxy.set(Fault::None);
-        until_decided(&limiter, Class::Infrastructure).await;
+        until_decided(&limiter, ErrorKind::Infrastructure).await;
     }
     let proxy = Proxy::before(server.port()).await;
     proxy.set(Fault::Delay(Duration::from_millis(5)));
@@ -251,7 +251,7 @@ async fn a_crowd_waits_for_the_deadline_at_most() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url());
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     proxy.set(Fault::Delay(Duration::from_millis(20)));
     let mut callers = JoinSet::new();
     for _ in 0..500 {
@@ -260,7 +260,7 @@ async fn a_crowd_waits_for_the_deadline_at_most() {
     }
     callers.join_all().await;
     proxy.set(Fault::None);
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     let mut connection = server.connection().await;
     let begun = Instant::now();
     loop {
@@ -270,7 +270,7 @@ async fn a_crowd_waits_for_the_deadline_at_most() {
         }
         assert!(begun.elapsed() < LONG, "the pool has grown to {connections}");
         // A limiter keeps what it asked over last until it asks again.
-        until_decided(&limiter, Class::Infrastructure).await;
+        until_decided(&limiter, ErrorKind::Infrastructure).await;
     }
 }
 
@@ -282,8 +282,8 @@ async fn too_many_clients_is_infrastructure() {
     let limiter = yearly(&server.url()).deadline(Duration::from_secs(1));
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(4) {
-        let class = limiter.check(&one()).await.unwrap_err().class();
-        assert!(matches!(class, Class::Infrastructure | Class::Saturation), "{class:?}");
+        let kind = limiter.check(&one()).await.unwrap_err().kind();
+        assert!(matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation), "{kind:?}");
     }
     // Nor is a full server hammered, whoever asks.
     let seconds = begun.elapsed().as_secs_f64();
@@ -360,12 +360,12 @@ async fn a_name_that_moves_is_followed() {
         .build()
         .unwrap();
     let limiter = over(pool);
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     dead.kill();
-    until(&limiter, Class::Infrastructure).await;
+    until(&limiter, ErrorKind::Infrastructure).await;
     moved.store(true, Relaxed);
     let begun = Instant::now();
-    until_decided(&limiter, Class::Infrastructure).await;
+    until_decided(&limiter, ErrorKind::Infrastructure).await;
     println!("fault case=17 back_ms={}", begun.elapsed().as_millis());
     assert!(taken(&live).await >= 1);
 }

@@ -25,7 +25,7 @@ use tower::{Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    ByHead, Class, Global, Head, HttpResponse, Limiter, Memory, Quota, Raise, RateLimitLayer,
+    ByHead, ErrorKind, Global, Head, HttpResponse, Limiter, Memory, Quota, Raise, RateLimitLayer,
     Refusal, by_head,
 };
 
@@ -153,9 +153,9 @@ async fn a_grpc_client_reads_code_delay_and_pushback() {
     assert!(status.get_details_retry_info().is_none());
     assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "-1");
 
-    let status = told(Scripted::new().fail(Class::Infrastructure)).await;
+    let status = told(Scripted::new().fail(ErrorKind::Infrastructure)).await;
     assert_eq!(status.code(), Code::Unavailable);
-    assert_eq!(told(Scripted::new().fail(Class::Request)).await.code(), Code::InvalidArgument);
+    assert_eq!(told(Scripted::new().fail(ErrorKind::Request)).await.code(), Code::InvalidArgument);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use tower::{Layer, ServiceExt};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{Class, HttpResponse, Keyed, RateLimitLayer};
+use tower_sluice::{ErrorKind, HttpResponse, Keyed, RateLimitLayer};
 
 async fn status_of(limiter: Scripted, responder: HttpResponse) -> Response<String> {
     let inner = tower::service_fn(async |_: Request<()>| {
@@ -45,16 +45,16 @@ async fn what_can_never_fit_is_429_without_retry_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn undecided_is_503_whatever_the_class() {
-    for class in [
-        Class::Infrastructure,
-        Class::Saturation,
-        Class::Capacity,
-        Class::Configuration,
-        Class::State,
+async fn undecided_is_503_whatever_the_kind() {
+    for kind in [
+        ErrorKind::Infrastructure,
+        ErrorKind::Saturation,
+        ErrorKind::Capacity,
+        ErrorKind::Configuration,
+        ErrorKind::State,
     ] {
-        let response = status_of(Scripted::new().fail(class), HttpResponse::new()).await;
-        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{class:?}");
+        let response = status_of(Scripted::new().fail(kind), HttpResponse::new()).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{kind:?}");
         let seconds: u64 = retry_after(&response).unwrap().parse().unwrap();
         assert!((1..=3).contains(&seconds));
         assert_eq!(response.headers()["cache-control"], "no-store");
@@ -63,7 +63,7 @@ async fn undecided_is_503_whatever_the_class() {
 
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_is_400() {
-    let response = status_of(Scripted::new().fail(Class::Request), HttpResponse::new()).await;
+    let response = status_of(Scripted::new().fail(ErrorKind::Request), HttpResponse::new()).await;
     assert_eq!((response.status(), retry_after(&response)), (StatusCode::BAD_REQUEST, None));
 }
 

@@ -13,8 +13,8 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Charge, Class, Decision, Error, Exempt, Global, HttpResponse, Limiter, LimiterExt, Memory,
-    Operation, Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle,
+    All, Charge, Decision, Error, ErrorKind, Exempt, Global, HttpResponse, Limiter, LimiterExt,
+    Memory, Operation, Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle,
     Settlement,
 };
 
@@ -99,7 +99,7 @@ async fn admitted_request_goes_through_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn refused_request_never_reaches_inner() {
-    let limiter = Scripted::new().deny(SECOND).never().fail(Class::Infrastructure);
+    let limiter = Scripted::new().deny(SECOND).never().fail(ErrorKind::Infrastructure);
     let (service, inner) = gate(&limiter);
     for _ in 0..3 {
         let error = service.clone().oneshot("hello").await.unwrap_err();
@@ -218,7 +218,7 @@ async fn beyond_max_waiters_nobody_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_place_is_given_back_unless_the_answer_is_a_wait() {
     let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
-    let limiter = Scripted::new().allow().fail(Class::Capacity).deny(SECOND).wait(SECOND);
+    let limiter = Scripted::new().allow().fail(ErrorKind::Capacity).deny(SECOND).wait(SECOND);
     let service = layer(&limiter).max_wait(HOUR).max_waiters(1).layer(inner);
     let mut admitted = task::spawn(service.clone().oneshot("held up inside"));
     handle.allow(0);
@@ -487,7 +487,7 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     for _ in 0..2 {
         let error = layer.layer(inner.clone()).oneshot("hello").await.unwrap_err();
         let Some(Refusal::Undecided(error)) = error.downcast_ref() else { panic!("{error}") };
-        assert_eq!(error.class(), Class::Configuration);
+        assert_eq!(error.kind(), ErrorKind::Configuration);
     }
     assert_eq!((inner.polled(), inner.called()), (0, 0));
 
@@ -518,7 +518,7 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
     for (asks, in_turn) in [(1, false), (2, true)] {
         let away = |decisions: usize| {
             let times = 0..decisions * asks;
-            times.fold(Scripted::new(), |limiter, _| limiter.fail(Class::Infrastructure))
+            times.fold(Scripted::new(), |limiter, _| limiter.fail(ErrorKind::Infrastructure))
         };
         let [first, second, third] = [2, 1, 0].map(|n| away(n).allow().allow());
         let chain = first.clone().or_else(second.clone()).or_else(third.clone()).within(SECOND);

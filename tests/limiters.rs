@@ -10,19 +10,19 @@ use tower::{Layer, Service};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Allow, Boxed, Charge, Class, Decision, Deny, Error, Keyed, Limiter, LimiterExt, Memory,
-    Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
+    All, Allow, Boxed, Charge, Decision, Deny, Error, ErrorKind, Keyed, Limiter, LimiterExt,
+    Memory, Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
-const CLASSES: [Class; 6] = [
-    Class::Infrastructure,
-    Class::Saturation,
-    Class::Capacity,
-    Class::Configuration,
-    Class::Request,
-    Class::State,
+const KINDS: [ErrorKind; 6] = [
+    ErrorKind::Infrastructure,
+    ErrorKind::Saturation,
+    ErrorKind::Capacity,
+    ErrorKind::Configuration,
+    ErrorKind::Request,
+    ErrorKind::State,
 ];
 
 fn one() -> Charge {
@@ -37,7 +37,7 @@ async fn a_silent_limiter_fails_at_its_deadline() {
     let begun = Instant::now();
     let error = silent.within(SECOND).check(&one()).await.unwrap_err();
     // The timer knows nothing about a store.
-    assert_eq!(error.class(), Class::Saturation);
+    assert_eq!(error.kind(), ErrorKind::Saturation);
     assert!(begun.elapsed() <= SECOND + Duration::from_millis(6));
     assert!(silent.within(SECOND).or_else(Allow).check(&one()).await.is_err());
 }
@@ -63,7 +63,7 @@ fn slow(takes: Duration) -> Boxed {
         async move {
             tokio::select! {
                 () = tokio::time::sleep_until(deadline.unwrap()) => {
-                    Err(Error::new(Class::Infrastructure, "silent"))
+                    Err(Error::new(ErrorKind::Infrastructure, "silent"))
                 }
                 () = tokio::time::sleep(takes) => Ok(Decision::new(Outcome::Allow)),
             }
@@ -81,49 +81,49 @@ async fn limiters_in_turn_get_what_is_left_of_the_time() {
         let all = All::new([slow(SECOND), slow(SECOND)], both);
         let begun = Instant::now();
         let answer = all.within(deadline).check(&one()).await;
-        (answer.map(|decision| decision.outcome()).map_err(|error| error.class()), begun.elapsed())
+        (answer.map(|decision| decision.outcome()).map_err(|error| error.kind()), begun.elapsed())
     };
     assert_eq!(ask(4 * SECOND).await, (Ok(Outcome::Allow), 3 * SECOND));
-    assert_eq!(ask(SECOND * 5 / 2).await, (Err(Class::Saturation), SECOND * 5 / 2));
+    assert_eq!(ask(SECOND * 5 / 2).await, (Err(ErrorKind::Saturation), SECOND * 5 / 2));
     // Nobody is asked when the time is over.
-    assert_eq!(ask(2 * SECOND).await, (Err(Class::Saturation), 2 * SECOND));
+    assert_eq!(ask(2 * SECOND).await, (Err(ErrorKind::Saturation), 2 * SECOND));
     // The first had all of the time, and the store behind it said nothing.
-    assert_eq!(ask(SECOND / 2).await, (Err(Class::Infrastructure), SECOND / 2));
+    assert_eq!(ask(SECOND / 2).await, (Err(ErrorKind::Infrastructure), SECOND / 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_infrastructure_opens_the_gate() {
-    for class in CLASSES {
-        let answer = Scripted::new().fail(class).or_else(Allow).check(&one()).await;
-        match (class, answer) {
-            (Class::Infrastructure, Ok(decision)) => {
+    for kind in KINDS {
+        let answer = Scripted::new().fail(kind).or_else(Allow).check(&one()).await;
+        match (kind, answer) {
+            (ErrorKind::Infrastructure, Ok(decision)) => {
                 assert_eq!(
                     (decision.outcome(), decision.origin()),
                     (Outcome::Allow, Origin::Unasked)
                 );
             }
-            (Class::Infrastructure, Err(error)) => panic!("{error}"),
-            (class, answer) => assert_eq!(answer.unwrap_err().class(), class),
+            (ErrorKind::Infrastructure, Err(error)) => panic!("{error}"),
+            (kind, answer) => assert_eq!(answer.unwrap_err().kind(), kind),
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_limiter_stands_in_for_infrastructure_and_saturation() {
-    for class in CLASSES {
+    for kind in KINDS {
         let share = Scripted::new().deny(SECOND);
-        let answer = Scripted::new().fail(class).or_else(share.clone()).check(&one()).await;
-        let stands_in = matches!(class, Class::Infrastructure | Class::Saturation);
-        assert_eq!(share.charges().len(), usize::from(stands_in), "{class:?}");
-        assert_eq!(answer.is_ok(), stands_in, "{class:?}");
+        let answer = Scripted::new().fail(kind).or_else(share.clone()).check(&one()).await;
+        let stands_in = matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation);
+        assert_eq!(share.charges().len(), usize::from(stands_in), "{kind:?}");
+        assert_eq!(answer.is_ok(), stands_in, "{kind:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn deny_leaves_the_error_what_it_is() {
-    for class in CLASSES {
-        let error = Scripted::new().fail(class).or_else(Deny).check(&one()).await.unwrap_err();
-        assert_eq!(error.class(), class);
+    for kind in KINDS {
+        let error = Scripted::new().fail(kind).or_else(Deny).check(&one()).await.unwrap_err();
+        assert_eq!(error.kind(), kind);
     }
 }
 
@@ -137,7 +137,7 @@ async fn a_decision_needs_no_fallback() {
 
 #[tokio::test(start_paused = true)]
 async fn reservations_find_their_limiter() {
-    let first = Scripted::new().allow().fail(Class::Infrastructure);
+    let first = Scripted::new().allow().fail(ErrorKind::Infrastructure);
     let second = Scripted::new().allow();
     let limiter = first.clone().or_else(second.clone()).within(SECOND).boxed();
     for _ in 0..2 {
@@ -243,7 +243,7 @@ async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
 
 #[tokio::test(start_paused = true)]
 async fn a_penalty_that_settles_a_decision_goes_to_who_decided() {
-    let away = || Scripted::new().fail(Class::Infrastructure);
+    let away = || Scripted::new().fail(ErrorKind::Infrastructure);
     let (store, share) = (away(), Scripted::new().allow());
     let limiter = store.clone().or_else(share.clone()).within(SECOND);
     let decision = limiter.check(&one()).await.unwrap();
@@ -264,10 +264,10 @@ async fn a_penalty_that_settles_a_decision_goes_to_who_decided() {
 async fn what_a_limiter_cannot_do_is_an_error() {
     let closure = |_: &Charge| std::future::ready(Ok(Outcome::Allow.into()));
     let error = closure.boxed().penalize("x").await.unwrap_err();
-    assert_eq!(error.class(), Class::Configuration);
+    assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(closure.peek("x").await.unwrap().is_admitted());
     let error = closure.reset("x").await.unwrap_err();
-    assert_eq!(error.class(), Class::Configuration);
+    assert_eq!(error.kind(), ErrorKind::Configuration);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::{assert_ready, task};
 use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
-use tower_sluice::{Charge, Class, Limiter, LimiterExt, Memory, Outcome, Quota, QuotaError};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota, QuotaError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -108,7 +108,7 @@ async fn a_full_memory_forgets_nobody() {
         limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
     }
     let error = limiter.check(&Charge::new("one more")).await.unwrap_err();
-    assert_eq!(error.class(), Class::Capacity);
+    assert_eq!(error.kind(), ErrorKind::Capacity);
     for number in 0..10 {
         let again = limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
         assert!(!again.is_admitted());
@@ -142,19 +142,19 @@ async fn memory_gives_back_what_nobody_relies_on() {
     assert_eq!(limiter.give_back(first).unwrap(), 0);
     assert_eq!(limiter.check(&one().cost(0)).await.unwrap().remaining(), Some(1));
     let other = Memory::new("other", TokenBucket::new(Quota::per_second(1)));
-    assert_eq!(other.give_back(reservation().await).unwrap_err().class(), Class::Request);
+    assert_eq!(other.give_back(reservation().await).unwrap_err().kind(), ErrorKind::Request);
 }
 
 #[tokio::test(start_paused = true)]
 async fn bad_charges_are_errors_and_take_nothing() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1)));
-    let class = |charge: Charge| {
+    let kind = |charge: Charge| {
         let answer = limiter.check(&charge);
-        async { answer.await.unwrap_err().class() }
+        async { answer.await.unwrap_err().kind() }
     };
-    assert_eq!(class(Charge::new("")).await, Class::Request);
-    assert_eq!(class(Charge::new("x".repeat(1 << 20))).await, Class::Request);
-    assert_eq!(class(one().cost(u64::MAX)).await, Class::Request);
+    assert_eq!(kind(Charge::new("")).await, ErrorKind::Request);
+    assert_eq!(kind(Charge::new("x".repeat(1 << 20))).await, ErrorKind::Request);
+    assert_eq!(kind(one().cost(u64::MAX)).await, ErrorKind::Request);
     assert!(limiter.is_empty());
 }
 
@@ -162,7 +162,7 @@ async fn bad_charges_are_errors_and_take_nothing() {
 async fn a_charge_that_brings_a_burst_to_a_window_is_an_error() {
     let limiter = Memory::new("memory", FixedWindow::new(Quota::per_second(5)));
     let burst = one().quota(Quota::per_second(9).burst(1));
-    assert_eq!(limiter.check(&burst).await.unwrap_err().class(), Class::Configuration);
+    assert_eq!(limiter.check(&burst).await.unwrap_err().kind(), ErrorKind::Configuration);
     assert!(limiter.check(&one()).await.unwrap().is_admitted());
 }
 
@@ -181,7 +181,7 @@ async fn a_clock_of_the_callers_own_decides() {
     let allowed = limiter.check(&one()).await.unwrap();
     assert_eq!(allowed.decided_at(), Some(Duration::from_secs(1_767_225_600 + 86_400)));
     now.store(u64::MAX, Relaxed);
-    assert_eq!(limiter.check(&one()).await.unwrap_err().class(), Class::Configuration);
+    assert_eq!(limiter.check(&one()).await.unwrap_err().kind(), ErrorKind::Configuration);
 }
 
 /// A key is looked at when it might be old, as it was when it came; what was taken since keeps it.

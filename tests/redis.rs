@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{
     FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
 };
-use tower_sluice::{Charge, Class, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -102,11 +102,11 @@ async fn a_restart_is_survived() {
     limiter.check(&Charge::new("key")).await.unwrap();
     server.kill();
     let hasty = limiter.clone().deadline(Duration::from_millis(500));
-    assert_eq!(trouble(&hasty, &Charge::new("key")).await.class(), Class::Infrastructure);
+    assert_eq!(trouble(&hasty, &Charge::new("key")).await.kind(), ErrorKind::Infrastructure);
     server.restart();
     let mut errors = 0;
     while let Err(error) = limiter.check(&Charge::new("key")).await {
-        assert_eq!(error.class(), Class::Infrastructure, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
         errors += 1;
         assert!(errors <= 2, "more errors than connections");
     }
@@ -136,7 +136,7 @@ async fn broken_keys_are_errors_of_state() {
     run(&mut connection, "SET sluice:test:tb1:{corrupt} nan").await;
     for key in ["list", "corrupt"] {
         let error = limiter.check(&Charge::new(key)).await.unwrap_err();
-        assert_eq!(error.class(), Class::State, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::State, "{error:?}");
     }
     assert!(limiter.check(&Charge::new("fine")).await.unwrap().is_admitted());
 }
@@ -172,12 +172,12 @@ async fn bad_charges_never_reach_redis() {
         Charge::new("key").cost((1 << 53) + 1),
     ];
     for charge in bad {
-        assert_eq!(limiter.check(&charge).await.unwrap_err().class(), Class::Request);
+        assert_eq!(limiter.check(&charge).await.unwrap_err().kind(), ErrorKind::Request);
     }
     let windows = Redis::new("w", FixedWindow::new(Quota::per_second(5)), pool(&server));
     let burst = Charge::new("key").quota(Quota::per_second(5).burst(9));
     let error = windows.check(&burst).await.unwrap_err();
-    assert_eq!(error.class(), Class::Configuration);
+    assert_eq!(error.kind(), ErrorKind::Configuration);
     assert_eq!(calls(&mut connection, &["eval", "evalsha"]).await, 0);
 }
 
@@ -241,7 +241,7 @@ async fn no_server_is_an_error_in_time() {
     let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
     let limiter = limiter.within(Duration::from_millis(50));
     let error = trouble(&limiter, &Charge::new("key")).await;
-    assert_eq!(error.class(), Class::Infrastructure);
+    assert_eq!(error.kind(), ErrorKind::Infrastructure);
     let told = format!("{error} {error:?} {limiter:?}");
     assert!(!told.contains("secret"), "{told}");
 }
@@ -250,7 +250,7 @@ async fn no_server_is_an_error_in_time() {
 fn building_needs_neither_a_server_nor_a_runtime() {
     for url in ["", "redis//", "http://127.0.0.1", "redis://:pa$$word@:x/1"] {
         let error = Pool::connect(url).unwrap_err();
-        assert_eq!(error.class(), Class::Configuration);
+        assert_eq!(error.kind(), ErrorKind::Configuration);
         assert!(!format!("{error} {error:?}").contains("pa$$word"));
     }
     let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
@@ -406,7 +406,7 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     run(&mut connection, "DEL sluice:test:3sl1:{x}").await;
     run(&mut connection, "SET sluice:test:3sl1:{x} 1").await;
     let error = limiter.check(&Charge::new("x")).await.unwrap_err();
-    assert_eq!(error.class(), Class::State);
+    assert_eq!(error.kind(), ErrorKind::State);
     run(&mut connection, "DEL sluice:test:3sl1:{x}").await;
     let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
     assert_eq!(reserved.remaining(), Some(0));
@@ -414,7 +414,7 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
 
     let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();
-    assert_eq!(error.class(), Class::Configuration);
+    assert_eq!(error.kind(), ErrorKind::Configuration);
     assert_eq!(limiter.reset("x").await.unwrap().remaining(), Some(5));
     assert_eq!(calls(&mut connection, &["unlink"]).await, 3);
     assert_eq!(limiter.penalize(Charge::new("x").cost(4)).await.unwrap().remaining(), Some(1));

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use redis::cmd;
-use tower_sluice::{Charge, Class, Limiter, Rate};
+use tower_sluice::{Charge, ErrorKind, Limiter, Rate};
 
 use support::redisson::Told::{Exceeds, G, W};
 use support::redisson::{BASE, Bench, client, message, rate};
@@ -41,7 +41,7 @@ async fn scenario_4_more_than_the_rate_is_an_error_and_creates_nothing() {
     assert_eq!(bench.take(11, 0).await, Exceeds);
     let told = message(bench.limiter.try_acquire(11)).await;
     let exceeds = "Requested permits amount cannot exceed defined rate";
-    assert_eq!(told, (Class::Request, exceeds.into()));
+    assert_eq!(told, (ErrorKind::Request, exceeds.into()));
     assert_eq!(message(bench.limiter.acquire(11)).await.1, exceeds);
     let keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
     assert_eq!(keys, ["r"]);
@@ -50,7 +50,7 @@ async fn scenario_4_more_than_the_rate_is_an_error_and_creates_nothing() {
 #[tokio::test]
 async fn scenario_5_a_limiter_without_configuration_says_so() {
     let mut bench = Bench::new().await;
-    let told = (Class::Configuration, String::from("RateLimiter is not initialized"));
+    let told = (ErrorKind::Configuration, String::from("RateLimiter is not initialized"));
     assert_eq!(message(bench.redisson.check(&Charge::new("r"))).await, told);
     assert_eq!(message(bench.limiter.available_permits()).await, told);
     assert_eq!(message(bench.limiter.release(1)).await, told);
@@ -302,7 +302,7 @@ async fn scenario_24_what_cannot_be_is_refused_without_a_command() {
     let mut bench = Bench::of(10, 1_000).await;
     let before = bench.calls("evalsha").await + bench.calls("eval").await;
     for permits in [0, 1 << 32, u64::MAX] {
-        assert_eq!(message(bench.limiter.try_acquire(permits)).await.0, Class::Request);
+        assert_eq!(message(bench.limiter.try_acquire(permits)).await.0, ErrorKind::Request);
     }
     let second = Duration::from_secs(1);
     for rate in [
@@ -313,16 +313,16 @@ async fn scenario_24_what_cannot_be_is_refused_without_a_command() {
         Rate::per_client(1, Duration::MAX),
         Rate::overall(1, second).keep_alive(Duration::from_millis(500)),
     ] {
-        assert_eq!(message(bench.limiter.try_set_rate(rate)).await.0, Class::Configuration);
-        assert_eq!(message(bench.limiter.set_rate(rate)).await.0, Class::Configuration);
-        assert_eq!(message(bench.limiter.update_rate(rate)).await.0, Class::Configuration);
+        assert_eq!(message(bench.limiter.try_set_rate(rate)).await.0, ErrorKind::Configuration);
+        assert_eq!(message(bench.limiter.set_rate(rate)).await.0, ErrorKind::Configuration);
+        assert_eq!(message(bench.limiter.update_rate(rate)).await.0, ErrorKind::Configuration);
     }
     let with_quota = Charge::new("r").quota(tower_sluice::Quota::per_second(1));
-    assert_eq!(message(bench.redisson.check(&with_quota)).await.0, Class::Configuration);
+    assert_eq!(message(bench.redisson.check(&with_quota)).await.0, ErrorKind::Configuration);
     for name in ["", "a{b", "{}x", "a}b"] {
-        assert_eq!(bench.redisson.rate_limiter(name).unwrap_err().class(), Class::Request);
+        assert_eq!(bench.redisson.rate_limiter(name).unwrap_err().kind(), ErrorKind::Request);
         let charge = Charge::new(name.to_owned());
-        assert_eq!(message(bench.redisson.check(&charge)).await.0, Class::Request);
+        assert_eq!(message(bench.redisson.check(&charge)).await.0, ErrorKind::Request);
     }
     assert_eq!(bench.calls("evalsha").await + bench.calls("eval").await, before);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tower_sluice::{Charge, Class, Limiter, LimiterExt, Outcome, Pool, Redisson};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Redisson};
 
 use support::Server;
 use support::fake;
@@ -56,7 +56,7 @@ async fn what_is_granted_too_late_is_given_back() {
     proxy.set(Fault::BlackHole);
     let hasty = redisson.clone().deadline(Duration::from_millis(50));
     let told = message(hasty.check(&Charge::new("r"))).await;
-    assert!(matches!(told.0, Class::Infrastructure | Class::Saturation), "{told:?}");
+    assert!(matches!(told.0, ErrorKind::Infrastructure | ErrorKind::Saturation), "{told:?}");
     proxy.set(Fault::None);
     // Over the one connection it comes after what it undoes, whether or not that had arrived.
     assert!(redisson.check(&Charge::new("r").cost(10)).await.is_ok());
@@ -110,7 +110,7 @@ async fn a_release_whose_answer_is_lost_may_be_tried_again() {
     let limiter = redisson.rate_limiter("r").unwrap();
     let mut held = limiter.try_acquire(10).await.unwrap().expect("free");
     proxy.set(Fault::Reset);
-    assert_eq!(message(held.release(3)).await.0, Class::Infrastructure);
+    assert_eq!(message(held.release(3)).await.0, ErrorKind::Infrastructure);
     proxy.set(Fault::None);
     assert_eq!(bench.value().await, Some(3));
     assert_eq!(held.release(7).await.unwrap(), 7);
@@ -171,7 +171,7 @@ async fn keys_that_are_moved_are_asked_for_again() {
     }
     let never = against(vec![moving]).await.deadline(Duration::from_millis(30));
     let told = message(never.check(&Charge::new("r"))).await;
-    let late = matches!(told.0, Class::Infrastructure | Class::Saturation);
+    let late = matches!(told.0, ErrorKind::Infrastructure | ErrorKind::Saturation);
     assert!(late, "within its deadline: {told:?}");
 }
 
@@ -211,7 +211,7 @@ async fn a_reply_that_the_script_does_not_give_admits_nobody() {
         refused(":-9223372036854775808\r\n"),
     ] {
         let told = message(against(vec![odd.clone()]).await.check(&Charge::new("r"))).await;
-        assert_eq!(told.0, Class::State, "{}", String::from_utf8_lossy(&odd));
+        assert_eq!(told.0, ErrorKind::State, "{}", String::from_utf8_lossy(&odd));
     }
     // Numbers beyond all reason overflow nothing.
     for odd in [
@@ -239,7 +239,7 @@ async fn keys_of_another_type_are_refused_and_left_alone() {
             let mut bench = Bench::of(10, 1_000).await;
             let _: i64 = bench.ask(&["DEL", wrong]).await;
             let _: i64 = bench.ask(&[kind, wrong, "x"]).await;
-            let (state, limiter) = (Class::State, bench.limiter.clone());
+            let (state, limiter) = (ErrorKind::State, bench.limiter.clone());
             assert_eq!(message(bench.redisson.check(&Charge::new("r"))).await.0, state);
             assert_eq!(message(limiter.available_permits()).await.0, state);
             assert_eq!(message(limiter.release(1)).await.0, state);
@@ -264,7 +264,7 @@ async fn a_server_that_takes_no_writes_takes_no_permits() {
     bench.all(&[(1, 0, G(9))]).await;
     let _: () = bench.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let told = message(bench.redisson.check(&Charge::new("r"))).await;
-    assert_eq!(told.0, Class::Capacity, "{}", told.1);
+    assert_eq!(told.0, ErrorKind::Capacity, "{}", told.1);
     let _: () = bench.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!((bench.value().await, bench.members().await.len()), (Some(9), 1));
 
@@ -274,7 +274,7 @@ async fn a_server_that_takes_no_writes_takes_no_permits() {
     let begun = Instant::now();
     while others(&mut bench.connection).await.iter().any(|id| before.contains(id)) {
         let told = message(bench.redisson.check(&Charge::new("r"))).await;
-        assert_eq!(told.0, Class::Infrastructure, "{}", told.1);
+        assert_eq!(told.0, ErrorKind::Infrastructure, "{}", told.1);
         assert!(begun.elapsed() < LONG, "it stays connected to a replica");
     }
     let _: () = bench.ask(&["REPLICAOF", "NO", "ONE"]).await;

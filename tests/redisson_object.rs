@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 use redis::cmd;
 use tower_sluice::algorithm::Redisson as InProcess;
 use tower_sluice::{
-    All, Charge, Class, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate, RateType, Redisson,
+    All, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate, RateType,
+    Redisson,
 };
 
 use support::redisson::Told::{G, W};
@@ -54,8 +55,8 @@ async fn a_stored_configuration_that_cannot_be_admits_nobody() {
         let before: String = bench.ask(&["HGET", "r", field]).await;
         let _: i64 = bench.ask(&["HSET", "r", field, text]).await;
         let told = message(bench.redisson.check(&Charge::new("r"))).await;
-        assert_eq!(told.0, Class::Configuration, "{field} {text}");
-        assert_eq!(message(bench.limiter.config()).await.0, Class::Configuration);
+        assert_eq!(told.0, ErrorKind::Configuration, "{field} {text}");
+        assert_eq!(message(bench.limiter.config()).await.0, ErrorKind::Configuration);
         let _: i64 = bench.ask(&["HSET", "r", field, &before]).await;
     }
     assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 1, "nothing was taken");
@@ -210,7 +211,7 @@ async fn a_reset_forgets_what_was_taken_and_keeps_the_rate() {
     bench.all(&[(4, 0, G(6))]).await;
     assert_eq!(bench.redisson.reset("r").await.unwrap().remaining(), Some(10));
     assert_eq!(bench.ask::<Vec<String>>(&["KEYS", "*"]).await, ["r"]);
-    assert_eq!(message(bench.redisson.penalize("r")).await.0, Class::Configuration);
+    assert_eq!(message(bench.redisson.penalize("r")).await.0, ErrorKind::Configuration);
 }
 
 #[tokio::test]
@@ -254,7 +255,7 @@ async fn a_default_rate_leaves_what_is_there_alone() {
     for fields in [&["user", "x"][..], &["rate", "3", "interval", "1000"]] {
         let _: i64 = bench.ask(&[&["HSET", "r"], fields].concat()).await;
         for call in [redisson.check(&Charge::new("r")), redisson.peek("r")] {
-            assert_eq!(message(call).await.0, Class::Configuration);
+            assert_eq!(message(call).await.0, ErrorKind::Configuration);
         }
         assert_eq!(bench.ask::<Vec<String>>(&["HGETALL", "r"]).await, fields);
         assert_eq!(bench.ask::<i64>(&["PTTL", "r"]).await, -1);
@@ -276,7 +277,7 @@ async fn the_configuration_can_be_read_and_state_reset_whatever_stands_in_its_pl
     let _: i64 = bench.ask(&["SADD", "{r}:value", "x"]).await;
     let _: i64 = bench.ask(&["SADD", "{r}:permits", "x"]).await;
     assert_eq!(bench.limiter.config().await.unwrap(), Some(rate(10, 1_000)));
-    assert_eq!(message(bench.limiter.try_acquire(1)).await.0, Class::State);
+    assert_eq!(message(bench.limiter.try_acquire(1)).await.0, ErrorKind::State);
     assert_eq!(bench.redisson.reset("r").await.unwrap().remaining(), Some(10));
     bench.all(&[(1, 0, G(9))]).await;
 }
@@ -302,7 +303,7 @@ async fn the_servers_clock_decides_unless_the_callers_is_asked_for() {
     assert!((begun..=now()).contains(&(bench.members().await[0].1 + BASE)));
 
     let wrong = redisson.clock(|| Duration::MAX);
-    assert_eq!(message(wrong.check(&Charge::new("r"))).await.0, Class::Configuration);
+    assert_eq!(message(wrong.check(&Charge::new("r"))).await.0, ErrorKind::Configuration);
 }
 
 /// Beside others, all or nothing: what another refuses is given back here.

@@ -11,8 +11,8 @@ use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{
-    All, Allow, Charge, Class, Decision, Limiter, LimiterExt, Memory, Origin, Outcome, Pool, Quota,
-    Rate, Redis, Redisson, Together,
+    All, Allow, Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
+    Quota, Rate, Redis, Redisson, Together,
 };
 
 const PATIENT: Duration = Duration::from_secs(20);
@@ -133,17 +133,17 @@ async fn keys_that_cannot_be_are_errors() {
     let same = Together::new((user(&pool, 3), user(&pool, 3)), |charge: &Charge| {
         [charge.clone(), charge.clone()]
     });
-    let class = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().class();
-    assert_eq!(class(same.check(&Charge::new("alice")).await), Class::Request);
+    let kind = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().kind();
+    assert_eq!(kind(same.check(&Charge::new("alice")).await), ErrorKind::Request);
     let empty = Together::new((user(&pool, 3), everybody(&pool, 3)), |charge: &Charge| {
         [charge.clone(), Charge::new("")]
     });
-    assert_eq!(class(empty.check(&Charge::new("alice")).await), Class::Request);
+    assert_eq!(kind(empty.check(&Charge::new("alice")).await), ErrorKind::Request);
     let two = (Quota::per_second(1), Quota::per_second(2));
     let many = Together::new((user(&pool, 3), everybody(&pool, 3)), move |charge: &Charge| {
         [charge.clone().quota(two), Charge::new("all")]
     });
-    assert_eq!(class(many.check(&Charge::new("alice")).await), Class::Configuration);
+    assert_eq!(kind(many.check(&Charge::new("alice")).await), ErrorKind::Configuration);
 }
 
 #[test]
@@ -298,8 +298,8 @@ async fn in_turn_late_replies_never_open_the_gate() {
     println!("fault case=133 decisions=10 unasked={opened}");
     assert_eq!(opened, 0);
     assert!(answers.iter().flatten().next().is_none());
-    let class = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().class();
-    assert!(answers.into_iter().all(|answer| class(answer) == Class::Saturation));
+    let kind = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().kind();
+    assert!(answers.into_iter().all(|answer| kind(answer) == ErrorKind::Saturation));
 }
 
 /// What asking in turn costs on a busy key: `cargo test --release --test together -- --ignored --nocapture`.

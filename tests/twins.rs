@@ -16,7 +16,7 @@ use tower_sluice::algorithm::{
     SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
-    Reservation, Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis,
+    Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis, Reservation,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Algorithm, Redisson as InProcess};
-use tower_sluice::{Reservation, Charge, Error, Limiter, Memory, Operation, Rate, Redisson};
+use tower_sluice::{Charge, Error, Limiter, Memory, Operation, Rate, Redisson, Reservation};
 
 use crate::Stop;
 use crate::options::Options;

@@ -1,7 +1,7 @@
 //! The traffic, decided line by line, each at its own time.
 
 use std::error::Error as _;
-use std::io::{self, BufRead, BufWriter, ErrorKind, StdoutLock, Write};
+use std::io::{self, BufRead, BufWriter, StdoutLock, Write};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::{
-    Reservation, Charge, Class, Error, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
+    Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
+    Reservation,
 };
 
 use crate::Stop;
@@ -97,7 +98,7 @@ pub(crate) trait Gate: Limiter {
 
     /// Gives permits back, whoever took them.
     async fn release(&self, _key: &str, _permits: u64) -> Result<u64, Error> {
-        Err(Error::new(Class::Configuration, "only redisson releases"))
+        Err(Error::new(ErrorKind::Configuration, "only redisson releases"))
     }
 }
 
@@ -236,7 +237,8 @@ impl<G: Gate> Replay<G> {
         let Some(past) = of.checked_sub(1).and_then(|of| self.past.get_mut(of)) else {
             return Err(self.wrong("\"of\" names no line before it"));
         };
-        let (key, quota, reservation) = (Arc::clone(&past.key), past.quota, past.reservation.take());
+        let (key, quota, reservation) =
+            (Arc::clone(&past.key), past.quota, past.reservation.take());
         let units = match reservation {
             Some(reservation) => self.gate.give_back(*reservation).await,
             None => Ok(0),
@@ -266,8 +268,10 @@ impl<G: Gate> Replay<G> {
 
     /// What a line without a decision is told: of trouble that is its own, since any other ends the replay.
     fn told(&self, number: usize, error: Error) -> Result<Told, Stop> {
-        match error.class() {
-            Class::Infrastructure | Class::Saturation | Class::Capacity => Err(error.into()),
+        match error.kind() {
+            ErrorKind::Infrastructure | ErrorKind::Saturation | ErrorKind::Capacity => {
+                Err(error.into())
+            }
             _ => {
                 let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
                 Ok(Told::error(number, format!("{error}{cause}")))
@@ -307,5 +311,5 @@ fn write(output: &mut BufWriter<StdoutLock<'_>>, told: &Told) -> io::Result<()> 
 }
 
 fn unwritten(error: io::Error) -> Stop {
-    if error.kind() == ErrorKind::BrokenPipe { Stop::Unread } else { error.into() }
+    if error.kind() == io::ErrorKind::BrokenPipe { Stop::Unread } else { error.into() }
 }

@@ -29,8 +29,8 @@ mvn "${options[@]}" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build
   echo "interop: Maven could not get Redisson; does it reach a repository?" >&2
   exit 1
 }
-mkdir -p "$build/classes"
-javac --release 17 -nowarn -cp "$(cat "$build/classpath")" -d "$build/classes" "$here/src/main/java/Interop.java"
+mkdir -p "$build/kinds"
+javac --release 17 -nowarn -cp "$(cat "$build/classpath")" -d "$build/kinds" "$here/src/main/java/Interop.java"
 
-INTEROP_CLASSPATH="$build/classes:$(cat "$build/classpath")" \
+INTEROP_CLASSPATH="$build/kinds:$(cat "$build/classpath")" \
   exec cargo test --release --quiet --test redisson_interop -- --nocapture

@@ -108,8 +108,8 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use crate::reservation::Left;
 use crate::quota::{QuotaError, Quotas};
+pub use crate::reservation::Left;
 
 /// The longest wait that an algorithm reserves unless told otherwise.
 const HORIZON: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use crate::limiter::Limiter;
-use crate::{Class, RateLimitLayer, RefundIf, Refusal, Respond, Settle, grpc};
+use crate::{ErrorKind, RateLimitLayer, RefundIf, Refusal, Respond, Settle, grpc};
 
 /// Answers refusals with an empty response. The inner service's error type stays.
 ///
@@ -89,7 +89,7 @@ where
         }
         let (status, wait) = match &refusal {
             Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, decision.retry_after()),
-            Refusal::Undecided(error) if error.class() == Class::Request => {
+            Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
                 (StatusCode::BAD_REQUEST, None)
             }
             Refusal::Undecided(_) => {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::terms::owner;
 use super::{Boxed, Limiter, Operation};
 use crate::charge::Key;
-use crate::{Reservation, Charge, Class, Decision, Error, Quota};
+use crate::{Charge, Decision, Error, ErrorKind, Quota, Reservation};
 
 /// A decision that is made step by step.
 pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
@@ -44,7 +44,7 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 /// The closure returns each member's key, and what else its charge states: a cost, a quota. A member that states no cost
 /// takes that of the charge; a peek takes nothing of any of them.
 ///
-/// Inside of a [`within`](crate::LimiterExt::within), the error is of class [`Saturation`](Class::Saturation) if the
+/// Inside of a [`within`](crate::LimiterExt::within), the error is of kind [`Saturation`](ErrorKind::Saturation) if the
 /// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
 /// one of several stores may be away alone, give that limiter a shorter time and a fallback of its own:
 /// `limiter.within(short).or_else(fallback)`. Without the shorter time it would use up that of the others.
@@ -104,7 +104,7 @@ impl<const N: usize, F> All<N, F> {
             }
             let others = std::mem::take(&mut taken.reservations);
             let Some(decision) = tightest else {
-                return Err(Error::new(Class::Configuration, "there is no limiter to ask"));
+                return Err(Error::new(ErrorKind::Configuration, "there is no limiter to ask"));
             };
             let decision = decision.with_fallbacks(fallbacks);
             if others.is_empty() {
@@ -125,8 +125,8 @@ async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<De
     };
     let late = "the time ended before all limiters had decided";
     match limiter.check(charge).await {
-        Err(error) if *answered && error.class() == Class::Infrastructure && is_over() => {
-            Err(Error::new(Class::Saturation, late).because(error))
+        Err(error) if *answered && error.kind() == ErrorKind::Infrastructure && is_over() => {
+            Err(Error::new(ErrorKind::Saturation, late).with_source(error))
         }
         answer => {
             *answered = true;
@@ -206,7 +206,7 @@ impl<const N: usize, F> All<N, F> {
                     tightest = Some(decision);
                 }
             }
-            let none = || Error::new(Class::Configuration, "there is no limiter to ask");
+            let none = || Error::new(ErrorKind::Configuration, "there is no limiter to ask");
             tightest.ok_or_else(none)
         }))
     }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Limiter, Operation};
-use crate::{Reservation, Charge, Decision, Error};
+use crate::{Charge, Decision, Error, Reservation};
 
 type BoxFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 

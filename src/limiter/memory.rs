@@ -36,7 +36,7 @@ use super::terms::{Terms, followed};
 use super::{Limiter, Operation, digest};
 use crate::algorithm::{Algorithm, Redisson};
 use crate::quota::QuotaError;
-use crate::{Reservation, Charge, Class, Decision, Error};
+use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
 const CAPACITY: usize = 100_000;
 
@@ -142,7 +142,7 @@ impl<A: Algorithm> Memory<A> {
     pub fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
         let terms = &self.store.terms;
         if reservation.owner != terms.owner {
-            return Err(Error::new(Class::Request, "the reservation is another limiter's"));
+            return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
         }
         let rule = terms.rule(&reservation.quota)?;
         let Reservation { key, cost, left, .. } = reservation;

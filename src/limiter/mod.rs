@@ -62,7 +62,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Reservation, Charge, Decision, Error};
+use crate::{Charge, Decision, Error, Reservation};
 
 /// Decides charges.
 ///
@@ -148,13 +148,13 @@ pub trait LimiterExt: Limiter + Sized {
     /// Fails decisions that take longer than `deadline`, waiting for a connection included.
     ///
     /// The charge carries the deadline, as [`Charge::deadline`]: a limiter over a store returns its own error by then.
-    /// A limiter that ignores it is ended 5 ms later, with an error of class [`Saturation`](crate::Class::Saturation),
+    /// A limiter that ignores it is ended 5 ms later, with an error of kind [`Saturation`](crate::ErrorKind::Saturation),
     /// which [`Allow`] does not admit. Put it inside of `or_else`: a fallback inside gets only the time that is left.
     fn within(self, deadline: Duration) -> Within<Self> {
         Within::new(self, deadline)
     }
 
-    /// Asks `fallback` where this limiter cannot decide and its error's [`Class`](crate::Class)
+    /// Asks `fallback` where this limiter cannot decide and its error's [`ErrorKind`](crate::ErrorKind)
     /// permits it: [`Allow`], [`Deny`], or another limiter.
     fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
         OrElse::new(self, fallback)
@@ -195,7 +195,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// # Errors
     ///
-    /// As a check; and of [`Class::Configuration`](crate::Class::Configuration) if the limiter cannot.
+    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the limiter cannot.
     fn penalize(&self, charge: impl Into<Charge>) -> Operating<Self::Future> {
         Operating::new(self.operate(Operation::Penalize, &charge.into()))
     }
@@ -204,7 +204,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// # Errors
     ///
-    /// As a check; and of [`Class::Configuration`](crate::Class::Configuration) if the limiter cannot.
+    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the limiter cannot.
     fn reset(&self, charge: impl Into<Charge>) -> Operating<Self::Future> {
         Operating::new(self.operate(Operation::Reset, &charge.into()))
     }

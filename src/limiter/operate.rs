@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use crate::{Class, Decision, Error};
+use crate::{Decision, Error, ErrorKind};
 
 /// A change to a key that asks for no admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ where
         match self.project().answer.as_pin_mut() {
             Some(answer) => answer.poll(cx),
             None => {
-                let error = Error::new(Class::Configuration, "the limiter has no such operation");
+                let error =
+                    Error::new(ErrorKind::Configuration, "the limiter has no such operation");
                 Poll::Ready(Err(error))
             }
         }

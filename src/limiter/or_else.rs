@@ -1,7 +1,7 @@
 //! What to do when nobody can decide. Without a fallback the answer is no: an error, and 503.
 //!
 //! A fallback is asked only for errors that no request can cause, else anyone could open the gate
-//! by breaking it: see [`Class`]. [`Allow`] leaves the gate open while the store is away; another
+//! by breaking it: see [`ErrorKind`]. [`Allow`] leaves the gate open while the store is away; another
 //! limiter, such as a [`Memory`](crate::Memory) with this process's share, keeps a bound and therefore
 //! also answers when load alone is the trouble; [`Deny`] names the default.
 
@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 
 use super::terms::owner;
 use super::{Limiter, Operation};
-use crate::{Reservation, Charge, Class, Decision, Error, Origin, Outcome};
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
 /// Admits while the store is away: the limit is off until it is back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +30,7 @@ pub trait Fallback: sealed::Sealed {
     type Future: Future<Output = Result<Decision, Error>>;
 
     #[doc(hidden)]
-    fn stands_in(&self, class: Class) -> bool;
+    fn stands_in(&self, kind: ErrorKind) -> bool;
 
     #[doc(hidden)]
     fn answer(&self, charge: &Charge) -> Self::Future;
@@ -68,8 +68,8 @@ impl sealed::Sealed for Allow {}
 impl Fallback for Allow {
     type Future = Ready<Result<Decision, Error>>;
 
-    fn stands_in(&self, class: Class) -> bool {
-        class == Class::Infrastructure
+    fn stands_in(&self, kind: ErrorKind) -> bool {
+        kind == ErrorKind::Infrastructure
     }
 
     fn answer(&self, _charge: &Charge) -> Self::Future {
@@ -81,12 +81,12 @@ impl sealed::Sealed for Deny {}
 impl Fallback for Deny {
     type Future = Ready<Result<Decision, Error>>;
 
-    fn stands_in(&self, _class: Class) -> bool {
+    fn stands_in(&self, _kind: ErrorKind) -> bool {
         false
     }
 
     fn answer(&self, _charge: &Charge) -> Self::Future {
-        ready(Err(Error::new(Class::Infrastructure, "nobody decided")))
+        ready(Err(Error::new(ErrorKind::Infrastructure, "nobody decided")))
     }
 }
 
@@ -94,8 +94,8 @@ impl<L: Limiter> sealed::Sealed for L {}
 impl<L: Limiter> Fallback for L {
     type Future = L::Future;
 
-    fn stands_in(&self, class: Class) -> bool {
-        matches!(class, Class::Infrastructure | Class::Saturation)
+    fn stands_in(&self, kind: ErrorKind) -> bool {
+        matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation)
     }
 
     fn answer(&self, charge: &Charge) -> L::Future {
@@ -213,7 +213,7 @@ where
                         Err(error) => error,
                     };
                     match this.asked.take() {
-                        Some((charge, fallback)) if fallback.stands_in(error.class()) => {
+                        Some((charge, fallback)) if fallback.stands_in(error.kind()) => {
                             State::FallingBack { answer: fallback.answer(&charge) }
                         }
                         _ => return Poll::Ready(Err(error)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::algorithm::{Algorithm, Ask, LATEST, Left, Report, Verdict};
 use crate::charge::Key;
 use crate::quota::{QuotaError, Quotas};
-use crate::{Reservation, Charge, Class, Decision, Error, Origin, Outcome};
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
 /// The longest key that is accepted, in bytes.
 const LONGEST_KEY: usize = 64 * 1024;
@@ -77,7 +77,7 @@ impl<A: Algorithm> Terms<A> {
     pub(super) fn read(&self, charge: &Charge) -> Result<Question<'_, A::Rule>, Error> {
         check_key(charge.key())?;
         if charge.units() > LARGEST_COST {
-            return Err(Error::new(Class::Request, "the cost exceeds 2^53 units"));
+            return Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units"));
         }
         let quota = charge.own_quota().unwrap_or(&self.quota).clone();
         let ask = Ask {
@@ -114,7 +114,8 @@ impl<A: Algorithm> Terms<A> {
             return Ok(Cow::Borrowed(&self.rule));
         }
         self.algorithm.rule(quota.clone()).map(Cow::Owned).map_err(|error| {
-            Error::new(Class::Configuration, "the algorithm cannot follow the quota").because(error)
+            Error::new(ErrorKind::Configuration, "the algorithm cannot follow the quota")
+                .with_source(error)
         })
     }
 
@@ -161,7 +162,7 @@ pub(super) fn owner() -> u64 {
 }
 
 pub(super) fn check_key(key: &str) -> Result<(), Error> {
-    let refuse = |message| Err(Error::new(Class::Request, message));
+    let refuse = |message| Err(Error::new(ErrorKind::Request, message));
     match key.len() {
         0 => refuse("the key is empty"),
         1..=LONGEST_KEY => Ok(()),
@@ -173,7 +174,7 @@ pub(super) fn check_key(key: &str) -> Result<(), Error> {
 pub(super) fn instant(clock: Duration) -> Result<i64, Error> {
     match micros(clock) {
         now @ 0..=LATEST => Ok(now),
-        _ => Err(Error::new(Class::Configuration, "the clock is past the year 2112")),
+        _ => Err(Error::new(ErrorKind::Configuration, "the clock is past the year 2112")),
     }
 }
 

@@ -3,8 +3,8 @@
 //! The deadline is one instant, and it travels with the charge: a limiter that asks several others gives each of them
 //! what is left. Only the limiter that asks the store can distinguish a store that is away from one that is busy.
 //! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms later, and lets the runtime
-//! catch up, so that the better answer comes first. It says nothing about a store, so its error is of class
-//! [`Saturation`](Class::Saturation).
+//! catch up, so that the better answer comes first. It says nothing about a store, so its error is of kind
+//! [`Saturation`](ErrorKind::Saturation).
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::overtime::Overtime;
 use super::{Limiter, Operation};
-use crate::{Reservation, Charge, Class, Decision, Error};
+use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
 
@@ -112,7 +112,7 @@ where
         let overtime = *this.overtime;
         let catching_up = this.catching_up.get_or_insert_with(|| Box::pin(overtime.catch_up()));
         ready!(catching_up.as_mut().poll(cx));
-        Poll::Ready(Err(Error::new(Class::Saturation, "the limiter did not decide in time")))
+        Poll::Ready(Err(Error::new(ErrorKind::Saturation, "the limiter did not decide in time")))
     }
 }
 

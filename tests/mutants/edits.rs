@@ -76,8 +76,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "open_under_load",
         "src/limiter/or_else.rs",
-        "        class == Class::Infrastructure\n",
-        "        matches!(class, Class::Infrastructure | Class::Saturation)\n",
+        "        kind == ErrorKind::Infrastructure\n",
+        "        matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation)\n",
         ["limiters", "opens_the_gate"],
     ),
     mutant(
@@ -97,8 +97,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "backstop_is_infrastructure",
         "src/limiter/within.rs",
-        "Error::new(Class::Saturation, \"the limiter",
-        "Error::new(Class::Infrastructure, \"the limiter",
+        "Error::new(ErrorKind::Saturation, \"the limiter",
+        "Error::new(ErrorKind::Infrastructure, \"the limiter",
         ["limiters", "a_silent_limiter"],
     ),
     mutant(
@@ -113,8 +113,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "late_in_turn_is_infrastructure",
         "src/limiter/all.rs",
-        "Err(Error::new(Class::Saturation, late)",
-        "Err(Error::new(Class::Infrastructure, late)",
+        "Err(Error::new(ErrorKind::Saturation, late)",
+        "Err(Error::new(ErrorKind::Infrastructure, late)",
         ["limiters", "limiters_in_turn_get_what_is_left_of_the_time"],
     ),
     // In memory.

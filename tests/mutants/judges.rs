@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::{Charge, Class, Outcome, Quota};
+use tower_sluice::{Charge, ErrorKind, Outcome, Quota};
 
 use crate::algorithms::{Algorithm, Judged, Site, pool};
 use crate::crew::{self, Size};
@@ -128,9 +128,9 @@ async fn corrupt(algorithm: &Algorithm, server: &Server, url: &str) -> Option<St
     for text in ["nan", "-nan", "inf", "-inf", "1e400", "0x10", " 5 ", "05", "-1", "1e3", ""] {
         let mut set = redis::cmd("SET");
         set.arg(&names[0]).arg(text).exec_async(&mut connection).await.expect("set");
-        let class = limiter.check(&Charge::new("key")).await.err().map(|error| error.class());
-        if class != Some(Class::State) {
-            return Some(format!("corrupt state: {text:?} is {class:?}"));
+        let kind = limiter.check(&Charge::new("key")).await.err().map(|error| error.kind());
+        if kind != Some(ErrorKind::State) {
+            return Some(format!("corrupt state: {text:?} is {kind:?}"));
         }
     }
     None

@@ -12,7 +12,7 @@ use tower_sluice::algorithm::{
     TokenBucket,
 };
 use tower_sluice::{
-    Reservation, Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Together,
+    Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Reservation, Together,
 };
 
 use crate::crew;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tower_sluice::{Reservation, Charge, Outcome, Quota};
+use tower_sluice::{Charge, Outcome, Quota, Reservation};
 
 use crate::algorithms::{Algorithm, Judged, Site, chosen, pool};
 use crate::model::{Grant, Mark, Model};
@@ -58,7 +58,8 @@ impl Queue {
     /// Gives all waits back, the latest first.
     async fn unwind(&mut self) {
         let now = i128::from(START);
-        while let Some(Held { mark, reservation, .. }) = self.held.pop_if(|held| held.grant.0 > now) {
+        while let Some(Held { mark, reservation, .. }) = self.held.pop_if(|held| held.grant.0 > now)
+        {
             let units = self.model.returnable(now, 1, mark);
             self.model.put_back(mark, units);
             assert_eq!(

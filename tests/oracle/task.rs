@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_sluice::{Reservation, Charge, Error, Outcome};
+use tower_sluice::{Charge, Error, Outcome, Reservation};
 
 use crate::algorithms::Judged;
 use crate::trace::{Event, Row, nanos};

@@ -129,7 +129,9 @@ async fn mixed(task: &mut Task, capacity: u64) {
     while !task.is_done() {
         match task.dice.u8(..8) {
             // The newest reservation is the one that a bucket can give back.
-            0 if !reservations.is_empty() => task.give_back(reservations.remove(reservations.len() - 1)).await,
+            0 if !reservations.is_empty() => {
+                task.give_back(reservations.remove(reservations.len() - 1)).await
+            }
             1 if !reservations.is_empty() => {
                 let any = task.dice.usize(..reservations.len());
                 task.give_back(reservations.swap_remove(any)).await;

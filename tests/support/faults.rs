@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Charge, Class, Decision, Error, Limiter, Pool, Quota, Redis};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool, Quota, Redis};
 
 use super::Server;
 
@@ -63,31 +63,31 @@ pub async fn trouble<L: Limiter>(limiter: &L, charge: &Charge) -> Error {
     let begun = Instant::now();
     loop {
         let error = limiter.check(charge).await.expect_err("no decision");
-        if error.class() != Class::Saturation || begun.elapsed() > LONG {
+        if error.kind() != ErrorKind::Saturation || begun.elapsed() > LONG {
             return error;
         }
     }
 }
 
-/// The class of that error, which must come in time.
-pub async fn class(limiter: &Yearly) -> Class {
+/// The kind of that error, which must come in time.
+pub async fn kind(limiter: &Yearly) -> ErrorKind {
     let begun = Instant::now();
     loop {
-        let class = ask(limiter).await.expect_err("no decision").class();
-        if class != Class::Saturation || begun.elapsed() > LONG {
-            return class;
+        let kind = ask(limiter).await.expect_err("no decision").kind();
+        if kind != ErrorKind::Saturation || begun.elapsed() > LONG {
+            return kind;
         }
     }
 }
 
-/// Asks until it is decided, and returns how many errors of `class` came before. No others may, but for saturation on a
+/// Asks until it is decided, and returns how many errors of `kind` came before. No others may, but for saturation on a
 /// busy machine.
-pub async fn until_decided(limiter: &Yearly, class: Class) -> usize {
+pub async fn until_decided(limiter: &Yearly, kind: ErrorKind) -> usize {
     let begun = Instant::now();
     let mut errors = 0;
     while let Err(error) = ask(limiter).await {
-        let busy = class == Class::Infrastructure && error.class() == Class::Saturation;
-        assert!(busy || error.class() == class, "{error:?}");
+        let busy = kind == ErrorKind::Infrastructure && error.kind() == ErrorKind::Saturation;
+        assert!(busy || error.kind() == kind, "{error:?}");
         assert!(begun.elapsed() < LONG, "{error:?}");
         errors += usize::from(!busy);
         sleep(Duration::from_millis(1)).await;
@@ -95,12 +95,12 @@ pub async fn until_decided(limiter: &Yearly, class: Class) -> usize {
     errors
 }
 
-/// Asks until the answer is an error of `class`.
-pub async fn until(limiter: &Yearly, class: Class) {
+/// Asks until the answer is an error of `kind`.
+pub async fn until(limiter: &Yearly, kind: ErrorKind) {
     let begun = Instant::now();
     loop {
         match ask(limiter).await {
-            Err(error) if error.class() == class => return,
+            Err(error) if error.kind() == kind => return,
             other => assert!(begun.elapsed() < LONG, "{other:?}"),
         }
         sleep(Duration::from_millis(1)).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_sluice::{
-    Reservation, Charge, Class, Error, Limiter, Outcome, Pool, RRateLimiter, Rate, Redisson,
+    Charge, Error, ErrorKind, Limiter, Outcome, Pool, RRateLimiter, Rate, Redisson, Reservation,
 };
 
 use super::Server;
@@ -140,7 +140,9 @@ pub fn rate(permits: u64, interval: u64) -> Rate {
     Rate::overall(permits, Duration::from_millis(interval))
 }
 
-pub async fn message<T: Debug>(call: impl Future<Output = Result<T, Error>>) -> (Class, String) {
+pub async fn message<T: Debug>(
+    call: impl Future<Output = Result<T, Error>>,
+) -> (ErrorKind, String) {
     let error = call.await.expect_err("an error");
-    (error.class(), error.to_string())
+    (error.kind(), error.to_string())
 }

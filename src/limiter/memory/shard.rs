@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// The most keys that one decision looks at to find one to drop, so that no decision holds the lock for long.
 const LOOKS: usize = 256;
@@ -68,7 +68,7 @@ impl<S> Shard<S> {
         let (answer, old) = change(&mut state);
         let Some(old) = old else { return Ok((answer, None)) };
         if self.entries.len() >= self.capacity && !self.make_room(now) {
-            return Err(Error::new(Class::Capacity, "the memory is full of live keys"));
+            return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
         let name: Arc<str> = name.into();
         let entry = Entry { name: Arc::clone(&name), state, old };
@@ -151,7 +151,7 @@ mod tests {
         }
         assert_eq!(looked_at(&shard, 100), 0);
         for decisions in 1..=3 {
-            assert_eq!(put(&mut shard, KEYS, 100, 1_000).unwrap_err().class(), Class::Capacity);
+            assert_eq!(put(&mut shard, KEYS, 100, 1_000).unwrap_err().kind(), ErrorKind::Capacity);
             assert_eq!(looked_at(&shard, 100), decisions * LOOKS);
         }
         shard.keep_up(100, true);

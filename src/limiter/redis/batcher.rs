@@ -21,7 +21,7 @@ use super::eval::LATE;
 use super::queue::{Answered, Batch, Queued};
 use super::request::{Op, Request};
 use super::worker;
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// The future of a charge that its own task sends.
 pub(super) type Inline = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -103,7 +103,7 @@ impl Batcher {
 
     fn enqueue(&self, worker: &Worker, mut charge: Queued) -> Result<(), Error> {
         let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
-            return Err(Error::new(Class::Saturation, "too many charges wait to be sent"));
+            return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         };
         charge.place = Some(place);
         worker.is_busy.store(true, Relaxed);
@@ -115,7 +115,7 @@ impl Batcher {
     /// The worker of the current runtime, started if there is none.
     fn worker(&self) -> Result<Arc<Worker>, Error> {
         let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::new(Class::Configuration, "a decision needs a tokio runtime"));
+            return Err(Error::new(ErrorKind::Configuration, "a decision needs a tokio runtime"));
         };
         let mut workers = lock(&self.workers);
         let of_runtime =

@@ -106,7 +106,7 @@ impl PoolBuilder {
     ///
     /// # Errors
     ///
-    /// Of class [`Configuration`](crate::Class::Configuration), if the crate was built without what the address needs:
+    /// Of kind [`Configuration`](crate::ErrorKind::Configuration), if the crate was built without what the address needs:
     /// `rediss://` needs the feature `rustls`, and a crypto provider that the application installs before.
     pub fn build(self) -> Result<Pool, Error> {
         let server = Server::new(self.info, self.connect_timeout, self.resolver)?;
@@ -122,14 +122,14 @@ impl fmt::Debug for PoolBuilder {
 
 #[cfg(test)]
 mod tests {
-    use crate::Class;
+    use crate::ErrorKind;
 
     use super::*;
 
     #[test]
     fn tls_is_a_feature_and_never_a_downgrade() {
         let error = Pool::connect("rediss://127.0.0.1:1").unwrap_err();
-        assert_eq!(error.class(), Class::Configuration);
+        assert_eq!(error.kind(), ErrorKind::Configuration);
         // With the feature, what lacks is a crypto provider.
         assert_eq!(cfg!(feature = "rustls"), error.to_string().contains("install_default"));
     }

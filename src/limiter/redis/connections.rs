@@ -20,7 +20,7 @@ use super::server::Server;
 use super::slots::{Slot, Slots};
 use super::source::{Connecting, LONGEST_WAIT, SharedConnection, Source};
 use crate::limiter::overtime::Overtime;
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// The pause after an attempt that ended with its runtime.
 const INTERRUPTED: Duration = Duration::from_millis(10);
@@ -74,7 +74,7 @@ impl Connections {
     /// The error of a failed attempt to connect.
     fn no_connection(&self, cause: Error) -> Error {
         let message = format!("no connection to {}", self.server.address());
-        Error::new(cause.class(), message).because(cause)
+        Error::new(cause.kind(), message).with_source(cause)
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -106,7 +106,7 @@ impl Known {
         if let Some(reason) = useless {
             // Connecting at once may well succeed, and lead to the same server.
             self.backoff.fail_useless(now);
-            self.failure = Some(Error::new(Class::Infrastructure, reason));
+            self.failure = Some(Error::new(ErrorKind::Infrastructure, reason));
         }
     }
 }
@@ -160,7 +160,7 @@ impl Source for Connections {
         let begun = state.slots().filter_map(|slot| slot.attempt).min();
         drop(state);
         if is_connected {
-            return Error::new(Class::Infrastructure, "redis did not answer in time");
+            return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
         }
         if let Some(error) = self.away() {
             return error;
@@ -170,11 +170,11 @@ impl Source for Connections {
         match begun {
             Some(begun) if begun.elapsed() >= LONGEST_WAIT => {
                 let message = format!("no connection to {address} in time");
-                Error::new(Class::Infrastructure, message)
+                Error::new(ErrorKind::Infrastructure, message)
             }
             _ => {
                 let message = format!("the connection to {address} is not ready yet");
-                Error::new(Class::Saturation, message)
+                Error::new(ErrorKind::Saturation, message)
             }
         }
     }
@@ -221,7 +221,7 @@ impl Drop for Attempt {
             None if std::thread::panicking() => {
                 backoff.fail(now);
                 let message = "a panic ended the attempt to connect to redis";
-                *failure = Some(Error::new(Class::Configuration, message));
+                *failure = Some(Error::new(ErrorKind::Configuration, message));
             }
             // Its runtime ended, or was too busy.
             None => backoff.hold(now + INTERRUPTED),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::pool::Pool;
 use crate::limiter::overtime::Overtime;
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// The instant by which an answer is needed, and what was known when the wait began.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl Deadline {
         let is_load = others_answer && !(was_sent && pool.is_silent(self.slot));
         if is_busy || slot_answers || is_load {
             return Error::new(
-                Class::Saturation,
+                ErrorKind::Saturation,
                 "this process asks more than it can read in time",
             );
         }

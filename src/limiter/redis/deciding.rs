@@ -20,7 +20,7 @@ use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
 use crate::limiter::terms::{Answer, Terms, check_key};
 use crate::limiter::within;
-use crate::{Reservation, Charge, Decision, Error, Origin, Quotas};
+use crate::{Charge, Decision, Error, Origin, Quotas, Reservation};
 
 /// What the clones of a limiter share.
 #[derive(Clone)]

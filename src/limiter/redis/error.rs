@@ -1,23 +1,23 @@
-//! What Redis answers when it does not decide: its class, and a text that repeats nothing of the call.
+//! What Redis answers when it does not decide: its kind, and a text that repeats nothing of the call.
 //!
 //! Servers word one error in several ways. Redis 6.2 puts the place in the script before what was caught there, and a
 //! sentence more before what was raised; Redis 7 and Valkey put the place behind. So a reply is first reduced to its
 //! code and text. The code alone decides, but for the bare `ERR`.
 
-use redis::{ErrorKind, RedisError};
+use redis::RedisError;
 
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// The longest text of a reply that is passed on, in bytes.
 const LONGEST: usize = 256;
 
-/// Texts under the bare `ERR` that have a class of their own.
-const CLASSED: [(&str, Class); 4] = [
-    ("max number of clients", Class::Infrastructure),
-    ("Script killed by user", Class::Infrastructure),
+/// Texts under the bare `ERR` that have a kind of their own.
+const OF_KIND: [(&str, ErrorKind); 4] = [
+    ("max number of clients", ErrorKind::Infrastructure),
+    ("Script killed by user", ErrorKind::Infrastructure),
     // Redis 6.2 and 7.0, then 8 and Valkey.
-    ("The user executing the script", Class::Configuration),
-    ("ACL failure in script", Class::Configuration),
+    ("The user executing the script", ErrorKind::Configuration),
+    ("ACL failure in script", ErrorKind::Configuration),
 ];
 
 /// Further texts under `ERR` into which no server writes an argument.
@@ -59,20 +59,20 @@ impl<'a> ErrorReply<'a> {
         }
     }
 
-    /// The class, if the reply is a known one.
-    fn known(&self) -> Option<Class> {
+    /// The kind, if the reply is a known one.
+    fn known(&self) -> Option<ErrorKind> {
         match self.code {
             "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
-            | "READONLY" | "TRYAGAIN" => Some(Class::Infrastructure),
-            "OOM" => Some(Class::Capacity),
+            | "READONLY" | "TRYAGAIN" => Some(ErrorKind::Infrastructure),
+            "OOM" => Some(ErrorKind::Capacity),
             "NOAUTH" | "WRONGPASS" | "NOPERM" | "CROSSSLOT" | "MOVED" | "ASK" | "NOSCRIPT" => {
-                Some(Class::Configuration)
+                Some(ErrorKind::Configuration)
             }
-            "WRONGTYPE" | "CORRUPT" => Some(Class::State),
-            "ERR" => CLASSED
+            "WRONGTYPE" | "CORRUPT" => Some(ErrorKind::State),
+            "ERR" => OF_KIND
                 .iter()
                 .find(|(begin, _)| self.text.starts_with(begin))
-                .map(|(_, class)| *class),
+                .map(|(_, kind)| *kind),
             _ => None,
         }
     }
@@ -93,11 +93,11 @@ impl<'a> ErrorReply<'a> {
 
 impl From<ErrorReply<'_>> for Error {
     fn from(reply: ErrorReply<'_>) -> Self {
-        let class = reply.known().unwrap_or(Class::State);
+        let kind = reply.known().unwrap_or(ErrorKind::State);
         let code = reply.code;
         match reply.harmless() {
-            Some(text) => Self::new(class, format!("redis answered: {code} {text}")),
-            None => Self::new(class, format!("redis answered: {code} (its text may repeat a key)")),
+            Some(text) => Self::new(kind, format!("redis answered: {code} {text}")),
+            None => Self::new(kind, format!("redis answered: {code} (its text may repeat a key)")),
         }
     }
 }
@@ -143,21 +143,24 @@ pub(super) fn call(error: RedisError) -> Error {
     if let Some(text) = sent(&error) {
         return reply(&text);
     }
-    let class = match error.kind() {
-        ErrorKind::Io
-        | ErrorKind::NoValidReplicasFoundBySentinel
-        | ErrorKind::ClusterConnectionNotFound => Class::Infrastructure,
-        ErrorKind::AuthenticationFailed
-        | ErrorKind::InvalidClientConfig
-        | ErrorKind::MasterNameNotFoundBySentinel
-        | ErrorKind::EmptySentinelList
-        | ErrorKind::RESP3NotSupported => Class::Configuration,
-        ErrorKind::Client => Class::State,
+    let kind = match error.kind() {
+        redis::ErrorKind::Io
+        | redis::ErrorKind::NoValidReplicasFoundBySentinel
+        | redis::ErrorKind::ClusterConnectionNotFound => ErrorKind::Infrastructure,
+        redis::ErrorKind::AuthenticationFailed
+        | redis::ErrorKind::InvalidClientConfig
+        | redis::ErrorKind::MasterNameNotFoundBySentinel
+        | redis::ErrorKind::EmptySentinelList
+        | redis::ErrorKind::RESP3NotSupported => ErrorKind::Configuration,
+        redis::ErrorKind::Client => ErrorKind::State,
         _ => {
-            return Error::new(Class::State, format!("redis did not decide: {}", error.category()));
+            return Error::new(
+                ErrorKind::State,
+                format!("redis did not decide: {}", error.category()),
+            );
         }
     };
-    Error::new(class, "redis did not decide").because(error)
+    Error::new(kind, "redis did not decide").with_source(error)
 }
 
 #[cfg(test)]

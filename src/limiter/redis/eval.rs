@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::script::Script;
 use super::source::SharedConnection;
-use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 
 /// How long a late answer is awaited after its deadline, so that what it took can be refunded.
 pub(super) const LATE: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ pub(super) async fn eval(
         return None;
     }
     let reply = connection.send(by_digest).await.and_then(Value::extract_error);
-    if !matches!(&reply, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    if !matches!(&reply, Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript))
     {
         return Some(reply);
     }
@@ -39,6 +39,8 @@ pub(super) async fn eval(
 pub(super) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
     match outcome {
         Ok(_) => true,
-        Err(error) => matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension),
+        Err(error) => {
+            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::backoff::Backoff;
 use super::error;
 use super::source::{Connecting, LONGEST_WAIT, Reply, SharedConnection, Source};
 use crate::limiter::overtime::Overtime;
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// How long a connection is used before the pool is asked for the next one, which it may test with a PING.
 const TRUST: Duration = Duration::from_millis(10);
@@ -68,7 +68,7 @@ where
                 // This process was too busy. Callers have deadlines of their own.
                 Ok(Err(RunError::TimedOut)) | Err(_) if end.is_late() => continue,
                 Ok(Err(RunError::TimedOut)) | Err(_) => {
-                    Err(Error::new(Class::Infrastructure, "no connection to redis in time"))
+                    Err(Error::new(ErrorKind::Infrastructure, "no connection to redis in time"))
                 }
             };
         }
@@ -167,7 +167,7 @@ where
     }
 
     fn no_reply(&self) -> Error {
-        Error::new(Class::Infrastructure, "redis did not answer in time")
+        Error::new(ErrorKind::Infrastructure, "redis did not answer in time")
     }
 }
 

@@ -74,7 +74,7 @@ use super::terms::{Terms, followed};
 use super::{Limiter, Operation};
 use crate::algorithm::{Ask, InLua};
 use crate::quota::QuotaError;
-use crate::{Reservation, Charge, Class, Error};
+use crate::{Charge, Error, ErrorKind, Reservation};
 
 /// How long a decision may take unless set otherwise.
 const DEADLINE: Duration = Duration::from_millis(100);
@@ -157,8 +157,8 @@ impl<A: InLua> Redis<A> {
         self.configure(|config| config.max_in_flight = calls.max(1))
     }
 
-    /// Sets how many charges may wait to be sent, at least 1; beyond, the error is of class
-    /// [`Saturation`](Class::Saturation). Default: 16,384.
+    /// Sets how many charges may wait to be sent, at least 1; beyond, the error is of kind
+    /// [`Saturation`](ErrorKind::Saturation). Default: 16,384.
     #[must_use]
     pub fn backlog(self, charges: usize) -> Self {
         self.configure(|config| config.queue_capacity = charges.clamp(1, Semaphore::MAX_PERMITS))
@@ -180,7 +180,7 @@ impl<A: InLua> Redis<A> {
     pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
         let shared = &self.shared;
         if reservation.owner != shared.terms.owner {
-            return Err(Error::new(Class::Request, "the reservation is another limiter's"));
+            return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
         }
         let request = shared.refund(reservation)?;
         match shared.send(request, Instant::now() + shared.deadline).await?.answer {

@@ -14,7 +14,7 @@ use super::deadline::Deadline;
 use super::pool::Pool;
 use super::queue::Answered;
 use super::request::Request;
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 pin_project! {
     /// The answer to one request. Nothing is sent before the first poll.
@@ -89,7 +89,7 @@ impl Future for Pending {
                     let deadline = Deadline::new(*this.deadline, pool, pool.slot(&request.key));
                     if *this.deadline <= Instant::now() {
                         let message = "the time ended before the charge was sent";
-                        return Poll::Ready(Err(Error::new(Class::Saturation, message)));
+                        return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));
                     }
                     let Submitted { receiver, inline, queued } =
                         this.batcher.submit(request, *this.deadline)?;
@@ -133,5 +133,5 @@ fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
         return deadline.missed(pool, true);
     }
     // The worker's runtime has ended, or the caller's clock panicked in it.
-    Error::new(Class::State, "the task that sends charges ended before the answer came")
+    Error::new(ErrorKind::State, "the task that sends charges ended before the answer came")
 }

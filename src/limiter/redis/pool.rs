@@ -18,7 +18,7 @@ use super::given::Given;
 use super::health::LONGEST_SILENCE;
 use super::key;
 use super::source::{Connecting, SharedConnection, Source};
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// No timeout is longer: an instant that far away can still be represented.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
@@ -121,12 +121,12 @@ impl Pool {
         Box::pin(async move {
             let connection = Arc::clone(&pool.source).connection().await;
             connection.map_err(|error| {
-                let is_known = error.class() != Class::Infrastructure || pool.away().is_some();
+                let is_known = error.kind() != ErrorKind::Infrastructure || pool.away().is_some();
                 if is_known || !pool.was_busy_since(begun) {
                     return error;
                 }
                 let message = "this process is too busy to connect in time";
-                Error::new(Class::Saturation, message).because(error)
+                Error::new(ErrorKind::Saturation, message).with_source(error)
             })
         })
     }

@@ -8,7 +8,7 @@ use redis::Value;
 use super::error;
 use super::request::{Op, Request};
 use crate::algorithm::{LATEST, Left, Report, Verdict};
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// The elements that answer one charge, besides what it left.
 const WIDTH: usize = 4;
@@ -115,7 +115,7 @@ impl<'a> Reply<'a> {
 }
 
 pub(super) fn odd() -> Error {
-    Error::new(Class::State, "the reply is not one that the script gives")
+    Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

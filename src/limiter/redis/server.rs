@@ -12,14 +12,14 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::AsyncDNSResolver;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion,
-    PushInfo, PushKind, RedisError, RedisFuture, RedisResult,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisError, RedisFuture, RedisResult,
 };
 
 use super::connection::Connection;
 use super::error;
 use super::health::{Health, ServerHealth, State};
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// How long a connection may be idle before the system probes it, so that firewalls on the way do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -86,7 +86,8 @@ impl Server {
     fn failure(&self, error: RedisError) -> Error {
         let address = self.client.get_connection_info().addr();
         if matches!(address, ConnectionAddr::TcpTls { .. }) && is_tls_failure(&error) {
-            return Error::new(Class::Configuration, "TLS with redis failed").because(error);
+            return Error::new(ErrorKind::Configuration, "TLS with redis failed")
+                .with_source(error);
         }
         error::call(error)
     }
@@ -94,13 +95,13 @@ impl Server {
 
 /// The error of an address that cannot be used.
 pub(super) fn unusable(error: RedisError) -> Error {
-    Error::new(Class::Configuration, "the address of redis cannot be used").because(error)
+    Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
 }
 
 /// Whether TLS is what failed: the certificate is not trusted, or the server speaks no TLS. The network is not.
 fn is_tls_failure(error: &RedisError) -> bool {
     type Shared = Arc<dyn std::error::Error + Send + Sync>;
-    let Some(cause) = error.source().filter(|_| error.kind() == ErrorKind::Io) else {
+    let Some(cause) = error.source().filter(|_| error.kind() == redis::ErrorKind::Io) else {
         return false;
     };
     let cause = cause.downcast_ref::<Shared>().map_or(cause, |shared| &**shared);
@@ -120,7 +121,7 @@ fn check_crypto_provider() -> Result<(), Error> {
     }
     let message = "rediss:// needs a crypto provider: install one before the pool is built, such as \
         rustls::crypto::ring::default_provider().install_default()";
-    Err(Error::new(Class::Configuration, message))
+    Err(Error::new(ErrorKind::Configuration, message))
 }
 
 type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
@@ -173,7 +174,7 @@ mod tests {
         for (kind, is_tls) in table {
             assert_eq!(is_tls_failure(&io::Error::new(kind, "why").into()), is_tls, "{kind:?}");
         }
-        assert!(!is_tls_failure(&(ErrorKind::Io, "broken pipe").into()));
-        assert!(!is_tls_failure(&(ErrorKind::AuthenticationFailed, "no").into()));
+        assert!(!is_tls_failure(&(redis::ErrorKind::Io, "broken pipe").into()));
+        assert!(!is_tls_failure(&(redis::ErrorKind::AuthenticationFailed, "no").into()));
     }
 }

@@ -18,7 +18,7 @@ use crate::limiter::all::{All, InTurn};
 use crate::limiter::terms::check_key;
 use crate::limiter::{Limiter, Operation, within};
 use crate::quota::{Quota, Quotas};
-use crate::{Reservation, Charge, Class, Decision, Error};
+use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
 /// Limiters over different keys, all or nothing, in one call.
 ///
@@ -106,7 +106,7 @@ where
         let scopes = &self.one.shared.batcher.config().key_prefixes;
         let names: Vec<_> = scopes.iter().zip(ends).collect();
         if (1..N).any(|place| names[..place].contains(&names[place])) {
-            return Err(Error::new(Class::Request, "one key is charged twice"));
+            return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
         }
         if charges.iter().all(|charge| charge.own_quota().is_none()) {
             return Ok(whole);
@@ -118,7 +118,8 @@ where
             .map(|(charge, own)| charge.own_quota().map_or(Ok(*own), Quotas::one))
             .collect::<Result<Vec<Quota>, _>>()
             .map_err(|error| {
-                Error::new(Class::Configuration, "a member follows one quota").because(error)
+                Error::new(ErrorKind::Configuration, "a member follows one quota")
+                    .with_source(error)
             })?;
         Ok(whole.quota(Quotas::from(quotas.as_slice())))
     }

@@ -30,7 +30,7 @@ impl Source for Silent {
     }
 
     fn no_reply(&self) -> Error {
-        Error::new(Class::Infrastructure, "silent")
+        Error::new(ErrorKind::Infrastructure, "silent")
     }
 }
 
@@ -47,7 +47,7 @@ async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
     let deadline = deadline(&pool);
     advance(D).await;
-    assert_eq!(deadline.missed(&pool, true).class(), Class::Infrastructure);
+    assert_eq!(deadline.missed(&pool, true).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,12 +57,12 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     advance(D).await;
     let other = deadline(&pool);
     advance(D).await;
-    assert_eq!(late.missed(&pool, true).class(), Class::Saturation);
-    assert_eq!(other.missed(&pool, true).class(), Class::Saturation);
+    assert_eq!(late.missed(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(other.missed(&pool, true).kind(), ErrorKind::Saturation);
     advance(D).await;
     let later = deadline(&pool);
     advance(D).await;
-    assert_eq!(later.missed(&pool, true).class(), Class::Infrastructure);
+    assert_eq!(later.missed(&pool, true).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,9 +71,9 @@ async fn a_reply_meanwhile_is_load() {
     pool.record_reply(0);
     let [alone, answered] = [(); 2].map(|()| deadline(&pool));
     advance(D).await;
-    assert_eq!(alone.missed(&pool, true).class(), Class::Infrastructure);
+    assert_eq!(alone.missed(&pool, true).kind(), ErrorKind::Infrastructure);
     pool.record_reply(0);
-    assert_eq!(answered.missed(&pool, true).class(), Class::Saturation);
+    assert_eq!(answered.missed(&pool, true).kind(), ErrorKind::Saturation);
 }
 
 /// What arrives while the runtime catches up is still an answer.
@@ -99,10 +99,10 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
         let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
         advance(D).await;
         pool.record_reply(7);
-        assert_eq!(unsent.missed(&pool, false).class(), Class::Saturation);
-        match sent.missed(&pool, true).class() {
-            Class::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
-            class => break assert_eq!(class, Class::Infrastructure),
+        assert_eq!(unsent.missed(&pool, false).kind(), ErrorKind::Saturation);
+        match sent.missed(&pool, true).kind() {
+            ErrorKind::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
+            kind => break assert_eq!(kind, ErrorKind::Infrastructure),
         }
     }
     assert!(began.elapsed() >= Duration::from_millis(300));
@@ -110,5 +110,5 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
     let sent = deadline(&pool);
     advance(D).await;
     pool.record_reply(7);
-    assert_eq!(sent.missed(&pool, true).class(), Class::Saturation);
+    assert_eq!(sent.missed(&pool, true).kind(), ErrorKind::Saturation);
 }

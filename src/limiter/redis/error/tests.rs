@@ -3,8 +3,8 @@ use redis::parse_redis_value;
 use super::*;
 
 #[test]
-fn every_known_reply_lands_in_its_class() {
-    use Class::{Capacity, Configuration, Infrastructure, State};
+fn every_known_reply_lands_in_its_kind() {
+    use ErrorKind::{Capacity, Configuration, Infrastructure, State};
     let table = [
         ("NOSCRIPT No matching script. Please use EVAL.", Configuration),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", State),
@@ -34,8 +34,8 @@ fn every_known_reply_lands_in_its_class() {
         ("ERR unknown command 'EVALSHA'", State),
         ("", State),
     ];
-    for (text, class) in table {
-        assert_eq!(reply(text).class(), class, "{text}");
+    for (text, kind) in table {
+        assert_eq!(reply(text).kind(), kind, "{text}");
         // As Redis 6.2 words what a script catches, and what it raises.
         let caught = format!("@user_script: 104: -{text}\r\n");
         let raised = format!("ERR Error running script (call to f_0a9f): @user_script:7: {text}");
@@ -44,7 +44,7 @@ fn every_known_reply_lands_in_its_class() {
         let behind = format!("{text} script: 0a9f, on @user_script:265.");
         for worded in [caught, raised, both, behind] {
             let error = reply(&worded);
-            assert_eq!(error.class(), class, "{worded}");
+            assert_eq!(error.kind(), kind, "{worded}");
             let shown = error.to_string();
             assert!(!shown.contains(char::is_control), "{shown:?}");
             assert!(!shown.contains("Error running script"), "{shown}");
@@ -99,7 +99,7 @@ fn no_argument_of_a_call_is_printed() {
             assert!(printed.contains("redis answered"), "{printed}");
         }
     }
-    let odd = RedisError::from((ErrorKind::UnexpectedReturnType, "odd", "sk_live_1".into()));
+    let odd = RedisError::from((redis::ErrorKind::UnexpectedReturnType, "odd", "sk_live_1".into()));
     assert!(!printed(&call(odd)).contains("sk_live_1"));
 }
 

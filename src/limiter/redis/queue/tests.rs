@@ -1,5 +1,5 @@
 use super::*;
-use crate::Class;
+use crate::ErrorKind;
 
 type Receiver = oneshot::Receiver<Result<Answered, Error>>;
 
@@ -102,7 +102,7 @@ fn slots_are_forgotten_once_they_are_idle() {
 fn a_failure_reaches_all_that_wait() {
     let (mut queue, receivers) = queue(1, [check(1), refund(10), check(2)]);
     assert_eq!(ops(queue.next_batch()), [refund(10)]);
-    queue.fail(&Error::new(Class::Infrastructure, "away"));
+    queue.fail(&Error::new(ErrorKind::Infrastructure, "away"));
     assert!(!queue.is_sendable());
     let failed = |mut receiver: Receiver| matches!(receiver.try_recv(), Ok(Err(_)));
     assert_eq!(

@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
@@ -26,7 +26,7 @@ use super::names::Names;
 use super::rate::Rate;
 use crate::algorithm::LATEST;
 use crate::limiter::terms::{Clock, instant};
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// How soon a server is asked again that moves the keys elsewhere.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -224,7 +224,7 @@ impl Caller {
     fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
         Arc::clone(&self.under_way)
             .try_acquire_owned()
-            .map_err(|_| Error::new(Class::Saturation, "too many calls are under way"))
+            .map_err(|_| Error::new(ErrorKind::Saturation, "too many calls are under way"))
     }
 
     async fn wire(&self, deadline: Deadline) -> Result<Arc<dyn SharedConnection>, Error> {
@@ -336,7 +336,7 @@ impl Drop for Undo<'_> {
 
 /// Whether the server moves the keys elsewhere, and did nothing.
 fn moves(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
+    error.kind() == redis::ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 /// Whether the server said that it took nothing.
@@ -345,7 +345,7 @@ fn is_refused(failure: &Failure) -> bool {
         Failure::Overdue(_) => false,
         Failure::Unsent(_) => true,
         Failure::Refused(error) => {
-            matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
+            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
         }
     }
 }

@@ -16,7 +16,7 @@ use super::queue::{Queues, Turn};
 use super::rate::Rate;
 use crate::charge::Key;
 use crate::limiter::within;
-use crate::{Reservation, Charge, Class, Decision, Error, Origin, Outcome, Quota};
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Quota, Reservation};
 
 /// A reservation's quota where the rate is none; a refund does not need it.
 const ANY: Quota = Quota::per_second(1);
@@ -51,7 +51,7 @@ impl Shared {
         let names = Names::of(charge.key(), &self.client)?;
         if charge.own_quota().is_some() {
             let message = "a limiter of redisson has its rate in redis, and a charge brings none";
-            return Err(Error::new(Class::Configuration, message));
+            return Err(Error::new(ErrorKind::Configuration, message));
         }
         let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
         let deadline = within::deadline(charge, self.deadline);
@@ -142,20 +142,26 @@ impl Shared {
             None => decision,
         };
         Ok(match taken {
-            Some((permits, grant)) if outcome == Outcome::Allow => decision.with_reservation(Reservation {
-                owner: self.owner,
-                key: Key::Owned(key.to_owned()),
-                quota: quota.unwrap_or(ANY).into(),
-                cost: permits.into(),
-                left: remembered(grant).into(),
-                others: Vec::new(),
-            }),
+            Some((permits, grant)) if outcome == Outcome::Allow => {
+                decision.with_reservation(Reservation {
+                    owner: self.owner,
+                    key: Key::Owned(key.to_owned()),
+                    quota: quota.unwrap_or(ANY).into(),
+                    cost: permits.into(),
+                    left: remembered(grant).into(),
+                    others: Vec::new(),
+                })
+            }
             _ => decision,
         })
     }
 
     /// Gives back some permits of a reservation, and tells how many were.
-    pub(super) async fn put_back(&self, reservation: &Reservation, permits: u64) -> Result<u64, Error> {
+    pub(super) async fn put_back(
+        &self,
+        reservation: &Reservation,
+        permits: u64,
+    ) -> Result<u64, Error> {
         let (names, question) = self.refund(reservation, permits)?;
         let answer = self.caller.call(&question, self.deadline()).await;
         self.queues.forget(names.name());
@@ -169,12 +175,13 @@ impl Shared {
         permits: u64,
     ) -> Result<(Names, Question), Error> {
         if reservation.owner != self.owner {
-            return Err(Error::new(Class::Request, "the reservation is another limiter's"));
+            return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
         }
         let names = Names::of(reservation.key.as_str(), &self.client)?;
         let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
         let (permits, held) = (number(permits)?, number(reservation.cost)?);
-        let question = Question::put_back(&names, permits, &recalled(&reservation.left.first), held);
+        let question =
+            Question::put_back(&names, permits, &recalled(&reservation.left.first), held);
         Ok((names, question))
     }
 }
@@ -182,17 +189,19 @@ impl Shared {
 /// What was told, if the limiter is configured.
 pub(super) fn checked(told: Told) -> Result<Told, Error> {
     match told.outcome {
-        NO_CONFIGURATION => Err(Error::new(Class::Configuration, "RateLimiter is not initialized")),
+        NO_CONFIGURATION => {
+            Err(Error::new(ErrorKind::Configuration, "RateLimiter is not initialized"))
+        }
         BAD_CONFIGURATION => {
             let message = "the configuration that is stored cannot be: a rate or an interval of 0, or no numbers";
-            Err(Error::new(Class::Configuration, message))
+            Err(Error::new(ErrorKind::Configuration, message))
         }
         _ => Ok(told),
     }
 }
 
 fn too_many() -> Error {
-    Error::new(Class::Request, "more than 4,294,967,295 permits at once")
+    Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once")
 }
 
 /// The time until so many ms after the millisecond that holds `now`.

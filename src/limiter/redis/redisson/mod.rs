@@ -33,7 +33,7 @@ use self::names::Names;
 use super::{DEADLINE, pool};
 use crate::limiter::terms::owner;
 use crate::limiter::{Limiter, Operation};
-use crate::{Reservation, Charge, Decision, Error, Pool};
+use crate::{Charge, Decision, Error, Pool, Reservation};
 
 /// The page's example compiles.
 #[cfg(doctest)]

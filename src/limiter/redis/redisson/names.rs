@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::limiter::terms::check_key;
-use crate::{Class, Error};
+use crate::{Error, ErrorKind};
 
 /// The keys of one limiter: its name, the value and the permits of everybody, and those of one client.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl Names {
         };
         if !keeps_together {
             let message = "the braces of the name would spread its keys over a cluster";
-            return Err(Error::new(Class::Request, message));
+            return Err(Error::new(ErrorKind::Request, message));
         }
         let stem = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
         let (value, permits) = (format!("{stem}:value"), format!("{stem}:permits"));
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn names_that_a_cluster_would_tear_apart_are_refused() {
         for name in ["", "a{b", "{}x", "a}b", "{", "}", "a{}b{c}", &"x".repeat(64 * 1024 + 1)] {
-            assert_eq!(Names::of(name, "id").unwrap_err().class(), Class::Request, "{name:.9}");
+            assert_eq!(Names::of(name, "id").unwrap_err().kind(), ErrorKind::Request, "{name:.9}");
         }
         for name in ["a", "a b", "{a}", "a{b}c", "{a}b}c", "{{a}", "é", "a:b"] {
             let names = Names::of(name, "i}{d").unwrap();

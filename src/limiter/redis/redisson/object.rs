@@ -12,7 +12,7 @@ use super::deciding::checked;
 use super::names::Names;
 use super::rate::{INEXACT, LONGEST, Rate, millis};
 use crate::limiter::LimiterExt;
-use crate::{Reservation, Charge, Class, Error, Limiter, Refusal};
+use crate::{Charge, Error, ErrorKind, Limiter, Refusal, Reservation};
 
 /// One of Redisson's limiters: Java's `RRateLimiter`. Made by [`Redisson::rate_limiter`]; cheap to clone.
 ///
@@ -127,23 +127,26 @@ impl RRateLimiter {
         timeout: Duration,
     ) -> Result<Option<Permits>, Error> {
         if permits == 0 {
-            return Err(Error::new(Class::Request, "at least 1 permit is acquired"));
+            return Err(Error::new(ErrorKind::Request, "at least 1 permit is acquired"));
         }
         match self.redisson.acquire(self.charge(permits).max_wait(timeout)).await {
             Ok(mut decision) => {
                 let limiter = self.clone();
-                let permits =
-                    |reservation: Reservation| Permits { limiter, held: vec![reservation.cost], reservation };
+                let permits = |reservation: Reservation| Permits {
+                    limiter,
+                    held: vec![reservation.cost],
+                    reservation,
+                };
                 Ok(decision.reservation().map(permits))
             }
             Err(Refusal::Denied(decision)) if decision.retry_after().is_some() => Ok(None),
             Err(Refusal::Denied(_)) => {
                 let message = "Requested permits amount cannot exceed defined rate";
-                Err(Error::new(Class::Request, message))
+                Err(Error::new(ErrorKind::Request, message))
             }
             Err(Refusal::Undecided(error)) => Err(error),
             Err(refusal @ Refusal::NoKey) => {
-                Err(Error::new(Class::Request, "the limiter has no name").because(refusal))
+                Err(Error::new(ErrorKind::Request, "the limiter has no name").with_source(refusal))
             }
         }
     }
@@ -212,7 +215,7 @@ impl RRateLimiter {
     /// If the time is longer than 2^52 ms, or Redis cannot be asked.
     pub async fn expire(&self, after: Duration) -> Result<bool, Error> {
         let after = millis(Duration::from_millis(ceil(after)));
-        let after = after.ok_or_else(|| Error::new(Class::Request, "longer than 2^52 ms"))?;
+        let after = after.ok_or_else(|| Error::new(ErrorKind::Request, "longer than 2^52 ms"))?;
         self.yes("each", ["PEXPIRE", &after.to_string()]).await
     }
 

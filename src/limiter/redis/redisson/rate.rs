@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Class, Error, Quota};
+use crate::{Error, ErrorKind, Quota};
 
 /// What a script computes with exactly is below.
 pub(super) const INEXACT: u64 = 1 << 53;
@@ -89,7 +89,7 @@ impl Rate {
     ///
     /// If it cannot be.
     pub(super) fn arguments(&self) -> Result<[String; 4], Error> {
-        let refuse = |message| Err(Error::new(Class::Configuration, message));
+        let refuse = |message| Err(Error::new(ErrorKind::Configuration, message));
         if !(1..INEXACT).contains(&self.permits) {
             return refuse("a rate is from 1 to 2^53 - 1 permits");
         }

@@ -54,7 +54,7 @@ fn of_several_quotas_each_may_leave_a_list() {
     assert_eq!((left.list(0), left.list(1)), (&[5, 0, 1][..], &[][..]));
     for list in [b"\xa6 5,0,1", b"\xa6,5,,1,", b"\xa6,5,-1,", b"\xa6,5,1e9"] {
         bytes[11..18].copy_from_slice(list);
-        assert_eq!(told(bytes.clone()).unwrap_err().class(), Class::State);
+        assert_eq!(told(bytes.clone()).unwrap_err().kind(), ErrorKind::State);
     }
 }
 
@@ -101,7 +101,7 @@ fn odd_replies_are_errors() {
         ints(&[i64::MIN, 0, 0, 0, 0, 0, 0, 0, 0]),
     ];
     for reply in odd {
-        assert_eq!(told(&reply).unwrap_err().class(), Class::State, "{reply:?}");
+        assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
     }
     let odd = [
         [0, 1, 0, 0, 0, 0],
@@ -116,7 +116,7 @@ fn odd_replies_are_errors() {
     ];
     for numbers in odd {
         let reply = ints(&[&[7], numbers.as_slice(), &[0, 0]].concat());
-        assert_eq!(told(&reply).unwrap_err().class(), Class::State, "{reply:?}");
+        assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
     }
 }
 
@@ -126,7 +126,7 @@ fn one_charge_fails_alone() {
     elements.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9].map(Some));
     let reply = packed(&elements);
     let reply = Reply::read(&reply, 2, 1).unwrap();
-    assert_eq!(reply.answer(0, &check()).unwrap_err().class(), Class::Capacity);
+    assert_eq!(reply.answer(0, &check()).unwrap_err().kind(), ErrorKind::Capacity);
     assert!(reply.answer(1, &check()).is_ok());
 }
 
