@@ -164,12 +164,12 @@ impl Charge {
         self.max_wait
     }
 
-    /// The instant by which the decision itself is needed, if a [`within`] set one.
+    /// The instant by which the decision itself is needed, if a [`timeout`] set one.
     ///
     /// It is read from tokio's clock: `tokio::time::Instant::from_std` turns it into an instant to sleep until.
     /// A limiter that asks others hands this instant on, so that all of them together keep to it.
     ///
-    /// [`within`]: crate::LimiterExt::within
+    /// [`timeout`]: crate::LimiterExt::timeout
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline

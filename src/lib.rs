@@ -42,7 +42,7 @@ pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
     Acquire, All, Allow, Boxed, Deciding, Deny, Fallback, Joined, Limiter, LimiterExt, Memory,
     MemoryFuture, Operating, Operation, OrElse, Permits, Pool, PoolBuilder, RRateLimiter, Rate,
-    RateType, Redis, Redisson, Together, Within,
+    RateType, Redis, Redisson, Together, Timeout,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

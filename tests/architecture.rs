@@ -183,7 +183,7 @@ fn a_planted_trespass_is_found_with_its_line() {
     let planted = [
         ("quota.rs", "use tokio::time::Instant;"),
         ("quota.rs", "use crate::limiter::Limiter;"),
-        ("quota.rs", "use crate::Within;"),
+        ("quota.rs", "use crate::Timeout;"),
         ("quota.rs", "use crate::*;"),
         ("quota.rs", "use crate as all;"),
         ("quota.rs", "use redis;"),

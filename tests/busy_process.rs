@@ -102,7 +102,7 @@ async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>)
 /// Runs `clients` against a limiter over `pool`, and asserts that load admits none of them.
 async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-    let limiter = Redis::new("busy", bucket, pool).within(timeout()).or_else(Allow);
+    let limiter = Redis::new("busy", bucket, pool).timeout(timeout()).or_else(Allow);
     let (limiter, counts) = (Arc::new(limiter), Arc::new(Counts::default()));
     let witness = Witness::start(server);
     let mut tasks = JoinSet::new();
@@ -169,7 +169,7 @@ async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
     let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
     let limiter = limiter.deadline(LONG);
     limiter.acquire("warm").await.expect("admitted");
-    let limiter = limiter.within(timeout());
+    let limiter = limiter.timeout(timeout());
     let task = tokio::spawn(async move {
         for scripts in 2..20 {
             let mut check = Box::pin(limiter.check(&"key".into()));
@@ -192,7 +192,7 @@ async fn a_silent_server_is_no_load() {
     let limiter = Redis::new("silent", bucket, Pool::connect(&server.url()).expect("an address"));
     let limiter = limiter.deadline(LONG);
     limiter.acquire("warm").await.expect("admitted");
-    let limiter = limiter.within(timeout()).or_else(Allow);
+    let limiter = limiter.timeout(timeout()).or_else(Allow);
     server.signal("STOP");
     let begun = Instant::now();
     // A busy machine may delay the timers of this process for a while.

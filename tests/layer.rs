@@ -521,7 +521,7 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
             times.fold(Scripted::new(), |limiter, _| limiter.fail(ErrorKind::Infrastructure))
         };
         let [first, second, third] = [2, 1, 0].map(|n| away(n).allow().allow());
-        let chain = first.clone().or_else(second.clone()).or_else(third.clone()).within(SECOND);
+        let chain = first.clone().or_else(second.clone()).or_else(third.clone()).timeout(SECOND);
         let everybody = Scripted::new().allow().allow().allow();
         let limiter = match in_turn {
             true => All::new([everybody.boxed(), chain.boxed()], keys).boxed(),

@@ -35,22 +35,22 @@ fn one() -> Charge {
 async fn a_silent_limiter_fails_at_its_deadline() {
     let silent = |_: &Charge| pending::<Result<Decision, Error>>();
     let begun = Instant::now();
-    let error = silent.within(SECOND).check(&one()).await.unwrap_err();
+    let error = silent.timeout(SECOND).check(&one()).await.unwrap_err();
     // The timer knows nothing about a store.
     assert_eq!(error.kind(), ErrorKind::Saturation);
     assert!(begun.elapsed() <= SECOND + Duration::from_millis(6));
-    assert!(silent.within(SECOND).or_else(Allow).check(&one()).await.is_err());
+    assert!(silent.timeout(SECOND).or_else(Allow).check(&one()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_earliest_deadline_travels_with_the_charge() {
     let scripted = Scripted::new().allow().allow().allow();
     let deadline = Instant::now() + SECOND;
-    let limiter = Arc::new(scripted.clone()).within(SECOND).within(2 * SECOND);
+    let limiter = Arc::new(scripted.clone()).timeout(SECOND).timeout(2 * SECOND);
     limiter.check(&one()).await.unwrap();
-    let limiter = scripted.clone().within(2 * SECOND).within(SECOND);
+    let limiter = scripted.clone().timeout(2 * SECOND).timeout(SECOND);
     limiter.check(&one()).await.unwrap();
-    let limiter = scripted.clone().within(SECOND).within(Duration::MAX);
+    let limiter = scripted.clone().timeout(SECOND).timeout(Duration::MAX);
     limiter.check(&one()).await.unwrap();
     let earliest = Some(deadline.into_std());
     assert!(scripted.charges().iter().all(|charge| charge.deadline() == earliest));
@@ -80,7 +80,7 @@ async fn limiters_in_turn_get_what_is_left_of_the_time() {
     let ask = async |deadline: Duration| {
         let all = All::new([slow(SECOND), slow(SECOND)], both);
         let begun = Instant::now();
-        let answer = all.within(deadline).check(&one()).await;
+        let answer = all.timeout(deadline).check(&one()).await;
         (answer.map(|decision| decision.outcome()).map_err(|error| error.kind()), begun.elapsed())
     };
     assert_eq!(ask(4 * SECOND).await, (Ok(Outcome::Allow), 3 * SECOND));
@@ -139,7 +139,7 @@ async fn a_decision_needs_no_fallback() {
 async fn reservations_find_their_limiter() {
     let first = Scripted::new().allow().fail(ErrorKind::Infrastructure);
     let second = Scripted::new().allow();
-    let limiter = first.clone().or_else(second.clone()).within(SECOND).boxed();
+    let limiter = first.clone().or_else(second.clone()).timeout(SECOND).boxed();
     for _ in 0..2 {
         let reservation = limiter.check(&one()).await.unwrap().reservation().unwrap();
         assert!(limiter.refund(reservation).is_none());
@@ -221,7 +221,7 @@ async fn an_acquire_that_is_dropped_unpolled_asks_nothing() {
 async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
     let inner = Arc::new(Memory::new("inner", TokenBucket::new(Quota::per_second(5))));
     let share = Arc::new(Memory::new("share", TokenBucket::new(Quota::per_second(5))));
-    let limiter = Arc::clone(&inner).within(Duration::from_secs(1)).or_else(Arc::clone(&share));
+    let limiter = Arc::clone(&inner).timeout(Duration::from_secs(1)).or_else(Arc::clone(&share));
     let limiter = limiter.boxed();
 
     let owing = limiter.penalize(one().cost(8)).await.unwrap();
@@ -245,7 +245,7 @@ async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
 async fn a_penalty_that_settles_a_decision_goes_to_who_decided() {
     let away = || Scripted::new().fail(ErrorKind::Infrastructure);
     let (store, share) = (away(), Scripted::new().allow());
-    let limiter = store.clone().or_else(share.clone()).within(SECOND);
+    let limiter = store.clone().or_else(share.clone()).timeout(SECOND);
     let decision = limiter.check(&one()).await.unwrap();
     limiter.penalize(one().cost(3).settling(&decision)).await.unwrap();
     assert_eq!((store.operations().len(), share.operations().len()), (0, 1));
@@ -276,8 +276,8 @@ async fn a_wrapper_can_take_if_all_that_it_takes_from_can() {
     let can = || Memory::new("memory", TokenBucket::new(Quota::per_second(5))).boxed();
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
     assert!(!closure.can_owe());
-    assert!(!Arc::new(closure).within(SECOND).boxed().can_owe());
-    assert!(Arc::new(can()).within(SECOND).or_else(Deny).boxed().can_owe());
+    assert!(!Arc::new(closure).timeout(SECOND).boxed().can_owe());
+    assert!(Arc::new(can()).timeout(SECOND).or_else(Deny).boxed().can_owe());
     assert!(Scripted::new().or_else(Allow).can_owe());
     assert!(can().or_else(can()).can_owe());
     assert!(!can().or_else(closure).can_owe());
@@ -317,7 +317,7 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     let reservation = decision.reservation().unwrap();
     hides(&reservation);
     hides(&Refusal::Denied(memory.check(&charge).await.unwrap()));
-    hides(&memory.clone().within(SECOND).or_else(Allow).check(&charge));
+    hides(&memory.clone().timeout(SECOND).or_else(Allow).check(&charge));
     let all = All::new([Arc::clone(&memory).boxed()], |charge: &Charge| [charge.clone()]);
     hides(&all);
     hides(&all.check(&Charge::new(SECRET)).await);

@@ -239,7 +239,7 @@ async fn no_server_is_an_error_in_time() {
     let url = format!("redis://user:secret@127.0.0.1:{}", free_port());
     let pool = Pool::connect(&url).unwrap();
     let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
-    let limiter = limiter.within(Duration::from_millis(50));
+    let limiter = limiter.timeout(Duration::from_millis(50));
     let error = trouble(&limiter, &Charge::new("key")).await;
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     let told = format!("{error} {error:?} {limiter:?}");
@@ -331,7 +331,7 @@ async fn no_timeout_is_too_long() {
     let limiter = Redis::new("test", TokenBucket::new(Quota::per_day(5)), pool)
         .deadline(Duration::MAX)
         .clock(|| Duration::ZERO)
-        .within(Duration::MAX);
+        .timeout(Duration::MAX);
     let charge = Charge::new("key").max_wait(Duration::MAX);
     assert!(limiter.check(&charge).await.unwrap().is_admitted());
     assert!(limiter.acquire(charge).await.unwrap().is_admitted());

@@ -285,7 +285,7 @@ async fn in_turn_late_replies_never_open_the_gate() {
             [charge.clone(), Charge::new("team"), Charge::new("all")]
         });
         assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
-        gates.push(all.within(LATE * 7 / 2).or_else(Allow));
+        gates.push(all.timeout(LATE * 7 / 2).or_else(Allow));
     }
     proxy.set(Fault::Delay(LATE));
     let mut asking = JoinSet::new();

@@ -2,7 +2,7 @@
 //!
 //! The narrowest goes first, so that who asks too much is refused without touching what all share; but the others are
 //! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
-//! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `within` sets one for
+//! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `timeout` sets one for
 //! all of them, and each gets what the ones before it left. Nobody waits in turn, since a slot that one limiter reserved for later would be no slot of the others:
 //! a charge is admitted now, or refused with the time to come back. Where all are in one Redis, [`Together`](crate::Together) asks
 //! them in one call, exactly, and reserves waits.
@@ -44,10 +44,10 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 /// The closure returns each member's key, and what else its charge states: a cost, a quota. A member that states no cost
 /// takes that of the charge; a peek takes nothing of any of them.
 ///
-/// Inside of a [`within`](crate::LimiterExt::within), the error is of kind [`Saturation`](ErrorKind::Saturation) if the
+/// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`](ErrorKind::Saturation) if the
 /// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
 /// one of several stores may be away alone, give that limiter a shorter time and a fallback of its own:
-/// `limiter.within(short).or_else(fallback)`. Without the shorter time it would use up that of the others.
+/// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the others.
 pub struct All<const N: usize, F> {
     owner: u64,
     limiters: Arc<[Boxed; N]>,

@@ -14,7 +14,7 @@
 //!     };
 //!     ready(Ok::<_, Error>(Decision::new(outcome)))
 //! };
-//! let limiter = only_alice.within(Duration::from_millis(20)).or_else(Allow);
+//! let limiter = only_alice.timeout(Duration::from_millis(20)).or_else(Allow);
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
 //! assert!(limiter.acquire("alice").await.is_ok());
@@ -27,7 +27,7 @@
 //! | [`Redis`] | by a script on a server that others ask too |
 //! | [`Redisson`] | as Java's Redisson, on its own keys |
 //! | [`Memory`] | by the same arithmetic in this process |
-//! | [`Within`] | as its inner one, or fails at a deadline |
+//! | [`Timeout`] | as its inner one, or fails at a deadline |
 //! | [`OrElse`] | as its inner one, or as a fallback where that may be |
 //! | [`Together`] | by several in one Redis over different keys, in one call, all or nothing |
 //! | [`All`] | by several, whatever they are, one after another, all or nothing |
@@ -43,7 +43,7 @@ mod or_else;
 mod overtime;
 mod redis;
 mod terms;
-mod within;
+mod timeout;
 
 pub use self::redis::{
     Deciding, Joined, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis, Redisson,
@@ -56,7 +56,7 @@ pub use boxed::Boxed;
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operating, Operation};
 pub use or_else::{Allow, Deny, Fallback, OrElse};
-pub use within::Within;
+pub use timeout::Timeout;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -150,8 +150,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// The charge carries the deadline, as [`Charge::deadline`]: a limiter over a store returns its own error by then.
     /// A limiter that ignores it is ended 5 ms later, with an error of kind [`Saturation`](crate::ErrorKind::Saturation),
     /// which [`Allow`] does not admit. Put it inside of `or_else`: a fallback inside gets only the time that is left.
-    fn within(self, deadline: Duration) -> Within<Self> {
-        Within::new(self, deadline)
+    fn timeout(self, deadline: Duration) -> Timeout<Self> {
+        Timeout::new(self, deadline)
     }
 
     /// Asks `fallback` where this limiter cannot decide and its error's [`ErrorKind`](crate::ErrorKind)

@@ -96,7 +96,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "backstop_is_infrastructure",
-        "src/limiter/within.rs",
+        "src/limiter/timeout.rs",
         "Error::new(ErrorKind::Saturation, \"the limiter",
         "Error::new(ErrorKind::Infrastructure, \"the limiter",
         ["limiters", "a_silent_limiter"],

@@ -12,7 +12,7 @@ impl Pace {
         Self(algorithm.horizon(Duration::from_secs(86_400)), algorithm.quota, None)
     }
 
-    fn within(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
+    fn timeout(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
         let ask = Ask { cost, patience: patience * 1_000 };
         let step = SmoothBursty::step(&rule, &mut self.2, T0 + at * 1_000, ask);
@@ -25,7 +25,7 @@ impl Pace {
     }
 
     fn acquire(&mut self, at: i64, cost: i64) -> i64 {
-        self.within(at, cost, FOR_EVER / 1_000).unwrap()
+        self.timeout(at, cost, FOR_EVER / 1_000).unwrap()
     }
 }
 
@@ -63,9 +63,9 @@ fn guava_2_what_is_stored_goes_at_once() {
 fn guava_3_the_test_ignores_the_cost() {
     let mut pace = empty(2);
     assert_eq!(pace.acquire(0, 4), 0);
-    assert_eq!(pace.within(400, 1, 1_500), Err(1_600));
-    assert_eq!(pace.within(500, 1, 1_500), Ok(1_500));
-    assert_eq!(pace.within(500, 1, 0), Err(2_000));
+    assert_eq!(pace.timeout(400, 1, 1_500), Err(1_600));
+    assert_eq!(pace.timeout(500, 1, 1_500), Ok(1_500));
+    assert_eq!(pace.timeout(500, 1, 0), Err(2_000));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn guava_5_thirds_of_a_microsecond_stay_owed() {
 fn own_debt_1_each_waits_for_its_own() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
     assert_eq!(pace.0.cache(0.6), Duration::from_millis(600));
-    let told: Vec<_> = (0..10).map(|_| pace.within(0, 1, 600)).collect();
+    let told: Vec<_> = (0..10).map(|_| pace.timeout(0, 1, 600)).collect();
     let waits = [0, 0, 0, 0, 0, 200, 400, 600].map(Ok);
     assert_eq!(told[..8], waits);
     assert_eq!(told[8..], [Err(800); 2]);
@@ -109,7 +109,7 @@ fn own_debt_1_each_waits_for_its_own() {
 #[test]
 fn own_debt_2_one_every_50_ms() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
-    let told: Vec<_> = (0..14).map(|k| pace.within(k * 50, 1, 500)).collect();
+    let told: Vec<_> = (0..14).map(|k| pace.timeout(k * 50, 1, 500)).collect();
     assert_eq!(told[..6], [Ok(0); 6]);
     let rest = [Ok(100), Ok(250), Ok(400), Err(550), Ok(500), Err(650), Err(600), Err(550)];
     assert_eq!(told[6..], rest);
@@ -131,7 +131,7 @@ fn what_a_floor_left_owed_is_owed_still_when_the_store_would_be_full() {
 fn own_debt_3_costs_count() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
     let asks = [(0, 3), (0, 4), (0, 1), (100, 1), (400, 1), (2_000, 6)];
-    let told: Vec<_> = asks.map(|(at, n)| pace.within(at, n, 500)).into();
+    let told: Vec<_> = asks.map(|(at, n)| pace.timeout(at, n, 500)).into();
     assert_eq!(told, [Ok(0), Ok(400), Err(600), Ok(500), Ok(400), Ok(200)]);
     assert_eq!(pace.2.unwrap().next, T0 + 2_200_000);
 }
@@ -139,7 +139,7 @@ fn own_debt_3_costs_count() {
 #[test]
 fn own_debt_admits_nine_in_its_first_second() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
-    let went: Vec<_> = (0..=1_000).filter(|at| pace.within(*at, 1, 0).is_ok()).collect();
+    let went: Vec<_> = (0..=1_000).filter(|at| pace.timeout(*at, 1, 0).is_ok()).collect();
     assert_eq!(went, [0, 1, 2, 3, 4, 200, 400, 600, 800, 1_000]);
 }
 

@@ -13,7 +13,7 @@ impl Pace {
         Self(pace.horizon(Duration::from_secs(86_400)), quota, None)
     }
 
-    fn within(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
+    fn timeout(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
         let ask = Ask { cost, patience: patience * 1_000 };
         let step = SmoothWarmingUp::step(&rule, &mut self.2, T0 + at * 1_000, ask);
@@ -26,7 +26,7 @@ impl Pace {
     }
 
     fn acquire(&mut self, at: i64, cost: i64) -> i64 {
-        self.within(at, cost, 1 << 40).unwrap()
+        self.timeout(at, cost, 1 << 40).unwrap()
     }
 }
 
@@ -71,7 +71,7 @@ fn guava_4_the_test_ignores_the_cost() {
     let mut pace = Pace::of(10, 2);
     assert_eq!(pace.acquire(0, 5), 0);
     let waits =
-        [pace.within(1_000, 1, 400), pace.within(1_000, 1, 500), Ok(pace.acquire(1_000, 1))];
+        [pace.timeout(1_000, 1, 400), pace.timeout(1_000, 1, 500), Ok(pace.acquire(1_000, 1))];
     assert_close(&waits.map(Result::unwrap), &[250, 440, 610]);
 }
 
@@ -90,7 +90,7 @@ fn own_debt_pays_the_warm_up_too() {
     let mut pace = Pace::of(5, 4);
     pace.0 = pace.0.own_debt();
     assert_eq!(pace.0.cache(0.5), Duration::from_secs(2));
-    assert_close(&[pace.within(0, 1, 500).unwrap_err()], &[580]);
+    assert_close(&[pace.timeout(0, 1, 500).unwrap_err()], &[580]);
     assert_close(&[pace.acquire(0, 1), pace.acquire(0, 1)], &[580, 1_120]);
 }
 

@@ -19,7 +19,7 @@ use super::request::{Op, Request};
 use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
 use crate::limiter::terms::{Answer, Terms, check_key};
-use crate::limiter::within;
+use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, Origin, Quotas, Reservation};
 
 /// What the clones of a limiter share.
@@ -127,7 +127,7 @@ impl<A: InLua> Deciding<A> {
     ) -> Self {
         match request {
             Ok((request, quota)) => {
-                let deadline = within::deadline(charge, shared.deadline);
+                let deadline = timeout::deadline(charge, shared.deadline);
                 let (pending, quota) = (shared.send(request, deadline), Some(quota));
                 Self { shared: Arc::clone(shared), state: State::Asking { pending, quota } }
             }

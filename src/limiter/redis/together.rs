@@ -16,7 +16,7 @@ use super::{Deciding, Joined, Redis, key};
 use crate::algorithm::{Ask, InLua};
 use crate::limiter::all::{All, InTurn};
 use crate::limiter::terms::check_key;
-use crate::limiter::{Limiter, Operation, within};
+use crate::limiter::{Limiter, Operation, timeout};
 use crate::quota::{Quota, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
@@ -86,7 +86,7 @@ where
             || shared.batcher.config().pool.is_clustered()
                 && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
         if in_turn {
-            let deadline = within::deadline(charge, shared.deadline).into_std();
+            let deadline = timeout::deadline(charge, shared.deadline).into_std();
             return Err(charges.map(|one| one.decided_by(deadline)));
         }
         let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {

@@ -43,7 +43,7 @@ impl Model for Counter {
             let next = (from.div_euclid(self.period) + 1) * self.period;
             let fits = |at: i128| self.used(at) + cost <= self.limit;
             if fits(next - 1) {
-                // Within a window what is used only falls.
+                // Timeout a window what is used only falls.
                 let (mut low, mut high) = (from, next - 1);
                 while low < high {
                     let middle = (low + high).div_euclid(2);

@@ -15,7 +15,7 @@ use super::names::Names;
 use super::queue::{Queues, Turn};
 use super::rate::Rate;
 use crate::charge::Key;
-use crate::limiter::within;
+use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Quota, Reservation};
 
 /// A reservation's quota where the rate is none; a refund does not need it.
@@ -54,7 +54,7 @@ impl Shared {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
-        let deadline = within::deadline(charge, self.deadline);
+        let deadline = timeout::deadline(charge, self.deadline);
         let patience = charge.patience().unwrap_or_default();
         Ok(Asked { names, permits, patience, deadline })
     }

@@ -30,14 +30,14 @@ pub(super) fn deadline(charge: &Charge, own: Duration) -> Instant {
     charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }
 
-/// See [`LimiterExt::within`](crate::LimiterExt::within).
+/// See [`LimiterExt::timeout`](crate::LimiterExt::timeout).
 #[derive(Clone, Debug)]
-pub struct Within<L> {
+pub struct Timeout<L> {
     inner: L,
     deadline: Duration,
 }
 
-impl<L> Within<L> {
+impl<L> Timeout<L> {
     pub(super) fn new(inner: L, deadline: Duration) -> Self {
         Self { inner, deadline }
     }
@@ -49,12 +49,12 @@ impl<L> Within<L> {
     }
 }
 
-impl<L: Limiter> Limiter for Within<L> {
-    type Future = WithinFuture<L::Future>;
+impl<L: Limiter> Limiter for Timeout<L> {
+    type Future = TimeoutFuture<L::Future>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
         let (charge, backstop) = self.timed(charge);
-        WithinFuture::new(self.inner.check(&charge), backstop)
+        TimeoutFuture::new(self.inner.check(&charge), backstop)
     }
 
     fn owe(&self, charge: &Charge) -> bool {
@@ -67,7 +67,7 @@ impl<L: Limiter> Limiter for Within<L> {
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (charge, backstop) = self.timed(charge);
-        self.inner.operate(operation, &charge).map(|check| WithinFuture::new(check, backstop))
+        self.inner.operate(operation, &charge).map(|check| TimeoutFuture::new(check, backstop))
     }
 
     fn refund(&self, reservation: Reservation) -> Option<Reservation> {
@@ -76,8 +76,8 @@ impl<L: Limiter> Limiter for Within<L> {
 }
 
 pin_project! {
-    /// The future of [`Within`].
-    pub struct WithinFuture<F> {
+    /// The future of [`Timeout`].
+    pub struct TimeoutFuture<F> {
         #[pin]
         check: F,
         #[pin]
@@ -88,14 +88,14 @@ pin_project! {
     }
 }
 
-impl<F> WithinFuture<F> {
+impl<F> TimeoutFuture<F> {
     fn new(check: F, backstop: Instant) -> Self {
         let overtime = Overtime::new(backstop);
         Self { check, backstop: sleep_until(backstop), overtime, catching_up: None }
     }
 }
 
-impl<F> Future for WithinFuture<F>
+impl<F> Future for TimeoutFuture<F>
 where
     F: Future<Output = Result<Decision, Error>>,
 {
@@ -116,8 +116,8 @@ where
     }
 }
 
-impl<F> fmt::Debug for WithinFuture<F> {
+impl<F> fmt::Debug for TimeoutFuture<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WithinFuture").finish_non_exhaustive()
+        f.debug_struct("TimeoutFuture").finish_non_exhaustive()
     }
 }
