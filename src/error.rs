@@ -12,7 +12,7 @@ use tower::BoxError;
 
 /// What kind of trouble kept a limiter from deciding.
 ///
-/// | kind | `.or_else(Allow)` | `.or_else(another limiter)` |
+/// | kind | `.or_else(FailOpen)` | `.or_else(another limiter)` |
 /// |---|---|---|
 /// | [`Infrastructure`](ErrorKind::Infrastructure) | admits | asks it |
 /// | [`Saturation`](ErrorKind::Saturation) | stays an error | asks it |

@@ -40,9 +40,9 @@ pub use self::http::{ByHead, Head, HttpResponse, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
-    Acquire, All, Allow, Boxed, Deciding, Deny, Fallback, Joined, Limiter, LimiterExt, Memory,
+    Acquire, All, Boxed, Deciding, FailOpen, Fallback, Joined, Limiter, LimiterExt, Memory,
     MemoryFuture, Operating, Operation, OrElse, Permits, Pool, PoolBuilder, RRateLimiter, Rate,
-    RateType, Redis, Redisson, Together, Timeout,
+    RateType, Redis, Redisson, Timeout, Together,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

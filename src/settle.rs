@@ -33,7 +33,7 @@
 //! [`settling`](crate::Charge::settling) the decision.
 //!
 //! Units go back to the limiter that decided, and are taken from it, also where that was the fallback of an `or_else`.
-//! Where [`Allow`](crate::Allow) admitted unasked, nothing is counted.
+//! Where [`FailOpen`](crate::FailOpen) admitted unasked, nothing is counted.
 //!
 //! # What an algorithm can give back, and take
 //!

@@ -194,7 +194,7 @@ async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
         "{full} and {decided}"
     );
 
-    let open = limiter.clone().or_else(tower_sluice::Allow);
+    let open = limiter.clone().or_else(tower_sluice::FailOpen);
     proxy.set(Fault::Hold);
     let (answers, ()) = tokio::join!(together(&open, (0..1_000).map(|_| "k")), release());
     assert!(answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count() > 900);

@@ -19,7 +19,7 @@ use support::faults::{LONG, calls, size};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Allow, Charge, ErrorKind, Limiter, LimiterExt, Origin, Pool, Quota, Redis};
+use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Pool, Quota, Redis};
 
 fn timeout() -> Duration {
     Duration::from_millis(size("BUSY_TIMEOUT_MS", 100))
@@ -102,7 +102,7 @@ async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>)
 /// Runs `clients` against a limiter over `pool`, and asserts that load admits none of them.
 async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-    let limiter = Redis::new("busy", bucket, pool).timeout(timeout()).or_else(Allow);
+    let limiter = Redis::new("busy", bucket, pool).timeout(timeout()).or_else(FailOpen);
     let (limiter, counts) = (Arc::new(limiter), Arc::new(Counts::default()));
     let witness = Witness::start(server);
     let mut tasks = JoinSet::new();
@@ -192,7 +192,7 @@ async fn a_silent_server_is_no_load() {
     let limiter = Redis::new("silent", bucket, Pool::connect(&server.url()).expect("an address"));
     let limiter = limiter.deadline(LONG);
     limiter.acquire("warm").await.expect("admitted");
-    let limiter = limiter.timeout(timeout()).or_else(Allow);
+    let limiter = limiter.timeout(timeout()).or_else(FailOpen);
     server.signal("STOP");
     let begun = Instant::now();
     // A busy machine may delay the timers of this process for a while.

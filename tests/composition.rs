@@ -16,8 +16,8 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Allow, Charge, Global, Limiter, LimiterExt, Memory, Pool, Quota, Raise, RateLimitLayer, Redis,
-    by_head,
+    Charge, FailOpen, Global, Limiter, LimiterExt, Memory, Pool, Quota, Raise, RateLimitLayer,
+    Redis, by_head,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -262,7 +262,7 @@ async fn no_byte_of_a_request_opens_the_gate() {
     // Nothing is ever admitted but by a decision: there is one unit for everyone, and it is gone.
     let limiter = Redis::new("api", FixedWindow::new(Quota::new(1, 8_760 * HOUR)), pool)
         .deadline(Duration::from_secs(30));
-    let keyed = limiter.clone().or_else(Allow);
+    let keyed = limiter.clone().or_else(FailOpen);
     let admitted = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&admitted);
     let inner = service_fn(move |_: http::Request<()>| {

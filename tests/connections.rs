@@ -20,9 +20,9 @@ use support::{Server, free_port};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-#[cfg(feature = "rustls")]
-use tower_sluice::{Allow, LimiterExt};
 use tower_sluice::{ErrorKind, Limiter, Pool};
+#[cfg(feature = "rustls")]
+use tower_sluice::{FailOpen, LimiterExt};
 
 /// Connections that clients made to the server so far, this test's own included.
 const RECEIVED: &str = "total_connections_received";
@@ -422,7 +422,7 @@ async fn tls_without_a_working_crypto_provider_never_opens_the_gate() {
     useless::provider().install_default().expect("none is installed");
     let limiter = yearly(&url);
     until(&limiter, ErrorKind::Configuration).await;
-    let open = limiter.or_else(Allow);
+    let open = limiter.or_else(FailOpen);
     for _ in 0..20 {
         assert!(open.check(&one()).await.is_err(), "the gate is open");
     }

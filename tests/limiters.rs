@@ -10,8 +10,8 @@ use tower::{Layer, Service};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Allow, Boxed, Charge, Decision, Deny, Error, ErrorKind, Keyed, Limiter, LimiterExt,
-    Memory, Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
+    All, Boxed, Charge, Decision, Error, ErrorKind, FailOpen, Keyed, Limiter, LimiterExt, Memory,
+    Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ async fn a_silent_limiter_fails_at_its_deadline() {
     // The timer knows nothing about a store.
     assert_eq!(error.kind(), ErrorKind::Saturation);
     assert!(begun.elapsed() <= SECOND + Duration::from_millis(6));
-    assert!(silent.timeout(SECOND).or_else(Allow).check(&one()).await.is_err());
+    assert!(silent.timeout(SECOND).or_else(FailOpen).check(&one()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ async fn limiters_in_turn_get_what_is_left_of_the_time() {
 #[tokio::test(start_paused = true)]
 async fn only_infrastructure_opens_the_gate() {
     for kind in KINDS {
-        let answer = Scripted::new().fail(kind).or_else(Allow).check(&one()).await;
+        let answer = Scripted::new().fail(kind).or_else(FailOpen).check(&one()).await;
         match (kind, answer) {
             (ErrorKind::Infrastructure, Ok(decision)) => {
                 assert_eq!(
@@ -116,14 +116,6 @@ async fn another_limiter_stands_in_for_infrastructure_and_saturation() {
         let stands_in = matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation);
         assert_eq!(share.charges().len(), usize::from(stands_in), "{kind:?}");
         assert_eq!(answer.is_ok(), stands_in, "{kind:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn deny_leaves_the_error_what_it_is() {
-    for kind in KINDS {
-        let error = Scripted::new().fail(kind).or_else(Deny).check(&one()).await.unwrap_err();
-        assert_eq!(error.kind(), kind);
     }
 }
 
@@ -254,7 +246,7 @@ async fn a_penalty_that_settles_a_decision_goes_to_who_decided() {
 
     // Of what was admitted unasked, nothing is counted.
     let store = away();
-    let limiter = store.clone().or_else(Allow);
+    let limiter = store.clone().or_else(FailOpen);
     let decision = limiter.check(&one()).await.unwrap();
     let owing = limiter.penalize(one().settling(&decision)).await.unwrap();
     assert_eq!((owing.origin(), store.operations().len()), (Origin::Unasked, 0));
@@ -277,8 +269,8 @@ async fn a_wrapper_can_take_if_all_that_it_takes_from_can() {
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
     assert!(!closure.can_owe());
     assert!(!Arc::new(closure).timeout(SECOND).boxed().can_owe());
-    assert!(Arc::new(can()).timeout(SECOND).or_else(Deny).boxed().can_owe());
-    assert!(Scripted::new().or_else(Allow).can_owe());
+    assert!(Arc::new(can()).timeout(SECOND).or_else(FailOpen).boxed().can_owe());
+    assert!(Scripted::new().or_else(FailOpen).can_owe());
     assert!(can().or_else(can()).can_owe());
     assert!(!can().or_else(closure).can_owe());
     assert!(All::new([can(), can()], both).can_owe());
@@ -317,7 +309,7 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     let reservation = decision.reservation().unwrap();
     hides(&reservation);
     hides(&Refusal::Denied(memory.check(&charge).await.unwrap()));
-    hides(&memory.clone().timeout(SECOND).or_else(Allow).check(&charge));
+    hides(&memory.clone().timeout(SECOND).or_else(FailOpen).check(&charge));
     let all = All::new([Arc::clone(&memory).boxed()], |charge: &Charge| [charge.clone()]);
     hides(&all);
     hides(&all.check(&Charge::new(SECRET)).await);

@@ -11,7 +11,7 @@ use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{
-    All, Allow, Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
+    All, Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
     Quota, Rate, Redis, Redisson, Together,
 };
 
@@ -285,7 +285,7 @@ async fn in_turn_late_replies_never_open_the_gate() {
             [charge.clone(), Charge::new("team"), Charge::new("all")]
         });
         assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
-        gates.push(all.timeout(LATE * 7 / 2).or_else(Allow));
+        gates.push(all.timeout(LATE * 7 / 2).or_else(FailOpen));
     }
     proxy.set(Fault::Delay(LATE));
     let mut asking = JoinSet::new();

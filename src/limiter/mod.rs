@@ -4,7 +4,7 @@
 //! a limiter around a limiter, added by [`LimiterExt`]. A closure is a limiter too:
 //!
 //! ```
-//! use tower_sluice::{Allow, Charge, Decision, Error, LimiterExt, Outcome};
+//! use tower_sluice::{FailOpen, Charge, Decision, Error, LimiterExt, Outcome};
 //! use std::{future::ready, time::Duration};
 //!
 //! let only_alice = |charge: &Charge| {
@@ -14,7 +14,7 @@
 //!     };
 //!     ready(Ok::<_, Error>(Decision::new(outcome)))
 //! };
-//! let limiter = only_alice.timeout(Duration::from_millis(20)).or_else(Allow);
+//! let limiter = only_alice.timeout(Duration::from_millis(20)).or_else(FailOpen);
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
 //! assert!(limiter.acquire("alice").await.is_ok());
@@ -55,7 +55,7 @@ pub use all::All;
 pub use boxed::Boxed;
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operating, Operation};
-pub use or_else::{Allow, Deny, Fallback, OrElse};
+pub use or_else::{FailOpen, Fallback, OrElse};
 pub use timeout::Timeout;
 
 use std::future::Future;
@@ -149,13 +149,13 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// The charge carries the deadline, as [`Charge::deadline`]: a limiter over a store returns its own error by then.
     /// A limiter that ignores it is ended 5 ms later, with an error of kind [`Saturation`](crate::ErrorKind::Saturation),
-    /// which [`Allow`] does not admit. Put it inside of `or_else`: a fallback inside gets only the time that is left.
+    /// which [`FailOpen`] does not admit. Put it inside of `or_else`: a fallback inside gets only the time that is left.
     fn timeout(self, deadline: Duration) -> Timeout<Self> {
         Timeout::new(self, deadline)
     }
 
     /// Asks `fallback` where this limiter cannot decide and its error's [`ErrorKind`](crate::ErrorKind)
-    /// permits it: [`Allow`], [`Deny`], or another limiter.
+    /// permits it: [`FailOpen`] or another limiter.
     fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
         OrElse::new(self, fallback)
     }

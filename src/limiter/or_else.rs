@@ -1,9 +1,8 @@
-//! What to do when nobody can decide. Without a fallback the answer is no: an error, and 503.
+//! What to do when a limiter cannot decide. Without a fallback the answer is an error, which HTTP callers see as 503.
 //!
-//! A fallback is asked only for errors that no request can cause, else anyone could open the gate
-//! by breaking it: see [`ErrorKind`]. [`Allow`] leaves the gate open while the store is away; another
-//! limiter, such as a [`Memory`](crate::Memory) with this process's share, keeps a bound and therefore
-//! also answers when load alone is the trouble; [`Deny`] names the default.
+//! A fallback is asked only for errors that no request can cause, else a request could open the gate: see
+//! [`ErrorKind`]. [`FailOpen`] admits while the store is away. Another limiter, such as a
+//! [`Memory`](crate::Memory) with this process's share, keeps a bound, and therefore answers under load as well.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -18,13 +17,9 @@ use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
 /// Admits while the store is away: the limit is off until it is back.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Allow;
+pub struct FailOpen;
 
-/// Leaves the error what it is, which answers 503.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Deny;
-
-/// What answers in place of a limiter that cannot: every limiter, [`Allow`] and [`Deny`]. Sealed.
+/// What answers in place of a limiter that cannot: every limiter and [`FailOpen`]. Sealed.
 pub trait Fallback: sealed::Sealed {
     /// The answer to come.
     type Future: Future<Output = Result<Decision, Error>>;
@@ -64,8 +59,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-impl sealed::Sealed for Allow {}
-impl Fallback for Allow {
+impl sealed::Sealed for FailOpen {}
+impl Fallback for FailOpen {
     type Future = Ready<Result<Decision, Error>>;
 
     fn stands_in(&self, kind: ErrorKind) -> bool {
@@ -74,19 +69,6 @@ impl Fallback for Allow {
 
     fn answer(&self, _charge: &Charge) -> Self::Future {
         ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::Unasked)))
-    }
-}
-
-impl sealed::Sealed for Deny {}
-impl Fallback for Deny {
-    type Future = Ready<Result<Decision, Error>>;
-
-    fn stands_in(&self, _kind: ErrorKind) -> bool {
-        false
-    }
-
-    fn answer(&self, _charge: &Charge) -> Self::Future {
-        ready(Err(Error::new(ErrorKind::Infrastructure, "nobody decided")))
     }
 }
 
