@@ -13,7 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
-    Charge, HttpResponse, Pool, Quota, RateLimitLayer, Redis, Refusal, Respond, by_head,
+    Charge, HttpResponder, Pool, Quota, RateLimitLayer, Redis, Refusal, Respond, by_head,
 };
 
 // Quotas that cannot be do not compile.
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn in_json(request: Request<Body>, refusal: Refusal) -> Response<Body> {
     let wait = refusal.retry_after().map_or("null".to_owned(), |wait| wait.as_millis().to_string());
     let body = format!("{{\"error\":\"{refusal}\",\"retry_after_ms\":{wait}}}\n");
-    let Ok::<_, Infallible>(mut response) = HttpResponse::new().reject(request, refusal);
+    let Ok::<_, Infallible>(mut response) = HttpResponder::new().reject(request, refusal);
     *response.body_mut() = Body::from(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

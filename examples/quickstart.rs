@@ -38,7 +38,7 @@ use tower_sluice::algorithm::{
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{
-    Boxed, Decision, Head, HttpResponse, LimiterExt, Memory, Pool, Quota, Rate, RateLimitLayer,
+    Boxed, Decision, Head, HttpResponder, LimiterExt, Memory, Pool, Quota, Rate, RateLimitLayer,
     Redis, Redisson, Refusal, Respond, by_head,
 };
 
@@ -92,7 +92,7 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for TellTheWait {
     type Error = E;
 
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<Body>, E> {
-        HttpResponse::new().reject(request, refusal)
+        HttpResponder::new().reject(request, refusal)
     }
 
     fn annotate(&self, decision: &Decision, response: &mut Response<Body>) {

@@ -14,7 +14,7 @@ pub enum Outcome {
     /// A slot is reserved: sleep this long, then go without asking again.
     Wait(Duration),
     /// Nothing is taken, and nothing can be reserved: ask again after this long.
-    Again(Duration),
+    Retry(Duration),
     /// Nothing is taken.
     Deny {
         /// The time after which the charge would be admitted at once; `None` if it can never fit.
@@ -88,7 +88,7 @@ impl Decision {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.outcome {
             Outcome::Deny { retry_after } => retry_after,
-            Outcome::Again(pause) => Some(pause),
+            Outcome::Retry(pause) => Some(pause),
             _ => None,
         }
     }
@@ -203,9 +203,9 @@ impl Decision {
         self
     }
 
-    /// The denial that an [`Outcome::Again`] becomes when patience is at an end.
+    /// The denial that an [`Outcome::Retry`] becomes when patience is at an end.
     pub(crate) fn denied(mut self) -> Self {
-        if let Outcome::Again(pause) = self.outcome {
+        if let Outcome::Retry(pause) = self.outcome {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };
         }
         self

@@ -59,7 +59,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         Self::of(Shared { waiters, ..self.settings() })
     }
 
-    /// Sets what a refused caller sees. Default: [`HttpResponse`](crate::HttpResponse).
+    /// Sets what a refused caller sees. Default: [`HttpResponder`](crate::HttpResponder).
     ///
     /// # Panics
     ///

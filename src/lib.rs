@@ -36,7 +36,7 @@ pub use self::charge::Charge;
 pub use self::decision::{Decision, Origin, Outcome};
 pub use self::error::{Error, ErrorKind};
 pub use self::future::ResponseFuture;
-pub use self::http::{ByHead, Head, HttpResponse, by_head};
+pub use self::http::{ByHead, Head, HttpResponder, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{

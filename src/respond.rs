@@ -1,6 +1,6 @@
 //! What a caller sees when its request does not pass.
 //!
-//! [`HttpResponse`](crate::HttpResponse) is what a layer starts with. [`Raise`] is for services that
+//! [`HttpResponder`](crate::HttpResponder) is what a layer starts with. [`Raise`] is for services that
 //! have no response to make up, and a closure takes the request and its [`Refusal`] and returns the response.
 //!
 //! ```

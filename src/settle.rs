@@ -8,7 +8,7 @@
 //! use http::{Response, StatusCode};
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 //! use tower_sluice::{
-//!     Charge, Decision, HttpResponse, Memory, Quota, RateLimitLayer, Settlement, by_head,
+//!     Charge, Decision, HttpResponder, Memory, Quota, RateLimitLayer, Settlement, by_head,
 //! };
 //!
 //! let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
@@ -16,7 +16,7 @@
 //!     response.status() != StatusCode::UNAUTHORIZED
 //! };
 //! let layer = RateLimitLayer::new(logins, by_head(|head| head.header("x-user")))
-//!     .respond(HttpResponse::new().refund_if(right));
+//!     .respond(HttpResponder::new().refund_if(right));
 //!
 //! let bytes = Memory::new("bytes", TokenBucket::new(Quota::per_minute(1_000_000)));
 //! let sent = |_: &Decision, response: &Response<String>| {
@@ -24,7 +24,7 @@
 //! };
 //! let peek = by_head(|head| Some(Charge::new(head.header("x-user")?).peek()));
 //! let layer = RateLimitLayer::new(bytes, peek)
-//!     .respond(HttpResponse::new().settle(sent));
+//!     .respond(HttpResponder::new().settle(sent));
 //! # let _ = layer;
 //! ```
 //!

@@ -61,8 +61,8 @@ impl Scripted {
 
     /// Next, has the asker ask again after `pause`.
     #[must_use]
-    pub fn again(self, pause: Duration) -> Self {
-        self.decide(Outcome::Again(pause))
+    pub fn retry(self, pause: Duration) -> Self {
+        self.decide(Outcome::Retry(pause))
     }
 
     /// Next, denies what would be admitted after `retry_after`.

@@ -16,7 +16,7 @@ use support::http::get as ask;
 use tower::ServiceBuilder;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
-    Charge, Decision, Exempt, HttpResponse, IntoCharge, LimiterExt, Memory, Pool, Quota,
+    Charge, Decision, Exempt, HttpResponder, IntoCharge, LimiterExt, Memory, Pool, Quota,
     RateLimitLayer, Redis, Refusal, Settlement, by_head,
 };
 
@@ -133,7 +133,7 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
     let app = Router::new().route("/", get(async || "7 bytes")).layer(
         // One is let in while any is left; what it costs is known when it is answered.
         RateLimitLayer::new(limiter.clone(), by_head(|_| Some(Charge::new("all").peek())))
-            .respond(HttpResponse::new().settle(bytes)),
+            .respond(HttpResponder::new().settle(bytes)),
     );
     let address = serve(app).await;
     let mut asking = tokio::task::JoinSet::new();
@@ -171,8 +171,8 @@ async fn only_failed_logins_count() {
     };
     let layer = || RateLimitLayer::new(Arc::new(limiter()), by_head(|_| Some("alice")));
     for app in [
-        app().layer(layer().respond(HttpResponse::new().settle(failed))),
-        app().layer(layer().respond(HttpResponse::new().refund_if(right))),
+        app().layer(layer().respond(HttpResponder::new().settle(failed))),
+        app().layer(layer().respond(HttpResponder::new().refund_if(right))),
     ] {
         let address = serve(app).await;
         for (path, status) in [

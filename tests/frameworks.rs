@@ -25,7 +25,7 @@ use tower::{Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    ByHead, ErrorKind, Global, Head, HttpResponse, Limiter, Memory, Quota, Raise, RateLimitLayer,
+    ByHead, ErrorKind, Global, Head, HttpResponder, Limiter, Memory, Quota, Raise, RateLimitLayer,
     Refusal, by_head,
 };
 
@@ -42,7 +42,7 @@ where
 }
 
 /// A gRPC server with the health service behind `layer`.
-async fn grpc<L, K>(layer: RateLimitLayer<L, K, HttpResponse>) -> SocketAddr
+async fn grpc<L, K>(layer: RateLimitLayer<L, K, HttpResponder>) -> SocketAddr
 where
     L: Limiter<Future: Send> + Send + Sync + 'static,
     K: tower_sluice::KeyExtractor<Request<tonic::body::Body>> + Send + Sync + 'static,
@@ -71,7 +71,7 @@ async fn web() -> SocketAddr {
 type ByUserAgent = ByHead<fn(Head<'_>) -> &'static str>;
 
 /// Admits the first request of all, and five units in all.
-fn one_layer() -> RateLimitLayer<Arc<Memory<TokenBucket>>, ByUserAgent, HttpResponse> {
+fn one_layer() -> RateLimitLayer<Arc<Memory<TokenBucket>>, ByUserAgent, HttpResponder> {
     let limiter = Memory::new("all", TokenBucket::new(Quota::per_hour(5)));
     let key: fn(Head<'_>) -> &'static str = |head| match head.headers().len() {
         usize::MAX => "never",

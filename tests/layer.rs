@@ -13,7 +13,7 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Charge, Decision, Error, ErrorKind, Exempt, Global, HttpResponse, Limiter, LimiterExt,
+    All, Charge, Decision, Error, ErrorKind, Exempt, Global, HttpResponder, Limiter, LimiterExt,
     Memory, Operation, Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle,
     Settlement,
 };
@@ -272,7 +272,7 @@ async fn nobody_waits_longer_than_the_caller_would() {
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_can_be_reserved_it_asks_again_while_patience_lasts() {
-    let limiter = Scripted::new().again(SECOND).again(SECOND).allow();
+    let limiter = Scripted::new().retry(SECOND).retry(SECOND).allow();
     // Each pause is a little longer than it was told, so that not all come back at one moment.
     let jitter = Duration::from_millis(2);
     let patience = 2 * SECOND + jitter;
@@ -282,21 +282,21 @@ async fn where_nothing_can_be_reserved_it_asks_again_while_patience_lasts() {
     assert!(begun.elapsed() >= 2 * SECOND && begun.elapsed() <= patience + jitter);
     assert_eq!(limiter.charges().len(), 3);
 
-    let limiter = Scripted::new().again(SECOND).again(2 * SECOND).allow();
+    let limiter = Scripted::new().retry(SECOND).retry(2 * SECOND).allow();
     let service = layer(&limiter).max_wait(2 * SECOND).layer(Strict::default());
     let error = service.oneshot("hello").await.unwrap_err();
     assert_eq!(error.downcast_ref::<Refusal>().unwrap().retry_after(), Some(2 * SECOND));
     assert_eq!((limiter.charges().len(), limiter.left()), (2, 1));
 
     // A slot that was reserved by a second question comes as much later, and is given back until then.
-    let limiter = Scripted::new().again(10 * SECOND).wait(5 * SECOND);
+    let limiter = Scripted::new().retry(10 * SECOND).wait(5 * SECOND);
     let service = layer(&limiter).max_wait(HOUR).layer(Strict::default());
     let waiting = tokio::time::timeout(12 * SECOND, service.oneshot("hello"));
     assert!(waiting.await.is_err());
     assert_eq!(limiter.refunds().len(), 1);
 
     // A second pause is not a grant for those who do not wait.
-    let limiter = Scripted::new().again(Duration::ZERO).allow();
+    let limiter = Scripted::new().retry(Duration::ZERO).allow();
     layer(&limiter).layer(Strict::default()).oneshot("hello").await.unwrap_err();
     assert_eq!(limiter.charges().len(), 1);
 }
@@ -411,7 +411,7 @@ fn layer_and_future_are_what_frameworks_need() {
     fn framework<T: Clone + Send + Sync + 'static>() {}
     fn sent<T: Send>(_: &T) {}
     framework::<Raised<Global>>();
-    framework::<RateLimit<Strict, Scripted, Global, HttpResponse>>();
+    framework::<RateLimit<Strict, Scripted, Global, HttpResponder>>();
     let (mut service, _) = gate(&Scripted::new().allow());
     let call = service.call("hello");
     sent(&call);

@@ -338,7 +338,7 @@ async fn memory_stands_in_for_it() {
     }
     let patient = Charge::new("r").max_wait(Duration::from_secs(5));
     let refused = memory.check(&patient).await.unwrap();
-    assert!(matches!(refused.outcome(), Outcome::Again(wait) if wait <= SECOND), "{refused:?}");
+    assert!(matches!(refused.outcome(), Outcome::Retry(wait) if wait <= SECOND), "{refused:?}");
     let begun = tokio::time::Instant::now();
     let mut decision = memory.acquire(patient.cost(2)).await.unwrap();
     let waited = begun.elapsed();

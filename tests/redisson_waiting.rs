@@ -111,7 +111,7 @@ async fn a_release_lets_the_next_one_in() {
     let limiter = redisson.rate_limiter("r").unwrap();
     let mut held = limiter.acquire(1).await.unwrap();
     let refused = redisson.check(&Charge::new("r").max_wait(LONG)).await.unwrap();
-    assert!(matches!(refused.outcome(), Outcome::Again(_)), "{refused:?}");
+    assert!(matches!(refused.outcome(), Outcome::Retry(_)), "{refused:?}");
     assert_eq!(held.release(1).await.unwrap(), 1);
     assert!(limiter.try_acquire_for(1, LONG).await.unwrap().is_some());
 }
@@ -125,7 +125,7 @@ async fn clients_wait_apart() {
     let other = one.clone().client_id("other");
     let patient = Charge::new("r").max_wait(LONG);
     let mut held = one.check(&patient).await.unwrap();
-    assert!(matches!(one.check(&patient).await.unwrap().outcome(), Outcome::Again(_)));
+    assert!(matches!(one.check(&patient).await.unwrap().outcome(), Outcome::Retry(_)));
     assert!(other.check(&patient).await.unwrap().is_admitted());
     let reservation = held.reservation().expect("taken");
     let reservation = other.refund(reservation).expect("another client's comes back");
@@ -139,7 +139,7 @@ async fn more_than_the_rate_is_refused_at_once() {
     let redisson = redisson(&bench.server);
     let patient = |permits| Charge::new("r").cost(permits).max_wait(LONG);
     assert!(redisson.check(&patient(1)).await.unwrap().is_admitted());
-    assert!(matches!(redisson.check(&patient(1)).await.unwrap().outcome(), Outcome::Again(_)));
+    assert!(matches!(redisson.check(&patient(1)).await.unwrap().outcome(), Outcome::Retry(_)));
     let never = redisson.check(&patient(2)).await.unwrap();
     assert_eq!(never.outcome(), Outcome::Deny { retry_after: None });
 }

@@ -6,7 +6,7 @@ use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{
-    Charge, Decision, HttpResponse, LimiterExt, Quota, RateLimitLayer, Settlement, by_head,
+    Charge, Decision, HttpResponder, LimiterExt, Quota, RateLimitLayer, Settlement, by_head,
 };
 
 use crate::measure::{Cost, median_of};
@@ -27,7 +27,7 @@ pub(crate) fn run() {
         |_: &Decision, response: &Response<String>| Settlement::Take(response.body().len() as u64);
     let meter = by_head(|_| Some(Charge::new("metered").peek()));
     let settling = RateLimitLayer::new(metered.clone(), meter)
-        .respond(HttpResponse::new().settle(bytes))
+        .respond(HttpResponder::new().settle(bytes))
         .layer(service_fn(answer));
     let plain = layer().layer(service_fn(answer));
 

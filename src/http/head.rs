@@ -56,7 +56,7 @@ impl fmt::Debug for Head<'_> {
 /// Finds keys in the head of a request, whatever its body: one closure for several frameworks.
 ///
 /// ```
-/// use tower_sluice::{Global, HttpResponse, Memory, Quota, RateLimitLayer, algorithm::TokenBucket, by_head};
+/// use tower_sluice::{Global, HttpResponder, Memory, Quota, RateLimitLayer, algorithm::TokenBucket, by_head};
 ///
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
 /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")));

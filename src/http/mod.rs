@@ -1,7 +1,7 @@
 //! The HTTP edge: what a refused caller sees, and keys from the head of a request.
 
 mod head;
-mod response;
+mod responder;
 
 pub use head::{ByHead, Head, by_head};
-pub use response::HttpResponse;
+pub use responder::HttpResponder;

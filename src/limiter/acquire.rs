@@ -104,7 +104,7 @@ impl<C> Admission<C> {
                             let due = since.checked_add(wait).unwrap_or(since);
                             State::Waiting { sleep: sleep(wait), due }
                         }
-                        Outcome::Again(pause)
+                        Outcome::Retry(pause)
                             if this.asked.as_ref().is_some_and(|a| a.allows(pause)) =>
                         {
                             State::Pausing { sleep: sleep(pause.saturating_add(jitter())) }

@@ -172,7 +172,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// Decides, and sleeps the reserved wait: for workers and for clients without a service.
     ///
     /// Patience is the charge's `max_wait`, else as long as the algorithm reserves (its horizon); where nothing can be reserved
-    /// ([`Outcome::Again`](crate::Outcome::Again)), else for ever.
+    /// ([`Outcome::Retry`](crate::Outcome::Retry)), else for ever.
     /// Dropping the future before its slot has come gives the slot back.
     ///
     /// # Errors

@@ -123,7 +123,7 @@ impl<A: Algorithm> Terms<A> {
         let outcome = match answer.verdict {
             Verdict::Allow => Outcome::Allow,
             Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
-            Verdict::Deny(wait) if !A::RESERVES => Outcome::Again(duration(wait)),
+            Verdict::Deny(wait) if !A::RESERVES => Outcome::Retry(duration(wait)),
             Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
             Verdict::Never => Outcome::Deny { retry_after: None },
         };

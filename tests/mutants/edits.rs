@@ -66,7 +66,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "                        outcome => {\n                            this.state.set(State::Done);",
         "                        outcome => {
                             let outcome = match outcome {
-                                Outcome::Again(_) if this.asked.as_ref().is_some_and(|a| a.again) => Outcome::Allow,
+                                Outcome::Retry(_) if this.asked.as_ref().is_some_and(|a| a.again) => Outcome::Allow,
                                 outcome => outcome,
                             };
                             this.state.set(State::Done);",

@@ -53,7 +53,7 @@ impl Walk {
         let patience = if self.limiter.books() { patience } else { Duration::ZERO };
         let charge = Charge::new(self.key.clone()).cost(cost).max_wait(patience);
         match self.limiter.check(&charge).await.expect("a decision").outcome() {
-            Outcome::Again(wait) => Outcome::Deny { retry_after: Some(wait) },
+            Outcome::Retry(wait) => Outcome::Deny { retry_after: Some(wait) },
             outcome => outcome,
         }
     }

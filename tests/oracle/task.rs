@@ -60,7 +60,7 @@ impl Task {
             (row.event, row.wait) = match decision.outcome() {
                 Outcome::Allow => (Event::Allowed, 0),
                 Outcome::Wait(wait) => (Event::Waited, micros(wait)),
-                Outcome::Deny { retry_after: Some(wait) } | Outcome::Again(wait) => {
+                Outcome::Deny { retry_after: Some(wait) } | Outcome::Retry(wait) => {
                     (Event::Denied, micros(wait))
                 }
                 Outcome::Deny { retry_after: None } => (Event::Never, 0),

@@ -68,7 +68,7 @@ impl Bench {
             redisson.check(&Charge::new("r").cost(permits)).await.expect("a decision");
         let told = match decision.outcome() {
             Outcome::Allow => Told::G(decision.remaining().expect("told")),
-            Outcome::Again(wait) => {
+            Outcome::Retry(wait) => {
                 assert_eq!(wait.subsec_nanos() % 1_000_000, 0, "whole ms of a clock cut to ms");
                 Told::W(wait.as_millis() as u64)
             }

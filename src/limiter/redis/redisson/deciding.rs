@@ -76,7 +76,7 @@ impl Shared {
             let patience = now.checked_add(patience);
             match self.queues.turn(names.name(), permits, patience, end).await {
                 Turn::Now(asker) => Some(asker),
-                Turn::Later(pause) => return Ok(Decision::new(Outcome::Again(pause))),
+                Turn::Later(pause) => return Ok(Decision::new(Outcome::Retry(pause))),
             }
         };
         let grant = self.grants.next();
@@ -87,7 +87,7 @@ impl Shared {
             let [wait, left, _, rate, _] = told.numbers()?;
             let rate = rate.max(0).cast_unsigned();
             match decision.outcome() {
-                Outcome::Again(wait) => asker.refused(wait, rate),
+                Outcome::Retry(wait) => asker.refused(wait, rate),
                 Outcome::Allow => {
                     asker.admitted(left.max(0).cast_unsigned(), until(told.now, wait), rate);
                 }
@@ -127,7 +127,7 @@ impl Shared {
         let [wait, left, reset, rate, interval] = told.numbers()?;
         let outcome = match told.outcome {
             DONE => Outcome::Allow,
-            REFUSED if wait > 0 => Outcome::Again(until(told.now, wait)),
+            REFUSED if wait > 0 => Outcome::Retry(until(told.now, wait)),
             EXCEEDS => Outcome::Deny { retry_after: None },
             _ => return Err(odd()),
         };

@@ -3,7 +3,7 @@
 //! A charge's key is a limiter's name. How it travels: `names.rs` tells the keys; `deciding.rs` asks `queue.rs` whether
 //! somebody of this process asks already; `grant.rs` draws the bytes that it is known by; and `call.rs` sends one call of
 //! `scripts/redisson.lua`, which knows the rate by itself, since that is stored. The answer is
-//! [`Outcome::Again`](crate::Outcome::Again) where others reserve a wait: the format has no room for a reservation. `object.rs` is
+//! [`Outcome::Retry`](crate::Outcome::Retry) where others reserve a wait: the format has no room for a reservation. `object.rs` is
 //! the rest of what Java's object does, `rate.rs` its configuration.
 //!
 //! What differs from Java, and why, stands in `docs/redisson.md`.

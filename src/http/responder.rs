@@ -24,18 +24,18 @@ use crate::{ErrorKind, RateLimitLayer, RefundIf, Refusal, Respond, Settle, grpc}
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
-/// use tower_sluice::{HttpResponse, Refusal, Respond};
+/// use tower_sluice::{HttpResponder, Refusal, Respond};
 ///
-/// let respond = HttpResponse::new().no_key(StatusCode::UNAUTHORIZED);
+/// let respond = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
 /// let response: Result<Response<String>, ()> = respond.reject(Request::new(()), Refusal::NoKey);
 /// assert_eq!(response.unwrap().status(), 401);
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct HttpResponse {
+pub struct HttpResponder {
     no_key: StatusCode,
 }
 
-impl HttpResponse {
+impl HttpResponder {
     /// The statuses of the table above.
     #[must_use]
     pub const fn new() -> Self {
@@ -63,13 +63,13 @@ impl HttpResponse {
     }
 }
 
-impl Default for HttpResponse {
+impl Default for HttpResponder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<B, C, E> Respond<Request<B>, Response<C>, E> for HttpResponse
+impl<B, C, E> Respond<Request<B>, Response<C>, E> for HttpResponder
 where
     C: Default,
 {
@@ -106,15 +106,15 @@ where
     }
 }
 
-impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponse> {
+impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// Limits requests by `limiter`, each charged to what `key` finds in it.
     ///
     /// `key` is usually a closure over the request: see [`KeyExtractor`](crate::KeyExtractor). Refusals
-    /// are answered by [`HttpResponse`]; [`respond`](RateLimitLayer::respond) changes that, also for
+    /// are answered by [`HttpResponder`]; [`respond`](RateLimitLayer::respond) changes that, also for
     /// services that do not speak HTTP.
     #[must_use]
     pub fn new(limiter: L, key: K) -> Self {
-        Self::with_responder(limiter, key, HttpResponse::new())
+        Self::with_responder(limiter, key, HttpResponder::new())
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use tower::{Layer, ServiceExt};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{ErrorKind, HttpResponse, Keyed, RateLimitLayer};
+use tower_sluice::{ErrorKind, HttpResponder, Keyed, RateLimitLayer};
 
-async fn status_of(limiter: Scripted, responder: HttpResponse) -> Response<String> {
+async fn status_of(limiter: Scripted, responder: HttpResponder) -> Response<String> {
     let inner = tower::service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(Response::new(String::from("inner")))
     });
@@ -30,7 +30,7 @@ fn retry_after(response: &Response<String>) -> Option<&str> {
 #[tokio::test(start_paused = true)]
 async fn denied_is_429_with_retry_after() {
     let response =
-        status_of(Scripted::new().deny(Duration::from_millis(1_001)), HttpResponse::new()).await;
+        status_of(Scripted::new().deny(Duration::from_millis(1_001)), HttpResponder::new()).await;
     assert_eq!(
         (response.status(), retry_after(&response)),
         (StatusCode::TOO_MANY_REQUESTS, Some("2"))
@@ -40,7 +40,7 @@ async fn denied_is_429_with_retry_after() {
 
 #[tokio::test(start_paused = true)]
 async fn what_can_never_fit_is_429_without_retry_after() {
-    let response = status_of(Scripted::new().never(), HttpResponse::new()).await;
+    let response = status_of(Scripted::new().never(), HttpResponder::new()).await;
     assert_eq!((response.status(), retry_after(&response)), (StatusCode::TOO_MANY_REQUESTS, None));
 }
 
@@ -53,7 +53,7 @@ async fn undecided_is_503_whatever_the_kind() {
         ErrorKind::Configuration,
         ErrorKind::State,
     ] {
-        let response = status_of(Scripted::new().fail(kind), HttpResponse::new()).await;
+        let response = status_of(Scripted::new().fail(kind), HttpResponder::new()).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{kind:?}");
         let seconds: u64 = retry_after(&response).unwrap().parse().unwrap();
         assert!((1..=3).contains(&seconds));
@@ -63,14 +63,14 @@ async fn undecided_is_503_whatever_the_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn a_charge_that_cannot_be_is_400() {
-    let response = status_of(Scripted::new().fail(ErrorKind::Request), HttpResponse::new()).await;
+    let response = status_of(Scripted::new().fail(ErrorKind::Request), HttpResponder::new()).await;
     assert_eq!((response.status(), retry_after(&response)), (StatusCode::BAD_REQUEST, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_key_is_400_unless_configured_otherwise() {
-    let response = status_of(Scripted::new(), HttpResponse::new()).await;
+    let response = status_of(Scripted::new(), HttpResponder::new()).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    let responder = HttpResponse::new().no_key(StatusCode::UNAUTHORIZED);
+    let responder = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
     assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
 }
