@@ -61,7 +61,7 @@ where
 #[tokio::test]
 async fn what_waits_at_one_moment_leaves_in_one_call() {
     let server = Server::start();
-    let limiter = yearly(&server.url(), 500).batch(100);
+    let limiter = yearly(&server.url(), 500).max_batch_size(100);
     limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     let before = calls(&mut connection, "evalsha").await;
@@ -76,7 +76,7 @@ async fn what_waits_at_one_moment_leaves_in_one_call() {
 #[tokio::test]
 async fn one_alone_is_one_call_and_a_batch_of_one_is_a_setting() {
     let server = Server::start();
-    let limiter = yearly(&server.url(), 100).batch(1);
+    let limiter = yearly(&server.url(), 100).max_batch_size(1);
     limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     let before = calls(&mut connection, "evalsha").await;
@@ -175,7 +175,7 @@ async fn who_leaves_on_the_way_gets_the_units_back() {
 async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
-    let limiter = yearly(&proxy.url(), 1_000_000).backlog(10);
+    let limiter = yearly(&proxy.url(), 1_000_000).queue_capacity(10);
     limiter.check(&"warm".into()).await.unwrap();
     // No answer comes until all have asked.
     let release = async || {
@@ -207,7 +207,7 @@ async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
 async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
-    let limiter = yearly(&proxy.url(), 1_000_000).batch(1).flights(1);
+    let limiter = yearly(&proxy.url(), 1_000_000).max_batch_size(1).max_in_flight(1);
     limiter.check(&"warm".into()).await.unwrap();
     proxy.set(Fault::Delay(Duration::from_millis(150)));
     let hurried = limiter.clone().deadline(Duration::from_secs(1));
@@ -276,7 +276,7 @@ fn runtimes_may_come_and_go() {
 async fn a_charge_whose_carrier_ended_with_its_runtime_is_carried_by_another() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
-    let limiter = yearly(&proxy.url(), 1_000).batch(1).flights(1);
+    let limiter = yearly(&proxy.url(), 1_000).max_batch_size(1).max_in_flight(1);
     limiter.check(&"warm".into()).await.unwrap();
     proxy.set(Fault::Delay(Duration::from_millis(100)));
     let doomed =
@@ -422,7 +422,8 @@ async fn the_largest_batch_of_many_quotas_is_answered() {
     let window = || FixedWindow::new(Quota::new(1_000_000, YEAR));
     let eight = [(); 8].map(|()| window());
     let [a, b, c, d, e, f, g, h] = eight;
-    let limiter = Redis::new("test", (a, b, c, d, e, f, g, h), pool).deadline(PATIENT).batch(1_000);
+    let limiter =
+        Redis::new("test", (a, b, c, d, e, f, g, h), pool).deadline(PATIENT).max_batch_size(1_000);
     limiter.check(&"warm".into()).await.unwrap();
     let answers = together(&limiter, (0..3_000).map(|number| format!("key {number}"))).await;
     assert_eq!(answers.iter().find(|answer| **answer != Ok(Outcome::Allow)), None);

@@ -147,20 +147,20 @@ impl<A: InLua> Redis<A> {
     ///
     /// A call of 64 holds Redis for about 200 µs.
     #[must_use]
-    pub fn batch(self, charges: usize) -> Self {
+    pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))
     }
 
     /// Sets how many calls may be under way at once for each connection, at least 1. Default: 2.
     #[must_use]
-    pub fn flights(self, calls: usize) -> Self {
+    pub fn max_in_flight(self, calls: usize) -> Self {
         self.configure(|config| config.max_in_flight = calls.max(1))
     }
 
     /// Sets how many charges may wait to be sent, at least 1; beyond, the error is of kind
     /// [`Saturation`](ErrorKind::Saturation). Default: 16,384.
     #[must_use]
-    pub fn backlog(self, charges: usize) -> Self {
+    pub fn queue_capacity(self, charges: usize) -> Self {
         self.configure(|config| config.queue_capacity = charges.clamp(1, Semaphore::MAX_PERMITS))
     }
 
