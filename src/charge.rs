@@ -8,10 +8,10 @@
 //! use tower_sluice::Charge;
 //!
 //! let one = Charge::new("user-42");
-//! assert_eq!((one.key(), one.units(), one.patience()), ("user-42", 1, None));
+//! assert_eq!((one.key(), one.get_cost(), one.get_max_wait()), ("user-42", 1, None));
 //!
 //! let upload = Charge::new(String::from("user-42")).cost(8).max_wait(Duration::from_secs(2));
-//! assert_eq!(upload.units(), 8);
+//! assert_eq!(upload.get_cost(), 8);
 //! ```
 
 use std::fmt;
@@ -57,8 +57,8 @@ enum Cost {
 
 /// A request for units of a key's quota. Its `Debug` output does not show the key, which may be a secret.
 ///
-/// Read by limiters through [`key`](Charge::key), [`units`](Charge::units),
-/// [`own_quota`](Charge::own_quota), [`patience`](Charge::patience) and [`deadline`](Charge::deadline).
+/// Read by limiters through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
+/// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and [`deadline`](Charge::deadline).
 #[derive(Clone, Debug)]
 pub struct Charge {
     key: Key,
@@ -144,7 +144,7 @@ impl Charge {
 
     /// The units asked for; 0 peeks.
     #[must_use]
-    pub fn units(&self) -> u64 {
+    pub fn get_cost(&self) -> u64 {
         match self.cost {
             Cost::Unstated => 1,
             Cost::Units(units) => units,
@@ -154,13 +154,13 @@ impl Charge {
 
     /// The quota that this charge brings along.
     #[must_use]
-    pub fn own_quota(&self) -> Option<&Quotas> {
+    pub fn get_quota(&self) -> Option<&Quotas> {
         self.quota.as_ref()
     }
 
     /// The longest wait that may be reserved, if the charge says so.
     #[must_use]
-    pub fn patience(&self) -> Option<Duration> {
+    pub fn get_max_wait(&self) -> Option<Duration> {
         self.max_wait
     }
 
@@ -184,7 +184,7 @@ impl Charge {
     /// The charge of one limiter, of several that decide about `whole`. Where it states no cost it takes that of `whole`.
     /// It takes nothing if `whole` takes nothing, and is decided when `whole` is.
     pub(crate) fn part_of(mut self, whole: &Charge) -> Self {
-        self.cost = match (whole.units(), self.cost) {
+        self.cost = match (whole.get_cost(), self.cost) {
             (0, _) => Cost::Peek,
             (units, Cost::Unstated) => Cost::Units(units),
             (_, stated) => stated,

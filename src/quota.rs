@@ -9,7 +9,7 @@
 //! use tower_sluice::Quota;
 //!
 //! const API: Quota = Quota::per_second(50).burst(100);
-//! assert_eq!((API.limit(), API.capacity()), (50, 100));
+//! assert_eq!((API.limit(), API.get_burst()), (50, 100));
 //!
 //! let refused = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
 //! assert_eq!(refused.to_string(), "a quota of 0 admits nothing");
@@ -151,7 +151,7 @@ impl Quota {
 
     /// The most units that may go at once: the burst, which is the limit unless set.
     #[must_use]
-    pub const fn capacity(&self) -> u64 {
+    pub const fn get_burst(&self) -> u64 {
         self.burst
     }
 

@@ -34,7 +34,7 @@ pub trait Respond<Req, Res, E> {
     fn reject(&self, request: Req, refusal: Refusal) -> Result<Res, Self::Error>;
 
     /// The longest that the caller of `request` would wait, if it says so. Default: it does not.
-    fn patience(&self, request: &Req) -> Option<Duration> {
+    fn max_wait(&self, request: &Req) -> Option<Duration> {
         let _ = request;
         None
     }

@@ -63,7 +63,7 @@ where
             }
             Keyed::Charge(mut charge) => {
                 charge.pays_for_request();
-                let patience = shared.respond.patience(&request);
+                let patience = shared.respond.max_wait(&request);
                 let settled = shared.respond.settles().then(|| charge.clone());
                 let admission = admission(&shared, charge, patience);
                 ResponseFuture::admitting(request, inner, shared, admission, settled)
@@ -81,7 +81,7 @@ fn admission<L: Limiter, K, R>(
     charge: Charge,
     callers: Option<Duration>,
 ) -> Admission<L::Future> {
-    let patience = charge.patience().unwrap_or(shared.max_wait);
+    let patience = charge.get_max_wait().unwrap_or(shared.max_wait);
     let patience = callers.map_or(patience, |callers| callers.min(patience));
     if patience > Duration::ZERO
         && let Some(place) = shared.place()

@@ -139,8 +139,8 @@ where
         self.respond.reject(request, refusal)
     }
 
-    fn patience(&self, request: &Req) -> Option<Duration> {
-        self.respond.patience(request)
+    fn max_wait(&self, request: &Req) -> Option<Duration> {
+        self.respond.max_wait(request)
     }
 
     fn settles(&self) -> bool {

@@ -143,8 +143,8 @@ impl Limiter for Scripted {
             decision.with_reservation(Reservation {
                 owner,
                 key: Key::Owned(charge.key().to_owned()),
-                quota: charge.own_quota().cloned().unwrap_or(Quota::per_second(1).into()),
-                cost: charge.units(),
+                quota: charge.get_quota().cloned().unwrap_or(Quota::per_second(1).into()),
+                cost: charge.get_cost(),
                 left: [number, 0, 0, 0].into(),
                 others: Vec::new(),
             })

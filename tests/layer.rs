@@ -227,7 +227,7 @@ async fn a_place_is_given_back_unless_the_answer_is_a_wait() {
     soon(service.clone().oneshot("denied")).await.unwrap_err();
     let mut waiting = task::spawn(service.oneshot("waits"));
     assert_pending!(waiting.poll());
-    assert!(limiter.charges().iter().all(|charge| charge.patience() == Some(HOUR)));
+    assert!(limiter.charges().iter().all(|charge| charge.get_max_wait() == Some(HOUR)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +237,7 @@ async fn a_charge_brings_its_own_patience() {
     let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise);
     layer.clone().layer(Strict::default()).oneshot("one").await.unwrap();
     layer.layer(Strict::default()).oneshot("two").await.unwrap();
-    assert!(limiter.charges().iter().all(|charge| charge.patience() == Some(SECOND)));
+    assert!(limiter.charges().iter().all(|charge| charge.get_max_wait() == Some(SECOND)));
 }
 
 /// A responder for callers who wait at most a second.
@@ -251,7 +251,7 @@ impl Respond<&'static str, &'static str, BoxError> for Impatient {
         Ok("refused")
     }
 
-    fn patience(&self, _: &&'static str) -> Option<Duration> {
+    fn max_wait(&self, _: &&'static str) -> Option<Duration> {
         Some(SECOND)
     }
 
@@ -267,7 +267,7 @@ async fn nobody_waits_longer_than_the_caller_would() {
     let service = layer.layer(Strict::default());
     assert_eq!(service.clone().oneshot("hello").await.unwrap(), "annotated");
     assert_eq!(service.oneshot("hello").await.unwrap(), "refused");
-    assert_eq!(limiter.charges()[0].patience(), Some(SECOND));
+    assert_eq!(limiter.charges()[0].get_max_wait(), Some(SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -473,7 +473,10 @@ async fn an_answered_request_is_settled() {
     let taken = limiter.operations();
     assert_eq!(taken.len(), 2);
     for (operation, charge) in taken {
-        assert_eq!((operation, charge.key(), charge.units()), (Operation::Penalize, "alice", 41));
+        assert_eq!(
+            (operation, charge.key(), charge.get_cost()),
+            (Operation::Penalize, "alice", 41)
+        );
     }
 }
 

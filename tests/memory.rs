@@ -103,7 +103,7 @@ async fn memory_drops_idle_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_memory_forgets_nobody() {
-    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1))).capacity(10);
+    let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1))).max_keys(10);
     for number in 0..10 {
         limiter.check(&Charge::new(format!("live {number}"))).await.unwrap();
     }
@@ -121,7 +121,7 @@ async fn a_full_memory_forgets_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_kept_busy_stays() {
     let limiter =
-        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(2))).capacity(2);
+        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(2))).max_keys(2);
     limiter.check(&one()).await.unwrap();
     for number in 0..10 {
         advance(SECOND).await;
@@ -188,7 +188,7 @@ async fn a_clock_of_the_callers_own_decides() {
 #[tokio::test(start_paused = true)]
 async fn memory_remembers_what_was_taken_since() {
     let limiter =
-        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(5))).capacity(9);
+        Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(5))).max_keys(9);
     limiter.check(&one()).await.unwrap();
     limiter.check(&one().cost(4)).await.unwrap();
     tokio::time::advance(2 * SECOND).await;

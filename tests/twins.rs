@@ -115,7 +115,7 @@ async fn compare<A: InLua>(
             }
 
             let rule = algorithm.rule(quota.clone()).expect("a rule");
-            let capacity = one.capacity();
+            let capacity = one.get_burst();
             if dice.below(25) == 0 {
                 let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
                 let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
@@ -362,7 +362,7 @@ impl Bound {
     fn holds(self, grants: &[(i64, i64)]) -> bool {
         let (Bound::Rate(quota) | Bound::Periods(quota) | Bound::Any(quota, _)) = self;
         let (limit, period) = (i128::from(quota.limit()), quota.period().as_micros() as i128);
-        let burst = i128::from(quota.capacity());
+        let burst = i128::from(quota.get_burst());
         let units = |from: i128, to: i128| -> i128 {
             let within = grants.iter().filter(|(at, _)| (from..=to).contains(&i128::from(*at)));
             within.map(|(_, cost)| i128::from(*cost)).sum()

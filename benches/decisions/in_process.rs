@@ -70,7 +70,7 @@ fn layer() -> impl FnMut() {
 /// The same arithmetic in the process, over 100,000 keys.
 fn memory() -> impl FnMut() {
     let limiter =
-        Memory::new("memory", TokenBucket::new(Quota::per_second(1_000_000_000))).capacity(200_000);
+        Memory::new("memory", TokenBucket::new(Quota::per_second(1_000_000_000))).max_keys(200_000);
     let keys: Vec<std::sync::Arc<str>> =
         (0..100_000).map(|key| format!("key {key}").into()).collect();
     let mut next = 0;

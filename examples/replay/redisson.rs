@@ -22,7 +22,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
         move || Duration::from_millis(now.load(Relaxed) / 1_000)
     };
     let Some(url) = &options.redis else {
-        let memory = Memory::new("replay", algorithm).capacity(KEYS).clock(clock);
+        let memory = Memory::new("replay", algorithm).max_keys(KEYS).clock(clock);
         return Replay::new(memory, now, quota, Duration::ZERO).run(options).await;
     };
     let redisson = Redisson::new(pool(url).await?)
@@ -62,7 +62,7 @@ impl Named {
     }
 
     fn named(&self, charge: &Charge) -> Charge {
-        Charge::new(self.name(charge.key())).cost(charge.units())
+        Charge::new(self.name(charge.key())).cost(charge.get_cost())
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
     let (quota, horizon) = (options.quota()?, options.horizon);
     // A bucket, a window or a log is full again after so long.
     let bucket = |ratio| {
-        let units = quota.capacity() as f64 / quota.limit() as f64;
+        let units = quota.get_burst() as f64 / quota.limit() as f64;
         Duration::try_from_secs_f64(quota.period().as_secs_f64() * units * ratio)
             .unwrap_or_default()
     };
@@ -71,7 +71,7 @@ async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -
         move || Duration::from_micros(now.load(Relaxed))
     };
     let Some(url) = &options.redis else {
-        let memory = Memory::new("replay", algorithm).capacity(KEYS).clock(clock);
+        let memory = Memory::new("replay", algorithm).max_keys(KEYS).clock(clock);
         return Replay::new(InProcess(memory), now, quota, max_wait).run(options).await;
     };
     let redis = Redis::new(unique(), algorithm, pool(url).await?);

@@ -46,7 +46,7 @@ impl Line<'_> {
         }
         let limit = self.limit.unwrap_or(common.limit());
         let period = self.period.map_or(common.period(), Duration::from_micros);
-        let burst = self.burst.or(self.limit).unwrap_or(common.capacity());
+        let burst = self.burst.or(self.limit).unwrap_or(common.get_burst());
         Quota::try_new(limit, period)?.try_burst(burst).map(Some)
     }
 }

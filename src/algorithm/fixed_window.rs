@@ -135,7 +135,7 @@ impl Algorithm for FixedWindow {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.capacity() != quota.limit() {
+        if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a window has no burst"));
         }
         Ok(Rule {

@@ -172,7 +172,7 @@ impl Algorithm for Redisson {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.capacity() != quota.limit() {
+        if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a rate limiter of Redisson has no burst"));
         }
         let micros = quota.period().as_micros();

@@ -83,7 +83,7 @@ impl Algorithm for SlidingCounter {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.capacity() != quota.limit() {
+        if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a window has no burst"));
         }
         let (limit, period) = (exact(quota.limit()), quota.period().as_micros() as i64);

@@ -134,7 +134,7 @@ impl Algorithm for SlidingLog {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.capacity() != quota.limit() {
+        if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a log has no burst"));
         }
         if quota.limit() > self.max_limit {

@@ -95,7 +95,7 @@ impl Algorithm for SlidingWindow {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.capacity() != quota.limit() {
+        if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a window has no burst"));
         }
         let (period, cells) = (quota.period().as_micros() as i64, i64::from(self.cells));

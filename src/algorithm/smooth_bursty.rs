@@ -170,7 +170,7 @@ impl Algorithm for SmoothBursty {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.capacity() != quota.limit() {
+        if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a pace has no burst but what it stores: see max_burst"));
         }
         let (p, r) = quota.unit();

@@ -189,7 +189,7 @@ impl Algorithm for SmoothWarmingUp {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        if quota.capacity() != quota.limit() {
+        if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a pace has no burst"));
         }
         let (p, r) = quota.unit();

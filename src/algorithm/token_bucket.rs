@@ -116,7 +116,7 @@ impl Algorithm for TokenBucket {
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
         let (p, l) = quota.unit();
-        let (p, l, burst) = (exact(p), exact(l), exact(quota.capacity()));
+        let (p, l, burst) = (exact(p), exact(l), exact(quota.get_burst()));
         let horizon = self.horizon.as_micros() as i64;
         let mut rule = Rule { p, l, burst, horizon, span: 0, spare: 0 };
         (rule.span, rule.spare) = rule.time(burst);

@@ -75,7 +75,7 @@ where
 {
     type Error = E;
 
-    fn patience(&self, request: &Request<B>) -> Option<Duration> {
+    fn max_wait(&self, request: &Request<B>) -> Option<Duration> {
         grpc::content_type(request.headers()).and_then(|_| grpc::timeout(request.headers()))
     }
 

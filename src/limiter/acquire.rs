@@ -161,7 +161,7 @@ impl Asked {
 
     /// What is left of patience, which began with the first question.
     fn left(&self) -> Duration {
-        self.charge.patience().unwrap_or_default().saturating_sub(self.since.elapsed())
+        self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
     }
 
     /// Whether patience lasts for another pause.
@@ -196,7 +196,7 @@ pin_project! {
 
 impl<'a, L: Limiter> Acquire<'a, L> {
     pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
-        let patience = charge.patience().unwrap_or(Duration::MAX);
+        let patience = charge.get_max_wait().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(patience);
         let admission = Admission::patient(charge, None);
         Self { limiter, decision: None, admission }

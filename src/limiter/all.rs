@@ -80,10 +80,10 @@ impl<const N: usize, F> All<N, F> {
             let mut answered = false;
             // A member that will refuse is asked first, so that seldom anything has to be given back.
             let mut order: Vec<usize> = (0..N).collect();
-            for place in (1..N).filter(|place| charges[*place].units() > 0) {
+            for place in (1..N).filter(|place| charges[*place].get_cost() > 0) {
                 let peek = charges[place].clone().peek();
                 let left = ask(&taken.limiters[place], &peek, &mut answered).await?.remaining();
-                if left.is_some_and(|left| left < charges[place].units()) {
+                if left.is_some_and(|left| left < charges[place].get_cost()) {
                     order[..=place].rotate_right(1);
                 }
             }

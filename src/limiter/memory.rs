@@ -106,7 +106,7 @@ impl<A: Algorithm> Memory<A> {
     /// cent early. A decision looks at 256 keys at the most to find an old one to drop: after a jump of the clock, a new
     /// key may be refused as though the memory were full until a few decisions later.
     #[must_use]
-    pub fn capacity(mut self, keys: usize) -> Self {
+    pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).hold(keys.max(1));
         self
     }

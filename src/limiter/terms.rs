@@ -76,13 +76,13 @@ impl<A: Algorithm> Terms<A> {
 
     pub(super) fn read(&self, charge: &Charge) -> Result<Question<'_, A::Rule>, Error> {
         check_key(charge.key())?;
-        if charge.units() > LARGEST_COST {
+        if charge.get_cost() > LARGEST_COST {
             return Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units"));
         }
-        let quota = charge.own_quota().unwrap_or(&self.quota).clone();
+        let quota = charge.get_quota().unwrap_or(&self.quota).clone();
         let ask = Ask {
-            cost: charge.units().cast_signed(),
-            patience: micros(charge.patience().unwrap_or_default()),
+            cost: charge.get_cost().cast_signed(),
+            patience: micros(charge.get_max_wait().unwrap_or_default()),
         };
         Ok(Question { rule: self.rule(&quota)?, quota, ask })
     }

@@ -106,7 +106,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "src/limiter/all.rs",
         "match limiter.check(charge).await {",
         "let end = tokio::time::Instant::now().into_std() + Duration::from_millis(2_500);
-    let again = Charge::new(charge.key().to_owned()).cost(charge.units()).decided_by(end);
+    let again = Charge::new(charge.key().to_owned()).cost(charge.get_cost()).decided_by(end);
     match limiter.check(&again).await {",
         ["limiters", "limiters_in_turn_get_what_is_left_of_the_time"],
     ),

@@ -162,7 +162,7 @@ pub(crate) fn work() {
         };
         tasks.spawn_on(
             async move {
-                workload.run(&mut task, quota.capacity()).await;
+                workload.run(&mut task, quota.get_burst()).await;
                 task
             },
             runtime.handle(),

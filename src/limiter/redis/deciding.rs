@@ -67,7 +67,7 @@ impl<A: InLua> Shared<A> {
         let question = self.terms.read(charge)?;
         let request = Request {
             key,
-            rule: charge.own_quota().map(|_| A::arguments(&question.rule)),
+            rule: charge.get_quota().map(|_| A::arguments(&question.rule)),
             op: op(question.ask),
         };
         Ok((request, question.quota))

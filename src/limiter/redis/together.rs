@@ -74,7 +74,7 @@ where
     /// Asks in one call, or returns what the members are to be asked in turn.
     fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<Deciding<A>, [Charge; N]> {
         let charges = self.turns.parts(charge);
-        let cost = charges[0].units();
+        let cost = charges[0].get_cost();
         let shared = &self.one.shared;
         // A key that is too long is refused before it is digested.
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
@@ -82,7 +82,7 @@ where
         }
         let ends: Vec<_> = charges.iter().map(|charge| key::braced(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
-        let in_turn = charges.iter().any(|one| one.units() != cost)
+        let in_turn = charges.iter().any(|one| one.get_cost() != cost)
             || shared.batcher.config().pool.is_clustered()
                 && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
         if in_turn {
@@ -108,14 +108,14 @@ where
         if (1..N).any(|place| names[..place].contains(&names[place])) {
             return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
         }
-        if charges.iter().all(|charge| charge.own_quota().is_none()) {
+        if charges.iter().all(|charge| charge.get_quota().is_none()) {
             return Ok(whole);
         }
         let own = self.one.shared.terms.quota().as_slice();
         let quotas = charges
             .iter()
             .zip(own)
-            .map(|(charge, own)| charge.own_quota().map_or(Ok(*own), Quotas::one))
+            .map(|(charge, own)| charge.get_quota().map_or(Ok(*own), Quotas::one))
             .collect::<Result<Vec<Quota>, _>>()
             .map_err(|error| {
                 Error::new(ErrorKind::Configuration, "a member follows one quota")

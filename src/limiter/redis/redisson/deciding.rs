@@ -49,13 +49,13 @@ impl Shared {
 
     pub(super) fn read(&self, charge: &Charge) -> Result<Asked, Error> {
         let names = Names::of(charge.key(), &self.client)?;
-        if charge.own_quota().is_some() {
+        if charge.get_quota().is_some() {
             let message = "a limiter of redisson has its rate in redis, and a charge brings none";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
-        let permits = u32::try_from(charge.units()).map_err(|_| too_many())?;
+        let permits = u32::try_from(charge.get_cost()).map_err(|_| too_many())?;
         let deadline = timeout::deadline(charge, self.deadline);
-        let patience = charge.patience().unwrap_or_default();
+        let patience = charge.get_max_wait().unwrap_or_default();
         Ok(Asked { names, permits, patience, deadline })
     }
 

@@ -79,7 +79,7 @@ impl Rate {
 
     /// After how long without use the limiter is deleted, if it is.
     #[must_use]
-    pub const fn keep_alive_time(&self) -> Option<Duration> {
+    pub const fn get_keep_alive(&self) -> Option<Duration> {
         self.keep_alive
     }
 
