@@ -77,14 +77,14 @@ impl Charge {
         key.into()
     }
 
-    /// Sets the units asked for. Default: 1, and for a member of [`All`] or [`Together`] the cost of the charge that they
+    /// Sets the units asked for. Default: 1, and for a member of [`AllInTurn`] or [`AllAtOnce`] the cost of the charge that they
     /// decide about.
     ///
     /// A layer counts a cost of 0 as 1, so that a cost computed from a request, such as its `Content-Length`, is never a
     /// free pass: there, [`peek`](Charge::peek) says so. Asked directly, a limiter takes a cost of 0 as a peek.
     ///
-    /// [`All`]: crate::All
-    /// [`Together`]: crate::Together
+    /// [`AllInTurn`]: crate::AllInTurn
+    /// [`AllAtOnce`]: crate::AllAtOnce
     #[must_use]
     pub fn cost(mut self, units: u64) -> Self {
         self.cost = Cost::Units(units);

@@ -40,9 +40,9 @@ pub use self::http::{ByHead, Head, HttpResponder, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
-    Acquire, All, Boxed, Deciding, FailOpen, Fallback, Joined, Limiter, LimiterExt, Memory,
-    MemoryFuture, Operating, Operation, OrElse, Permits, Pool, PoolBuilder, RRateLimiter, Rate,
-    RateType, Redis, Redisson, Timeout, Together,
+    Acquire, AllAtOnce, AllInTurn, Boxed, Deciding, FailOpen, Fallback, Limiter, LimiterExt,
+    Members, Memory, MemoryFuture, Operating, Operation, OrElse, Permits, Pool, PoolBuilder,
+    RRateLimiter, Rate, RateType, Redis, Redisson, Timeout,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

@@ -331,7 +331,7 @@ fn two_clients_together_keep_to_the_suppliers_quota() {
         .collect();
     calls.sort_unstable();
     assert_eq!(calls.len(), 12);
-    // Together they wait eleven times 200 ms; alone each would be done after five. The rest is for late starts.
+    // AllAtOnce they wait eleven times 200 ms; alone each would be done after five. The rest is for late starts.
     let took = Duration::from_micros(calls[11] - calls[0]);
     assert!(took >= Duration::from_millis(1_200), "{took:?}");
 }

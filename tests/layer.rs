@@ -13,9 +13,9 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Charge, Decision, Error, ErrorKind, Exempt, Global, HttpResponder, Limiter, LimiterExt,
-    Memory, Operation, Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal, Respond, Settle,
-    Settlement,
+    AllInTurn, Charge, Decision, Error, ErrorKind, Exempt, Global, HttpResponder, Limiter,
+    LimiterExt, Memory, Operation, Outcome, Quota, Raise, RateLimit, RateLimitLayer, Refusal,
+    Respond, Settle, Settlement,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -211,7 +211,7 @@ async fn beyond_max_waiters_nobody_waits() {
     soon(service.clone().oneshot("second")).await.unwrap_err();
     first.await.unwrap();
     service.oneshot("third").await.unwrap();
-    let asked: Vec<_> = limiter.charges().iter().map(Charge::patience).collect();
+    let asked: Vec<_> = limiter.charges().iter().map(Charge::get_max_wait).collect();
     assert_eq!(asked, [Some(HOUR), Some(Duration::ZERO), Some(HOUR)]);
 }
 
@@ -517,7 +517,7 @@ async fn a_refund_needs_no_more_than_a_condition() {
 async fn a_settlement_takes_from_the_limiter_that_decided() {
     let settle = |_: &Decision, _: &&'static str| Settlement::Take(41);
     let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
-    // `All` asks its second member twice for a decision: a peek, and a charge.
+    // `AllInTurn` asks its second member twice for a decision: a peek, and a charge.
     for (asks, in_turn) in [(1, false), (2, true)] {
         let away = |decisions: usize| {
             let times = 0..decisions * asks;
@@ -527,7 +527,7 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
         let chain = first.clone().or_else(second.clone()).or_else(third.clone()).timeout(SECOND);
         let everybody = Scripted::new().allow().allow().allow();
         let limiter = match in_turn {
-            true => All::new([everybody.boxed(), chain.boxed()], keys).boxed(),
+            true => AllInTurn::new([everybody.boxed(), chain.boxed()], keys).boxed(),
             false => chain.boxed(),
         };
         let layer = RateLimitLayer::new(limiter.clone(), Global);

@@ -10,8 +10,8 @@ use tower::{Layer, Service};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    All, Boxed, Charge, Decision, Error, ErrorKind, FailOpen, Keyed, Limiter, LimiterExt, Memory,
-    Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
+    AllInTurn, Boxed, Charge, Decision, Error, ErrorKind, FailOpen, Keyed, Limiter, LimiterExt,
+    Memory, Operation, Origin, Outcome, Quota, RateLimitLayer, Refusal, by_head,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ fn slow(takes: Duration) -> Boxed {
 async fn limiters_in_turn_get_what_is_left_of_the_time() {
     let both = |charge: &Charge| [charge.clone(), Charge::new("all")];
     let ask = async |deadline: Duration| {
-        let all = All::new([slow(SECOND), slow(SECOND)], both);
+        let all = AllInTurn::new([slow(SECOND), slow(SECOND)], both);
         let begun = Instant::now();
         let answer = all.timeout(deadline).check(&one()).await;
         (answer.map(|decision| decision.outcome()).map_err(|error| error.kind()), begun.elapsed())
@@ -273,13 +273,13 @@ async fn a_wrapper_can_take_if_all_that_it_takes_from_can() {
     assert!(Scripted::new().or_else(FailOpen).can_owe());
     assert!(can().or_else(can()).can_owe());
     assert!(!can().or_else(closure).can_owe());
-    assert!(All::new([can(), can()], both).can_owe());
-    let mixed = All::new([closure.boxed(), can()], both);
+    assert!(AllInTurn::new([can(), can()], both).can_owe());
+    let mixed = AllInTurn::new([closure.boxed(), can()], both);
     assert!(!mixed.can_owe());
 
     // Taken where possible, and the answer says that it was not everywhere.
     let last = Scripted::new();
-    assert!(!All::new([closure.boxed(), last.clone().boxed()], both).owe(&one()));
+    assert!(!AllInTurn::new([closure.boxed(), last.clone().boxed()], both).owe(&one()));
     assert_eq!(last.operations().len(), 1);
 }
 
@@ -310,7 +310,7 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     hides(&reservation);
     hides(&Refusal::Denied(memory.check(&charge).await.unwrap()));
     hides(&memory.clone().timeout(SECOND).or_else(FailOpen).check(&charge));
-    let all = All::new([Arc::clone(&memory).boxed()], |charge: &Charge| [charge.clone()]);
+    let all = AllInTurn::new([Arc::clone(&memory).boxed()], |charge: &Charge| [charge.clone()]);
     hides(&all);
     hides(&all.check(&Charge::new(SECRET)).await);
     hides(&memory.acquire(charge.clone()));

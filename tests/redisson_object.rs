@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use redis::cmd;
 use tower_sluice::algorithm::Redisson as InProcess;
 use tower_sluice::{
-    All, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate, RateType,
-    Redisson,
+    AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate,
+    RateType, Redisson,
 };
 
 use support::redisson::Told::{G, W};
@@ -313,7 +313,7 @@ async fn it_stands_among_other_limiters() {
     let day =
         tower_sluice::algorithm::FixedWindow::new(Quota::new(3, Duration::from_secs(31_536_000)));
     let members = [bench.redisson.clone().boxed(), Memory::new("day", day).boxed()];
-    let both = All::new(members, |charge: &Charge| {
+    let both = AllInTurn::new(members, |charge: &Charge| {
         [charge.clone(), Charge::new("day").cost(charge.get_cost())]
     });
     let decision = both.check(&Charge::new("r").cost(2)).await.unwrap();

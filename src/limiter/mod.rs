@@ -29,12 +29,12 @@
 //! | [`Memory`] | by the same arithmetic in this process |
 //! | [`Timeout`] | as its inner one, or fails at a deadline |
 //! | [`OrElse`] | as its inner one, or as a fallback where that may be |
-//! | [`Together`] | by several in one Redis over different keys, in one call, all or nothing |
-//! | [`All`] | by several, whatever they are, one after another, all or nothing |
+//! | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
+//! | [`AllInTurn`] | by several, whatever they are, one after another, all or nothing |
 //! | [`Boxed`] | as its inner one, whose type it hides |
 
 mod acquire;
-mod all;
+mod all_in_turn;
 mod boxed;
 mod digest;
 mod memory;
@@ -46,12 +46,12 @@ mod terms;
 mod timeout;
 
 pub use self::redis::{
-    Deciding, Joined, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis, Redisson,
-    Together,
+    AllAtOnce, Deciding, Members, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis,
+    Redisson,
 };
 pub use acquire::Acquire;
 pub(crate) use acquire::Admission;
-pub use all::All;
+pub use all_in_turn::AllInTurn;
 pub use boxed::Boxed;
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operating, Operation};

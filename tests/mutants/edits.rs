@@ -103,7 +103,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "the_whole_time_for_each_in_turn",
-        "src/limiter/all.rs",
+        "src/limiter/all_in_turn.rs",
         "match limiter.check(charge).await {",
         "let end = tokio::time::Instant::now().into_std() + Duration::from_millis(2_500);
     let again = Charge::new(charge.key().to_owned()).cost(charge.get_cost()).decided_by(end);
@@ -112,7 +112,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "late_in_turn_is_infrastructure",
-        "src/limiter/all.rs",
+        "src/limiter/all_in_turn.rs",
         "Err(Error::new(ErrorKind::Saturation, late)",
         "Err(Error::new(ErrorKind::Infrastructure, late)",
         ["limiters", "limiters_in_turn_get_what_is_left_of_the_time"],

@@ -12,7 +12,7 @@ use tower_sluice::algorithm::{
     TokenBucket,
 };
 use tower_sluice::{
-    Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Reservation, Together,
+    AllAtOnce, Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Reservation,
 };
 
 use crate::crew;
@@ -177,7 +177,7 @@ impl Site {
             }
         };
         let members = (limiter("oracle", quota), limiter("slower", Both::slower(quota)));
-        Arc::new(Together::new(members, keys as fn(&Charge) -> [Charge; 2]))
+        Arc::new(AllAtOnce::new(members, keys as fn(&Charge) -> [Charge; 2]))
     }
 
     /// Each key a limiter, which gets its rate when it is first asked for.
@@ -229,7 +229,7 @@ impl Judged for Redisson {
     }
 }
 
-impl<A: InLua, F> Judged for Together<A, 2, F>
+impl<A: InLua, F> Judged for AllAtOnce<A, 2, F>
 where
     F: Fn(&Charge) -> [Charge; 2] + Send + Sync + 'static,
 {

@@ -23,6 +23,7 @@
 //! # Ok(()) }
 //! ```
 
+mod all_at_once;
 mod backoff;
 mod batcher;
 mod builder;
@@ -36,8 +37,8 @@ mod error;
 mod eval;
 mod given;
 mod health;
-mod joined;
 mod key;
+mod members;
 mod pending;
 mod pool;
 mod queue;
@@ -48,15 +49,14 @@ mod script;
 mod server;
 mod slots;
 mod source;
-mod together;
 mod worker;
 
 pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
+pub use all_at_once::AllAtOnce;
 pub use builder::PoolBuilder;
 pub use deciding::Deciding;
-pub use joined::Joined;
+pub use members::Members;
 pub use pool::Pool;
-pub use together::Together;
 
 use std::fmt;
 use std::sync::Arc;

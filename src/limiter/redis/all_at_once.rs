@@ -2,7 +2,7 @@
 //!
 //! The members' algorithms become one tuple, and each member keeps its own keys, so that it can be asked alone as well.
 //! A cluster runs a script on keys of one hash slot only, and a call has one cost for all its keys. Where slots or costs
-//! differ, the members are asked in turn, as [`All`] does.
+//! differ, the members are asked in turn, as [`AllInTurn`] does.
 
 use std::fmt;
 use std::future::Future;
@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use super::request::Op;
-use super::{Deciding, Joined, Redis, key};
+use super::{Deciding, Members, Redis, key};
 use crate::algorithm::{Ask, InLua};
-use crate::limiter::all::{All, InTurn};
+use crate::limiter::all_in_turn::{AllInTurn, InTurn};
 use crate::limiter::terms::check_key;
 use crate::limiter::{Limiter, Operation, timeout};
 use crate::quota::{Quota, Quotas};
@@ -24,13 +24,13 @@ use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 ///
 /// ```no_run
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-/// use tower_sluice::{Charge, Pool, Quota, Redis, Together};
+/// use tower_sluice::{Charge, Pool, Quota, Redis, AllAtOnce};
 ///
 /// # fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::connect("redis://127.0.0.1:6379")?;
 /// let user = Redis::new("user", TokenBucket::new(Quota::per_second(10)), pool.clone());
 /// let everybody = Redis::new("everybody", FixedWindow::new(Quota::per_hour(100_000)), pool);
-/// let api = Together::new((user, everybody), |charge| [charge.clone(), Charge::new("all")]);
+/// let api = AllAtOnce::new((user, everybody), |charge| [charge.clone(), Charge::new("all")]);
 /// # Ok(()) }
 /// ```
 ///
@@ -39,13 +39,13 @@ use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 /// tuple of algorithms over one key.
 ///
 /// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One call has one cost:
-/// members whose costs differ are asked in turn, as [`All`] does, in more round trips and without reserved waits.
-pub struct Together<A: InLua, const N: usize, F> {
+/// members whose costs differ are asked in turn, as [`AllInTurn`] does, in more round trips and without reserved waits.
+pub struct AllAtOnce<A: InLua, const N: usize, F> {
     one: Redis<A>,
-    turns: All<N, F>,
+    turns: AllInTurn<N, F>,
 }
 
-impl<A: InLua, const N: usize, F> Together<A, N, F>
+impl<A: InLua, const N: usize, F> AllAtOnce<A, N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
@@ -57,8 +57,8 @@ where
     ///
     /// If they are not over one [`Pool`](crate::Pool).
     #[must_use]
-    pub fn new<T: Joined<N, Algorithm = A>>(members: T, keys: F) -> Self {
-        let turns = All::new(members.each(), keys);
+    pub fn new<T: Members<N, Algorithm = A>>(members: T, keys: F) -> Self {
+        let turns = AllInTurn::new(members.each(), keys);
         Self { one: members.join(), turns }
     }
 
@@ -125,16 +125,16 @@ where
     }
 }
 
-impl<A: InLua, const N: usize, F> Limiter for Together<A, N, F>
+impl<A: InLua, const N: usize, F> Limiter for AllAtOnce<A, N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
-    type Future = TogetherFuture<A>;
+    type Future = AllAtOnceFuture<A>;
 
-    fn check(&self, charge: &Charge) -> TogetherFuture<A> {
+    fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {
         match self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience }) {
-            Ok(deciding) => TogetherFuture::One { deciding },
-            Err(charges) => TogetherFuture::Turns { turns: self.turns.in_turn(charges) },
+            Ok(deciding) => AllAtOnceFuture::One { deciding },
+            Err(charges) => AllAtOnceFuture::Turns { turns: self.turns.in_turn(charges) },
         }
     }
 
@@ -150,39 +150,39 @@ where
         self.turns.can_owe()
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<TogetherFuture<A>> {
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture<A>> {
         let asked = match operation {
             Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
             // A reset has no cost, so costs cannot differ.
             Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),
         };
         match asked {
-            Ok(deciding) => Some(TogetherFuture::One { deciding }),
+            Ok(deciding) => Some(AllAtOnceFuture::One { deciding }),
             Err(charges) => {
                 let turns = self.turns.operate_each(operation, &charges)?;
-                Some(TogetherFuture::Turns { turns })
+                Some(AllAtOnceFuture::Turns { turns })
             }
         }
     }
 }
 
-impl<A: InLua, const N: usize, F> Clone for Together<A, N, F> {
+impl<A: InLua, const N: usize, F> Clone for AllAtOnce<A, N, F> {
     fn clone(&self) -> Self {
         Self { one: self.one.clone(), turns: self.turns.clone() }
     }
 }
 
-impl<A: InLua, const N: usize, F> fmt::Debug for Together<A, N, F> {
+impl<A: InLua, const N: usize, F> fmt::Debug for AllAtOnce<A, N, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Together").field("one", &self.one).finish_non_exhaustive()
+        f.debug_struct("AllAtOnce").field("one", &self.one).finish_non_exhaustive()
     }
 }
 
 pin_project! {
-    /// The future of [`Together`].
-    #[project = TogetherProj]
+    /// The future of [`AllAtOnce`].
+    #[project = StateProj]
     #[must_use = "nothing is decided until it is awaited"]
-    pub enum TogetherFuture<A: InLua> {
+    pub enum AllAtOnceFuture<A: InLua> {
         /// In one call.
         One { #[pin] deciding: Deciding<A> },
         /// One after another.
@@ -190,19 +190,19 @@ pin_project! {
     }
 }
 
-impl<A: InLua> Future for TogetherFuture<A> {
+impl<A: InLua> Future for AllAtOnceFuture<A> {
     type Output = Result<Decision, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
-            TogetherProj::One { deciding } => deciding.poll(cx),
-            TogetherProj::Turns { turns } => turns.as_mut().poll(cx),
+            StateProj::One { deciding } => deciding.poll(cx),
+            StateProj::Turns { turns } => turns.as_mut().poll(cx),
         }
     }
 }
 
-impl<A: InLua> fmt::Debug for TogetherFuture<A> {
+impl<A: InLua> fmt::Debug for AllAtOnceFuture<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TogetherFuture").finish_non_exhaustive()
+        f.debug_struct("AllAtOnceFuture").finish_non_exhaustive()
     }
 }

@@ -11,8 +11,8 @@ use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{
-    All, Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
-    Quota, Rate, Redis, Redisson, Together,
+    AllAtOnce, AllInTurn, Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory,
+    Origin, Outcome, Pool, Quota, Rate, Redis, Redisson,
 };
 
 const PATIENT: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ async fn one_call_decides_for_both_and_names_who_refuses() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let (user, everybody) = (user(&pool, 3), everybody(&pool, 4));
-    let both = Together::new((user.clone(), everybody.clone()), keys);
+    let both = AllAtOnce::new((user.clone(), everybody.clone()), keys);
 
     let mut first = both.check(&Charge::new("alice").cost(3)).await.unwrap();
     assert_eq!((first.limiter(), first.remaining()), (Some("user"), Some(0)));
@@ -65,7 +65,7 @@ async fn one_call_decides_for_both_and_names_who_refuses() {
 
     let plan =
         |charge: &Charge| [charge.clone().quota(Quota::new(100, 300 * HOUR)), Charge::new("all")];
-    let planned = Together::new((user.clone(), everybody.clone()), plan);
+    let planned = AllAtOnce::new((user.clone(), everybody.clone()), plan);
     let refused = planned.check(&Charge::new("carol").cost(5)).await.unwrap();
     assert_eq!(refused.limiter(), Some("everybody"));
 }
@@ -81,7 +81,7 @@ async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
             pool = pool.clustered();
         }
         let (user, everybody) = (user(&pool, 5), everybody(&pool, 50));
-        let both = Together::new((user.clone(), everybody.clone()), keys);
+        let both = AllAtOnce::new((user.clone(), everybody.clone()), keys);
         let mut asking = JoinSet::new();
         for number in 0..USERS {
             let both = both.clone();
@@ -110,7 +110,7 @@ async fn waits_are_reserved_in_both_or_in_none() {
     let pool = Pool::connect(&server.url()).unwrap();
     let one = Redis::new("one", TokenBucket::new(Quota::new(1, HOUR / 120)), pool.clone());
     let other = Redis::new("other", FixedWindow::new(Quota::new(2, HOUR)).anchored(), pool.clone());
-    let both = Together::new((one.deadline(PATIENT), other.deadline(PATIENT)), keys);
+    let both = AllAtOnce::new((one.deadline(PATIENT), other.deadline(PATIENT)), keys);
     let ask = async || {
         let charge = Charge::new("alice").max_wait(Duration::from_secs(60));
         both.check(&charge).await.unwrap()
@@ -130,17 +130,17 @@ async fn waits_are_reserved_in_both_or_in_none() {
 async fn keys_that_cannot_be_are_errors() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
-    let same = Together::new((user(&pool, 3), user(&pool, 3)), |charge: &Charge| {
+    let same = AllAtOnce::new((user(&pool, 3), user(&pool, 3)), |charge: &Charge| {
         [charge.clone(), charge.clone()]
     });
     let kind = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().kind();
     assert_eq!(kind(same.check(&Charge::new("alice")).await), ErrorKind::Request);
-    let empty = Together::new((user(&pool, 3), everybody(&pool, 3)), |charge: &Charge| {
+    let empty = AllAtOnce::new((user(&pool, 3), everybody(&pool, 3)), |charge: &Charge| {
         [charge.clone(), Charge::new("")]
     });
     assert_eq!(kind(empty.check(&Charge::new("alice")).await), ErrorKind::Request);
     let two = (Quota::per_second(1), Quota::per_second(2));
-    let many = Together::new((user(&pool, 3), everybody(&pool, 3)), move |charge: &Charge| {
+    let many = AllAtOnce::new((user(&pool, 3), everybody(&pool, 3)), move |charge: &Charge| {
         [charge.clone().quota(two), Charge::new("all")]
     });
     assert_eq!(kind(many.check(&Charge::new("alice")).await), ErrorKind::Configuration);
@@ -150,7 +150,7 @@ async fn keys_that_cannot_be_are_errors() {
 #[should_panic(expected = "limiters over one pool")]
 fn members_share_a_pool() {
     let pools = [1, 2].map(|port| Pool::connect(&format!("redis://127.0.0.1:{port}")).unwrap());
-    let _ = Together::new((user(&pools[0], 3), everybody(&pools[1], 3)), keys);
+    let _ = AllAtOnce::new((user(&pools[0], 3), everybody(&pools[1], 3)), keys);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +160,7 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
         tokio::time::sleep(PATIENT).await;
         Ok(Decision::new(Outcome::Deny { retry_after: None }))
     };
-    let all = All::new([Arc::clone(&user).boxed(), slow.boxed()], keys);
+    let all = AllInTurn::new([Arc::clone(&user).boxed(), slow.boxed()], keys);
     assert!(!all.check(&Charge::new("alice")).await.unwrap().is_admitted());
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
 
@@ -170,7 +170,7 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
 
     // Nobody waits in turn, however patient.
     let ready = |_: &Charge| std::future::ready(Ok(Decision::new(Outcome::Allow)));
-    let all = All::new([Arc::clone(&user).boxed(), ready.boxed()], keys);
+    let all = AllInTurn::new([Arc::clone(&user).boxed(), ready.boxed()], keys);
     let patient = Charge::new("alice").cost(3).max_wait(400 * HOUR);
     let mut admitted = all.check(&patient).await.unwrap();
     assert!(matches!(all.check(&patient).await.unwrap().outcome(), Outcome::Deny { .. }));
@@ -199,9 +199,12 @@ async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
         [("none", unstated, [3, 3]), ("one", stated, [3, 2]), ("both", alike, [4, 4])]
     {
         let limiters = [
-            ("Together", Together::new(members(&pool), keys).boxed()),
-            ("Together in turn", Together::new(members(&pool.clone().clustered()), keys).boxed()),
-            ("All", All::new([user.clone().boxed(), everybody.clone().boxed()], keys).boxed()),
+            ("AllAtOnce", AllAtOnce::new(members(&pool), keys).boxed()),
+            ("AllAtOnce in turn", AllAtOnce::new(members(&pool.clone().clustered()), keys).boxed()),
+            (
+                "AllInTurn",
+                AllInTurn::new([user.clone().boxed(), everybody.clone().boxed()], keys).boxed(),
+            ),
         ];
         for (name, limiter) in limiters {
             let charge = Charge::new("alice").cost(3);
@@ -249,7 +252,7 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     let pool = Pool::connect(&server.url()).unwrap();
     let charge = Charge::new("sk_live_4242");
     let one = user(&pool, 3);
-    let both = Together::new((one.clone(), everybody(&pool, 3)), keys);
+    let both = AllAtOnce::new((one.clone(), everybody(&pool, 3)), keys);
     for mut decision in [one.check(&charge).await.unwrap(), both.check(&charge).await.unwrap()] {
         hides(&decision);
         hides(&decision.reservation().unwrap());
@@ -281,7 +284,7 @@ async fn in_turn_late_replies_never_open_the_gate() {
         let team = Redis::new("team", TokenBucket::new(Quota::per_day(90)), pool.clone());
         let team = team.deadline(PATIENT).boxed();
         let members = [user(&pool, 90).boxed(), team, everybody(&pool, 90).boxed()];
-        let all = All::new(members, |charge: &Charge| {
+        let all = AllInTurn::new(members, |charge: &Charge| {
             [charge.clone(), Charge::new("team"), Charge::new("all")]
         });
         assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
@@ -314,7 +317,7 @@ async fn what_is_lost_in_turn() {
         let quota = Quota::per_second(2_000);
         let scarce = Redis::new("scarce", TokenBucket::new(quota), pool.clone()).deadline(PATIENT);
         let both =
-            Together::new((many, scarce), |charge: &Charge| [charge.clone(), Charge::new("all")]);
+            AllAtOnce::new((many, scarce), |charge: &Charge| [charge.clone(), Charge::new("all")]);
         asking.spawn(async move {
             let mut admitted = 0_u64;
             for number in 0..4_000 {

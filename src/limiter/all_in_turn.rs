@@ -4,7 +4,7 @@
 //! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
 //! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `timeout` sets one for
 //! all of them, and each gets what the ones before it left. Nobody waits in turn, since a slot that one limiter reserved for later would be no slot of the others:
-//! a charge is admitted now, or refused with the time to come back. Where all are in one Redis, [`Together`](crate::Together) asks
+//! a charge is admitted now, or refused with the time to come back. Where all are in one Redis, [`AllAtOnce`](crate::AllAtOnce) asks
 //! them in one call, exactly, and reserves waits.
 
 use std::fmt;
@@ -25,13 +25,13 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{All, Charge, Limiter, LimiterExt, Memory, Quota};
+/// use tower_sluice::{AllInTurn, Charge, Limiter, LimiterExt, Memory, Quota};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 /// # runtime.block_on(async {
 /// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
 /// let everybody = Memory::new("everybody", TokenBucket::new(Quota::per_hour(4)));
-/// let api = All::new([user.boxed(), everybody.boxed()], |charge: &Charge| {
+/// let api = AllInTurn::new([user.boxed(), everybody.boxed()], |charge: &Charge| {
 ///     [charge.clone(), Charge::new("all")]
 /// });
 /// assert!(api.check(&Charge::new("alice").cost(3)).await?.is_admitted());
@@ -48,13 +48,13 @@ pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + 
 /// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
 /// one of several stores may be away alone, give that limiter a shorter time and a fallback of its own:
 /// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the others.
-pub struct All<const N: usize, F> {
+pub struct AllInTurn<const N: usize, F> {
     owner: u64,
     limiters: Arc<[Boxed; N]>,
     keys: Arc<F>,
 }
 
-impl<const N: usize, F> All<N, F>
+impl<const N: usize, F> AllInTurn<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
@@ -70,7 +70,7 @@ where
     }
 }
 
-impl<const N: usize, F> All<N, F> {
+impl<const N: usize, F> AllInTurn<N, F> {
     /// Asks each for what is its own.
     pub(super) fn in_turn(&self, charges: [Charge; N]) -> InTurn {
         let mut taken = Taken { limiters: Arc::clone(&self.limiters), reservations: Vec::new() };
@@ -154,7 +154,7 @@ fn give_back(limiters: &[Boxed], reservations: Vec<Reservation>) {
     }
 }
 
-impl<const N: usize, F> Limiter for All<N, F>
+impl<const N: usize, F> Limiter for AllInTurn<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
@@ -187,7 +187,7 @@ where
     }
 }
 
-impl<const N: usize, F> All<N, F> {
+impl<const N: usize, F> AllInTurn<N, F> {
     /// The same of each; the answer is the one that has least left.
     pub(super) fn operate_each(
         &self,
@@ -212,7 +212,7 @@ impl<const N: usize, F> All<N, F> {
     }
 }
 
-impl<const N: usize, F> Clone for All<N, F> {
+impl<const N: usize, F> Clone for AllInTurn<N, F> {
     fn clone(&self) -> Self {
         Self {
             owner: self.owner,
@@ -222,8 +222,8 @@ impl<const N: usize, F> Clone for All<N, F> {
     }
 }
 
-impl<const N: usize, F> fmt::Debug for All<N, F> {
+impl<const N: usize, F> fmt::Debug for AllInTurn<N, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("All").field("limiters", &self.limiters).finish_non_exhaustive()
+        f.debug_struct("AllInTurn").field("limiters", &self.limiters).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ mod sealed {
 }
 
 /// Two to eight limiters in Redis. Sealed.
-pub trait Joined<const N: usize>: sealed::Sealed {
+pub trait Members<const N: usize>: sealed::Sealed {
     /// What they are together.
     type Algorithm: InLua;
 
@@ -25,7 +25,7 @@ macro_rules! joined {
     ($count:literal: $($member:ident $place:tt),+) => {
         impl<$($member: InLua),+> sealed::Sealed for ($(Redis<$member>,)+) {}
 
-        impl<$($member),+> Joined<$count> for ($(Redis<$member>,)+)
+        impl<$($member),+> Members<$count> for ($(Redis<$member>,)+)
         where
             $($member: InLua,)+
             ($($member,)+): InLua,
