@@ -1,4 +1,6 @@
-//! The story of one request: admitted, made ready for, called; or rejected.
+//! The futures of the services and limiters of this crate, for code that names their types.
+//!
+//! A decision needs none of these names: `limiter.check(&charge).await`.
 
 use std::fmt;
 use std::future::Future;
@@ -8,6 +10,11 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tower_service::Service;
+
+pub use crate::limiter::{
+    AcquireFuture, AllAtOnceFuture, BoxedFuture, MemoryFuture, OperationFuture, OrElseFuture,
+    RedisFuture, TimeoutFuture,
+};
 
 use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;

@@ -21,7 +21,7 @@ pub mod algorithm;
 // Asking.
 mod limiter;
 // Tower.
-mod future;
+pub mod future;
 mod layer;
 mod respond;
 mod service;
@@ -35,14 +35,13 @@ pub mod testing;
 pub use self::charge::Charge;
 pub use self::decision::{Decision, Origin, Outcome};
 pub use self::error::{Error, ErrorKind};
-pub use self::future::ResponseFuture;
 pub use self::http::{ByHead, Head, HttpResponder, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
-    Acquire, AllAtOnce, AllInTurn, Boxed, Deciding, FailOpen, Fallback, Limiter, LimiterExt,
-    Members, Memory, MemoryFuture, Operating, Operation, OrElse, Permits, Pool, PoolBuilder,
-    RRateLimiter, Rate, RateType, Redis, Redisson, Timeout,
+    AllAtOnce, AllInTurn, Boxed, FailOpen, Fallback, Limiter, LimiterExt, Members, Memory,
+    Operation, OrElse, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis, Redisson,
+    Timeout,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

@@ -30,7 +30,7 @@ async fn run(connection: &mut MultiplexedConnection, words: &str) {
     command.arg(words.collect::<Vec<_>>()).exec_async(connection).await.expect("a reply");
 }
 
-type Asker = tokio_test::task::Spawn<Pin<Box<tower_sluice::Deciding<FixedWindow>>>>;
+type Asker = tokio_test::task::Spawn<Pin<Box<tower_sluice::future::RedisFuture<FixedWindow>>>>;
 
 /// Asks about a unit of `k`, to be polled by hand.
 fn begin(limiter: &Redis<FixedWindow>) -> Asker {

@@ -179,14 +179,14 @@ impl<C> fmt::Debug for Admission<C> {
 pin_project! {
     /// The future of [`LimiterExt::acquire`](crate::LimiterExt::acquire).
     #[must_use = "nothing is acquired until it is awaited"]
-    pub struct Acquire<'a, L: Limiter> {
+    pub struct AcquireFuture<'a, L: Limiter> {
         limiter: &'a L,
         decision: Option<Decision>,
         #[pin]
         admission: Admission<L::Future>,
     }
 
-    impl<L: Limiter> PinnedDrop for Acquire<'_, L> {
+    impl<L: Limiter> PinnedDrop for AcquireFuture<'_, L> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             this.admission.abandon(*this.limiter, this.decision);
@@ -194,7 +194,7 @@ pin_project! {
     }
 }
 
-impl<'a, L: Limiter> Acquire<'a, L> {
+impl<'a, L: Limiter> AcquireFuture<'a, L> {
     pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
         let patience = charge.get_max_wait().unwrap_or(Duration::MAX);
         let charge = charge.max_wait(patience);
@@ -203,7 +203,7 @@ impl<'a, L: Limiter> Acquire<'a, L> {
     }
 }
 
-impl<L: Limiter> Future for Acquire<'_, L> {
+impl<L: Limiter> Future for AcquireFuture<'_, L> {
     type Output = Result<Decision, Refusal>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -213,8 +213,8 @@ impl<L: Limiter> Future for Acquire<'_, L> {
     }
 }
 
-impl<L: Limiter> fmt::Debug for Acquire<'_, L> {
+impl<L: Limiter> fmt::Debug for AcquireFuture<'_, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire").field("admission", &self.admission).finish_non_exhaustive()
+        f.debug_struct("AcquireFuture").field("admission", &self.admission).finish_non_exhaustive()
     }
 }

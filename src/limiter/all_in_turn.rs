@@ -8,18 +8,13 @@
 //! them in one call, exactly, and reserves waits.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::terms::owner;
-use super::{Boxed, Limiter, Operation};
+use super::{Boxed, BoxedFuture, Limiter, Operation};
 use crate::charge::Key;
 use crate::{Charge, Decision, Error, ErrorKind, Quota, Reservation};
-
-/// A decision that is made step by step.
-pub(super) type InTurn = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
 /// Limiters over different keys, all or nothing.
 ///
@@ -72,7 +67,7 @@ where
 
 impl<const N: usize, F> AllInTurn<N, F> {
     /// Asks each for what is its own.
-    pub(super) fn in_turn(&self, charges: [Charge; N]) -> InTurn {
+    pub(super) fn in_turn(&self, charges: [Charge; N]) -> BoxedFuture {
         let mut taken = Taken { limiters: Arc::clone(&self.limiters), reservations: Vec::new() };
         let owner = self.owner;
         Box::pin(async move {
@@ -158,9 +153,9 @@ impl<const N: usize, F> Limiter for AllInTurn<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
-    type Future = InTurn;
+    type Future = BoxedFuture;
 
-    fn check(&self, charge: &Charge) -> InTurn {
+    fn check(&self, charge: &Charge) -> BoxedFuture {
         self.in_turn(self.parts(charge))
     }
 
@@ -182,7 +177,7 @@ where
         self.limiters.iter().all(Limiter::can_owe)
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<InTurn> {
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         self.operate_each(operation, &self.parts(charge))
     }
 }
@@ -193,7 +188,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
         &self,
         operation: Operation,
         charges: &[Charge; N],
-    ) -> Option<InTurn> {
+    ) -> Option<BoxedFuture> {
         let asked = self.limiters.iter().zip(charges);
         let answers: Vec<_> = asked
             .map(|(limiter, charge)| limiter.operate(operation, charge))

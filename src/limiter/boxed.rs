@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::{Limiter, Operation};
 use crate::{Charge, Decision, Error, Reservation};
 
-type BoxFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
+/// The future of [`Boxed`], of [`AllInTurn`](crate::AllInTurn) and of [`Redisson`](crate::Redisson).
+pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
 /// See [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates once per decision.
 #[derive(Clone)]
@@ -25,9 +26,9 @@ impl Boxed {
 }
 
 impl Limiter for Boxed {
-    type Future = BoxFuture;
+    type Future = BoxedFuture;
 
-    fn check(&self, charge: &Charge) -> BoxFuture {
+    fn check(&self, charge: &Charge) -> BoxedFuture {
         self.0.check_boxed(charge)
     }
 
@@ -43,7 +44,7 @@ impl Limiter for Boxed {
         self.0.can_owe_boxed()
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
         self.0.operate_boxed(operation, charge)
     }
 }
@@ -55,11 +56,11 @@ impl fmt::Debug for Boxed {
 }
 
 trait Erased {
-    fn check_boxed(&self, charge: &Charge) -> BoxFuture;
+    fn check_boxed(&self, charge: &Charge) -> BoxedFuture;
     fn refund_boxed(&self, reservation: Reservation) -> Option<Reservation>;
     fn owe_boxed(&self, charge: &Charge) -> bool;
     fn can_owe_boxed(&self) -> bool;
-    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture>;
+    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture>;
 }
 
 impl<L> Erased for L
@@ -67,7 +68,7 @@ where
     L: Limiter,
     L::Future: Send + 'static,
 {
-    fn check_boxed(&self, charge: &Charge) -> BoxFuture {
+    fn check_boxed(&self, charge: &Charge) -> BoxedFuture {
         Box::pin(self.check(charge))
     }
 
@@ -83,7 +84,7 @@ where
         self.can_owe()
     }
 
-    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxFuture> {
-        self.operate(operation, charge).map(|answer| Box::pin(answer) as BoxFuture)
+    fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
+        self.operate(operation, charge).map(|answer| Box::pin(answer) as BoxedFuture)
     }
 }

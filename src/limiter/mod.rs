@@ -46,17 +46,17 @@ mod terms;
 mod timeout;
 
 pub use self::redis::{
-    AllAtOnce, Deciding, Members, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis,
-    Redisson,
+    AllAtOnce, AllAtOnceFuture, Members, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType,
+    Redis, RedisFuture, Redisson,
 };
-pub use acquire::Acquire;
+pub use acquire::AcquireFuture;
 pub(crate) use acquire::Admission;
 pub use all_in_turn::AllInTurn;
-pub use boxed::Boxed;
+pub use boxed::{Boxed, BoxedFuture};
 pub use memory::{Memory, MemoryFuture};
-pub use operate::{Operating, Operation};
-pub use or_else::{FailOpen, Fallback, OrElse};
-pub use timeout::Timeout;
+pub use operate::{Operation, OperationFuture};
+pub use or_else::{FailOpen, Fallback, OrElse, OrElseFuture};
+pub use timeout::{Timeout, TimeoutFuture};
 
 use std::future::Future;
 use std::sync::Arc;
@@ -178,8 +178,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// The [`Refusal`](crate::Refusal), if the charge is denied or could not be decided.
-    fn acquire(&self, charge: impl Into<Charge>) -> Acquire<'_, Self> {
-        Acquire::new(self, charge.into())
+    fn acquire(&self, charge: impl Into<Charge>) -> AcquireFuture<'_, Self> {
+        AcquireFuture::new(self, charge.into())
     }
 
     /// Tells how a key stands, and takes nothing.
@@ -196,8 +196,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the limiter cannot.
-    fn penalize(&self, charge: impl Into<Charge>) -> Operating<Self::Future> {
-        Operating::new(self.operate(Operation::Penalize, &charge.into()))
+    fn penalize(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
     }
 
     /// Forgets what was taken of a key, and whatever else stands in its place.
@@ -205,8 +205,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the limiter cannot.
-    fn reset(&self, charge: impl Into<Charge>) -> Operating<Self::Future> {
-        Operating::new(self.operate(Operation::Reset, &charge.into()))
+    fn reset(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Reset, &charge.into()))
     }
 }
 

@@ -35,19 +35,19 @@ pin_project! {
     /// The future of an [`Operation`].
     #[derive(Debug)]
     #[must_use = "nothing is done until it is awaited"]
-    pub struct Operating<F> {
+    pub struct OperationFuture<F> {
         #[pin]
         answer: Option<F>,
     }
 }
 
-impl<F> Operating<F> {
+impl<F> OperationFuture<F> {
     pub(super) fn new(answer: Option<F>) -> Self {
         Self { answer }
     }
 }
 
-impl<F> Future for Operating<F>
+impl<F> Future for OperationFuture<F>
 where
     F: Future<Output = Result<Decision, Error>>,
 {

@@ -12,11 +12,11 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use super::request::Op;
-use super::{Deciding, Members, Redis, key};
+use super::{Members, Redis, RedisFuture, key};
 use crate::algorithm::{Ask, InLua};
-use crate::limiter::all_in_turn::{AllInTurn, InTurn};
+use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::terms::check_key;
-use crate::limiter::{Limiter, Operation, timeout};
+use crate::limiter::{BoxedFuture, Limiter, Operation, timeout};
 use crate::quota::{Quota, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
@@ -72,13 +72,13 @@ where
     }
 
     /// Asks in one call, or returns what the members are to be asked in turn.
-    fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<Deciding<A>, [Charge; N]> {
+    fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<RedisFuture<A>, [Charge; N]> {
         let charges = self.turns.parts(charge);
         let cost = charges[0].get_cost();
         let shared = &self.one.shared;
         // A key that is too long is refused before it is digested.
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
-            return Ok(Deciding::refused(shared, error));
+            return Ok(RedisFuture::refused(shared, error));
         }
         let ends: Vec<_> = charges.iter().map(|charge| key::braced(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
@@ -91,7 +91,7 @@ where
         }
         let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {
             Ok(whole) => shared.ask_of(ends.concat(), &whole, op),
-            Err(error) => Deciding::refused(shared, error),
+            Err(error) => RedisFuture::refused(shared, error),
         };
         Ok(asked)
     }
@@ -133,8 +133,8 @@ where
 
     fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {
         match self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience }) {
-            Ok(deciding) => AllAtOnceFuture::One { deciding },
-            Err(charges) => AllAtOnceFuture::Turns { turns: self.turns.in_turn(charges) },
+            Ok(decision) => AllAtOnceFuture::in_one_call(decision),
+            Err(charges) => AllAtOnceFuture::in_turn(self.turns.in_turn(charges)),
         }
     }
 
@@ -157,10 +157,9 @@ where
             Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),
         };
         match asked {
-            Ok(deciding) => Some(AllAtOnceFuture::One { deciding }),
+            Ok(decision) => Some(AllAtOnceFuture::in_one_call(decision)),
             Err(charges) => {
-                let turns = self.turns.operate_each(operation, &charges)?;
-                Some(AllAtOnceFuture::Turns { turns })
+                self.turns.operate_each(operation, &charges).map(AllAtOnceFuture::in_turn)
             }
         }
     }
@@ -180,13 +179,28 @@ impl<A: InLua, const N: usize, F> fmt::Debug for AllAtOnce<A, N, F> {
 
 pin_project! {
     /// The future of [`AllAtOnce`].
-    #[project = StateProj]
     #[must_use = "nothing is decided until it is awaited"]
-    pub enum AllAtOnceFuture<A: InLua> {
-        /// In one call.
-        One { #[pin] deciding: Deciding<A> },
-        /// One after another.
-        Turns { turns: InTurn },
+    pub struct AllAtOnceFuture<A: InLua> {
+        #[pin]
+        state: State<A>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<A: InLua> {
+        InOneCall { #[pin] decision: RedisFuture<A> },
+        InTurn { decision: BoxedFuture },
+    }
+}
+
+impl<A: InLua> AllAtOnceFuture<A> {
+    fn in_one_call(decision: RedisFuture<A>) -> Self {
+        Self { state: State::InOneCall { decision } }
+    }
+
+    fn in_turn(decision: BoxedFuture) -> Self {
+        Self { state: State::InTurn { decision } }
     }
 }
 
@@ -194,9 +208,9 @@ impl<A: InLua> Future for AllAtOnceFuture<A> {
     type Output = Result<Decision, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            StateProj::One { deciding } => deciding.poll(cx),
-            StateProj::Turns { turns } => turns.as_mut().poll(cx),
+        match self.project().state.project() {
+            StateProj::InOneCall { decision } => decision.poll(cx),
+            StateProj::InTurn { decision } => decision.as_mut().poll(cx),
         }
     }
 }

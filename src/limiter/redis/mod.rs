@@ -32,9 +32,9 @@ mod config;
 mod connection;
 mod connections;
 mod deadline;
-mod deciding;
 mod error;
 mod eval;
+mod future;
 mod given;
 mod health;
 mod key;
@@ -52,9 +52,9 @@ mod source;
 mod worker;
 
 pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
-pub use all_at_once::AllAtOnce;
+pub use all_at_once::{AllAtOnce, AllAtOnceFuture};
 pub use builder::PoolBuilder;
-pub use deciding::Deciding;
+pub use future::RedisFuture;
 pub use members::Members;
 pub use pool::Pool;
 
@@ -67,7 +67,7 @@ use tokio::time::Instant;
 
 use self::batcher::Batcher;
 use self::config::Config;
-use self::deciding::Shared;
+use self::future::Shared;
 use self::reply::odd;
 use self::request::Op;
 use super::terms::{Terms, followed};
@@ -191,9 +191,9 @@ impl<A: InLua> Redis<A> {
 }
 
 impl<A: InLua> Limiter for Redis<A> {
-    type Future = Deciding<A>;
+    type Future = RedisFuture<A>;
 
-    fn check(&self, charge: &Charge) -> Deciding<A> {
+    fn check(&self, charge: &Charge) -> RedisFuture<A> {
         self.shared.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience })
     }
 
@@ -209,7 +209,7 @@ impl<A: InLua> Limiter for Redis<A> {
         true
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Deciding<A>> {
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
         Some(match operation {
             Operation::Penalize => {
                 self.shared.ask(charge, |Ask { cost, .. }| Op::Penalize { cost })

@@ -20,8 +20,6 @@ pub use object::{Permits, RRateLimiter};
 pub use rate::{Rate, RateType};
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,8 +30,8 @@ use self::deciding::{Asked, Shared};
 use self::names::Names;
 use super::{DEADLINE, pool};
 use crate::limiter::terms::owner;
-use crate::limiter::{Limiter, Operation};
-use crate::{Charge, Decision, Error, Pool, Reservation};
+use crate::limiter::{BoxedFuture, Limiter, Operation};
+use crate::{Charge, Error, Pool, Reservation};
 
 /// The page's example compiles.
 #[cfg(doctest)]
@@ -168,7 +166,7 @@ impl Redisson {
 }
 
 impl Limiter for Redisson {
-    type Future = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
+    type Future = BoxedFuture;
 
     fn check(&self, charge: &Charge) -> Self::Future {
         let (shared, asked) = (Arc::clone(&self.shared), self.shared.read(charge));

@@ -33,8 +33,8 @@ pub(super) struct Shared<A: InLua> {
 
 impl<A: InLua> Shared<A> {
     /// Asks about a charge's own key.
-    pub(super) fn ask(self: &Arc<Self>, charge: &Charge, op: impl Fn(Ask) -> Op) -> Deciding<A> {
-        Deciding::new(self, charge, self.request(charge, op))
+    pub(super) fn ask(self: &Arc<Self>, charge: &Charge, op: impl Fn(Ask) -> Op) -> RedisFuture<A> {
+        RedisFuture::new(self, charge, self.request(charge, op))
     }
 
     /// Asks about keys whose names end with `key`.
@@ -43,8 +43,8 @@ impl<A: InLua> Shared<A> {
         key: String,
         charge: &Charge,
         op: impl Fn(Ask) -> Op,
-    ) -> Deciding<A> {
-        Deciding::new(self, charge, self.request_of(key, charge, op))
+    ) -> RedisFuture<A> {
+        RedisFuture::new(self, charge, self.request_of(key, charge, op))
     }
 
     /// The request that a charge becomes, and the quota that its answer is read with.
@@ -104,7 +104,7 @@ pin_project! {
     /// A charge that is on its way when this is dropped may be taken all the same; what is taken for nobody is given
     /// back where that is safe.
     #[must_use = "nothing is decided until it is awaited"]
-    pub struct Deciding<A: InLua> {
+    pub struct RedisFuture<A: InLua> {
         shared: Arc<Shared<A>>,
         #[pin]
         state: State,
@@ -119,7 +119,7 @@ pin_project! {
     }
 }
 
-impl<A: InLua> Deciding<A> {
+impl<A: InLua> RedisFuture<A> {
     fn new(
         shared: &Arc<Shared<A>>,
         charge: &Charge,
@@ -140,7 +140,7 @@ impl<A: InLua> Deciding<A> {
     }
 }
 
-impl<A: InLua> Future for Deciding<A> {
+impl<A: InLua> Future for RedisFuture<A> {
     type Output = Result<Decision, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -155,8 +155,8 @@ impl<A: InLua> Future for Deciding<A> {
     }
 }
 
-impl<A: InLua> fmt::Debug for Deciding<A> {
+impl<A: InLua> fmt::Debug for RedisFuture<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deciding").finish_non_exhaustive()
+        f.debug_struct("RedisFuture").finish_non_exhaustive()
     }
 }
