@@ -229,7 +229,7 @@ fn what_is_allowed_or_no_import_is_no_trespass() {
         ("error.rs", "fn f<'a>(a: &'a str) -> impl Sized + use<'a> { a }"),
         ("limiter/redis/pool.rs", "let value = redis::Value::Nil;"),
         ("limiter/mod.rs", "pub use self::redis::{Pool, Redis};"),
-        ("limiter/redis/key.rs", "mod tests { use super::*; use super::super::Terms; }"),
+        ("limiter/redis/key.rs", "mod tests { use super::*; use super::super::NamedAlgorithm; }"),
         ("service.rs", "use crate::{Charge, KeyExtractor, Limiter, Respond};"),
         ("algorithm/mod.rs", "let outcome = Outcome::Allow;"),
     ];

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::terms::owner;
+use super::named::owner;
 use super::{Boxed, BoxedFuture, Limiter, Operation};
 use crate::charge::Key;
 use crate::{Charge, Decision, Error, ErrorKind, Quota, Reservation};

@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::Store;
 use tokio::time::Instant;
 
-use super::terms::{Terms, followed};
+use super::named::{NamedAlgorithm, followed};
 use super::{Limiter, Operation, digest};
 use crate::algorithm::{Algorithm, Redisson};
 use crate::quota::QuotaError;
@@ -95,9 +95,9 @@ impl<A: Algorithm> Memory<A> {
     pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let began =
             (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
-        let terms = Terms::new(name.into(), algorithm)?;
+        let named = NamedAlgorithm::new(name.into(), algorithm)?;
         let clock = Arc::new(move || began.0 + began.1.elapsed());
-        Ok(Self { store: Arc::new(Store::new(terms, clock, CAPACITY)) })
+        Ok(Self { store: Arc::new(Store::new(named, clock, CAPACITY)) })
     }
 
     /// Sets how many live keys are held, at least 1, and forgets all that are. Default: 100,000.
@@ -140,11 +140,11 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// If the reservation is another limiter's.
     pub fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        let terms = &self.store.terms;
-        if reservation.owner != terms.owner {
+        let named = &self.store.named;
+        if reservation.owner != named.owner {
             return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
         }
-        let rule = terms.rule(&reservation.quota)?;
+        let rule = named.rule(&reservation.quota)?;
         let Reservation { key, cost, left, .. } = reservation;
         let (units, _) = self.store.update(key.as_str(), |now, state| {
             let units = A::refund(&rule, state, now, cost.cast_signed(), &left);
@@ -167,7 +167,7 @@ impl Memory<Redisson> {
     ///
     /// If the clock cannot be.
     pub fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
-        let rule = self.store.terms.own_rule();
+        let rule = self.store.named.own_rule();
         let mut rest = i64::try_from(permits).unwrap_or(i64::MAX);
         let (freed, _) = self.store.update(&digest::short(key), |now, state| {
             let Some(state) = state else { return (0, None) };
@@ -206,7 +206,7 @@ impl<A: Algorithm> Limiter for Memory<A> {
     }
 
     fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        if reservation.owner != self.store.terms.owner {
+        if reservation.owner != self.store.named.owner {
             return Some(reservation);
         }
         // Best effort: a refund that fails is a unit lost, which errs on the safe side.
@@ -218,7 +218,7 @@ impl<A: Algorithm> Limiter for Memory<A> {
 impl<A: Algorithm> fmt::Debug for Memory<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
-            .field("terms", &self.store.terms)
+            .field("named", &self.store.named)
             .field("len", &self.len())
             .finish_non_exhaustive()
     }

@@ -38,11 +38,11 @@ mod all_in_turn;
 mod boxed;
 mod digest;
 mod memory;
+mod named;
 mod operate;
 mod or_else;
 mod overtime;
 mod redis;
-mod terms;
 mod timeout;
 
 pub use self::redis::{

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::terms::owner;
+use super::named::owner;
 use super::{Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 

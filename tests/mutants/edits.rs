@@ -337,7 +337,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "given_connections_replaced_without_pauses",
-        "src/limiter/redis/given.rs",
+        "src/limiter/redis/bb8_pool.rs",
         "sleep_until(pause.unwrap_or_else(Instant::now)).await;",
         "let _ = (pause, sleep_until);",
         ["connections", "leaves_a_demoted_primary"],

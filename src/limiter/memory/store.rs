@@ -1,4 +1,4 @@
-//! What a memory holds: its terms, its clock, and the keys in shards.
+//! What a memory holds: its algorithm, its clock, and the keys in shards.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::shard::Shard;
 use crate::algorithm::{Algorithm, Left, Step, Verdict};
 use crate::charge::Key;
-use crate::limiter::terms::{Answer, Clock, Terms, instant};
+use crate::limiter::named::{Answer, Clock, NamedAlgorithm, instant};
 use crate::limiter::{Operation, digest};
 use crate::{Charge, Decision, Error, Origin};
 
@@ -15,7 +15,7 @@ const SMALLEST_SHARD: usize = 256;
 
 #[derive(Clone)]
 pub(super) struct Store<A: Algorithm> {
-    pub(super) terms: Terms<A>,
+    pub(super) named: NamedAlgorithm<A>,
     pub(super) clock: Clock,
     /// Whether the clock can only go forward, so that what is as good as new stays so.
     pub(super) steady: bool,
@@ -24,8 +24,8 @@ pub(super) struct Store<A: Algorithm> {
 }
 
 impl<A: Algorithm> Store<A> {
-    pub(super) fn new(terms: Terms<A>, clock: Clock, keys: usize) -> Self {
-        Self { terms, clock, steady: true, hasher: RandomState::new(), shards: shards(keys) }
+    pub(super) fn new(named: NamedAlgorithm<A>, clock: Clock, keys: usize) -> Self {
+        Self { named, clock, steady: true, hasher: RandomState::new(), shards: shards(keys) }
     }
 
     /// Forgets all keys, and sets how many are held at most.
@@ -38,38 +38,38 @@ impl<A: Algorithm> Store<A> {
     }
 
     pub(super) fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
-        let question = self.terms.read(charge)?;
+        let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
         let ((step, left, now), key) = self.update(&name, |now, state| {
-            let step = A::step(&question.rule, state, now, question.ask);
+            let step = A::step(&parsed.rule, state, now, parsed.ask);
             let changed = state.as_ref().filter(|_| step.changed);
             let left = changed.map(A::left).unwrap_or_default();
-            ((step, left, now), changed.map(|state| A::old(&question.rule, state)))
+            ((step, left, now), changed.map(|state| A::old(&parsed.rule, state)))
         })?;
 
         let Step { verdict, report, by, .. } = step;
         let key = key.map_or(Key::Constant(""), Key::Shared);
         let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
-        Ok(self.terms.decision(question.quota, question.ask.cost, answer, key))
+        Ok(self.named.decision(parsed.quota, parsed.ask.cost, answer, key))
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
-        let question = self.terms.read(charge)?;
+        let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
         let ((step, now), _) = self.update(&name, |now, state| {
             if operation == Operation::Reset {
                 *state = None;
-                let report = A::report(&question.rule, None, now);
-                let by = A::tightest(&question.rule, None, now);
+                let report = A::report(&parsed.rule, None, now);
+                let by = A::tightest(&parsed.rule, None, now);
                 return ((Step { verdict: Verdict::Allow, report, changed: true, by }, now), None);
             }
-            let step = A::penalize(&question.rule, state, now, question.ask.cost);
+            let step = A::penalize(&parsed.rule, state, now, parsed.ask.cost);
             let changed = state.as_ref().filter(|_| step.changed);
-            ((step, now), changed.map(|state| A::old(&question.rule, state)))
+            ((step, now), changed.map(|state| A::old(&parsed.rule, state)))
         })?;
         let (left, Step { verdict, report, by, .. }) = (Left::default(), step);
         let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
-        Ok(self.terms.decision(question.quota, 0, answer, Key::Constant("")))
+        Ok(self.named.decision(parsed.quota, 0, answer, Key::Constant("")))
     }
 
     /// Lets `change` have the state under a name, as [`Shard::update`] does, and tells it the time.

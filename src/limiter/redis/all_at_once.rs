@@ -15,7 +15,7 @@ use super::request::Op;
 use super::{Members, Redis, RedisFuture, key};
 use crate::algorithm::{Ask, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::terms::check_key;
+use crate::limiter::named::check_key;
 use crate::limiter::{BoxedFuture, Limiter, Operation, timeout};
 use crate::quota::{Quota, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
@@ -80,7 +80,7 @@ where
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
             return Ok(RedisFuture::refused(shared, error));
         }
-        let ends: Vec<_> = charges.iter().map(|charge| key::braced(charge.key())).collect();
+        let ends: Vec<_> = charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
         let in_turn = charges.iter().any(|one| one.get_cost() != cost)
             || shared.batcher.config().pool.is_clustered()
@@ -103,15 +103,15 @@ where
         charges: &[Charge; N],
         ends: &[String],
     ) -> Result<Charge, Error> {
-        let scopes = &self.one.shared.batcher.config().key_prefixes;
-        let names: Vec<_> = scopes.iter().zip(ends).collect();
+        let key_prefixes = &self.one.shared.batcher.config().key_prefixes;
+        let names: Vec<_> = key_prefixes.iter().zip(ends).collect();
         if (1..N).any(|place| names[..place].contains(&names[place])) {
             return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
         }
         if charges.iter().all(|charge| charge.get_quota().is_none()) {
             return Ok(whole);
         }
-        let own = self.one.shared.terms.quota().as_slice();
+        let own = self.one.shared.named.quota().as_slice();
         let quotas = charges
             .iter()
             .zip(own)

@@ -7,13 +7,13 @@ use std::{fmt, io};
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
-use super::connections::Connections;
+use super::own_pool::OwnPool;
 use super::pool::{LONGEST, Pool};
 use super::server::{Resolver, Server, unusable};
 use crate::Error;
 
 impl Pool {
-    /// Connections to the server at `url`, such as `redis://127.0.0.1:6379`. Connects on first use.
+    /// OwnPool to the server at `url`, such as `redis://127.0.0.1:6379`. Connects on first use.
     ///
     /// # Errors
     ///
@@ -22,7 +22,7 @@ impl Pool {
         Self::builder(url)?.build()
     }
 
-    /// Connections to the server at `url`, to be set up further.
+    /// OwnPool to the server at `url`, to be set up further.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl PoolBuilder {
     /// `rediss://` needs the feature `rustls`, and a crypto provider that the application installs before.
     pub fn build(self) -> Result<Pool, Error> {
         let server = Server::new(self.info, self.connect_timeout, self.resolver)?;
-        Ok(Pool::new(Connections::new(server, self.size as usize), self.response_timeout))
+        Ok(Pool::new(OwnPool::new(server, self.size as usize), self.response_timeout))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::config::Config;
+use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::error;
 use super::eval::{LATE, eval, is_reply};
@@ -15,8 +16,7 @@ use super::queue::{Batch, Queued};
 use super::reply::Reply;
 use super::request::Request;
 use super::script::Call;
-use super::source::SharedConnection;
-use crate::limiter::terms::instant;
+use crate::limiter::named::instant;
 
 /// A call whose answer is late.
 pub(super) type Late = Pin<Box<dyn Future<Output = Ended> + Send>>;

@@ -7,7 +7,7 @@ use super::queue::Queued;
 use super::request::Request;
 use super::script::Script;
 use crate::algorithm::InLua;
-use crate::limiter::terms::Clock;
+use crate::limiter::named::Clock;
 
 /// The most charges in one call unless set otherwise; Redis serves nobody else meanwhile.
 const MAX_BATCH_SIZE: usize = 64;

@@ -6,8 +6,8 @@ use redis::Cmd;
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
+use super::connections::{Reply, SharedConnection};
 use super::health::{Health, State};
-use super::source::{Reply, SharedConnection};
 
 /// A connection of the crate's own pool. It is closed when the last of its users drops it.
 pub(super) struct Connection {

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connections::SharedConnection;
 use super::script::Script;
-use super::source::SharedConnection;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 
 /// How long a late answer is awaited after its deadline, so that what it took can be refunded.

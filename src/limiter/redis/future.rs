@@ -14,24 +14,24 @@ use super::batcher::Batcher;
 use super::key;
 use super::pending::Pending;
 use super::queue::Answered;
-use super::reply::{self, odd};
+use super::reply::{self, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Ask, InLua};
 use crate::charge::Key;
-use crate::limiter::terms::{Answer, Terms, check_key};
+use crate::limiter::named::{Answer, NamedAlgorithm, check_key};
 use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, Origin, Quotas, Reservation};
 
 /// What the clones of a limiter share.
 #[derive(Clone)]
-pub(super) struct Shared<A: InLua> {
-    pub(super) terms: Terms<A>,
+pub(super) struct Inner<A: InLua> {
+    pub(super) named: NamedAlgorithm<A>,
     /// How long a decision may take.
     pub(super) deadline: Duration,
     pub(super) batcher: Arc<Batcher>,
 }
 
-impl<A: InLua> Shared<A> {
+impl<A: InLua> Inner<A> {
     /// Asks about a charge's own key.
     pub(super) fn ask(self: &Arc<Self>, charge: &Charge, op: impl Fn(Ask) -> Op) -> RedisFuture<A> {
         RedisFuture::new(self, charge, self.request(charge, op))
@@ -55,7 +55,7 @@ impl<A: InLua> Shared<A> {
     ) -> Result<(Request, Quotas), Error> {
         // A key that is too long is refused before it is digested.
         check_key(charge.key())?;
-        self.request_of(key::braced(charge.key()), charge, op)
+        self.request_of(key::hash_tagged(charge.key()), charge, op)
     }
 
     fn request_of(
@@ -64,13 +64,13 @@ impl<A: InLua> Shared<A> {
         charge: &Charge,
         op: impl Fn(Ask) -> Op,
     ) -> Result<(Request, Quotas), Error> {
-        let question = self.terms.read(charge)?;
+        let parsed = self.named.read(charge)?;
         let request = Request {
             key,
-            rule: charge.get_quota().map(|_| A::arguments(&question.rule)),
-            op: op(question.ask),
+            rule: charge.get_quota().map(|_| A::arguments(&parsed.rule)),
+            op: op(parsed.ask),
         };
-        Ok((request, question.quota))
+        Ok((request, parsed.quota))
     }
 
     pub(super) fn send(&self, request: Request, deadline: Instant) -> Pending {
@@ -80,7 +80,7 @@ impl<A: InLua> Shared<A> {
 
     /// The request that gives a reservation back.
     pub(super) fn refund(&self, reservation: Reservation) -> Result<Request, Error> {
-        let rule = A::arguments(&*self.terms.rule(&reservation.quota)?);
+        let rule = A::arguments(&*self.named.rule(&reservation.quota)?);
         let op = Op::Refund { cost: reservation.cost.cast_signed(), left: reservation.left };
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
         Ok(Request { key: reservation.key.as_str().to_owned(), rule, op })
@@ -90,11 +90,11 @@ impl<A: InLua> Shared<A> {
     fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
         let Answered { request, answer, now, place } = answered;
         let reply::Answer::Decided { verdict, report, by, left } = answer else {
-            return Err(odd());
+            return Err(malformed_reply());
         };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
         let answer = Answer { verdict, report, by, left, now, place, origin: Origin::Store };
-        Ok(self.terms.decision(quota, cost, answer, Key::Owned(request.key)))
+        Ok(self.named.decision(quota, cost, answer, Key::Owned(request.key)))
     }
 }
 
@@ -105,7 +105,7 @@ pin_project! {
     /// back where that is safe.
     #[must_use = "nothing is decided until it is awaited"]
     pub struct RedisFuture<A: InLua> {
-        shared: Arc<Shared<A>>,
+        shared: Arc<Inner<A>>,
         #[pin]
         state: State,
     }
@@ -121,7 +121,7 @@ pin_project! {
 
 impl<A: InLua> RedisFuture<A> {
     fn new(
-        shared: &Arc<Shared<A>>,
+        shared: &Arc<Inner<A>>,
         charge: &Charge,
         request: Result<(Request, Quotas), Error>,
     ) -> Self {
@@ -135,7 +135,7 @@ impl<A: InLua> RedisFuture<A> {
         }
     }
 
-    pub(super) fn refused(shared: &Arc<Shared<A>>, error: Error) -> Self {
+    pub(super) fn refused(shared: &Arc<Inner<A>>, error: Error) -> Self {
         Self { shared: Arc::clone(shared), state: State::Refused { error: Some(error) } }
     }
 }

@@ -18,7 +18,7 @@ pub(super) const SLOTS: u16 = 16_384;
 
 /// What stands before the braces for the limiter called `name`: once for each quota, which is numbered if it is one of
 /// several.
-pub(super) fn scopes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
+pub(super) fn key_prefixes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
     let parts = A::parts();
     let prefix = escaped(prefix, &['%', '{', '}']);
     let mut safe = String::new();
@@ -36,7 +36,7 @@ pub(super) fn scopes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
 }
 
 /// `key` in braces, as its names end.
-pub(super) fn braced(key: &str) -> String {
+pub(super) fn hash_tagged(key: &str) -> String {
     let mut name = String::with_capacity(key.len().min(LONGEST) + 2);
     name.push('{');
     push_safe(&mut name, key);
@@ -45,7 +45,7 @@ pub(super) fn braced(key: &str) -> String {
 }
 
 /// The ends of names that stand in one text, each in braces of its own.
-pub(super) fn ends(braced: &str) -> impl Iterator<Item = &str> {
+pub(super) fn key_suffixes(braced: &str) -> impl Iterator<Item = &str> {
     braced.split_inclusive('}')
 }
 
@@ -95,13 +95,13 @@ mod tests {
 
     #[test]
     fn harmless_keys_stay_readable() {
-        assert_eq!(scopes::<TokenBucket>("sluice", "api"), ["sluice:api:tb1:"]);
-        let pair = scopes::<(TokenBucket, TokenBucket)>("sluice", "api");
+        assert_eq!(key_prefixes::<TokenBucket>("sluice", "api"), ["sluice:api:tb1:"]);
+        let pair = key_prefixes::<(TokenBucket, TokenBucket)>("sluice", "api");
         assert_eq!(pair, ["sluice:api:1tb1:", "sluice:api:2tb1:"]);
-        assert_eq!(scopes::<TokenBucket>("prod:eu", "api"), ["prod:eu:api:tb1:"]);
-        assert_eq!(scopes::<TokenBucket>("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
-        assert_eq!(scopes::<TokenBucket>("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
-        assert_eq!(braced("user-42@example.org"), "{user-42@example.org}");
+        assert_eq!(key_prefixes::<TokenBucket>("prod:eu", "api"), ["prod:eu:api:tb1:"]);
+        assert_eq!(key_prefixes::<TokenBucket>("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
+        assert_eq!(key_prefixes::<TokenBucket>("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
+        assert_eq!(hash_tagged("user-42@example.org"), "{user-42@example.org}");
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         let long = "x".repeat(65);
         for key in ["{victim}", "}x", "a}b", "{}", "\0", "é", "a b", "h:00", "\r\n$3\r\nfoo", &long]
         {
-            let name = braced(key);
+            let name = hash_tagged(key);
             assert_eq!(name.len(), "{h:}".len() + 32, "{key:?}");
             assert_eq!(name.matches(['{', '}']).count(), 2, "{key:?}");
         }
@@ -142,12 +142,12 @@ mod tests {
     #[track_caller]
     fn assert_distinct<A: InLua>(characters: &[&str], longest: [usize; 3]) {
         let [prefixes, limiters, keys] = longest.map(|longest| strings(characters, longest));
-        let ends: Vec<_> = keys[1..].iter().map(|key| braced(key)).collect();
+        let ends: Vec<_> = keys[1..].iter().map(|key| hash_tagged(key)).collect();
         let slots: Vec<_> = ends.iter().map(|end| slot(end)).collect();
         let mut names = HashSet::new();
         for prefix in &prefixes {
             for limiter in &limiters[1..] {
-                for scope in scopes::<A>(prefix, limiter) {
+                for scope in key_prefixes::<A>(prefix, limiter) {
                     for (end, slot_of_key) in ends.iter().zip(&slots) {
                         let name = format!("{scope}{end}");
                         assert_eq!(slot(&name), *slot_of_key, "{prefix} {limiter} {end}");

@@ -2,7 +2,7 @@
 
 use super::Redis;
 use crate::algorithm::InLua;
-use crate::limiter::terms::{Terms, followed};
+use crate::limiter::named::{NamedAlgorithm, followed};
 use crate::limiter::{Boxed, LimiterExt};
 
 mod sealed {
@@ -39,12 +39,12 @@ macro_rules! joined {
                     let pool = &self.$place.shared.batcher.config().pool;
                     assert!(config.pool.is(pool), "limiters over one pool");
                 )+
-                let names = [$(self.$place.shared.terms.name().clone()),+].to_vec();
-                let algorithm = ($(self.$place.shared.terms.algorithm().clone(),)+);
-                let scopes = [$(self.$place.shared.batcher.config().key_prefixes.clone()),+].concat();
+                let names = [$(self.$place.shared.named.name().clone()),+].to_vec();
+                let algorithm = ($(self.$place.shared.named.algorithm().clone(),)+);
+                let key_prefixes = [$(self.$place.shared.batcher.config().key_prefixes.clone()),+].concat();
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
-                let terms = followed(Terms::named(names, algorithm));
-                let joined = Redis::under(terms, scopes, config.pool.clone());
+                let named = followed(NamedAlgorithm::named(names, algorithm));
+                let joined = Redis::under(named, key_prefixes, config.pool.clone());
                 joined.deadline(first.deadline).configure(|joined| {
                     joined.set_max_batch_size(config.max_batch_size);
                     joined.clock = config.clock.clone();

@@ -1,14 +1,14 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! How a charge travels: [`Terms`] reads it into numbers, and `key.rs` names its key. `pending.rs` is the caller's half:
+//! How a charge travels: [`NamedAlgorithm`] reads it into numbers, and `key.rs` names its key. `pending.rs` is the caller's half:
 //! it hands a `request.rs` to `batcher.rs` and awaits the answer until the `deadline.rs`. A charge that finds the
 //! limiter idle is sent at once. All others wait in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with
 //! `eval.rs`, which runs `script.rs` over a connection of `pool.rs`.
 //! `reply.rs` reads the decisions, and `error.rs` classifies what went wrong.
 //!
-//! Where connections come from: `builder.rs` holds a pool's settings; `connections.rs` keeps its connections to a
-//! `server.rs`; `health.rs` knows which `connection.rs` is of use, and `backoff.rs` when to connect again. `given.rs`
-//! is a bb8 pool that the application brings. All of them look alike in `source.rs`.
+//! Where connections come from: `builder.rs` holds a pool's settings; `own_pool.rs` keeps its connections to a
+//! `server.rs`; `health.rs` knows which `connection.rs` is of use, and `backoff.rs` when to connect again. `bb8_pool.rs`
+//! is a pool that the application brings. Both implement the trait in `connections.rs`.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -26,6 +26,7 @@
 mod all_at_once;
 mod backoff;
 mod batcher;
+mod bb8_pool;
 mod builder;
 mod call;
 mod config;
@@ -35,10 +36,10 @@ mod deadline;
 mod error;
 mod eval;
 mod future;
-mod given;
 mod health;
 mod key;
 mod members;
+mod own_pool;
 mod pending;
 mod pool;
 mod queue;
@@ -48,7 +49,6 @@ mod request;
 mod script;
 mod server;
 mod slots;
-mod source;
 mod worker;
 
 pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
@@ -67,10 +67,10 @@ use tokio::time::Instant;
 
 use self::batcher::Batcher;
 use self::config::Config;
-use self::future::Shared;
-use self::reply::odd;
+use self::future::Inner;
+use self::reply::malformed_reply;
 use self::request::Op;
-use super::terms::{Terms, followed};
+use super::named::{NamedAlgorithm, followed};
 use super::{Limiter, Operation};
 use crate::algorithm::{Ask, InLua};
 use crate::quota::QuotaError;
@@ -85,7 +85,7 @@ const DEADLINE: Duration = Duration::from_millis(100);
 /// such tests use [`Memory`](crate::Memory) or [`testing::Scripted`](crate::testing::Scripted).
 #[derive(Clone)]
 pub struct Redis<A: InLua> {
-    shared: Arc<Shared<A>>,
+    shared: Arc<Inner<A>>,
 }
 
 impl<A: InLua> Redis<A> {
@@ -113,16 +113,16 @@ impl<A: InLua> Redis<A> {
         algorithm: A,
         pool: Pool,
     ) -> Result<Self, QuotaError> {
-        let terms = Terms::new(name.into(), algorithm)?;
-        let scopes = key::scopes::<A>(pool.key_prefix(), terms.name());
-        Ok(Self::under(terms, scopes, pool))
+        let named = NamedAlgorithm::new(name.into(), algorithm)?;
+        let key_prefixes = key::key_prefixes::<A>(pool.key_prefix(), named.name());
+        Ok(Self::under(named, key_prefixes, pool))
     }
 
-    /// A limiter whose keys begin with `scopes`, one for each quota.
-    fn under(terms: Terms<A>, scopes: Vec<String>, pool: Pool) -> Self {
-        let rule = A::arguments(terms.own_rule());
-        let batcher = Batcher::new(Config::new::<A>(pool, scopes, rule));
-        Self { shared: Arc::new(Shared { terms, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
+    /// A limiter whose keys begin with `key_prefixes`, one for each quota.
+    fn under(named: NamedAlgorithm<A>, key_prefixes: Vec<String>, pool: Pool) -> Self {
+        let rule = A::arguments(named.own_rule());
+        let batcher = Batcher::new(Config::new::<A>(pool, key_prefixes, rule));
+        Self { shared: Arc::new(Inner { named, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
     }
 
     /// Sets how long a decision may take, waiting for a connection included; a day at most. Default: 100 ms.
@@ -179,13 +179,13 @@ impl<A: InLua> Redis<A> {
     /// If the reservation is another limiter's, or Redis cannot be asked.
     pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
         let shared = &self.shared;
-        if reservation.owner != shared.terms.owner {
+        if reservation.owner != shared.named.owner {
             return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
         }
         let request = shared.refund(reservation)?;
         match shared.send(request, Instant::now() + shared.deadline).await?.answer {
             reply::Answer::Refunded { units } => Ok(units.cast_unsigned()),
-            reply::Answer::Decided { .. } => Err(odd()),
+            reply::Answer::Decided { .. } => Err(malformed_reply()),
         }
     }
 }
@@ -219,7 +219,7 @@ impl<A: InLua> Limiter for Redis<A> {
     }
 
     fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        if reservation.owner != self.shared.terms.owner {
+        if reservation.owner != self.shared.named.owner {
             return Some(reservation);
         }
         if let Ok(request) = self.shared.refund(reservation) {
@@ -231,9 +231,9 @@ impl<A: InLua> Limiter for Redis<A> {
 
 impl<A: InLua> fmt::Debug for Redis<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { terms, deadline, batcher, .. } = &*self.shared;
+        let Inner { named, deadline, batcher, .. } = &*self.shared;
         f.debug_struct("Redis")
-            .field("terms", terms)
+            .field("named", named)
             .field("pool", &batcher.config().pool)
             .field("deadline", deadline)
             .finish_non_exhaustive()

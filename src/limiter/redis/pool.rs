@@ -14,10 +14,10 @@ use redis::RedisError;
 use redis::aio::ConnectionLike;
 use tokio::time::{Instant, timeout};
 
-use super::given::Given;
+use super::bb8_pool::Bb8Pool;
+use super::connections::{Connecting, Connections, SharedConnection};
 use super::health::LONGEST_SILENCE;
 use super::key;
-use super::source::{Connecting, SharedConnection, Source};
 use crate::{Error, ErrorKind};
 
 /// No timeout is longer: an instant that far away can still be represented.
@@ -26,7 +26,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 /// Connections to Redis, shared by every clone and by many limiters.
 #[derive(Clone)]
 pub struct Pool {
-    source: Arc<dyn Source>,
+    source: Arc<dyn Connections>,
     response_timeout: Option<Duration>,
     /// The number of replies: one counter for a server; for a cluster one for each hash slot, and one for all.
     replies: Arc<[AtomicU64]>,
@@ -55,7 +55,7 @@ impl Pool {
         M: ManageConnection<Error = RedisError>,
         M::Connection: ConnectionLike + Clone + Sync,
     {
-        Self::new(Given::new(pool), None)
+        Self::new(Bb8Pool::new(pool), None)
     }
 
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
@@ -68,7 +68,10 @@ impl Pool {
         self
     }
 
-    pub(super) fn new(source: impl Source + 'static, response_timeout: Option<Duration>) -> Self {
+    pub(super) fn new(
+        source: impl Connections + 'static,
+        response_timeout: Option<Duration>,
+    ) -> Self {
         Self {
             source: Arc::new(source),
             response_timeout,

@@ -45,13 +45,13 @@ impl<'a> Reply<'a> {
     pub(super) fn read(reply: &'a Value, charges: usize, quotas: usize) -> Result<Self, Error> {
         // Of several it is told besides which one refuses.
         let width = WIDTH + LEFT * quotas + usize::from(quotas > 1);
-        let Value::BulkString(packed) = reply else { return Err(odd()) };
-        let elements = unpack(packed).ok_or_else(odd)?;
+        let Value::BulkString(packed) = reply else { return Err(malformed_reply()) };
+        let elements = unpack(packed).ok_or_else(malformed_reply)?;
         match elements.first() {
             Some(Element::Number(now @ 0..=LATEST)) if elements.len() == 1 + charges * width => {
                 Ok(Self { now: *now, width, quotas, elements })
             }
-            _ => Err(odd()),
+            _ => Err(malformed_reply()),
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> Reply<'a> {
         }
         let number = |element: &Element<'_>| match element {
             Element::Number(value @ 0..=LARGEST) => Ok(*value),
-            _ => Err(odd()),
+            _ => Err(malformed_reply()),
         };
         let four = |four: &[Element<'_>]| -> Result<[i64; 4], Error> {
             Ok([number(&four[0])?, number(&four[1])?, number(&four[2])?, number(&four[3])?])
@@ -82,7 +82,7 @@ impl<'a> Reply<'a> {
             let [one, two, three, Element::Text(list)] = each else {
                 return Ok(four(each)?.into());
             };
-            let list = listed(list).ok_or_else(odd)?;
+            let list = listed(list).ok_or_else(malformed_reply)?;
             Ok(Left::from([number(one)?, number(two)?, number(three)?, 0]).with_list(list))
         };
         let left = match self.quotas {
@@ -101,7 +101,7 @@ impl<'a> Reply<'a> {
             (0, Op::Penalize { .. } | Op::Reset) if wait == 0 => Ok(decided(Verdict::Allow)),
             (2, Op::Penalize { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
             (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Answer::Refunded { units: wait }),
-            _ => Err(odd()),
+            _ => Err(malformed_reply()),
         }
     }
 
@@ -114,7 +114,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-pub(super) fn odd() -> Error {
+pub(super) fn malformed_reply() -> Error {
     Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 

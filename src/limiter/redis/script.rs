@@ -82,7 +82,7 @@ impl Call<'_> {
         call.arg(self.requests.len() * self.key_prefixes.len());
         let mut name = String::new();
         for request in self.requests {
-            let mut ends = key::ends(&request.key);
+            let mut ends = key::key_suffixes(&request.key);
             let mut end = ends.next().unwrap_or_default();
             for prefix in self.key_prefixes {
                 name.clear();

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::connection::Connection;
-use super::source::LONGEST_WAIT;
+use super::connections::LONGEST_WAIT;
 
 /// The connections of one runtime.
 pub(super) struct Slots {

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::call::{Ended, call};
 use super::config::Config;
+use super::connections::Connecting;
 use super::eval::LATE;
 use super::queue::{Queue, Queued};
-use super::source::Connecting;
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits or is in flight.
 pub(super) async fn run(

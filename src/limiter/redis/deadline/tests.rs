@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::super::source::{Connecting, SharedConnection, Source};
+use super::super::connections::{Connecting, Connections, SharedConnection};
 use super::*;
 
 const D: Duration = Duration::from_millis(20);
@@ -12,7 +12,7 @@ const D: Duration = Duration::from_millis(20);
 /// A server that is connected and silent.
 struct Silent;
 
-impl Source for Silent {
+impl Connections for Silent {
     fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
         None
     }

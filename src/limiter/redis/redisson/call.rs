@@ -14,18 +14,18 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::super::connections::SharedConnection;
 use super::super::deadline::Deadline;
 use super::super::error;
 use super::super::eval::{LATE, eval, is_reply};
 use super::super::pool::Pool;
-use super::super::reply::odd;
+use super::super::reply::malformed_reply;
 use super::super::script::Script;
-use super::super::source::SharedConnection;
 use super::grant::Grant;
 use super::names::Names;
 use super::rate::Rate;
 use crate::algorithm::LATEST;
-use crate::limiter::terms::{Clock, instant};
+use crate::limiter::named::{Clock, instant};
 use crate::{Error, ErrorKind};
 
 /// How soon a server is asked again that moves the keys elsewhere.
@@ -88,12 +88,12 @@ pub(super) struct Told {
 
 impl Told {
     fn read(reply: Value) -> Result<Self, Error> {
-        let numbers: Vec<i64> = redis::from_redis_value(reply).map_err(|_| odd())?;
+        let numbers: Vec<i64> = redis::from_redis_value(reply).map_err(|_| malformed_reply())?;
         match numbers[..] {
             [outcome, now @ 0..=LATEST, ref numbers @ ..] => {
                 Ok(Self { outcome, now, numbers: numbers.to_vec() })
             }
-            _ => Err(odd()),
+            _ => Err(malformed_reply()),
         }
     }
 
@@ -103,7 +103,7 @@ impl Told {
     ///
     /// If that is not so many numbers.
     pub(super) fn numbers<const N: usize>(&self) -> Result<[i64; N], Error> {
-        self.numbers.as_slice().try_into().map_err(|_| odd())
+        self.numbers.as_slice().try_into().map_err(|_| malformed_reply())
     }
 }
 
@@ -218,7 +218,7 @@ impl Caller {
         let reply = wire.send(command);
         let mut reply: Evaluating = Box::pin(async move { Some(reply.await) });
         let reply = self.answer(&*wire, &mut reply, deadline).await.map_err(why)?;
-        redis::from_redis_value(reply).map_err(|_| odd())
+        redis::from_redis_value(reply).map_err(|_| malformed_reply())
     }
 
     fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
@@ -317,7 +317,8 @@ impl Drop for Undo<'_> {
             let _place = place;
             if let Some(reply) = reply
                 && let Ok(Some(Ok(reply))) = timeout(LATE, reply).await
-                && let Ok(told) = reply.extract_error().map_or_else(|_| Err(odd()), Told::read)
+                && let Ok(told) =
+                    reply.extract_error().map_or_else(|_| Err(malformed_reply()), Told::read)
                 && told.outcome != DONE
             {
                 return;

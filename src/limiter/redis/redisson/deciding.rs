@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::reply::odd;
+use super::super::reply::malformed_reply;
 use super::call::{
     BAD_CONFIGURATION, Caller, DONE, EXCEEDS, NO_CONFIGURATION, Question, REFUSED, Told,
 };
@@ -129,7 +129,7 @@ impl Shared {
             DONE => Outcome::Allow,
             REFUSED if wait > 0 => Outcome::Retry(until(told.now, wait)),
             EXCEEDS => Outcome::Deny { retry_after: None },
-            _ => return Err(odd()),
+            _ => return Err(malformed_reply()),
         };
         let quota = Rate::told([rate, interval, 0, 0]).quota();
         let now = Duration::from_micros(told.now.max(0).cast_unsigned());

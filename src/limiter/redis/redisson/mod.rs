@@ -29,7 +29,7 @@ use self::call::{Caller, Question};
 use self::deciding::{Asked, Shared};
 use self::names::Names;
 use super::{DEADLINE, pool};
-use crate::limiter::terms::owner;
+use crate::limiter::named::owner;
 use crate::limiter::{BoxedFuture, Limiter, Operation};
 use crate::{Charge, Error, Pool, Reservation};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limiter::terms::check_key;
+use crate::limiter::named::check_key;
 use crate::{Error, ErrorKind};
 
 /// The keys of one limiter: its name, the value and the permits of everybody, and those of one client.

@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::backoff::Backoff;
+use super::connections::{Connecting, Connections, LONGEST_WAIT, Reply, SharedConnection};
 use super::error;
-use super::source::{Connecting, LONGEST_WAIT, Reply, SharedConnection, Source};
 use crate::limiter::overtime::Overtime;
 use crate::{Error, ErrorKind};
 
@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind};
 const TRUST: Duration = Duration::from_millis(10);
 
 /// The connections of a bb8 pool.
-pub(super) struct Given<M: ManageConnection> {
+pub(super) struct Bb8Pool<M: ManageConnection> {
     pool: bb8::Pool<M>,
     backoff: Mutex<Backoff>,
     /// Whether the connections are being replaced.
@@ -32,10 +32,10 @@ pub(super) struct Given<M: ManageConnection> {
     /// Whether a connection is being checked out to follow the last one.
     testing: AtomicBool,
     /// The connection that was checked out last.
-    recent: Mutex<Option<Arc<GivenConnection<M>>>>,
+    recent: Mutex<Option<Arc<Bb8Connection<M>>>>,
 }
 
-impl<M> Given<M>
+impl<M> Bb8Pool<M>
 where
     M: ManageConnection<Error = RedisError>,
     M::Connection: Sync,
@@ -47,7 +47,7 @@ where
     }
 
     /// Asks the pool for a connection, which is shared from then on.
-    async fn check_out(self: &Arc<Self>) -> Result<Arc<GivenConnection<M>>, Error>
+    async fn check_out(self: &Arc<Self>) -> Result<Arc<Bb8Connection<M>>, Error>
     where
         M::Connection: Clone,
     {
@@ -55,7 +55,7 @@ where
             let end = Overtime::new(Instant::now() + LONGEST_WAIT);
             return match timeout_at(end.deadline(), self.pool.get()).await {
                 Ok(Ok(connection)) => {
-                    let given = Arc::new(GivenConnection {
+                    let given = Arc::new(Bb8Connection {
                         connection: connection.clone(),
                         pool: Arc::downgrade(self),
                         tested: Instant::now(),
@@ -114,7 +114,7 @@ where
         }
     }
 
-    fn recent(&self) -> MutexGuard<'_, Option<Arc<GivenConnection<M>>>> {
+    fn recent(&self) -> MutexGuard<'_, Option<Arc<Bb8Connection<M>>>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ where
 }
 
 /// The replacement that is under way, until it is dropped.
-struct Replacement<M: ManageConnection>(Arc<Given<M>>);
+struct Replacement<M: ManageConnection>(Arc<Bb8Pool<M>>);
 
 impl<M: ManageConnection> Drop for Replacement<M> {
     fn drop(&mut self) {
@@ -133,7 +133,7 @@ impl<M: ManageConnection> Drop for Replacement<M> {
 }
 
 /// The check-out that is under way, until it is dropped.
-struct Testing<M: ManageConnection>(Arc<Given<M>>);
+struct Testing<M: ManageConnection>(Arc<Bb8Pool<M>>);
 
 impl<M: ManageConnection> Drop for Testing<M> {
     fn drop(&mut self) {
@@ -141,7 +141,7 @@ impl<M: ManageConnection> Drop for Testing<M> {
     }
 }
 
-impl<M> Source for Given<M>
+impl<M> Connections for Bb8Pool<M>
 where
     M: ManageConnection<Error = RedisError>,
     M::Connection: ConnectionLike + Clone + Sync,
@@ -172,16 +172,16 @@ where
 }
 
 /// A connection of a given pool.
-struct GivenConnection<M: ManageConnection> {
+struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
-    pool: Weak<Given<M>>,
+    pool: Weak<Bb8Pool<M>>,
     /// When the pool handed it out.
     tested: Instant,
     /// Whether a call over it has failed.
     has_failed: AtomicBool,
 }
 
-impl<M> SharedConnection for GivenConnection<M>
+impl<M> SharedConnection for Bb8Connection<M>
 where
     M: ManageConnection<Error = RedisError>,
     M::Connection: ConnectionLike + Clone + Sync,

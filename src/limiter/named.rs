@@ -22,7 +22,7 @@ pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// A named limiter's algorithm, ready to be asked.
 #[derive(Clone, Debug)]
-pub(super) struct Terms<A: Algorithm> {
+pub(super) struct NamedAlgorithm<A: Algorithm> {
     /// A number that no other limiter of this process has: whose reservation is whose.
     pub(super) owner: u64,
     /// One for each quota; the first, if there is only one.
@@ -35,7 +35,7 @@ pub(super) struct Terms<A: Algorithm> {
 
 /// A charge in numbers.
 #[derive(Debug)]
-pub(super) struct Question<'a, R: Clone> {
+pub(super) struct ParsedCharge<'a, R: Clone> {
     pub(super) quota: Quotas,
     pub(super) rule: Cow<'a, R>,
     pub(super) ask: Ask,
@@ -54,7 +54,7 @@ pub(super) struct Answer {
     pub(super) origin: Origin,
 }
 
-impl<A: Algorithm> Terms<A> {
+impl<A: Algorithm> NamedAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its own quota.
@@ -74,7 +74,7 @@ impl<A: Algorithm> Terms<A> {
         Ok(Self { owner: owner(), names, algorithm, quota, rule })
     }
 
-    pub(super) fn read(&self, charge: &Charge) -> Result<Question<'_, A::Rule>, Error> {
+    pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
         check_key(charge.key())?;
         if charge.get_cost() > LARGEST_COST {
             return Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units"));
@@ -84,7 +84,7 @@ impl<A: Algorithm> Terms<A> {
             cost: charge.get_cost().cast_signed(),
             patience: micros(charge.get_max_wait().unwrap_or_default()),
         };
-        Ok(Question { rule: self.rule(&quota)?, quota, ask })
+        Ok(ParsedCharge { rule: self.rule(&quota)?, quota, ask })
     }
 
     pub(super) fn name(&self) -> &Arc<str> {

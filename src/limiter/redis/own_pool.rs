@@ -1,0 +1,232 @@
+//! The crate's own pool: a fixed number of connections for each runtime, each shared by many calls.
+//!
+//! OwnPool are made when a call asks for one, by a task of that call's runtime. When that task ends early, since
+//! its runtime ended or since it panicked, the next call starts another. Each runtime has connections of its own,
+//! since a socket is read only while its runtime runs.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::{self, Handle};
+use tokio::select;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::backoff::Backoff;
+use super::connection::Connection;
+use super::connections::{Connecting, Connections, LONGEST_WAIT, SharedConnection};
+use super::health;
+use super::server::Server;
+use super::slots::{Slot, Slots};
+use crate::limiter::overtime::Overtime;
+use crate::{Error, ErrorKind};
+
+/// The pause after an attempt that ended with its runtime.
+const INTERRUPTED: Duration = Duration::from_millis(10);
+
+/// OwnPool to one server.
+pub(super) struct OwnPool {
+    server: Server,
+    /// The connections of each runtime.
+    size: usize,
+    state: Mutex<State>,
+    /// Notified when an attempt to connect ends.
+    changed: Notify,
+    /// Closed when the pool is dropped, which ends its attempts to connect.
+    lifetime: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    runtimes: Vec<Slots>,
+    backoff: Backoff,
+    /// Why the last attempt to connect failed. None after a success.
+    failure: Option<Error>,
+}
+
+impl OwnPool {
+    /// `size` connections to `server` for each runtime, made when they are first needed.
+    pub(super) fn new(server: Server, size: usize) -> Self {
+        let (state, changed, lifetime) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
+        Self { server, size, state, changed, lifetime }
+    }
+
+    /// The next usable connection, or when to look again. Starts the attempts to connect that are due.
+    fn next(self: &Arc<Self>) -> Result<Arc<Connection>, Instant> {
+        let (now, runtime) = (Instant::now(), Handle::current());
+        let mut state = self.lock();
+        state.clean(now);
+        let State { runtimes, backoff, .. } = &mut *state;
+        let slots = Slots::of(runtimes, runtime.id(), self.size);
+        let (begun, look_again) = slots.begin_attempts(now, backoff);
+        let connection = slots.pick();
+        // An attempt that cannot be spawned ends at once, and takes the lock.
+        drop(state);
+        for slot in begun {
+            let pool = Arc::downgrade(self);
+            let attempt = Attempt { pool, runtime: runtime.id(), slot, result: None };
+            runtime.spawn(attempt.run(self.server.clone(), self.lifetime.subscribe()));
+        }
+        connection.ok_or(look_again)
+    }
+
+    /// The error of a failed attempt to connect.
+    fn no_connection(&self, cause: Error) -> Error {
+        let message = format!("no connection to {}", self.server.address());
+        Error::new(cause.kind(), message).with_source(cause)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The slots of the current runtime.
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        let slots = self.runtimes.iter().filter(move |slots| Some(slots.runtime) == runtime);
+        slots.flat_map(|slots| &slots.slots)
+    }
+
+    /// Drops the connections that are of no more use, and runtimes without any.
+    fn clean(&mut self, now: Instant) {
+        let mut useless = None;
+        for slot in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.slots) {
+            match slot.connection.as_ref().map(|connection| connection.state()) {
+                None | Some(health::State::Usable) => continue,
+                Some(health::State::Closed) => {}
+                Some(health::State::ReadOnly) => useless = Some("redis is read-only"),
+                Some(health::State::Silent) => useless = Some("redis stopped answering"),
+            }
+            slot.connection = None;
+        }
+        self.runtimes.retain(|runtime| !runtime.slots.iter().all(Slot::is_empty));
+        if let Some(reason) = useless {
+            // Connecting at once may well succeed, and lead to the same server.
+            self.backoff.fail_useless(now);
+            self.failure = Some(Error::new(ErrorKind::Infrastructure, reason));
+        }
+    }
+}
+
+impl Connections for OwnPool {
+    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
+        self.next().ok().map(|connection| connection as Arc<dyn SharedConnection>)
+    }
+
+    fn connection(self: Arc<Self>) -> Connecting {
+        Box::pin(async move {
+            let mut end = Overtime::new(Instant::now() + LONGEST_WAIT);
+            loop {
+                let mut changed = pin!(self.changed.notified());
+                changed.as_mut().enable();
+                let look_again = match self.next() {
+                    Ok(connection) => return Ok(connection as Arc<dyn SharedConnection>),
+                    Err(look_again) => look_again.min(end.deadline()),
+                };
+                let waited = timeout_at(look_again, changed).await;
+                if waited.is_err() && Instant::now() >= end.deadline() {
+                    match self.away() {
+                        Some(error) => return Err(error),
+                        // This process was paused. Callers have deadlines of their own.
+                        None if end.is_late() => {
+                            end = Overtime::new(Instant::now() + LONGEST_WAIT);
+                        }
+                        None => return Err(self.no_reply()),
+                    }
+                }
+            }
+        })
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn away(&self) -> Option<Error> {
+        let mut state = self.lock();
+        state.clean(Instant::now());
+        let failure = state.failure.clone();
+        let is_connected = state.slots().any(|slot| slot.connection.is_some());
+        drop(state);
+        failure.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
+    }
+
+    fn no_reply(&self) -> Error {
+        let state = self.lock();
+        let is_connected = state.slots().any(|slot| slot.connection.is_some());
+        let begun = state.slots().filter_map(|slot| slot.attempt).min();
+        drop(state);
+        if is_connected {
+            return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
+        }
+        if let Some(error) = self.away() {
+            return error;
+        }
+        // An attempt that has just begun says nothing about the server yet.
+        let address = self.server.address();
+        match begun {
+            Some(begun) if begun.elapsed() >= LONGEST_WAIT => {
+                let message = format!("no connection to {address} in time");
+                Error::new(ErrorKind::Infrastructure, message)
+            }
+            _ => {
+                let message = format!("the connection to {address} is not ready yet");
+                Error::new(ErrorKind::Saturation, message)
+            }
+        }
+    }
+}
+
+/// An attempt to connect. Whatever ends it, its slot is free afterwards.
+struct Attempt {
+    pool: Weak<OwnPool>,
+    runtime: runtime::Id,
+    slot: usize,
+    /// None if the attempt is not finished.
+    result: Option<Result<Connection, Error>>,
+}
+
+impl Attempt {
+    async fn run(mut self, server: Server, mut pool: watch::Receiver<()>) {
+        let end = Overtime::new(Instant::now() + server.connect_timeout);
+        select! {
+            // A timeout that comes late says nothing about the server.
+            result = server.connect() => self.result = Some(result).filter(|result| result.is_ok() || !end.is_late()),
+            _ = pool.changed() => {}
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade() else { return };
+        let (mut state, now) = (pool.lock(), Instant::now());
+        let State { runtimes, backoff, failure } = &mut *state;
+        let slots = runtimes.iter_mut().find(|slots| slots.runtime == self.runtime);
+        let Some(slot) = slots.map(|slots| &mut slots.slots[self.slot]) else { return };
+        slot.attempt = None;
+        match self.result.take() {
+            Some(Ok(connection)) => {
+                slot.connection = Some(Arc::new(connection));
+                backoff.succeed();
+                *failure = None;
+            }
+            Some(Err(error)) => {
+                backoff.fail(now);
+                *failure = Some(error);
+            }
+            None if std::thread::panicking() => {
+                backoff.fail(now);
+                let message = "a panic ended the attempt to connect to redis";
+                *failure = Some(Error::new(ErrorKind::Configuration, message));
+            }
+            // Its runtime ended, or was too busy.
+            None => backoff.hold(now + INTERRUPTED),
+        }
+        drop(state);
+        pool.changed.notify_waiters();
+    }
+}
