@@ -49,11 +49,11 @@ function fixed_window.write(state)
   return string.format('%.0f:%.0f', state.begin, state.units)
 end
 
-function fixed_window.old(rule, state)
+function fixed_window.expires_at(rule, state)
   return end_of(rule, state)
 end
 
-function fixed_window.cut(rule, state, now)
+function fixed_window.clamp(rule, state, now)
   if rule.anchored then
     if state.begin > now + rule.horizon + rule.period then
       return { begin = now, units = rule.limit }
@@ -67,7 +67,7 @@ function fixed_window.cut(rule, state, now)
   end
 end
 
-function fixed_window.fit(rule, state, at, cost)
+function fixed_window.earliest_fit(rule, state, at, cost)
   if cost > rule.limit then
     return nil
   end

@@ -122,17 +122,17 @@ local function all_of(...)
     end
   end
 
-  function several.cut(rule, state, now)
+  function several.clamp(rule, state, now)
     return changed(state, function(j, member, one)
-      return one and member.cut(rule[j], one, now)
+      return one and member.clamp(rule[j], one, now)
     end)
   end
 
-  function several.fit(rule, state, at, cost)
+  function several.earliest_fit(rule, state, at, cost)
     -- What fits at an instant fits at every later one, so the latest of all is the earliest for all.
     local latest = at
     for j, member in ipairs(members) do
-      local instant = member.fit(rule[j], state and state[j], at, cost)
+      local instant = member.earliest_fit(rule[j], state and state[j], at, cost)
       if not instant then
         return nil
       end
@@ -144,7 +144,7 @@ local function all_of(...)
   function several.refuses(rule, state, now, cost)
     local latest, by = now, nil
     for j, member in ipairs(members) do
-      local instant = member.fit(rule[j], state and state[j], now, cost)
+      local instant = member.earliest_fit(rule[j], state and state[j], now, cost)
       if not instant then
         return j
       elseif instant > latest then

@@ -83,17 +83,17 @@ function sliding_counter.write(state)
   return string.format('%.0f:%.0f:%.0f:%.0f', state.begin, state.current, state.previous, state.latest)
 end
 
-function sliding_counter.old(rule, state)
+function sliding_counter.expires_at(rule, state)
   return end_of(rule, under(rule, state))
 end
 
-function sliding_counter.cut(rule, state, now)
+function sliding_counter.clamp(rule, state, now)
   if state.latest > now + rule.horizon then
     return { begin = begin_of(rule, now), current = rule.limit, previous = 0, latest = now }
   end
 end
 
-function sliding_counter.fit(rule, state, at, cost)
+function sliding_counter.earliest_fit(rule, state, at, cost)
   if cost > rule.limit then
     return nil
   end

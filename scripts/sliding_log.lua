@@ -192,17 +192,17 @@ function sliding_log.store(key, state, rule, now)
   end
 end
 
-function sliding_log.old(rule, state)
+function sliding_log.expires_at(rule, state)
   return state.last and state.last.at + rule.period or 0
 end
 
-function sliding_log.cut(rule, state, now)
+function sliding_log.clamp(rule, state, now)
   if state.last and state.last.at > now + rule.horizon then
     return { last = { at = now, lap = 0, total = rule.limit, units = rule.limit }, added = true, wiped = true }
   end
 end
 
-function sliding_log.fit(rule, state, at, cost)
+function sliding_log.earliest_fit(rule, state, at, cost)
   if cost > rule.limit then
     return nil
   end

@@ -116,18 +116,18 @@ function sliding_window.write(state)
   return string.format('%.0f:%.0f%s', state.width, state.newest, list)
 end
 
-function sliding_window.old(rule, state)
+function sliding_window.expires_at(rule, state)
   return end_of(rule, under(rule, state))
 end
 
-function sliding_window.cut(rule, state, now)
+function sliding_window.clamp(rule, state, now)
   state = under(rule, state)
   if state.newest * rule.width > now + rule.horizon then
     return sliding_window.take(rule, nil, now, rule.limit)
   end
 end
 
-function sliding_window.fit(rule, state, at, cost)
+function sliding_window.earliest_fit(rule, state, at, cost)
   if cost > rule.limit then
     return nil
   end

@@ -67,19 +67,19 @@ function smooth_bursty.write(state)
   return string.format('%.0f:%.0f:%.0f/%.0f:%.0f', state.credit, state.next, state.r, state.p, state.last)
 end
 
-function smooth_bursty.old(rule, state)
+function smooth_bursty.expires_at(rule, state)
   local credit, next = resynced(rule, state, state.next)
   return next + math.ceil((rule.cap - credit) / rule.r)
 end
 
-function smooth_bursty.cut(rule, state, now)
+function smooth_bursty.clamp(rule, state, now)
   if now < state.last then
     local next = math.max(0, state.next - (state.last - now))
     return { credit = state.credit, next = next, r = state.r, p = state.p, last = now }
   end
 end
 
-function smooth_bursty.fit(rule, state, at, cost)
+function smooth_bursty.earliest_fit(rule, state, at, cost)
   if cost * rule.p >= INEXACT then
     return nil
   end

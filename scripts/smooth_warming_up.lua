@@ -79,19 +79,19 @@ function smooth_warming_up.write(state)
   return string.format('%.17g:%.0f:%.0f/%.0f:%.0f', state.stored, state.next, state.r, state.p, state.last)
 end
 
-function smooth_warming_up.old(rule, state)
+function smooth_warming_up.expires_at(rule, state)
   local stored, next = resynced(rule, state, state.next)
   return next + math.ceil((rule.most - stored) * (rule.warm_up / rule.most)) + 1
 end
 
-function smooth_warming_up.cut(rule, state, now)
+function smooth_warming_up.clamp(rule, state, now)
   if now < state.last then
     local next = math.max(0, state.next - (state.last - now))
     return { stored = state.stored, next = next, r = state.r, p = state.p, last = now }
   end
 end
 
-function smooth_warming_up.fit(rule, state, at, cost)
+function smooth_warming_up.earliest_fit(rule, state, at, cost)
   if cost * rule.p >= INEXACT then
     return nil
   end

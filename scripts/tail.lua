@@ -12,8 +12,8 @@ local SPARE = 10000000
 
 -- Decides one charge. The twin of `step` in src/algorithm/mod.rs.
 -- Returns the outcome, the wait, and the state to store if it changed.
-local function decide(algorithm, rule, state, was_cut, now, cost, patience)
-  local instant = algorithm.fit(rule, state, now, cost)
+local function decide(algorithm, rule, state, was_clamped, now, cost, patience)
+  local instant = algorithm.earliest_fit(rule, state, now, cost)
   if not instant then
     return NEVER, 0, nil
   end
@@ -25,17 +25,17 @@ local function decide(algorithm, rule, state, was_cut, now, cost, patience)
     return wait == 0 and ALLOW or WAIT, wait, algorithm.take(rule, state, instant, cost, now)
   end
   -- The only write of a refusal: a cut state, or it would move along with the clock.
-  return DENY, wait, was_cut and state or nil
+  return DENY, wait, was_clamped and state or nil
 end
 
 -- Takes without asking whether it fits, so long as the debt is not past the horizon. Returns what a peek would then be
 -- told, and the state to store if it changed. The twin of `penalize` in src/algorithm/mod.rs.
 local function penalize(algorithm, rule, state, now, cost)
-  local instant, next = algorithm.fit(rule, state, now, 0), nil
+  local instant, next = algorithm.earliest_fit(rule, state, now, 0), nil
   if instant - now <= rule.horizon and cost > 0 then
     next = algorithm.take(rule, state, instant, math.min(cost, algorithm.largest(rule)), now)
-    next = algorithm.cut(rule, next, now) or next
-    instant = algorithm.fit(rule, next, now, 0)
+    next = algorithm.clamp(rule, next, now) or next
+    instant = algorithm.earliest_fit(rule, next, now, 0)
   end
   local wait = instant - now
   return wait == 0 and ALLOW or DENY, wait, next
@@ -62,10 +62,10 @@ local function store(algorithm, key, exists, number, rule, state, now, given)
   if number and not given and type(value) == 'number' and value - value % SPARE == number - number % SPARE then
     return failure('INCRBY', key, value - number)
   end
-  local old = math.max(algorithm.old(rule, state), now)
-  local unit, expiry = 'PXAT', math.ceil((old + SPARE) / 1000)
+  local expires_at = math.max(algorithm.expires_at(rule, state), now)
+  local unit, expiry = 'PXAT', math.ceil((expires_at + SPARE) / 1000)
   if given then
-    unit, expiry = 'PX', math.ceil((old - now) / 1000) + ONE_HOUR
+    unit, expiry = 'PX', math.ceil((expires_at - now) / 1000) + ONE_HOUR
   end
   local written
   if exists then
@@ -85,11 +85,11 @@ local function store_pieces(algorithm, key, rule, state, now, given)
   if why then
     return why
   end
-  local old = math.max(algorithm.old(rule, state), now)
+  local expires_at = math.max(algorithm.expires_at(rule, state), now)
   if given then
-    redis.call('PEXPIRE', key, math.ceil((old - now) / 1000) + ONE_HOUR)
+    redis.call('PEXPIRE', key, math.ceil((expires_at - now) / 1000) + ONE_HOUR)
   else
-    redis.call('PEXPIREAT', key, math.ceil((old + SPARE) / 1000))
+    redis.call('PEXPIREAT', key, math.ceil((expires_at + SPARE) / 1000))
   end
 end
 
@@ -163,13 +163,13 @@ local function run(algorithm)
         end
       end
       local state = states[place]
-      local cut = state and algorithm.cut(rule, state, now)
-      state = cut or state
+      local clamped = state and algorithm.clamp(rule, state, now)
+      state = clamped or state
 
       local refuses = algorithm.refuses and not op and algorithm.refuses(rule, state, now, cost)
       local outcome, wait, next
       if not op then
-        outcome, wait, next = decide(algorithm, rule, state, cut, now, cost, patience)
+        outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, patience)
       elseif op == 'refund' then
         outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(left))
       elseif op == 'penalize' then

@@ -56,11 +56,11 @@ function token_bucket.write(state)
   return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.over)
 end
 
-function token_bucket.old(rule, state)
+function token_bucket.expires_at(rule, state)
   return state.part > 0 and state.full + 1 or state.full
 end
 
-function token_bucket.cut(rule, state, now)
+function token_bucket.clamp(rule, state, now)
   local full, part = start_of(rule, state, 0)
   local latest = now + rule.horizon + rule.span
   if full > latest or (full == latest and part > rule.spare) then
@@ -68,7 +68,7 @@ function token_bucket.cut(rule, state, now)
   end
 end
 
-function token_bucket.fit(rule, state, at, cost)
+function token_bucket.earliest_fit(rule, state, at, cost)
   if cost > rule.burst then
     return nil
   end

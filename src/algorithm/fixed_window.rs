@@ -150,11 +150,11 @@ impl Algorithm for FixedWindow {
         rule.horizon
     }
 
-    fn old(rule: &Rule, state: &State) -> i64 {
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
         rule.end(state)
     }
 
-    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+    fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         if rule.anchored {
             let late = state.begin > now + rule.horizon + rule.period;
             return late.then_some(State::of(now, rule.limit));
@@ -164,7 +164,7 @@ impl Algorithm for FixedWindow {
         (ahead > reach).then_some(State::of(rule.begin(now), rule.limit))
     }
 
-    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.limit {
             return None;
         }

@@ -165,16 +165,22 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The longest wait that is reserved for anyone, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
 
-    /// The instant from which on the state decides like none.
-    fn old(rule: &Self::Rule, state: &Self::State) -> i64;
+    /// When the state is equivalent to no state, in µs since the Unix epoch.
+    fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64;
 
-    /// State that lies later than possible, cut to what is: a clock was set back, or a quota lowered.
-    fn cut(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State>;
+    /// Clamps a state from the future: the clock was set back, or the quota was lowered. `None` if there is
+    /// nothing to clamp.
+    fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State>;
 
     /// The earliest instant from `at` on at which `cost` fits; `None` if it never does.
-    fn fit(rule: &Self::Rule, state: Option<&Self::State>, at: i64, cost: i64) -> Option<i64>;
+    fn earliest_fit(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        at: i64,
+        cost: i64,
+    ) -> Option<i64>;
 
-    /// The state once `cost` is taken at the instant that `fit` named, decided now.
+    /// The state once `cost` is taken at the instant that `earliest_fit` named, decided now.
     fn take(
         rule: &Self::Rule,
         state: Option<Self::State>,
@@ -216,12 +222,12 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
     fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, ask: Ask) -> Step {
-        let cut = state.as_ref().and_then(|state| Self::cut(rule, state, now));
-        let seen = cut.as_ref().or(state.as_ref());
+        let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
+        let seen = clamped.as_ref().or(state.as_ref());
         let patience = ask.patience.min(Self::horizon(rule));
 
         let refuses = Self::refuses(rule, seen, now, ask.cost);
-        let instant = Self::fit(rule, seen, now, ask.cost);
+        let instant = Self::earliest_fit(rule, seen, now, ask.cost);
         let verdict = match instant.map(|instant| instant - now) {
             None => Verdict::Never,
             Some(0) => Verdict::Allow,
@@ -231,11 +237,11 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
         match (verdict, instant) {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if ask.cost > 0 => {
-                let before = cut.or_else(|| state.take());
+                let before = clamped.or_else(|| state.take());
                 *state = Some(Self::take(rule, before, instant, ask.cost, now));
             }
             // The only write of a refusal: a cut state, or it would move along with the clock.
-            (Verdict::Deny(_), _) if ask.cost > 0 && cut.is_some() => *state = cut,
+            (Verdict::Deny(_), _) if ask.cost > 0 && clamped.is_some() => *state = clamped,
             _ => {
                 let report = Self::report(rule, seen, now);
                 return Step {
@@ -264,15 +270,15 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// Takes without asking whether it fits, so long as the debt is not past the horizon, and tells what a peek would
     /// then be told: the twin of `penalize` in `scripts/tail.lua`.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Step {
-        let cut = state.as_ref().and_then(|state| Self::cut(rule, state, now));
-        let due = |state: Option<&_>| Self::fit(rule, state, now, 0).unwrap_or(now);
-        let mut instant = due(cut.as_ref().or(state.as_ref()));
+        let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
+        let due = |state: Option<&_>| Self::earliest_fit(rule, state, now, 0).unwrap_or(now);
+        let mut instant = due(clamped.as_ref().or(state.as_ref()));
         let changed = cost > 0 && instant - now <= Self::horizon(rule);
-        let mut seen = cut;
+        let mut seen = clamped;
         if changed {
             let before = seen.or_else(|| state.take());
             let next = Self::take(rule, before, instant, cost.min(Self::largest(rule)), now);
-            *state = Some(Self::cut(rule, &next, now).unwrap_or(next));
+            *state = Some(Self::clamp(rule, &next, now).unwrap_or(next));
             instant = due(state.as_ref());
             seen = None;
         }
@@ -296,11 +302,11 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         left: &Left,
     ) -> Option<i64> {
         let state = state.as_mut()?;
-        let Some(mut cut) = Self::cut(rule, state, now) else {
+        let Some(mut clamped) = Self::clamp(rule, state, now) else {
             return Self::give_back(rule, state, now, cost, left);
         };
-        let units = Self::give_back(rule, &mut cut, now, cost, left)?;
-        *state = cut;
+        let units = Self::give_back(rule, &mut clamped, now, cost, left)?;
+        *state = clamped;
         Some(units)
     }
 }

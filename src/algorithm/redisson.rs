@@ -188,15 +188,15 @@ impl Algorithm for Redisson {
         0
     }
 
-    fn old(rule: &Rule, state: &State) -> i64 {
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
         state.members.last().map_or(0, |(score, _)| (score + rule.interval) * 1_000)
     }
 
-    fn cut(_: &Rule, _: &State, _: i64) -> Option<State> {
+    fn clamp(_: &Rule, _: &State, _: i64) -> Option<State> {
         None
     }
 
-    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.rate.min(LARGEST) {
             return None;
         }

@@ -34,20 +34,20 @@ macro_rules! tuple {
                 [$($member::horizon(&rule.$place)),+].into_iter().fold(i64::MAX, i64::min)
             }
 
-            fn old(rule: &Self::Rule, state: &Self::State) -> i64 {
-                let old = [$(state.$place.as_ref().map_or(0, |one| $member::old(&rule.$place, one))),+];
-                old.into_iter().fold(0, i64::max)
+            fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
+                let expires_at = [$(state.$place.as_ref().map_or(0, |one| $member::expires_at(&rule.$place, one))),+];
+                expires_at.into_iter().fold(0, i64::max)
             }
 
-            fn cut(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
-                let cut = ($(
-                    state.$place.as_ref().and_then(|one| $member::cut(&rule.$place, one, now)),
+            fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
+                let clamped = ($(
+                    state.$place.as_ref().and_then(|one| $member::clamp(&rule.$place, one, now)),
                 )+);
-                let any = [$(cut.$place.is_some()),+].contains(&true);
-                any.then(|| ($(cut.$place.or_else(|| state.$place.clone()),)+))
+                let any = [$(clamped.$place.is_some()),+].contains(&true);
+                any.then(|| ($(clamped.$place.or_else(|| state.$place.clone()),)+))
             }
 
-            fn fit(
+            fn earliest_fit(
                 rule: &Self::Rule,
                 state: Option<&Self::State>,
                 at: i64,
@@ -55,7 +55,7 @@ macro_rules! tuple {
             ) -> Option<i64> {
                 // What fits at an instant fits at every later one, so the latest of all is the earliest for all.
                 let fits = [$(
-                    $member::fit(
+                    $member::earliest_fit(
                         &rule.$place,
                         state.and_then(|state| state.$place.as_ref()),
                         at,
@@ -106,7 +106,7 @@ macro_rules! tuple {
                 let (mut latest, mut by) = (now, None);
                 $(
                     let one = state.and_then(|state| state.$place.as_ref());
-                    match $member::fit(&rule.$place, one, now, cost) {
+                    match $member::earliest_fit(&rule.$place, one, now, cost) {
                         None => return Some($place),
                         Some(instant) if instant > latest => (latest, by) = (instant, Some($place)),
                         Some(_) => {}

@@ -98,18 +98,18 @@ impl Algorithm for SlidingCounter {
         rule.horizon
     }
 
-    fn old(rule: &Rule, state: &State) -> i64 {
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
         rule.under(Some(state)).map_or(0, |state| rule.end(&state))
     }
 
-    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+    fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let late = state.latest > now + rule.horizon;
         let begin = rule.begin(now);
         let (current, from) = (rule.limit, [0; 3]);
         late.then_some(State { begin, current, previous: 0, latest: now, from })
     }
 
-    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.limit {
             return None;
         }

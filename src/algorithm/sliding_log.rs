@@ -156,16 +156,16 @@ impl Algorithm for SlidingLog {
         rule.horizon
     }
 
-    fn old(rule: &Rule, state: &State) -> i64 {
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
         state.last().map_or(0, |last| last.at + rule.period)
     }
 
-    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+    fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let late = state.last().is_some_and(|last| last.at > now + rule.horizon);
         late.then(|| Self::take(rule, None, now, rule.limit, now))
     }
 
-    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.limit {
             return None;
         }

@@ -111,17 +111,17 @@ impl Algorithm for SlidingWindow {
         rule.horizon
     }
 
-    fn old(rule: &Rule, state: &State) -> i64 {
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
         rule.under(Some(state)).map_or(0, |state| rule.end(&state))
     }
 
-    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+    fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let state = rule.under(Some(state))?;
         let late = state.newest * rule.width > now + rule.horizon;
         late.then(|| Self::take(rule, None, now, rule.limit, now))
     }
 
-    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.limit {
             return None;
         }

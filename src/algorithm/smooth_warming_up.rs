@@ -212,17 +212,17 @@ impl Algorithm for SmoothWarmingUp {
         rule.horizon
     }
 
-    fn old(rule: &Rule, state: &State) -> i64 {
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
         let (stored, next) = rule.resynced(Some(state), state.next);
         next + rule.rest(stored) + 1
     }
 
-    fn cut(_rule: &Rule, state: &State, now: i64) -> Option<State> {
+    fn clamp(_rule: &Rule, state: &State, now: i64) -> Option<State> {
         let next = (state.next - (state.last - now)).max(0);
         (now < state.last).then_some(State { next, last: now, ..*state })
     }
 
-    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if i128::from(cost) * i128::from(rule.p) >= i128::from(INEXACT) {
             return None;
         }

@@ -127,11 +127,11 @@ impl Algorithm for TokenBucket {
         rule.horizon
     }
 
-    fn old(_rule: &Rule, state: &State) -> i64 {
+    fn expires_at(_rule: &Rule, state: &State) -> i64 {
         state.full + i64::from(state.part > 0)
     }
 
-    fn cut(rule: &Rule, state: &State, now: i64) -> Option<State> {
+    fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let latest = (now + rule.horizon + rule.span, rule.spare);
         (state.under(rule) > latest).then_some(State {
             full: latest.0,
@@ -141,7 +141,7 @@ impl Algorithm for TokenBucket {
         })
     }
 
-    fn fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.burst {
             return None;
         }

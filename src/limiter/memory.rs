@@ -149,7 +149,7 @@ impl<A: Algorithm> Memory<A> {
         let (units, _) = self.store.update(key.as_str(), |now, state| {
             let units = A::refund(&rule, state, now, cost.cast_signed(), &left);
             let changed = state.as_ref().filter(|_| units.is_some());
-            (units.unwrap_or(0), changed.map(|state| A::old(&rule, state)))
+            (units.unwrap_or(0), changed.map(|state| A::expires_at(&rule, state)))
         })?;
         Ok(units.cast_unsigned())
     }
@@ -176,7 +176,7 @@ impl Memory<Redisson> {
                 let (freed, may_be_more) = Redisson::release(rule, state, now, rest);
                 (all, rest) = (all + freed, rest - freed);
                 if !may_be_more {
-                    return (all, Some(Redisson::old(rule, state)));
+                    return (all, Some(Redisson::expires_at(rule, state)));
                 }
             }
         })?;

@@ -121,8 +121,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "live_keys_forgotten",
         "src/limiter/memory/shard.rs",
-        ".filter(|old| *old > now)",
-        ".filter(|old| *old > now + 1_000_000_000)",
+        ".filter(|expires_at| *expires_at > now)",
+        ".filter(|expires_at| *expires_at > now + 1_000_000_000)",
         ["memory", "memory"],
     ),
     mutant(

@@ -75,8 +75,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "expiry_too_soon",
         TAIL,
         Expiry,
-        "'PXAT', math.ceil((old + SPARE) / 1000)",
-        "'PXAT', math.ceil((old - 20000) / 1000)",
+        "'PXAT', math.ceil((expires_at + SPARE) / 1000)",
+        "'PXAT', math.ceil((expires_at - 20000) / 1000)",
     ),
     mutant(
         "no_expiry",
@@ -89,8 +89,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "log_without_expiry",
         ["tail", "sliding_log"],
         Expiry,
-        "redis.call('PEXPIREAT', key, math.ceil((old + SPARE) / 1000))",
-        "old = nil",
+        "redis.call('PEXPIREAT', key, math.ceil((expires_at + SPARE) / 1000))",
+        "expires_at = nil",
     ),
     mutant(
         "in_place_beyond_its_expiry",
@@ -124,7 +124,7 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "charge_on_refusal",
         TAIL,
         Mixed,
-        "return DENY, wait, was_cut and state or nil",
+        "return DENY, wait, was_clamped and state or nil",
         "return DENY, wait, algorithm.take(rule, state, instant, cost, now)",
     ),
     mutant(
@@ -175,8 +175,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "deny_everything",
         TAIL,
         Use,
-        "local instant = algorithm.fit(rule, state, now, cost)\n",
-        "local instant = algorithm.fit(rule, state, now, cost)\n  instant = instant and instant + 1\n",
+        "local instant = algorithm.earliest_fit(rule, state, now, cost)\n",
+        "local instant = algorithm.earliest_fit(rule, state, now, cost)\n  instant = instant and instant + 1\n",
     ),
     mutant(
         "horizon_ignored",

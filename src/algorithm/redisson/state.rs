@@ -139,10 +139,10 @@ impl State {
 
     pub(super) fn report(&self, rule: &Rule, now: i64) -> Report {
         let remaining = self.value.unwrap_or_else(|| rule.rate - self.total());
-        let old = self.members.last().map_or(0, |(score, _)| score + rule.interval);
+        let expires_at = self.members.last().map_or(0, |(score, _)| score + rule.interval);
         Report {
             remaining: remaining.clamp(0, rule.rate),
-            reset_after: until(now, (old - now / 1_000).max(0)),
+            reset_after: until(now, (expires_at - now / 1_000).max(0)),
         }
     }
 }

@@ -25,7 +25,7 @@ struct Entry<S> {
     /// `None` once it was reset.
     state: Option<S>,
     /// The instant from which on it is as good as new.
-    old: i64,
+    expires_at: i64,
 }
 
 /// What became of the key that may be old before all others.
@@ -60,19 +60,19 @@ impl<S> Shard<S> {
         change: impl FnOnce(&mut Option<S>) -> (T, Option<i64>),
     ) -> Result<(T, Option<Arc<str>>), Error> {
         if let Some(entry) = self.entries.get_mut(name) {
-            let (answer, old) = change(&mut entry.state);
-            entry.old = old.unwrap_or(entry.old);
-            return Ok((answer, old.map(|_| Arc::clone(&entry.name))));
+            let (answer, expires_at) = change(&mut entry.state);
+            entry.expires_at = expires_at.unwrap_or(entry.expires_at);
+            return Ok((answer, expires_at.map(|_| Arc::clone(&entry.name))));
         }
         let mut state = None;
-        let (answer, old) = change(&mut state);
-        let Some(old) = old else { return Ok((answer, None)) };
+        let (answer, expires_at) = change(&mut state);
+        let Some(expires_at) = expires_at else { return Ok((answer, None)) };
         if self.entries.len() >= self.capacity && !self.make_room(now) {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
         let name: Arc<str> = name.into();
-        let entry = Entry { name: Arc::clone(&name), state, old };
-        self.ages.push(Reverse((old, Arc::clone(&name))));
+        let entry = Entry { name: Arc::clone(&name), state, expires_at };
+        self.ages.push(Reverse((expires_at, Arc::clone(&name))));
         self.entries.insert(Arc::clone(&name), entry);
         Ok((answer, Some(name)))
     }
@@ -110,11 +110,15 @@ impl<S> Shard<S> {
         if *age > now {
             return Oldest::Live;
         }
-        let Some(old) = self.entries.get(name).map(|entry| entry.old).filter(|old| *old > now)
+        let Some(expires_at) = self
+            .entries
+            .get(name)
+            .map(|entry| entry.expires_at)
+            .filter(|expires_at| *expires_at > now)
         else {
             return Oldest::Old;
         };
-        oldest.0.0 = old;
+        oldest.0.0 = expires_at;
         Oldest::Moved
     }
 
@@ -129,10 +133,10 @@ impl<S> Shard<S> {
 mod tests {
     use super::*;
 
-    fn put(shard: &mut Shard<i64>, name: usize, now: i64, old: i64) -> Result<(), Error> {
+    fn put(shard: &mut Shard<i64>, name: usize, now: i64, expires_at: i64) -> Result<(), Error> {
         let set = |state: &mut Option<i64>| {
-            *state = Some(old);
-            ((), Some(old))
+            *state = Some(expires_at);
+            ((), Some(expires_at))
         };
         shard.update(&name.to_string(), now, set).map(drop)
     }
@@ -146,8 +150,8 @@ mod tests {
     fn a_decision_looks_at_a_bounded_number_of_keys() {
         const KEYS: usize = 10_000;
         let mut shard = Shard::new(KEYS);
-        for old in [10, 1_000] {
-            (0..KEYS).for_each(|key| put(&mut shard, key, 0, old).unwrap());
+        for expires_at in [10, 1_000] {
+            (0..KEYS).for_each(|key| put(&mut shard, key, 0, expires_at).unwrap());
         }
         assert_eq!(looked_at(&shard, 100), 0);
         for decisions in 1..=3 {

@@ -44,7 +44,7 @@ impl<A: Algorithm> Store<A> {
             let step = A::step(&parsed.rule, state, now, parsed.ask);
             let changed = state.as_ref().filter(|_| step.changed);
             let left = changed.map(A::left).unwrap_or_default();
-            ((step, left, now), changed.map(|state| A::old(&parsed.rule, state)))
+            ((step, left, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
 
         let Step { verdict, report, by, .. } = step;
@@ -65,7 +65,7 @@ impl<A: Algorithm> Store<A> {
             }
             let step = A::penalize(&parsed.rule, state, now, parsed.ask.cost);
             let changed = state.as_ref().filter(|_| step.changed);
-            ((step, now), changed.map(|state| A::old(&parsed.rule, state)))
+            ((step, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
         let (left, Step { verdict, report, by, .. }) = (Left::default(), step);
         let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
