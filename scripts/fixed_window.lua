@@ -81,7 +81,7 @@ function fixed_window.earliest_fit(rule, state, at, cost)
   return end_of(rule, state)
 end
 
-function fixed_window.take(rule, state, at, cost)
+function fixed_window.consume(rule, state, at, cost)
   state = alive(rule, state, at)
   if state then
     return { begin = state.begin, units = state.units + cost }
@@ -89,8 +89,8 @@ function fixed_window.take(rule, state, at, cost)
   return { begin = begin_of(rule, at), units = cost }
 end
 
-function fixed_window.take_with_others(rule, state, at, cost, now)
-  local next = fixed_window.take(rule, state, at, cost)
+function fixed_window.consume_with_others(rule, state, at, cost, now)
+  local next = fixed_window.consume(rule, state, at, cost)
   if at > now then
     next.from, next.from_units = LONG_AGO, 0
     if state then
@@ -100,7 +100,7 @@ function fixed_window.take_with_others(rule, state, at, cost, now)
   return next
 end
 
-function fixed_window.largest(rule)
+function fixed_window.max_unchecked_cost(rule)
   return rule.limit
 end
 

@@ -165,17 +165,17 @@ local function all_of(...)
     return by
   end
 
-  function several.take(rule, state, at, cost, now)
+  function several.consume(rule, state, at, cost, now)
     return changed(state, function(j, member, one)
-      local take = member.take_with_others or member.take
-      return take(rule[j], one, at, math.min(cost, member.largest(rule[j])), now)
+      local consume = member.consume_with_others or member.consume
+      return consume(rule[j], one, at, math.min(cost, member.max_unchecked_cost(rule[j])), now)
     end)
   end
 
-  function several.largest(rule)
+  function several.max_unchecked_cost(rule)
     local most = 0
     for j, member in ipairs(members) do
-      most = math.max(most, member.largest(rule[j]))
+      most = math.max(most, member.max_unchecked_cost(rule[j]))
     end
     return most
   end

@@ -121,7 +121,7 @@ function sliding_counter.earliest_fit(rule, state, at, cost)
   end
 end
 
-function sliding_counter.take(rule, state, at, cost)
+function sliding_counter.consume(rule, state, at, cost)
   state = under(rule, state)
   local begin = begin_of(rule, at)
   local current, previous = 0, 0
@@ -131,8 +131,8 @@ function sliding_counter.take(rule, state, at, cost)
   return { begin = begin, current = current + cost, previous = previous, latest = at }
 end
 
-function sliding_counter.take_with_others(rule, state, at, cost)
-  local next = sliding_counter.take(rule, state, at, cost)
+function sliding_counter.consume_with_others(rule, state, at, cost)
+  local next = sliding_counter.consume(rule, state, at, cost)
   next.from, next.from_current, next.from_previous = LONG_AGO, 0, 0
   state = under(rule, state)
   if state then
@@ -141,7 +141,7 @@ function sliding_counter.take_with_others(rule, state, at, cost)
   return next
 end
 
-function sliding_counter.largest(rule)
+function sliding_counter.max_unchecked_cost(rule)
   return rule.limit
 end
 

@@ -216,7 +216,7 @@ function sliding_log.earliest_fit(rule, state, at, cost)
   return math.max(from, leaver(state, room).at + rule.period)
 end
 
-function sliding_log.take(rule, state, at, cost, now)
+function sliding_log.consume(rule, state, at, cost, now)
   local last = state and state.last
   local added = { at = at, lap = 0, total = cost, units = cost }
   if last and last.at <= now - rule.period then
@@ -232,7 +232,7 @@ function sliding_log.take(rule, state, at, cost, now)
   return { last = added, before = state, added = true, log = state and state.log }
 end
 
-function sliding_log.largest(rule)
+function sliding_log.max_unchecked_cost(rule)
   return rule.limit
 end
 

@@ -123,7 +123,7 @@ end
 function sliding_window.clamp(rule, state, now)
   state = under(rule, state)
   if state.newest * rule.width > now + rule.horizon then
-    return sliding_window.take(rule, nil, now, rule.limit)
+    return sliding_window.consume(rule, nil, now, rule.limit)
   end
 end
 
@@ -144,7 +144,7 @@ function sliding_window.earliest_fit(rule, state, at, cost)
   return math.max(at, cell * rule.width)
 end
 
-function sliding_window.take(rule, state, at, cost)
+function sliding_window.consume(rule, state, at, cost)
   state = under(rule, state)
   local newest = math.floor(at / rule.width)
   local units = {}
@@ -156,8 +156,8 @@ function sliding_window.take(rule, state, at, cost)
   return { width = rule.width, newest = newest, units = units }
 end
 
-function sliding_window.take_with_others(rule, state, at, cost, now)
-  local next = sliding_window.take(rule, state, at, cost)
+function sliding_window.consume_with_others(rule, state, at, cost, now)
+  local next = sliding_window.consume(rule, state, at, cost)
   if at > now then
     next.from, next.pushed = LONG_AGO, 0
     state = under(rule, state)
@@ -170,7 +170,7 @@ function sliding_window.take_with_others(rule, state, at, cost, now)
   return next
 end
 
-function sliding_window.largest(rule)
+function sliding_window.max_unchecked_cost(rule)
   return rule.limit
 end
 

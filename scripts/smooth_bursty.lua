@@ -90,7 +90,7 @@ function smooth_bursty.earliest_fit(rule, state, at, cost)
   return math.max(next, at)
 end
 
-function smooth_bursty.take(rule, state, at, cost, now)
+function smooth_bursty.consume(rule, state, at, cost, now)
   local credit, next = resynced(rule, state, now)
   local debt = debt(rule, credit, cost)
   -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
@@ -109,7 +109,7 @@ function smooth_bursty.take(rule, state, at, cost, now)
   }
 end
 
-function smooth_bursty.largest(rule)
+function smooth_bursty.max_unchecked_cost(rule)
   return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
 end
 

@@ -102,7 +102,7 @@ function smooth_warming_up.earliest_fit(rule, state, at, cost)
   return math.max(next, at)
 end
 
-function smooth_warming_up.take(rule, state, at, cost, now)
+function smooth_warming_up.consume(rule, state, at, cost, now)
   local stored, next = resynced(rule, state, now)
   local price = price(rule, stored, cost)
   -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
@@ -119,7 +119,7 @@ function smooth_warming_up.take(rule, state, at, cost, now)
   }
 end
 
-function smooth_warming_up.largest(rule)
+function smooth_warming_up.max_unchecked_cost(rule)
   return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
 end
 

@@ -22,7 +22,7 @@ local function decide(algorithm, rule, state, was_clamped, now, cost, patience)
     return wait == 0 and ALLOW or DENY, wait, nil
   end
   if wait <= patience and wait <= rule.horizon then
-    return wait == 0 and ALLOW or WAIT, wait, algorithm.take(rule, state, instant, cost, now)
+    return wait == 0 and ALLOW or WAIT, wait, algorithm.consume(rule, state, instant, cost, now)
   end
   -- The only write of a refusal: a cut state, or it would move along with the clock.
   return DENY, wait, was_clamped and state or nil
@@ -33,7 +33,7 @@ end
 local function penalize(algorithm, rule, state, now, cost)
   local instant, next = algorithm.earliest_fit(rule, state, now, 0), nil
   if instant - now <= rule.horizon and cost > 0 then
-    next = algorithm.take(rule, state, instant, math.min(cost, algorithm.largest(rule)), now)
+    next = algorithm.consume(rule, state, instant, math.min(cost, algorithm.max_unchecked_cost(rule)), now)
     next = algorithm.clamp(rule, next, now) or next
     instant = algorithm.earliest_fit(rule, next, now, 0)
   end

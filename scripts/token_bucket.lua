@@ -81,7 +81,7 @@ function token_bucket.earliest_fit(rule, state, at, cost)
   return math.max(instant, at)
 end
 
-function token_bucket.take(rule, state, at, cost)
+function token_bucket.consume(rule, state, at, cost)
   local full, part = start_of(rule, state, at)
   local whole, rest = time(rule, cost)
   full, part = full + whole, part + rest
@@ -91,15 +91,15 @@ function token_bucket.take(rule, state, at, cost)
   return { full = full, part = part, over = rule.l }
 end
 
-function token_bucket.take_with_others(rule, state, at, cost, now)
-  local next = token_bucket.take(rule, state, at, cost)
+function token_bucket.consume_with_others(rule, state, at, cost, now)
+  local next = token_bucket.consume(rule, state, at, cost)
   if at > now then
     next.from, next.from_part = start_of(rule, state, state and 0 or LONG_AGO)
   end
   return next
 end
 
-function token_bucket.largest(rule)
+function token_bucket.max_unchecked_cost(rule)
   return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
 end
 

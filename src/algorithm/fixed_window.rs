@@ -175,22 +175,28 @@ impl Algorithm for FixedWindow {
         Some(rule.end(&state))
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
         match rule.alive(state.as_ref(), at) {
             Some(state) => State::of(state.begin, state.units + cost),
             None => State::of(rule.begin(at), cost),
         }
     }
 
-    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
-        let mut next = Self::take(rule, state, at, cost, now);
+    fn consume_with_others(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> State {
+        let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
             next.from = state.map_or((LONG_AGO, 0), |state| (state.begin, state.units));
         }
         next
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         rule.limit
     }
 

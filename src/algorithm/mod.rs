@@ -180,8 +180,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
     ) -> Option<i64>;
 
-    /// The state once `cost` is taken at the instant that `earliest_fit` named, decided now.
-    fn take(
+    /// The state after `cost` units are consumed at the instant `at`, which `earliest_fit` returned.
+    /// `now` is the instant of the decision.
+    fn consume(
         rule: &Self::Rule,
         state: Option<Self::State>,
         at: i64,
@@ -189,20 +190,20 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         now: i64,
     ) -> Self::State;
 
-    /// The same for one of several quotas, whose instant may be another's: what waits remembers the state before it,
-    /// so that its refund restores it.
-    fn take_with_others(
+    /// As `consume`, for one member of a tuple: another member may have set the instant `at`. If that is
+    /// later than now, the new state remembers the one before, so that a refund restores it.
+    fn consume_with_others(
         rule: &Self::Rule,
         state: Option<Self::State>,
         at: i64,
         cost: i64,
         now: i64,
     ) -> Self::State {
-        Self::take(rule, state, at, cost, now)
+        Self::consume(rule, state, at, cost, now)
     }
 
-    /// The most units that are taken at once without asking whether they fit.
-    fn largest(rule: &Self::Rule) -> i64;
+    /// The largest cost that `consume` takes without a check that it fits.
+    fn max_unchecked_cost(rule: &Self::Rule) -> i64;
 
     /// What is left, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
@@ -238,7 +239,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         match (verdict, instant) {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if ask.cost > 0 => {
                 let before = clamped.or_else(|| state.take());
-                *state = Some(Self::take(rule, before, instant, ask.cost, now));
+                *state = Some(Self::consume(rule, before, instant, ask.cost, now));
             }
             // The only write of a refusal: a cut state, or it would move along with the clock.
             (Verdict::Deny(_), _) if ask.cost > 0 && clamped.is_some() => *state = clamped,
@@ -277,7 +278,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let mut seen = clamped;
         if changed {
             let before = seen.or_else(|| state.take());
-            let next = Self::take(rule, before, instant, cost.min(Self::largest(rule)), now);
+            let next =
+                Self::consume(rule, before, instant, cost.min(Self::max_unchecked_cost(rule)), now);
             *state = Some(Self::clamp(rule, &next, now).unwrap_or(next));
             instant = due(state.as_ref());
             seen = None;

@@ -209,7 +209,7 @@ impl Algorithm for Redisson {
         Some(at + until(at, seen.wait_for(rule, at / 1_000, cost - value)))
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _: i64) -> State {
         let mut state = state.unwrap_or_default();
         state.drawn += 1;
         let settled = state.settle(rule, at / 1_000);
@@ -218,7 +218,7 @@ impl Algorithm for Redisson {
         state
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         rule.rate.min(LARGEST)
     }
 

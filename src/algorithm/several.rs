@@ -65,7 +65,7 @@ macro_rules! tuple {
                 Some(fits.into_iter().fold(at, i64::max))
             }
 
-            fn take(
+            fn consume(
                 rule: &Self::Rule,
                 state: Option<Self::State>,
                 at: i64,
@@ -74,13 +74,13 @@ macro_rules! tuple {
             ) -> Self::State {
                 let state = state.unwrap_or_default();
                 ($({
-                    let cost = cost.min($member::largest(&rule.$place));
-                    Some($member::take_with_others(&rule.$place, state.$place, at, cost, now))
+                    let cost = cost.min($member::max_unchecked_cost(&rule.$place));
+                    Some($member::consume_with_others(&rule.$place, state.$place, at, cost, now))
                 },)+)
             }
 
-            fn largest(rule: &Self::Rule) -> i64 {
-                [$($member::largest(&rule.$place)),+].into_iter().fold(0, i64::max)
+            fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
+                [$($member::max_unchecked_cost(&rule.$place)),+].into_iter().fold(0, i64::max)
             }
 
             fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {

@@ -133,22 +133,28 @@ impl Algorithm for SlidingCounter {
         }
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
         let state = rule.under(state.as_ref());
         let begin = rule.begin(at);
         let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
         State { begin, current: current + cost, previous, latest: at, from: [0; 3] }
     }
 
-    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
-        let mut next = Self::take(rule, state, at, cost, now);
+    fn consume_with_others(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> State {
+        let mut next = Self::consume(rule, state, at, cost, now);
         let before = rule.under(state.as_ref());
         next.from = before
             .map_or([LONG_AGO, 0, 0], |before| [before.latest, before.current, before.previous]);
         next
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         rule.limit
     }
 

@@ -162,7 +162,7 @@ impl Algorithm for SlidingLog {
 
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let late = state.last().is_some_and(|last| last.at > now + rule.horizon);
-        late.then(|| Self::take(rule, None, now, rule.limit, now))
+        late.then(|| Self::consume(rule, None, now, rule.limit, now))
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -181,7 +181,7 @@ impl Algorithm for SlidingLog {
         Some(from.max(state.members[leaver].at + rule.period))
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let mut state = state.unwrap_or_default();
         if state.last().is_some_and(|last| last.at <= now - rule.period) {
             // All of it is old: the log begins anew.
@@ -198,7 +198,7 @@ impl Algorithm for SlidingLog {
         state
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         rule.limit
     }
 

@@ -118,7 +118,7 @@ impl Algorithm for SlidingWindow {
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let state = rule.under(Some(state))?;
         let late = state.newest * rule.width > now + rule.horizon;
-        late.then(|| Self::take(rule, None, now, rule.limit, now))
+        late.then(|| Self::consume(rule, None, now, rule.limit, now))
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
@@ -135,7 +135,7 @@ impl Algorithm for SlidingWindow {
         Some(at.max(cell * rule.width))
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
         let state = rule.under(state.as_ref());
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {
@@ -149,9 +149,15 @@ impl Algorithm for SlidingWindow {
         State::of(rule.width, newest, units)
     }
 
-    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+    fn consume_with_others(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> State {
         let before = if at > now { rule.under(state.as_ref()) } else { None };
-        let mut next = Self::take(rule, state, at, cost, now);
+        let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
             next.from = LONG_AGO;
         }
@@ -163,7 +169,7 @@ impl Algorithm for SlidingWindow {
         next
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         rule.limit
     }
 

@@ -219,7 +219,7 @@ impl Algorithm for SmoothBursty {
         Some(next.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let debt = rule.debt(before, cost);
         // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
@@ -238,7 +238,7 @@ impl Algorithm for SmoothBursty {
         }
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         (INEXACT - 1) / rule.p
     }
 

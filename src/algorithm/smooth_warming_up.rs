@@ -233,7 +233,7 @@ impl Algorithm for SmoothWarmingUp {
         Some(next.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let price = rule.price(before, cost);
         // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
@@ -250,7 +250,7 @@ impl Algorithm for SmoothWarmingUp {
         }
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         (INEXACT - 1) / rule.p
     }
 

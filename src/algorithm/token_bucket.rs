@@ -151,7 +151,7 @@ impl Algorithm for TokenBucket {
         Some(instant.max(at))
     }
 
-    fn take(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
+    fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
         let start = state.as_ref().map_or((at, 0), |state| state.under(rule)).max((at, 0));
         let time = rule.time(cost);
         let part = start.1 + time.1;
@@ -164,15 +164,21 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    fn take_with_others(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
-        let mut next = Self::take(rule, state, at, cost, now);
+    fn consume_with_others(
+        rule: &Rule,
+        state: Option<State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> State {
+        let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
             next.from = state.map_or((LONG_AGO, 0), |state| state.under(rule));
         }
         next
     }
 
-    fn largest(rule: &Rule) -> i64 {
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
         (INEXACT - 1) / rule.p
     }
 

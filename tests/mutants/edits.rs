@@ -146,8 +146,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "refund_of_a_tuple_subtracts_only",
         "src/algorithm/several.rs",
-        "$member::take_with_others(",
-        "$member::take(",
+        "$member::consume_with_others(",
+        "$member::consume(",
         ["twins", "leave_no_trace"],
     ),
     // Keys and errors.

@@ -125,7 +125,7 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         TAIL,
         Mixed,
         "return DENY, wait, was_clamped and state or nil",
-        "return DENY, wait, algorithm.take(rule, state, instant, cost, now)",
+        "return DENY, wait, algorithm.consume(rule, state, instant, cost, now)",
     ),
     mutant(
         "old_members_counted",
@@ -225,8 +225,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "refund_of_a_tuple_subtracts_only",
         ["several", "several"],
         Mixed,
-        "member.take_with_others or member.take",
-        "member.take",
+        "member.consume_with_others or member.consume",
+        "member.consume",
     ),
     // Two calls, one that reads and one that writes, with those of others between them: what is decided on is what
     // the call before found, which a second database keeps.

@@ -64,8 +64,8 @@ fn what_cannot_be_weighed_exactly_is_refused() {
 fn refund_returns_to_the_window_it_was_counted_in() {
     let quota = Quota::per_second(10);
     let rule = SlidingCounter::new(quota).rule(quota).unwrap();
-    let first = SlidingCounter::take(&rule, None, T0, 4, T0);
-    let second = SlidingCounter::take(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
+    let first = SlidingCounter::consume(&rule, None, T0, 4, T0);
+    let second = SlidingCounter::consume(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
     let left = SlidingCounter::left(&first);
     let mut state = Some(second);
     assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, &left), None);

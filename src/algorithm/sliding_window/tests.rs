@@ -63,7 +63,7 @@ fn reserved_units_lie_in_the_cell_of_their_slot_and_the_newest_stays() {
 fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
     let window = SlidingWindow::new(Quota::per_second(5));
     let rule = window.rule(window.quota()).unwrap();
-    let state = SlidingWindow::take(&rule, None, T0, 3, T0);
+    let state = SlidingWindow::consume(&rule, None, T0, 3, T0);
     let longer = window.rule(Quota::new(5, Duration::from_secs(10))).unwrap();
     let moved = longer.under(Some(&state)).unwrap();
     assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
@@ -76,7 +76,7 @@ fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
 fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
     let window = SlidingWindow::new(Quota::per_second(5));
     let rule = window.rule(window.quota()).unwrap();
-    let far = SlidingWindow::take(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
+    let far = SlidingWindow::consume(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
     let step = SlidingWindow::step(&rule, &mut Some(far), T0, Ask { cost: 1, patience: 0 });
     assert_eq!(step.verdict, Verdict::Deny(1_100_000));
     assert!(step.changed);

@@ -106,7 +106,7 @@ fn a_cold_start_takes_the_warm_up_however_it_is_split() {
             for piece in (1..=pieces).rev() {
                 let cost = left / piece;
                 left -= cost;
-                state = Some(SmoothWarmingUp::take(&rule, state, T0, cost, T0));
+                state = Some(SmoothWarmingUp::consume(&rule, state, T0, cost, T0));
             }
             let whole = rule.price(rule.most, above);
             assert!((state.unwrap().next - T0 - whole).abs() <= 2 * pieces, "{limit} {factor}");
@@ -118,8 +118,8 @@ fn a_cold_start_takes_the_warm_up_however_it_is_split() {
 fn refund_restores_the_permits_to_the_last_bit() {
     let quota = Quota::per_second(7);
     let rule = SmoothWarmingUp::new(quota, Duration::from_secs(3)).rule(quota).unwrap();
-    let first = SmoothWarmingUp::take(&rule, None, T0, 3, T0);
-    let second = SmoothWarmingUp::take(&rule, Some(first), T0, 50, T0);
+    let first = SmoothWarmingUp::consume(&rule, None, T0, 3, T0);
+    let second = SmoothWarmingUp::consume(&rule, Some(first), T0, 50, T0);
     let back = |state: &mut Option<State>, cost, of: &State| {
         SmoothWarmingUp::refund(&rule, state, T0, cost, &SmoothWarmingUp::left(of))
     };
