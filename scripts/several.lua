@@ -141,28 +141,28 @@ local function all_of(...)
     return latest
   end
 
-  function several.refuses(rule, state, now, cost)
-    local latest, by = now, nil
+  function several.blocking_quota(rule, state, now, cost)
+    local latest, quota_index = now, nil
     for j, member in ipairs(members) do
       local instant = member.earliest_fit(rule[j], state and state[j], now, cost)
       if not instant then
         return j
       elseif instant > latest then
-        latest, by = instant, j
+        latest, quota_index = instant, j
       end
     end
-    return by
+    return quota_index
   end
 
   function several.tightest(rule, state, now)
-    local least, by = math.huge, 1
+    local least, quota_index = math.huge, 1
     for j, member in ipairs(members) do
       local remaining = member.report(rule[j], state and state[j], now)
       if remaining < least then
-        least, by = remaining, j
+        least, quota_index = remaining, j
       end
     end
-    return by
+    return quota_index
   end
 
   function several.consume(rule, state, at, cost, now)

@@ -166,7 +166,7 @@ local function run(algorithm)
       local clamped = state and algorithm.clamp(rule, state, now)
       state = clamped or state
 
-      local refuses = algorithm.refuses and not op and algorithm.refuses(rule, state, now, cost)
+      local blocking = algorithm.blocking_quota and not op and algorithm.blocking_quota(rule, state, now, cost)
       local outcome, wait, next
       if not op then
         outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, patience)
@@ -204,10 +204,10 @@ local function run(algorithm)
       else
         algorithm.leave(state, reply, n + 4)
         if op then
-          refuses = algorithm.refuses(rule, state, now, 0)
+          blocking = algorithm.blocking_quota(rule, state, now, 0)
         end
         -- Counted from 0.
-        reply[n + width] = (refuses or algorithm.tightest(rule, state, now)) - 1
+        reply[n + width] = (blocking or algorithm.tightest(rule, state, now)) - 1
       end
       if state and algorithm.flaw then
         broken[place] = broken[place] or algorithm.flaw(state)

@@ -144,7 +144,11 @@ async fn compare<A: InLua>(
             let told = A::step(&rule, &mut state, instant, ask);
             let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
-            assert_eq!(from_lua.quota(), quota.as_slice().get(told.by).copied(), "{place}");
+            assert_eq!(
+                from_lua.quota(),
+                quota.as_slice().get(told.quota_index).copied(),
+                "{place}"
+            );
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
             if let Some(lua) = from_lua.reservation() {

@@ -135,8 +135,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// Whether a later instant can be reserved; what cannot is asked for again.
     const RESERVES: bool = true;
 
-    /// Which of several quotas stands in the way of a cost; none if it fits now.
-    fn refuses(
+    /// The index of the quota that refuses or delays a cost; `None` if it fits now.
+    fn blocking_quota(
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
@@ -146,7 +146,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Which of several quotas has least left.
+    /// The index of the quota that has least left.
     fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
         let _ = (rule, state, now);
         0
@@ -227,7 +227,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let seen = clamped.as_ref().or(state.as_ref());
         let patience = ask.patience.min(Self::horizon(rule));
 
-        let refuses = Self::refuses(rule, seen, now, ask.cost);
+        let blocking = Self::blocking_quota(rule, seen, now, ask.cost);
         let instant = Self::earliest_fit(rule, seen, now, ask.cost);
         let verdict = match instant.map(|instant| instant - now) {
             None => Verdict::Never,
@@ -249,23 +249,23 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
                     verdict,
                     report,
                     changed: false,
-                    by: Self::by(rule, refuses, seen, now),
+                    quota_index: Self::quota_index(rule, blocking, seen, now),
                 };
             }
         }
         let state = state.as_ref();
-        let by = Self::by(rule, refuses, state, now);
-        Step { verdict, report: Self::report(rule, state, now), changed: true, by }
+        let quota_index = Self::quota_index(rule, blocking, state, now);
+        Step { verdict, report: Self::report(rule, state, now), changed: true, quota_index }
     }
 
-    /// Which of several quotas a decision is about.
-    fn by(
+    /// The index of the quota that a decision names.
+    fn quota_index(
         rule: &Self::Rule,
-        refuses: Option<usize>,
+        blocking: Option<usize>,
         state: Option<&Self::State>,
         now: i64,
     ) -> usize {
-        refuses.unwrap_or_else(|| Self::tightest(rule, state, now))
+        blocking.unwrap_or_else(|| Self::tightest(rule, state, now))
     }
 
     /// Takes without asking whether it fits, so long as the debt is not past the horizon, and tells what a peek would
@@ -289,9 +289,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             wait => Verdict::Deny(wait),
         };
         let seen = seen.as_ref().or(state.as_ref());
-        let refuses = Self::refuses(rule, seen, now, 0);
-        let by = Self::by(rule, refuses, seen, now);
-        Step { verdict, report: Self::report(rule, seen, now), changed, by }
+        let blocking = Self::blocking_quota(rule, seen, now, 0);
+        let quota_index = Self::quota_index(rule, blocking, seen, now);
+        Step { verdict, report: Self::report(rule, seen, now), changed, quota_index }
     }
 
     /// Gives a reservation back, and tells the units that were: the twin of `refund` in `scripts/tail.lua`.

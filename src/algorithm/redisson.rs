@@ -250,6 +250,6 @@ impl Algorithm for Redisson {
         };
         let changed = next.signs() != before;
         *state = (next != State::default()).then_some(next);
-        Step { verdict, report, changed, by: 0 }
+        Step { verdict, report, changed, quota_index: 0 }
     }
 }

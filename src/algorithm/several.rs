@@ -97,23 +97,25 @@ macro_rules! tuple {
                 }
             }
 
-            fn refuses(
+            fn blocking_quota(
                 rule: &Self::Rule,
                 state: Option<&Self::State>,
                 now: i64,
                 cost: i64,
             ) -> Option<usize> {
-                let (mut latest, mut by) = (now, None);
+                let (mut latest, mut quota_index) = (now, None);
                 $(
                     let one = state.and_then(|state| state.$place.as_ref());
                     match $member::earliest_fit(&rule.$place, one, now, cost) {
                         None => return Some($place),
-                        Some(instant) if instant > latest => (latest, by) = (instant, Some($place)),
+                        Some(instant) if instant > latest => {
+                            (latest, quota_index) = (instant, Some($place));
+                        }
                         Some(_) => {}
                     }
                 )+
                 let _ = latest;
-                by
+                quota_index
             }
 
             fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {

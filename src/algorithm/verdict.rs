@@ -40,6 +40,6 @@ pub struct Step {
     pub report: Report,
     /// Whether the state is another than before; if not, the store is left alone.
     pub changed: bool,
-    /// Which of several quotas refuses or delays, else which has least left.
-    pub by: usize,
+    /// The index of the quota that refuses or delays, else of the one that has least left.
+    pub quota_index: usize,
 }

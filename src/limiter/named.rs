@@ -46,8 +46,8 @@ pub(super) struct ParsedCharge<'a, R: Clone> {
 pub(super) struct Answer {
     pub(super) verdict: Verdict,
     pub(super) report: Report,
-    /// Which of several quotas refuses or delays, else which has least left.
-    pub(super) by: usize,
+    /// The index of the quota that refuses or delays, else of the one that has least left.
+    pub(super) quota_index: usize,
     pub(super) left: Left,
     pub(super) now: i64,
     pub(super) place: u16,
@@ -128,8 +128,8 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             Verdict::Never => Outcome::Deny { retry_after: None },
         };
         let quotas = quota.as_slice();
-        let named = quotas[answer.by.min(quotas.len() - 1)];
-        let name = self.names.get(answer.by).unwrap_or(&self.names[0]);
+        let named = quotas[answer.quota_index.min(quotas.len() - 1)];
+        let name = self.names.get(answer.quota_index).unwrap_or(&self.names[0]);
         let decision = Decision::new(outcome)
             .with_origin(answer.origin)
             .with_limiter(Arc::clone(name), named)

@@ -47,9 +47,10 @@ impl<A: Algorithm> Store<A> {
             ((step, left, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
 
-        let Step { verdict, report, by, .. } = step;
+        let Step { verdict, report, quota_index, .. } = step;
         let key = key.map_or(Key::Constant(""), Key::Shared);
-        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
+        let answer =
+            Answer { verdict, report, quota_index, left, now, place: 0, origin: Origin::Local };
         Ok(self.named.decision(parsed.quota, parsed.ask.cost, answer, key))
     }
 
@@ -60,15 +61,19 @@ impl<A: Algorithm> Store<A> {
             if operation == Operation::Reset {
                 *state = None;
                 let report = A::report(&parsed.rule, None, now);
-                let by = A::tightest(&parsed.rule, None, now);
-                return ((Step { verdict: Verdict::Allow, report, changed: true, by }, now), None);
+                let quota_index = A::tightest(&parsed.rule, None, now);
+                return (
+                    (Step { verdict: Verdict::Allow, report, changed: true, quota_index }, now),
+                    None,
+                );
             }
             let step = A::penalize(&parsed.rule, state, now, parsed.ask.cost);
             let changed = state.as_ref().filter(|_| step.changed);
             ((step, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
-        let (left, Step { verdict, report, by, .. }) = (Left::default(), step);
-        let answer = Answer { verdict, report, by, left, now, place: 0, origin: Origin::Local };
+        let (left, Step { verdict, report, quota_index, .. }) = (Left::default(), step);
+        let answer =
+            Answer { verdict, report, quota_index, left, now, place: 0, origin: Origin::Local };
         Ok(self.named.decision(parsed.quota, 0, answer, Key::Constant("")))
     }
 

@@ -89,11 +89,12 @@ impl<A: InLua> Inner<A> {
     /// The decision that an answer becomes.
     fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
         let Answered { request, answer, now, place } = answered;
-        let reply::Answer::Decided { verdict, report, by, left } = answer else {
+        let reply::Answer::Decided { verdict, report, quota_index, left } = answer else {
             return Err(malformed_reply());
         };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
-        let answer = Answer { verdict, report, by, left, now, place, origin: Origin::Store };
+        let answer =
+            Answer { verdict, report, quota_index, left, now, place, origin: Origin::Store };
         Ok(self.named.decision(quota, cost, answer, Key::Owned(request.key)))
     }
 }

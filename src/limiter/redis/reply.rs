@@ -22,7 +22,7 @@ const LARGEST: i64 = 1 << 53;
 /// What a script says of one charge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    Decided { verdict: Verdict, report: Report, by: usize, left: Left },
+    Decided { verdict: Verdict, report: Report, quota_index: usize, left: Left },
     Refunded { units: i64 },
 }
 
@@ -74,9 +74,10 @@ impl<'a> Reply<'a> {
             Ok([number(&four[0])?, number(&four[1])?, number(&four[2])?, number(&four[3])?])
         };
         let [outcome, wait, remaining, reset_after] = four(&elements[..WIDTH])?;
-        let (each, by) = elements[WIDTH..].split_at(self.quotas * LEFT);
-        let by = by.first().map(number).transpose()?;
-        let by = by.and_then(|by| usize::try_from(by).ok()).unwrap_or(0);
+        let (each, quota_index) = elements[WIDTH..].split_at(self.quotas * LEFT);
+        let quota_index = quota_index.first().map(number).transpose()?;
+        let quota_index =
+            quota_index.and_then(|quota_index| usize::try_from(quota_index).ok()).unwrap_or(0);
         let left_of = |each: &[Element<'_>]| -> Result<Left, Error> {
             // A list stands where four numbers are too few.
             let [one, two, three, Element::Text(list)] = each else {
@@ -90,7 +91,7 @@ impl<'a> Reply<'a> {
             _ => each.chunks_exact(LEFT).map(left_of).collect::<Result<Vec<_>, _>>()?.into(),
         };
         let report = Report { remaining, reset_after };
-        let decided = |verdict| Answer::Decided { verdict, report, by, left };
+        let decided = |verdict| Answer::Decided { verdict, report, quota_index, left };
         match (outcome, &request.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
             (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {
