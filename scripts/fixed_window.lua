@@ -2,7 +2,7 @@
 --
 -- Arguments of a rule:  horizon  limit  period  anchored     1: a window starts with its first charge; 0: with the epoch's periods
 -- Stored:               an instant in the latest window that holds units (anchored: its start), and the units, as `begin:units`
--- Left by a charge:     begin  units, and of the state before a wait that it reserved with others: from  from_units
+-- Mark of a state:     begin  units, and of the state before a wait that it reserved with others: from  from_units
 
 local fixed_window = { arguments = 4 }
 
@@ -115,19 +115,19 @@ function fixed_window.report(rule, state, now)
   return remaining, reset - now
 end
 
-function fixed_window.give_back(rule, state, now, cost, left_begin, left_units, from, from_units)
+function fixed_window.give_back(rule, state, now, cost, mark_begin, mark_units, from, from_units)
   state = alive(rule, state, now)
-  if not state or state.begin ~= left_begin then
+  if not state or state.begin ~= mark_begin then
     return nil
   end
   -- The state is exactly what the charge left: nothing else stands in the window.
-  if from > 0 and state.units == left_units then
+  if from > 0 and state.units == mark_units then
     return { begin = from, units = from_units }, cost
   end
   local units = math.min(cost, state.units)
   return { begin = state.begin, units = state.units - units }, units
 end
 
-function fixed_window.left(state)
+function fixed_window.mark(state)
   return state.begin, state.units, state.from, state.from_units
 end

@@ -2,7 +2,7 @@
 --
 -- Arguments of a rule:  those of each member
 -- Stored:               each member's state under a key of its own
--- Left by a charge:     four numbers for each member
+-- Mark of a state:     four numbers for each member
 
 -- Keys may be asked for in any company: what is known of each stands by its name, and a charge's state, which holds the
 -- members' states by number, is put together for it and taken apart once it is decided.
@@ -190,11 +190,11 @@ local function all_of(...)
   end
 
   function several.give_back(rule, state, now, cost, ...)
-    local left, most = { ... }, 0
+    local mark, most = { ... }, 0
     local next = changed(state, function(j, member, one)
       local given, units
       if one then
-        given, units = member.give_back(rule[j], one, now, cost, unpack(left, j * LEFT - LEFT + 1, j * LEFT))
+        given, units = member.give_back(rule[j], one, now, cost, unpack(mark, j * MARK_LENGTH - MARK_LENGTH + 1, j * MARK_LENGTH))
       end
       most = math.max(most, units or 0)
       return given
@@ -203,14 +203,14 @@ local function all_of(...)
   end
 
   -- Puts what is left into the reply, after so many elements.
-  function several.leave(state, reply, n)
+  function several.write_mark(state, reply, n)
     for j, member in ipairs(members) do
       local one, two, three, four
       if state and state[j] then
-        one, two, three, four = member.left(state[j])
+        one, two, three, four = member.mark(state[j])
       end
       reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = one or 0, two or 0, three or 0, four or 0
-      n = n + LEFT
+      n = n + MARK_LENGTH
     end
   end
 

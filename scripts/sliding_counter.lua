@@ -3,7 +3,7 @@
 -- Arguments of a rule:  horizon  limit  period
 -- Stored:               the start of the latest window that holds units, its units, those of the one before, and the
 --                       latest instant of admission, as `begin:current:previous:latest`
--- Left by a charge:     latest, and of the state before if it was taken with others: from (its latest)
+-- Mark of a state:     latest, and of the state before if it was taken with others: from (its latest)
 --                       from_current  from_previous
 
 local sliding_counter = { arguments = 3 }
@@ -157,25 +157,25 @@ function sliding_counter.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_counter.give_back(rule, state, now, cost, left_latest, from, from_current, from_previous)
+function sliding_counter.give_back(rule, state, now, cost, mark_latest, from, from_current, from_previous)
   state = under(rule, state)
-  local left_begin = begin_of(rule, left_latest)
-  if left_begin + 2 * rule.period <= now then
+  local mark_begin = begin_of(rule, mark_latest)
+  if mark_begin + 2 * rule.period <= now then
     return nil
   end
   if from > 0 then
     local before = { begin = begin_of(rule, from), current = from_current, previous = from_previous, latest = from }
-    local current, previous = units_of(rule, before, left_begin)
-    if state.latest == left_latest and state.current == current + cost and state.previous == previous then
+    local current, previous = units_of(rule, before, mark_begin)
+    if state.latest == mark_latest and state.current == current + cost and state.previous == previous then
       return before, cost
     end
   end
   local current, previous = state.current, state.previous
   local given
-  if state.begin == left_begin then
+  if state.begin == mark_begin then
     given = math.min(cost, current)
     current = current - given
-  elseif state.begin - rule.period == left_begin then
+  elseif state.begin - rule.period == mark_begin then
     given = math.min(cost, previous)
     previous = previous - given
   else
@@ -192,6 +192,6 @@ function sliding_counter.give_back(rule, state, now, cost, left_latest, from, fr
   return { begin = state.begin, current = current, previous = previous, latest = latest }, given
 end
 
-function sliding_counter.left(state)
+function sliding_counter.mark(state)
   return state.latest, state.from, state.from_current, state.from_previous
 end

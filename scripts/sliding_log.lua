@@ -4,7 +4,7 @@
 -- Stored:               a sorted set with one member for each charge. The score is the instant of admission, the member
 --                       `total:units`: the units so far, these included, in twenty digits, and those of this charge.
 --                       The units between two members are a difference of totals, so no decision walks the log.
--- Left by a charge:     at  lap  total
+-- Mark of a state:     at  lap  total
 
 local sliding_log = { arguments = 3 }
 
@@ -248,9 +248,9 @@ function sliding_log.report(rule, state, now)
   return remaining, math.max(0, last.at + rule.period - now)
 end
 
-function sliding_log.give_back(rule, state, now, cost, left_at, left_lap, left_total)
+function sliding_log.give_back(rule, state, now, cost, mark_at, mark_lap, mark_total)
   local last = state.last
-  if not last or last.at ~= left_at or last.lap ~= left_lap or last.total ~= left_total or last.units ~= cost then
+  if not last or last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total or last.units ~= cost then
     return nil
   end
   if last.at + rule.period <= now then
@@ -263,7 +263,7 @@ function sliding_log.give_back(rule, state, now, cost, left_at, left_lap, left_t
   return { last = ranked(state.log, -1 - dropped), log = state.log, dropped = dropped }, cost
 end
 
-function sliding_log.left(state)
+function sliding_log.mark(state)
   if state.last then
     return state.last.at, state.last.lap, state.last.total
   end

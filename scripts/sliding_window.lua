@@ -2,7 +2,7 @@
 --
 -- Arguments of a rule:  horizon  limit  width  cells     the period is cut into cells of `width` microseconds
 -- Stored:               the width, the newest cell, and the units of the cells up to it, as `width:newest,units,..,units`
--- Left by a charge:     newest  width, and of the state before a wait that it reserved with others: from (its newest)
+-- Mark of a state:     newest  width, and of the state before a wait that it reserved with others: from (its newest)
 --                       pushed (units of cells that still count, but not in the newest's period)
 
 local sliding_window = { arguments = 4 }
@@ -187,13 +187,13 @@ function sliding_window.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_window.give_back(rule, state, now, cost, left_newest, left_width, from, pushed)
+function sliding_window.give_back(rule, state, now, cost, mark_newest, mark_width, from, pushed)
   state = under(rule, state)
-  local back = state.newest - left_newest
-  if state.width ~= left_width or back < 0 or back > rule.cells then
+  local back = state.newest - mark_newest
+  if state.width ~= mark_width or back < 0 or back > rule.cells then
     return nil
   end
-  if (left_newest + rule.cells + 1) * rule.width <= now then
+  if (mark_newest + rule.cells + 1) * rule.width <= now then
     return nil
   end
   -- The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
@@ -210,6 +210,6 @@ function sliding_window.give_back(rule, state, now, cost, left_newest, left_widt
   return { width = state.width, newest = state.newest, units = units }, given
 end
 
-function sliding_window.left(state)
+function sliding_window.mark(state)
   return state.newest, state.width, state.from, state.pushed
 end

@@ -3,7 +3,7 @@
 -- Arguments of a rule:  horizon  r  p  burst  own  full     r permits take p microseconds; burst: what is stored, in time
 -- Stored:               the credit in microseconds over r, the instant from which on nobody waits, the rate, and the last
 --                       now, as `credit:next:r/p:last`
--- Left by a charge:     next  credit before, made positive  what was added to next, for its debt and
+-- Mark of a state:     next  credit before, made positive  what was added to next, for its debt and
 --                       for a later start
 
 local smooth_bursty = { arguments = 6 }
@@ -128,15 +128,15 @@ function smooth_bursty.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.cap - credit) / rule.r)
 end
 
-function smooth_bursty.give_back(rule, state, now, cost, left_next, left_before, left_added, left_shift)
-  local before = left_before - rule.r
-  local after = before + left_added * rule.r - cost * rule.p
-  if state.r ~= rule.r or state.p ~= rule.p or state.next ~= left_next or state.credit ~= after then
+function smooth_bursty.give_back(rule, state, now, cost, mark_next, mark_before, mark_added, mark_shift)
+  local before = mark_before - rule.r
+  local after = before + mark_added * rule.r - cost * rule.p
+  if state.r ~= rule.r or state.p ~= rule.p or state.next ~= mark_next or state.credit ~= after then
     return nil
   end
-  return { credit = before, next = state.next - left_added - left_shift, r = state.r, p = state.p, last = state.last }, cost
+  return { credit = before, next = state.next - mark_added - mark_shift, r = state.r, p = state.p, last = state.last }, cost
 end
 
-function smooth_bursty.left(state)
+function smooth_bursty.mark(state)
   return state.next, (state.before or 0) + state.r, state.added, state.shift
 end

@@ -4,7 +4,7 @@
 -- Arguments of a rule:  horizon  r  p  warm_up  factor  own     r permits take p microseconds; factor: in thousandths
 -- Stored:               the stored permits, the instant from which on nobody waits, the rate, and the last now, as
 --                       `stored:next:r/p:last`
--- Left by a charge:     next  the stored permits before, as two halves of a double  what was added to next
+-- Mark of a state:     next  the stored permits before, as two halves of a double  what was added to next
 
 local smooth_warming_up = { arguments = 6 }
 
@@ -133,16 +133,16 @@ function smooth_warming_up.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.most - stored) * (rule.warm_up / rule.most))
 end
 
-function smooth_warming_up.give_back(rule, state, now, cost, left_next, left_high, left_low, left_added)
-  local before = struct.unpack('>d', struct.pack('>I4I4', left_high, left_low))
+function smooth_warming_up.give_back(rule, state, now, cost, mark_next, mark_high, mark_low, mark_added)
+  local before = struct.unpack('>d', struct.pack('>I4I4', mark_high, mark_low))
   local after = before - math.min(cost, before)
-  if state.r ~= rule.r or state.p ~= rule.p or state.next ~= left_next or state.stored ~= after then
+  if state.r ~= rule.r or state.p ~= rule.p or state.next ~= mark_next or state.stored ~= after then
     return nil
   end
-  return { stored = before, next = state.next - left_added, r = state.r, p = state.p, last = state.last }, cost
+  return { stored = before, next = state.next - mark_added, r = state.r, p = state.p, last = state.last }, cost
 end
 
-function smooth_warming_up.left(state)
+function smooth_warming_up.mark(state)
   local high, low = struct.unpack('>I4I4', struct.pack('>d', state.before or 0))
   return state.next, high, low, state.added
 end

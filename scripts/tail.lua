@@ -3,8 +3,8 @@
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
 
--- What a reservation remembers of the state that it left, and of the one before: so many numbers for each quota.
-local LEFT = 4
+-- The numbers of a mark, for each quota: a mark identifies a state, and holds what a refund needs of the one before.
+local MARK_LENGTH = 4
 
 -- How much longer than its state a key lives, in µs: as long as the state stays within one such stretch,
 -- the expiry that was set first suffices. Part of the format: every writer of a key keeps to one number.
@@ -119,7 +119,7 @@ local function run(algorithm)
 
   -- Plan: every charge is answered with the state that the ones before it left.
   local last, count = 0, #KEYS / quotas
-  local width = 4 + LEFT * quotas + (quotas > 1 and 1 or 0)
+  local width = 4 + MARK_LENGTH * quotas + (quotas > 1 and 1 or 0)
   while last < count do
     local first = last + 1
     last = last + tonumber(ARGV[at])
@@ -129,13 +129,13 @@ local function run(algorithm)
       at = at + 1
       rule = read_rule()
     end
-    local op, cost, patience, left = ARGV[at], nil, nil, nil
+    local op, cost, patience, mark = ARGV[at], nil, nil, nil
     if op == 'refund' then
-      cost, left = tonumber(ARGV[at + 1]), {}
-      for i = 1, LEFT * quotas do
-        left[i] = tonumber(ARGV[at + 1 + i]) or ARGV[at + 1 + i]
+      cost, mark = tonumber(ARGV[at + 1]), {}
+      for i = 1, MARK_LENGTH * quotas do
+        mark[i] = tonumber(ARGV[at + 1 + i]) or ARGV[at + 1 + i]
       end
-      at = at + 2 + LEFT * quotas
+      at = at + 2 + MARK_LENGTH * quotas
     elseif op == 'penalize' then
       cost = tonumber(ARGV[at + 1])
       at = at + 2
@@ -171,7 +171,7 @@ local function run(algorithm)
       if not op then
         outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, patience)
       elseif op == 'refund' then
-        outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(left))
+        outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(mark))
       elseif op == 'penalize' then
         outcome, wait, next = penalize(algorithm, rule, state, now, cost)
       else
@@ -198,11 +198,11 @@ local function run(algorithm)
       if quotas == 1 then
         local one, two, three, four
         if state then
-          one, two, three, four = algorithm.left(state)
+          one, two, three, four = algorithm.mark(state)
         end
         reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = one or 0, two or 0, three or 0, four or 0
       else
-        algorithm.leave(state, reply, n + 4)
+        algorithm.write_mark(state, reply, n + 4)
         if op then
           blocking = algorithm.blocking_quota(rule, state, now, 0)
         end

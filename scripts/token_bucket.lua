@@ -2,7 +2,7 @@
 --
 -- Arguments of a rule:  horizon  p  l  burst      one unit takes p / l microseconds
 -- Stored:               the instant at which the bucket is full again, as `full` or `full+part/over`
--- Left by a charge:     full  part, and of the state before a wait that it reserved with others: from  from_part
+-- Mark of a state:     full  part, and of the state before a wait that it reserved with others: from  from_part
 
 local token_bucket = { arguments = 4 }
 
@@ -114,9 +114,9 @@ function token_bucket.report(rule, state, now)
   return remaining, part > 0 and ahead + 1 or ahead
 end
 
-function token_bucket.give_back(rule, state, now, cost, left_full, left_part, from, from_part)
+function token_bucket.give_back(rule, state, now, cost, mark_full, mark_part, from, from_part)
   local full, part = start_of(rule, state, 0)
-  if full ~= left_full or part ~= left_part then
+  if full ~= mark_full or part ~= mark_part then
     return nil
   end
   if from > 0 then
@@ -130,6 +130,6 @@ function token_bucket.give_back(rule, state, now, cost, left_full, left_part, fr
   return { full = full, part = part, over = rule.l }, cost
 end
 
-function token_bucket.left(state)
+function token_bucket.mark(state)
   return state.full, state.part, state.from, state.from_part
 end

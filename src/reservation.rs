@@ -3,22 +3,22 @@
 use crate::Quotas;
 use crate::charge::Key;
 
-/// What a decision remembers of the state that it left, and of the one before: for each quota four numbers, of which
-/// unused ones are 0, and a list where these are too few.
+/// Identifies the state that a decision wrote, and holds what a refund needs of the state before it.
 ///
-/// The first number grows from one reservation of a key to the next.
+/// It has four numbers for each quota, unused ones being 0, and a list where four are too few. The
+/// first number grows from one reservation of a key to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Left {
-    /// Of the first.
+pub struct Mark {
+    /// The numbers of the first quota.
     pub(crate) first: [i64; 4],
-    /// Of the others, if there are any.
+    /// The numbers of the other quotas, if there are any.
     pub(crate) more: Box<[[i64; 4]]>,
-    /// The list of each; none if all are empty.
+    /// The list of each quota; none if all are empty.
     pub(crate) lists: Box<[Box<[i64]>]>,
 }
 
-impl Left {
-    /// That of one of several quotas.
+impl Mark {
+    /// The mark of one quota.
     pub(crate) fn of(&self, place: usize) -> Self {
         let numbers = match place {
             0 => self.first,
@@ -27,7 +27,7 @@ impl Left {
         Self::from(numbers).with_list(self.list(place).into())
     }
 
-    /// The list of one of several quotas.
+    /// The list of one quota.
     pub(crate) fn list(&self, place: usize) -> &[i64] {
         self.lists.get(place).map_or(&[], |list| list)
     }
@@ -39,15 +39,15 @@ impl Left {
     }
 }
 
-impl From<[i64; 4]> for Left {
+impl From<[i64; 4]> for Mark {
     fn from(first: [i64; 4]) -> Self {
         Self { first, ..Self::default() }
     }
 }
 
-/// Of several quotas: what each left.
-impl From<Vec<Left>> for Left {
-    fn from(each: Vec<Left>) -> Self {
+/// The marks of several quotas, in order.
+impl From<Vec<Mark>> for Mark {
+    fn from(each: Vec<Mark>) -> Self {
         let mut numbers = each.iter().map(|one| one.first);
         let first = numbers.next().unwrap_or_default();
         let more = numbers.collect();
@@ -68,8 +68,8 @@ pub struct Reservation {
     pub(crate) key: Key,
     pub(crate) quota: Quotas,
     pub(crate) cost: u64,
-    /// The state that the decision left, and the one before, as its algorithm tells them.
-    pub(crate) left: Left,
+    /// Identifies the state that the decision wrote, and holds what a refund needs of the one before.
+    pub(crate) mark: Mark,
     /// Of limiters that were asked in turn: what each of them took.
     pub(crate) others: Vec<Reservation>,
 }

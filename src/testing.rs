@@ -145,7 +145,7 @@ impl Limiter for Scripted {
                 key: Key::Owned(charge.key().to_owned()),
                 quota: charge.get_quota().cloned().unwrap_or(Quota::per_second(1).into()),
                 cost: charge.get_cost(),
-                left: [number, 0, 0, 0].into(),
+                mark: [number, 0, 0, 0].into(),
                 others: Vec::new(),
             })
         }))
@@ -168,7 +168,7 @@ impl Limiter for Scripted {
         if reservation.owner != self.owner() {
             return Some(reservation);
         }
-        self.play().refunds.push(reservation.left.first[0].cast_unsigned());
+        self.play().refunds.push(reservation.mark.first[0].cast_unsigned());
         None
     }
 }

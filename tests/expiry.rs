@@ -16,10 +16,10 @@ async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
             let keys = vec![key.as_str(); charges];
             let call = Call::new(algorithm, None, &keys).checks(charges, 1, 60_000_000);
             let (now, told) = call.on(&mut connection).await;
-            let Some(Told::Numbers([0 | 1, _, _, reset_after, left @ ..])) = told.last() else {
+            let Some(Told::Numbers([0 | 1, _, _, reset_after, mark @ ..])) = told.last() else {
                 panic!("{told:?}")
             };
-            let refund = Call::new(algorithm, None, &[&key]).refund(1, *left);
+            let refund = Call::new(algorithm, None, &[&key]).refund(1, *mark);
             let (later, back) = refund.on(&mut connection).await;
             let Told::Numbers([5, _, _, reset_after_refund, ..]) = back[0] else {
                 panic!("{back:?}")

@@ -37,11 +37,11 @@ async fn reservations_of_one_call_unwind_last_first() {
     let mut connection = server.connection().await;
     let call = Call::bucket(Some(NOW), &["a", "a"]).check(2, 0).check(3, 0);
     let (_, told) = call.on(&mut connection).await;
-    let left = |told: &Told| match told {
-        Told::Numbers([_, _, _, _, left @ ..]) => *left,
+    let mark = |told: &Told| match told {
+        Told::Numbers([_, _, _, _, mark @ ..]) => *mark,
         Told::Failed(code) => panic!("{code}"),
     };
-    let [first, second] = [left(&told[0]), left(&told[1])];
+    let [first, second] = [mark(&told[0]), mark(&told[1])];
     let call = Call::bucket(Some(NOW), &["a", "a", "a", "a"]);
     let call = call.refund(2, first).refund(3, second).refund(2, first).refund(2, first);
     let (_, told) = call.on(&mut connection).await;

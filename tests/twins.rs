@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use support::Server;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, InLua, Left, SlidingCounter, SlidingLog, SlidingWindow,
+    Algorithm, Ask, FixedWindow, InLua, Mark, SlidingCounter, SlidingLog, SlidingWindow,
     SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
@@ -59,7 +59,7 @@ struct Twins {
     lua: Reservation,
     quota: Quotas,
     cost: i64,
-    left: Left,
+    mark: Mark,
 }
 
 /// Runs `histories` of `steps` through both, and returns how many steps were compared.
@@ -106,9 +106,9 @@ async fn compare<A: InLua>(
                 } else {
                     dice.below(reservations.len())
                 };
-                let Twins { lua: reservation, quota, cost, left } = reservations.remove(which);
+                let Twins { lua: reservation, quota, cost, mark } = reservations.remove(which);
                 let rule = algorithm.rule(quota).expect("a rule");
-                let units = A::refund(&rule, &mut state, instant, cost, &left).unwrap_or(0);
+                let units = A::refund(&rule, &mut state, instant, cost, &mark).unwrap_or(0);
                 let from_lua = lua.give_back(reservation).await.expect("lua gives back");
                 assert_eq!(from_lua as i64, units, "{place}");
                 continue;
@@ -152,8 +152,8 @@ async fn compare<A: InLua>(
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
             if let Some(lua) = from_lua.reservation() {
-                let left = A::left(state.as_ref().expect("reserved"));
-                reservations.push(Twins { lua, quota, cost: ask.cost, left });
+                let mark = A::mark(state.as_ref().expect("reserved"));
+                reservations.push(Twins { lua, quota, cost: ask.cost, mark });
             }
         }
     }
@@ -318,7 +318,7 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
                 let ask = Ask { cost: dice.pick(&[1, 1, 2]), patience: 60_000_000 };
                 let mut next = state.clone();
                 if let Verdict::Wait(wait) = A::step(&rule, &mut next, now, ask).verdict {
-                    waited.push((now + wait, ask.cost, A::left(next.as_ref().expect("reserved"))));
+                    waited.push((now + wait, ask.cost, A::mark(next.as_ref().expect("reserved"))));
                 } else if waited.is_empty() {
                     A::step(&rule, &mut control, now, ask);
                 } else {
@@ -330,8 +330,8 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
             waiters += waited.len();
             let due = waited.first().map_or(now, |waited| waited.0);
             now += dice.pick(&[0, 1, (due - now) / 2, due - now - 1]).max(0);
-            for (_, cost, left) in waited.iter().rev() {
-                let units = A::refund(&rule, &mut state, now, *cost, left);
+            for (_, cost, mark) in waited.iter().rev() {
+                let units = A::refund(&rule, &mut state, now, *cost, mark);
                 assert_eq!(units, Some(*cost), "{name}, history {history}");
             }
             let mut later = now;
@@ -395,17 +395,17 @@ fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
         let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ history);
         let mut now = START as i64;
         let mut state: Option<A::State> = None;
-        let mut standing: Vec<(i64, i64, Left)> = Vec::new();
+        let mut standing: Vec<(i64, i64, Mark)> = Vec::new();
         for _ in 0..80 {
             if dice.below(5) < 2 && !standing.is_empty() {
                 let which = match dice.below(3) {
                     0 => dice.below(standing.len()),
                     _ => standing.len() - 1 - dice.below(standing.len().min(4)),
                 };
-                let (at, cost, left) = standing[which].clone();
+                let (at, cost, mark) = standing[which].clone();
                 // A waiter whose slot has come is not given back.
                 if at > now {
-                    A::refund(&rule, &mut state, now, cost, &left);
+                    A::refund(&rule, &mut state, now, cost, &mark);
                     standing.remove(which);
                 }
                 continue;
@@ -419,8 +419,8 @@ fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
             };
             let latest = standing.iter().map(|(at, ..)| *at).max().unwrap_or(0);
             assert!(now + wait >= latest, "{name}, history {history}: before another");
-            let left = A::left(state.as_ref().expect("reserved"));
-            standing.push((now + wait, ask.cost, left));
+            let mark = A::mark(state.as_ref().expect("reserved"));
+            standing.push((now + wait, ask.cost, mark));
         }
         let grants: Vec<_> = standing.iter().map(|(at, cost, _)| (*at, *cost)).collect();
         for bound in bounds {

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Left, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Report, checked_horizon, exact, sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -210,14 +210,14 @@ impl Algorithm for FixedWindow {
         Report { remaining, reset_after: reset - now }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
         let alive = rule.alive(Some(state), now)?;
-        let [left_begin, left_units, from, from_units] = left.first;
-        if alive.begin != left_begin {
+        let [mark_begin, mark_units, from, from_units] = mark.first;
+        if alive.begin != mark_begin {
             return None;
         }
         // The state is exactly what the charge left: nothing else stands in the window.
-        if from > 0 && alive.units == left_units {
+        if from > 0 && alive.units == mark_units {
             *state = State::of(from, from_units);
             return Some(cost);
         }
@@ -226,7 +226,7 @@ impl Algorithm for FixedWindow {
         Some(units)
     }
 
-    fn left(state: &State) -> Left {
+    fn mark(state: &State) -> Mark {
         [state.begin, state.units, state.from.0, state.from.1].into()
     }
 }

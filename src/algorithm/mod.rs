@@ -109,7 +109,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::quota::{QuotaError, Quotas};
-pub use crate::reservation::Left;
+pub use crate::reservation::Mark;
 
 /// The longest wait that an algorithm reserves unless told otherwise.
 const HORIZON: Duration = Duration::from_secs(60);
@@ -205,21 +205,21 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The largest cost that `consume` takes without a check that it fits.
     fn max_unchecked_cost(rule: &Self::Rule) -> i64;
 
-    /// What is left, and when the key is as good as new.
+    /// What remains, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
-    /// Gives back a reservation of `cost` that left `left`, and tells the units that were; `None` if nothing may be, and
-    /// the state is as before.
+    /// Gives back a reservation of `cost` whose mark is `mark`. Returns the units given back; `None` if
+    /// none may be, and the state is as before.
     fn give_back(
         rule: &Self::Rule,
         state: &mut Self::State,
         now: i64,
         cost: i64,
-        left: &Left,
+        mark: &Mark,
     ) -> Option<i64>;
 
-    /// What a reservation remembers of the state that it left, and of the one before.
-    fn left(state: &Self::State) -> Left;
+    /// The mark of a state: a reservation keeps it, so that its refund recognises the state.
+    fn mark(state: &Self::State) -> Mark;
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
     fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, ask: Ask) -> Step {
@@ -301,13 +301,13 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         state: &mut Option<Self::State>,
         now: i64,
         cost: i64,
-        left: &Left,
+        mark: &Mark,
     ) -> Option<i64> {
         let state = state.as_mut()?;
         let Some(mut clamped) = Self::clamp(rule, state, now) else {
-            return Self::give_back(rule, state, now, cost, left);
+            return Self::give_back(rule, state, now, cost, mark);
         };
-        let units = Self::give_back(rule, &mut clamped, now, cost, left)?;
+        let units = Self::give_back(rule, &mut clamped, now, cost, mark)?;
         *state = clamped;
         Some(units)
     }

@@ -10,7 +10,7 @@ mod state;
 
 use state::{CHUNK, MOST, State, member, permits_of, until};
 
-use super::{Algorithm, Ask, Left, Report, Step, Verdict, exact, sealed::Sealed};
+use super::{Algorithm, Ask, Mark, Report, Step, Verdict, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The most permits that one grant can hold.
@@ -226,11 +226,11 @@ impl Algorithm for Redisson {
         Self::available(rule, &mut state.cloned().unwrap_or_default(), now).1
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _: i64, cost: i64, left: &Left) -> Option<i64> {
-        Self::put_back(rule, state, cost, &numbered(left.first[0]), cost)
+    fn give_back(rule: &Rule, state: &mut State, _: i64, cost: i64, mark: &Mark) -> Option<i64> {
+        Self::put_back(rule, state, cost, &numbered(mark.first[0]), cost)
     }
 
-    fn left(state: &State) -> Left {
+    fn mark(state: &State) -> Mark {
         [exact(state.drawn), 0, 0, 0].into()
     }
 

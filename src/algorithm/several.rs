@@ -4,7 +4,7 @@
 //!
 //! The twin of `scripts/several.lua`.
 
-use super::{Algorithm, InLua, Left, Part, Report, sealed::Sealed, sealed::Single};
+use super::{Algorithm, InLua, Mark, Part, Report, sealed::Sealed, sealed::Single};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! tuple {
@@ -137,18 +137,18 @@ macro_rules! tuple {
                 state: &mut Self::State,
                 now: i64,
                 cost: i64,
-                left: &Left,
+                mark: &Mark,
             ) -> Option<i64> {
                 let given = [$(
                     state.$place.as_mut().and_then(|one| {
-                        $member::give_back(&rule.$place, one, now, cost, &left.of($place))
+                        $member::give_back(&rule.$place, one, now, cost, &mark.of($place))
                     })
                 ),+];
                 given.into_iter().fold(None, Option::max)
             }
 
-            fn left(state: &Self::State) -> Left {
-                vec![$(state.$place.as_ref().map($member::left).unwrap_or_default()),+].into()
+            fn mark(state: &Self::State) -> Mark {
+                vec![$(state.$place.as_ref().map($member::mark).unwrap_or_default()),+].into()
             }
         }
 

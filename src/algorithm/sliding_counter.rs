@@ -12,7 +12,7 @@ use std::time::Duration;
 use windows::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Left, Report, checked_horizon, exact,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Report, checked_horizon, exact,
     sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -169,26 +169,26 @@ impl Algorithm for SlidingCounter {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
-        let [left_latest, from, current, previous] = left.first;
-        let left_begin = rule.begin(left_latest);
-        if left_begin + 2 * rule.period <= now {
+        let [mark_latest, from, current, previous] = mark.first;
+        let mark_begin = rule.begin(mark_latest);
+        if mark_begin + 2 * rule.period <= now {
             return None;
         }
         if from > 0 {
             let (begin, latest) = (rule.begin(from), from);
             let before = State { begin, current, previous, latest, from: [0; 3] };
-            let (current, previous) = rule.units(&before, left_begin);
-            let exact = (left_latest, current + cost, previous);
+            let (current, previous) = rule.units(&before, mark_begin);
+            let exact = (mark_latest, current + cost, previous);
             if (next.latest, next.current, next.previous) == exact {
                 *state = before;
                 return Some(cost);
             }
         }
-        let units = if next.begin == left_begin {
+        let units = if next.begin == mark_begin {
             &mut next.current
-        } else if next.begin - rule.period == left_begin {
+        } else if next.begin - rule.period == mark_begin {
             &mut next.previous
         } else {
             return None;
@@ -206,7 +206,7 @@ impl Algorithm for SlidingCounter {
         Some(given)
     }
 
-    fn left(state: &State) -> Left {
+    fn mark(state: &State) -> Mark {
         let [from, current, previous] = state.from;
         [state.latest, from, current, previous].into()
     }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, InLua, Left, Report, checked_horizon, exact, sealed::Sealed};
+use super::{Algorithm, HORIZON, InLua, Mark, Report, checked_horizon, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The most units that a log of this algorithm may come to hold, which keeps every difference of totals exact.
@@ -214,16 +214,16 @@ impl Algorithm for SlidingLog {
     }
 
     /// Only the newest member's: the totals after an older one would be wrong.
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
         let last = state.last()?;
-        if last.at + rule.period <= now || last.units != cost || Self::left(state) != *left {
+        if last.at + rule.period <= now || last.units != cost || Self::mark(state) != *mark {
             return None;
         }
         state.members.pop_back();
         Some(cost)
     }
 
-    fn left(state: &State) -> Left {
+    fn mark(state: &State) -> Mark {
         let last = state.last().map(|last| [last.at, last.total / LAP, last.total % LAP, 0]);
         last.unwrap_or_default().into()
     }
@@ -260,12 +260,12 @@ mod tests {
             (step.verdict, step.report.remaining, step.report.reset_after)
         }
 
-        fn left(&self) -> Left {
-            self.1.as_ref().map(SlidingLog::left).unwrap_or_default()
+        fn mark(&self) -> Mark {
+            self.1.as_ref().map(SlidingLog::mark).unwrap_or_default()
         }
 
-        fn refund(&mut self, at: i64, cost: i64, left: Left) -> Option<i64> {
-            SlidingLog::refund(&self.0, &mut self.1, T0 + at, cost, &left)
+        fn refund(&mut self, at: i64, cost: i64, mark: Mark) -> Option<i64> {
+            SlidingLog::refund(&self.0, &mut self.1, T0 + at, cost, &mark)
         }
 
         fn len(&self) -> usize {
@@ -308,9 +308,9 @@ mod tests {
     fn refund_is_the_newest_members_while_it_counts() {
         let mut log = Log::of(Quota::per_second(5));
         log.ask(0, 2, 0);
-        let first = log.left();
+        let first = log.mark();
         log.ask(10, 3, 0);
-        let second = log.left();
+        let second = log.mark();
         assert_eq!(log.refund(20, 2, first.clone()), None);
         assert_eq!(log.refund(1_000_010, 3, second.clone()), None);
         assert_eq!(log.refund(1_000_009, 3, second.clone()), Some(3));

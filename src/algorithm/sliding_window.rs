@@ -13,7 +13,7 @@ use std::time::Duration;
 use cells::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Left, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Report, checked_horizon, exact, sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -185,19 +185,19 @@ impl Algorithm for SlidingWindow {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, left: &Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
-        let [left_newest, left_width, from, _] = left.first;
-        let back = next.newest - left_newest;
-        if next.width != left_width || back < 0 || back > rule.cells {
+        let [mark_newest, mark_width, from, _] = mark.first;
+        let back = next.newest - mark_newest;
+        if next.width != mark_width || back < 0 || back > rule.cells {
             return None;
         }
-        if (left_newest + rule.cells + 1) * rule.width <= now {
+        if (mark_newest + rule.cells + 1) * rule.width <= now {
             return None;
         }
         // The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
         if from > 0 && back == 0 && rule.after(&next, from) == cost {
-            *state = rule.restored(&next, from, left.list(0));
+            *state = rule.restored(&next, from, mark.list(0));
             return Some(cost);
         }
         let place = (rule.cells - back) as usize;
@@ -207,9 +207,9 @@ impl Algorithm for SlidingWindow {
         Some(given)
     }
 
-    fn left(state: &State) -> Left {
-        let left = Left::from([state.newest, state.width, state.from, 0]);
-        left.with_list(state.pushed.as_slice().into())
+    fn mark(state: &State) -> Mark {
+        let mark = Mark::from([state.newest, state.width, state.from, 0]);
+        mark.with_list(state.pushed.as_slice().into())
     }
 }
 

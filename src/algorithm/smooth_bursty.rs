@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, Mark, Report, checked_horizon, exact, sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -254,8 +254,8 @@ impl Algorithm for SmoothBursty {
         Report { remaining, reset_after: ahead + full }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: &Left) -> Option<i64> {
-        let [next, before, added, shift] = left.first;
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+        let [next, before, added, shift] = mark.first;
         let before = before - rule.r;
         let after = before + added * rule.r - cost * rule.p;
         if (state.r, state.p, state.next, state.credit) != (rule.r, rule.p, next, after) {
@@ -266,7 +266,7 @@ impl Algorithm for SmoothBursty {
         Some(cost)
     }
 
-    fn left(state: &State) -> Left {
+    fn mark(state: &State) -> Mark {
         [state.next, state.before + state.r, state.added, state.shift].into()
     }
 }

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Left, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, Mark, Report, checked_horizon, exact, sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -264,8 +264,8 @@ impl Algorithm for SmoothWarmingUp {
         Report { remaining, reset_after: ahead + rule.rest(stored) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: &Left) -> Option<i64> {
-        let [next, high, low, added] = left.first;
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+        let [next, high, low, added] = mark.first;
         let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
         let after = before - before.min(cost as f64);
         if (state.r, state.p, state.next, state.stored) != (rule.r, rule.p, next, after) {
@@ -276,7 +276,7 @@ impl Algorithm for SmoothWarmingUp {
         Some(cost)
     }
 
-    fn left(state: &State) -> Left {
+    fn mark(state: &State) -> Mark {
         let bits = state.before.to_bits();
         [state.next, (bits >> 32) as i64, (bits & 0xffff_ffff) as i64, state.added].into()
     }

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Left, Report, checked_horizon, exact,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Report, checked_horizon, exact,
     sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -193,10 +193,10 @@ impl Algorithm for TokenBucket {
         Report { remaining, reset_after: ahead + i64::from(part > 0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, left: &Left) -> Option<i64> {
+    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, mark: &Mark) -> Option<i64> {
         let (full, part) = state.under(rule);
-        let [left_full, left_part, from, from_part] = left.first;
-        if (full, part) != (left_full, left_part) {
+        let [mark_full, mark_part, from, from_part] = mark.first;
+        if (full, part) != (mark_full, mark_part) {
             return None;
         }
         if from > 0 {
@@ -214,7 +214,7 @@ impl Algorithm for TokenBucket {
         Some(cost)
     }
 
-    fn left(state: &State) -> Left {
+    fn mark(state: &State) -> Mark {
         [state.full, state.part, state.from.0, state.from.1].into()
     }
 }
@@ -310,7 +310,7 @@ mod tests {
         let mut state = None;
         let [first, second] = [0, 1].map(|_| {
             TokenBucket::step(&rule, &mut state, T0, ask);
-            TokenBucket::left(state.as_ref().unwrap())
+            TokenBucket::mark(state.as_ref().unwrap())
         });
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &first), None);
         // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.

@@ -106,8 +106,8 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 return Ok(decision);
             }
             let (key, quota) = (Key::Constant(""), Quota::per_second(1).into());
-            let left = Default::default();
-            Ok(decision.with_reservation(Reservation { owner, key, quota, cost: 0, left, others }))
+            let mark = Default::default();
+            Ok(decision.with_reservation(Reservation { owner, key, quota, cost: 0, mark, others }))
         })
     }
 }

@@ -145,9 +145,9 @@ impl<A: Algorithm> Memory<A> {
             return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
         }
         let rule = named.rule(&reservation.quota)?;
-        let Reservation { key, cost, left, .. } = reservation;
+        let Reservation { key, cost, mark, .. } = reservation;
         let (units, _) = self.store.update(key.as_str(), |now, state| {
-            let units = A::refund(&rule, state, now, cost.cast_signed(), &left);
+            let units = A::refund(&rule, state, now, cost.cast_signed(), &mark);
             let changed = state.as_ref().filter(|_| units.is_some());
             (units.unwrap_or(0), changed.map(|state| A::expires_at(&rule, state)))
         })?;

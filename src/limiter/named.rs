@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Ask, LATEST, Left, Report, Verdict};
+use crate::algorithm::{Algorithm, Ask, LATEST, Mark, Report, Verdict};
 use crate::charge::Key;
 use crate::quota::{QuotaError, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
@@ -48,7 +48,7 @@ pub(super) struct Answer {
     pub(super) report: Report,
     /// The index of the quota that refuses or delays, else of the one that has least left.
     pub(super) quota_index: usize,
-    pub(super) left: Left,
+    pub(super) mark: Mark,
     pub(super) now: i64,
     pub(super) place: u16,
     pub(super) origin: Origin,
@@ -141,8 +141,8 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         if cost == 0 || !decision.is_admitted() {
             return decision;
         }
-        let (owner, cost, left) = (self.owner, cost.cast_unsigned(), answer.left);
-        decision.with_reservation(Reservation { owner, key, quota, cost, left, others: Vec::new() })
+        let (owner, cost, mark) = (self.owner, cost.cast_unsigned(), answer.mark);
+        decision.with_reservation(Reservation { owner, key, quota, cost, mark, others: Vec::new() })
     }
 }
 

@@ -138,9 +138,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "long_keys_kept_whole",
         "src/limiter/memory/store.rs",
         "let name = digest::short(charge.key());
-        let ((step, left, now), key)",
+        let ((step, mark, now), key)",
         "let name = charge.key();
-        let ((step, left, now), key)",
+        let ((step, mark, now), key)",
         ["memory", "memory_is_bounded_in_bytes"],
     ),
     mutant(
@@ -218,7 +218,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "refunds_in_the_order_they_come",
         "src/limiter/redis/queue.rs",
-        "insert((left.clone(), self.arrivals), charge)",
+        "insert((mark.clone(), self.arrivals), charge)",
         "insert((Left::default(), self.arrivals), charge)",
         ["lib", "limiter::redis::queue"],
     ),

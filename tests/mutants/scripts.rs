@@ -152,14 +152,14 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "full_refund_although_others_followed",
         BUCKET,
         Mixed,
-        "if full ~= left_full or part ~= left_part then",
+        "if full ~= mark_full or part ~= mark_part then",
         "if false then",
     ),
     mutant(
         "refund_of_an_older_member",
         LOG,
         Mixed,
-        "last.at ~= left_at or last.lap ~= left_lap or last.total ~= left_total or",
+        "last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total or",
         "",
     ),
     mutant(

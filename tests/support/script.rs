@@ -85,8 +85,8 @@ impl Call {
         self
     }
 
-    pub fn refund(mut self, cost: i64, left: [i64; 4]) -> Self {
-        self.command.arg(1).arg("refund").arg(cost).arg(&left);
+    pub fn refund(mut self, cost: i64, mark: [i64; 4]) -> Self {
+        self.command.arg(1).arg("refund").arg(cost).arg(&mark);
         self
     }
 

@@ -66,9 +66,9 @@ fn refund_returns_to_the_window_it_was_counted_in() {
     let rule = SlidingCounter::new(quota).rule(quota).unwrap();
     let first = SlidingCounter::consume(&rule, None, T0, 4, T0);
     let second = SlidingCounter::consume(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
-    let left = SlidingCounter::left(&first);
+    let mark = SlidingCounter::mark(&first);
     let mut state = Some(second);
-    assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, &left), None);
-    assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, 4, &left), Some(4));
+    assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, &mark), None);
+    assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, 4, &mark), Some(4));
     assert_eq!(state.unwrap().previous, 0);
 }

@@ -153,7 +153,7 @@ fn refund_unwinds_what_was_taken_from_credit_and_time() {
         SmoothBursty::step(&rule, &mut state, T0, ask);
         state.unwrap()
     });
-    let mut back = |of| SmoothBursty::refund(&rule, &mut state, T0, 4, &SmoothBursty::left(of));
+    let mut back = |of| SmoothBursty::refund(&rule, &mut state, T0, 4, &SmoothBursty::mark(of));
     assert_eq!([back(&first), back(&second)], [None, Some(4)]);
     assert_eq!(back(&first), Some(4));
     let state = state.unwrap();

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::shard::Shard;
-use crate::algorithm::{Algorithm, Left, Step, Verdict};
+use crate::algorithm::{Algorithm, Mark, Step, Verdict};
 use crate::charge::Key;
 use crate::limiter::named::{Answer, Clock, NamedAlgorithm, instant};
 use crate::limiter::{Operation, digest};
@@ -40,17 +40,17 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let ((step, left, now), key) = self.update(&name, |now, state| {
+        let ((step, mark, now), key) = self.update(&name, |now, state| {
             let step = A::step(&parsed.rule, state, now, parsed.ask);
             let changed = state.as_ref().filter(|_| step.changed);
-            let left = changed.map(A::left).unwrap_or_default();
-            ((step, left, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
+            let mark = changed.map(A::mark).unwrap_or_default();
+            ((step, mark, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
 
         let Step { verdict, report, quota_index, .. } = step;
         let key = key.map_or(Key::Constant(""), Key::Shared);
         let answer =
-            Answer { verdict, report, quota_index, left, now, place: 0, origin: Origin::Local };
+            Answer { verdict, report, quota_index, mark, now, place: 0, origin: Origin::Local };
         Ok(self.named.decision(parsed.quota, parsed.ask.cost, answer, key))
     }
 
@@ -71,9 +71,9 @@ impl<A: Algorithm> Store<A> {
             let changed = state.as_ref().filter(|_| step.changed);
             ((step, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
-        let (left, Step { verdict, report, quota_index, .. }) = (Left::default(), step);
+        let (mark, Step { verdict, report, quota_index, .. }) = (Mark::default(), step);
         let answer =
-            Answer { verdict, report, quota_index, left, now, place: 0, origin: Origin::Local };
+            Answer { verdict, report, quota_index, mark, now, place: 0, origin: Origin::Local };
         Ok(self.named.decision(parsed.quota, 0, answer, Key::Constant("")))
     }
 

@@ -81,7 +81,7 @@ impl<A: InLua> Inner<A> {
     /// The request that gives a reservation back.
     pub(super) fn refund(&self, reservation: Reservation) -> Result<Request, Error> {
         let rule = A::arguments(&*self.named.rule(&reservation.quota)?);
-        let op = Op::Refund { cost: reservation.cost.cast_signed(), left: reservation.left };
+        let op = Op::Refund { cost: reservation.cost.cast_signed(), mark: reservation.mark };
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
         Ok(Request { key: reservation.key.as_str().to_owned(), rule, op })
     }
@@ -89,12 +89,12 @@ impl<A: InLua> Inner<A> {
     /// The decision that an answer becomes.
     fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
         let Answered { request, answer, now, place } = answered;
-        let reply::Answer::Decided { verdict, report, quota_index, left } = answer else {
+        let reply::Answer::Decided { verdict, report, quota_index, mark } = answer else {
             return Err(malformed_reply());
         };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
         let answer =
-            Answer { verdict, report, quota_index, left, now, place, origin: Origin::Store };
+            Answer { verdict, report, quota_index, mark, now, place, origin: Origin::Store };
         Ok(self.named.decision(quota, cost, answer, Key::Owned(request.key)))
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::reply::Answer;
 use super::request::{Op, Request};
 use crate::Error;
-use crate::algorithm::{Left, Verdict};
+use crate::algorithm::{Mark, Verdict};
 
 /// One charge that waits to be sent.
 pub(super) struct Queued {
@@ -70,12 +70,12 @@ pub(super) struct Answered {
 impl Answered {
     /// The request that gives back what was taken, if anything was.
     pub(super) fn into_refund(self) -> Option<Request> {
-        let Self { mut request, answer: Answer::Decided { verdict, left, .. }, .. } = self else {
+        let Self { mut request, answer: Answer::Decided { verdict, mark, .. }, .. } = self else {
             return None;
         };
         let Op::Check { cost: cost @ 1.., .. } = request.op else { return None };
         let (Verdict::Allow | Verdict::Wait(_)) = verdict else { return None };
-        request.op = Op::Refund { cost, left };
+        request.op = Op::Refund { cost, mark };
         Some(request)
     }
 }
@@ -107,7 +107,7 @@ pub(super) struct Queue {
 struct Slot {
     charges: VecDeque<Queued>,
     /// By the state that each reservation left: states of one key grow from one to the next.
-    refunds: BTreeMap<(Left, u64), Queued>,
+    refunds: BTreeMap<(Mark, u64), Queued>,
     calls_in_flight: usize,
     refunds_in_flight: bool,
     is_sendable: bool,
@@ -153,9 +153,9 @@ impl Queue {
         let number = charge.slot;
         let slot = self.slots.entry(number).or_default();
         match &charge.request.op {
-            Op::Refund { left, .. } => {
+            Op::Refund { mark, .. } => {
                 self.arrivals += 1;
-                slot.refunds.insert((left.clone(), self.arrivals), charge);
+                slot.refunds.insert((mark.clone(), self.arrivals), charge);
             }
             _ => slot.charges.push_back(charge),
         }

@@ -7,14 +7,14 @@ use redis::Value;
 
 use super::error;
 use super::request::{Op, Request};
-use crate::algorithm::{LATEST, Left, Report, Verdict};
+use crate::algorithm::{LATEST, Mark, Report, Verdict};
 use crate::{Error, ErrorKind};
 
 /// The elements that answer one charge, besides what it left.
 const WIDTH: usize = 4;
 
 /// The elements of what a charge left, for each quota.
-const LEFT: usize = 4;
+const MARK_LENGTH: usize = 4;
 
 /// No wait, count or state is larger: what a Lua number holds exactly.
 const LARGEST: i64 = 1 << 53;
@@ -22,7 +22,7 @@ const LARGEST: i64 = 1 << 53;
 /// What a script says of one charge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    Decided { verdict: Verdict, report: Report, quota_index: usize, left: Left },
+    Decided { verdict: Verdict, report: Report, quota_index: usize, mark: Mark },
     Refunded { units: i64 },
 }
 
@@ -44,7 +44,7 @@ impl<'a> Reply<'a> {
     /// If it has another shape than the script gives it.
     pub(super) fn read(reply: &'a Value, charges: usize, quotas: usize) -> Result<Self, Error> {
         // Of several it is told besides which one refuses.
-        let width = WIDTH + LEFT * quotas + usize::from(quotas > 1);
+        let width = WIDTH + MARK_LENGTH * quotas + usize::from(quotas > 1);
         let Value::BulkString(packed) = reply else { return Err(malformed_reply()) };
         let elements = unpack(packed).ok_or_else(malformed_reply)?;
         match elements.first() {
@@ -74,24 +74,24 @@ impl<'a> Reply<'a> {
             Ok([number(&four[0])?, number(&four[1])?, number(&four[2])?, number(&four[3])?])
         };
         let [outcome, wait, remaining, reset_after] = four(&elements[..WIDTH])?;
-        let (each, quota_index) = elements[WIDTH..].split_at(self.quotas * LEFT);
+        let (each, quota_index) = elements[WIDTH..].split_at(self.quotas * MARK_LENGTH);
         let quota_index = quota_index.first().map(number).transpose()?;
         let quota_index =
             quota_index.and_then(|quota_index| usize::try_from(quota_index).ok()).unwrap_or(0);
-        let left_of = |each: &[Element<'_>]| -> Result<Left, Error> {
+        let mark_of = |each: &[Element<'_>]| -> Result<Mark, Error> {
             // A list stands where four numbers are too few.
             let [one, two, three, Element::Text(list)] = each else {
                 return Ok(four(each)?.into());
             };
             let list = listed(list).ok_or_else(malformed_reply)?;
-            Ok(Left::from([number(one)?, number(two)?, number(three)?, 0]).with_list(list))
+            Ok(Mark::from([number(one)?, number(two)?, number(three)?, 0]).with_list(list))
         };
-        let left = match self.quotas {
-            1 => left_of(each)?,
-            _ => each.chunks_exact(LEFT).map(left_of).collect::<Result<Vec<_>, _>>()?.into(),
+        let mark = match self.quotas {
+            1 => mark_of(each)?,
+            _ => each.chunks_exact(MARK_LENGTH).map(mark_of).collect::<Result<Vec<_>, _>>()?.into(),
         };
         let report = Report { remaining, reset_after };
-        let decided = |verdict| Answer::Decided { verdict, report, quota_index, left };
+        let decided = |verdict| Answer::Decided { verdict, report, quota_index, mark };
         match (outcome, &request.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
             (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {

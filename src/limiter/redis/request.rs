@@ -1,6 +1,6 @@
 //! What is asked of one key: the key's name, the quota if the charge brings one, and the operation.
 
-use crate::algorithm::Left;
+use crate::algorithm::Mark;
 
 /// One entry of a script call.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(super) enum Op {
     /// Takes `cost` units if they fit within `patience` microseconds; a cost of 0 reports and takes nothing.
     Check { cost: i64, patience: i64 },
     /// Gives back the reservation of `cost` units that left the state `left`.
-    Refund { cost: i64, left: Left },
+    Refund { cost: i64, mark: Mark },
     /// Takes `cost` units, whether or not they fit.
     Penalize { cost: i64 },
     /// Forgets the key.

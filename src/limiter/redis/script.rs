@@ -103,12 +103,12 @@ impl Call<'_> {
             }
             match &run[0].op {
                 Op::Check { cost, patience } => call.arg(cost).arg(patience),
-                Op::Refund { cost, left } => {
+                Op::Refund { cost, mark } => {
                     call.arg("refund").arg(cost);
-                    let numbers = [left.first].into_iter().chain(left.more.iter().copied());
+                    let numbers = [mark.first].into_iter().chain(mark.more.iter().copied());
                     for (place, [one, two, three, four]) in numbers.enumerate() {
                         call.arg(one).arg(two).arg(three);
-                        match left.list(place) {
+                        match mark.list(place) {
                             [] => call.arg(four),
                             list => call.arg(listed(list)),
                         };

@@ -17,8 +17,8 @@ fn check(cost: i64) -> Op {
     Op::Check { cost, patience: 0 }
 }
 
-fn refund(left: i64) -> Op {
-    Op::Refund { cost: 1, left: [left, 0, 0, 0].into() }
+fn refund(mark: i64) -> Op {
+    Op::Refund { cost: 1, mark: [mark, 0, 0, 0].into() }
 }
 
 /// A queue with these operations of one slot, and their receivers.

@@ -148,7 +148,7 @@ impl Shared {
                     key: Key::Owned(key.to_owned()),
                     quota: quota.unwrap_or(ANY).into(),
                     cost: permits.into(),
-                    left: remembered(grant).into(),
+                    mark: remembered(grant).into(),
                     others: Vec::new(),
                 })
             }
@@ -181,7 +181,7 @@ impl Shared {
         let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
         let (permits, held) = (number(permits)?, number(reservation.cost)?);
         let question =
-            Question::put_back(&names, permits, &recalled(&reservation.left.first), held);
+            Question::put_back(&names, permits, &recalled(&reservation.mark.first), held);
         Ok((names, question))
     }
 }

@@ -39,8 +39,8 @@ fn a_reserved_wait_is_read() {
     let reply = ints(&[7, 1, 400, 0, 900, 11, 12, 13, 14]);
     assert_eq!(Reply::read(&reply, 1, 1).unwrap().now, 7);
     let report = Report { remaining: 0, reset_after: 900 };
-    let left = [11, 12, 13, 14].into();
-    let decided = Answer::Decided { verdict: Verdict::Wait(400), report, quota_index: 0, left };
+    let mark = [11, 12, 13, 14].into();
+    let decided = Answer::Decided { verdict: Verdict::Wait(400), report, quota_index: 0, mark };
     assert_eq!(told(&reply).unwrap(), decided);
 }
 
@@ -49,9 +49,9 @@ fn of_several_quotas_each_may_leave_a_list() {
     let mut bytes = vec![0xdc, 0, 14, 7, 1, 100, 0, 90];
     bytes.extend(b"\x01\x02\x03\xa6,5,0,1\x04\x05\x06\x07\x01");
     let told = |bytes: Vec<u8>| Reply::read(&Value::BulkString(bytes), 1, 2)?.answer(0, &check());
-    let Ok(Answer::Decided { left, quota_index: 1, .. }) = told(bytes.clone()) else { panic!() };
-    assert_eq!((left.first, &left.more[..]), ([1, 2, 3, 0], &[[4, 5, 6, 7]][..]));
-    assert_eq!((left.list(0), left.list(1)), (&[5, 0, 1][..], &[][..]));
+    let Ok(Answer::Decided { mark, quota_index: 1, .. }) = told(bytes.clone()) else { panic!() };
+    assert_eq!((mark.first, &mark.more[..]), ([1, 2, 3, 0], &[[4, 5, 6, 7]][..]));
+    assert_eq!((mark.list(0), mark.list(1)), (&[5, 0, 1][..], &[][..]));
     for list in [b"\xa6 5,0,1", b"\xa6,5,,1,", b"\xa6,5,-1,", b"\xa6,5,1e9"] {
         bytes[11..18].copy_from_slice(list);
         assert_eq!(told(bytes.clone()).unwrap_err().kind(), ErrorKind::State);
