@@ -115,7 +115,7 @@ function fixed_window.report(rule, state, now)
   return remaining, reset - now
 end
 
-function fixed_window.give_back(rule, state, now, cost, mark_begin, mark_units, from, from_units)
+function fixed_window.apply_refund(rule, state, now, cost, mark_begin, mark_units, from, from_units)
   state = alive(rule, state, now)
   if not state or state.begin ~= mark_begin then
     return nil

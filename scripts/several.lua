@@ -189,12 +189,12 @@ local function all_of(...)
     return least, latest
   end
 
-  function several.give_back(rule, state, now, cost, ...)
+  function several.apply_refund(rule, state, now, cost, ...)
     local mark, most = { ... }, 0
     local next = changed(state, function(j, member, one)
       local given, units
       if one then
-        given, units = member.give_back(rule[j], one, now, cost, unpack(mark, j * MARK_LENGTH - MARK_LENGTH + 1, j * MARK_LENGTH))
+        given, units = member.apply_refund(rule[j], one, now, cost, unpack(mark, j * MARK_LENGTH - MARK_LENGTH + 1, j * MARK_LENGTH))
       end
       most = math.max(most, units or 0)
       return given

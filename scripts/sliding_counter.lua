@@ -157,7 +157,7 @@ function sliding_counter.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_counter.give_back(rule, state, now, cost, mark_latest, from, from_current, from_previous)
+function sliding_counter.apply_refund(rule, state, now, cost, mark_latest, from, from_current, from_previous)
   state = under(rule, state)
   local mark_begin = begin_of(rule, mark_latest)
   if mark_begin + 2 * rule.period <= now then

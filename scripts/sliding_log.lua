@@ -248,7 +248,7 @@ function sliding_log.report(rule, state, now)
   return remaining, math.max(0, last.at + rule.period - now)
 end
 
-function sliding_log.give_back(rule, state, now, cost, mark_at, mark_lap, mark_total)
+function sliding_log.apply_refund(rule, state, now, cost, mark_at, mark_lap, mark_total)
   local last = state.last
   if not last or last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total or last.units ~= cost then
     return nil

@@ -128,7 +128,7 @@ function smooth_bursty.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.cap - credit) / rule.r)
 end
 
-function smooth_bursty.give_back(rule, state, now, cost, mark_next, mark_before, mark_added, mark_shift)
+function smooth_bursty.apply_refund(rule, state, now, cost, mark_next, mark_before, mark_added, mark_shift)
   local before = mark_before - rule.r
   local after = before + mark_added * rule.r - cost * rule.p
   if state.r ~= rule.r or state.p ~= rule.p or state.next ~= mark_next or state.credit ~= after then

@@ -133,7 +133,7 @@ function smooth_warming_up.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.most - stored) * (rule.warm_up / rule.most))
 end
 
-function smooth_warming_up.give_back(rule, state, now, cost, mark_next, mark_high, mark_low, mark_added)
+function smooth_warming_up.apply_refund(rule, state, now, cost, mark_next, mark_high, mark_low, mark_added)
   local before = struct.unpack('>d', struct.pack('>I4I4', mark_high, mark_low))
   local after = before - math.min(cost, before)
   if state.r ~= rule.r or state.p ~= rule.p or state.next ~= mark_next or state.stored ~= after then

@@ -46,7 +46,7 @@ local function refund(algorithm, rule, state, now, cost, ...)
   if not state then
     return REFUNDED, 0, nil
   end
-  local next, units = algorithm.give_back(rule, state, now, cost, ...)
+  local next, units = algorithm.apply_refund(rule, state, now, cost, ...)
   return REFUNDED, units or 0, next
 end
 

@@ -210,7 +210,13 @@ impl Algorithm for FixedWindow {
         Report { remaining, reset_after: reset - now }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(
+        rule: &Rule,
+        state: &mut State,
+        now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> Option<i64> {
         let alive = rule.alive(Some(state), now)?;
         let [mark_begin, mark_units, from, from_units] = mark.first;
         if alive.begin != mark_begin {

@@ -210,7 +210,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// Gives back a reservation of `cost` whose mark is `mark`. Returns the units given back; `None` if
     /// none may be, and the state is as before.
-    fn give_back(
+    fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
         now: i64,
@@ -294,7 +294,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Step { verdict, report: Self::report(rule, seen, now), changed, quota_index }
     }
 
-    /// Gives a reservation back, and tells the units that were: the twin of `refund` in `scripts/tail.lua`.
+    /// Gives a reservation back and returns the units given back: the twin of `refund` in `scripts/tail.lua`.
     /// `None` leaves the state as it is.
     fn refund(
         rule: &Self::Rule,
@@ -305,9 +305,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     ) -> Option<i64> {
         let state = state.as_mut()?;
         let Some(mut clamped) = Self::clamp(rule, state, now) else {
-            return Self::give_back(rule, state, now, cost, mark);
+            return Self::apply_refund(rule, state, now, cost, mark);
         };
-        let units = Self::give_back(rule, &mut clamped, now, cost, mark)?;
+        let units = Self::apply_refund(rule, &mut clamped, now, cost, mark)?;
         *state = clamped;
         Some(units)
     }

@@ -226,7 +226,7 @@ impl Algorithm for Redisson {
         Self::available(rule, &mut state.cloned().unwrap_or_default(), now).1
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(rule: &Rule, state: &mut State, _: i64, cost: i64, mark: &Mark) -> Option<i64> {
         Self::put_back(rule, state, cost, &numbered(mark.first[0]), cost)
     }
 

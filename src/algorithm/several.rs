@@ -132,7 +132,7 @@ macro_rules! tuple {
             }
 
             /// Each gives back what it can; the units are the most that one gave.
-            fn give_back(
+            fn apply_refund(
                 rule: &Self::Rule,
                 state: &mut Self::State,
                 now: i64,
@@ -141,7 +141,7 @@ macro_rules! tuple {
             ) -> Option<i64> {
                 let given = [$(
                     state.$place.as_mut().and_then(|one| {
-                        $member::give_back(&rule.$place, one, now, cost, &mark.of($place))
+                        $member::apply_refund(&rule.$place, one, now, cost, &mark.of($place))
                     })
                 ),+];
                 given.into_iter().fold(None, Option::max)

@@ -169,7 +169,13 @@ impl Algorithm for SlidingCounter {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(
+        rule: &Rule,
+        state: &mut State,
+        now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
         let [mark_latest, from, current, previous] = mark.first;
         let mark_begin = rule.begin(mark_latest);

@@ -214,7 +214,13 @@ impl Algorithm for SlidingLog {
     }
 
     /// Only the newest member's: the totals after an older one would be wrong.
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(
+        rule: &Rule,
+        state: &mut State,
+        now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> Option<i64> {
         let last = state.last()?;
         if last.at + rule.period <= now || last.units != cost || Self::mark(state) != *mark {
             return None;

@@ -185,7 +185,13 @@ impl Algorithm for SlidingWindow {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(
+        rule: &Rule,
+        state: &mut State,
+        now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> Option<i64> {
         let mut next = rule.under(Some(state))?;
         let [mark_newest, mark_width, from, _] = mark.first;
         let back = next.newest - mark_newest;

@@ -254,7 +254,13 @@ impl Algorithm for SmoothBursty {
         Report { remaining, reset_after: ahead + full }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(
+        rule: &Rule,
+        state: &mut State,
+        _now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> Option<i64> {
         let [next, before, added, shift] = mark.first;
         let before = before - rule.r;
         let after = before + added * rule.r - cost * rule.p;

@@ -264,7 +264,13 @@ impl Algorithm for SmoothWarmingUp {
         Report { remaining, reset_after: ahead + rule.rest(stored) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(
+        rule: &Rule,
+        state: &mut State,
+        _now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> Option<i64> {
         let [next, high, low, added] = mark.first;
         let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
         let after = before - before.min(cost as f64);

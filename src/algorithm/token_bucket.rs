@@ -193,7 +193,13 @@ impl Algorithm for TokenBucket {
         Report { remaining, reset_after: ahead + i64::from(part > 0) }
     }
 
-    fn give_back(rule: &Rule, state: &mut State, _now: i64, cost: i64, mark: &Mark) -> Option<i64> {
+    fn apply_refund(
+        rule: &Rule,
+        state: &mut State,
+        _now: i64,
+        cost: i64,
+        mark: &Mark,
+    ) -> Option<i64> {
         let (full, part) = state.under(rule);
         let [mark_full, mark_part, from, from_part] = mark.first;
         if (full, part) != (mark_full, mark_part) {
