@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Ask, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Check, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
 
@@ -34,7 +34,7 @@ fn run<A: InLua>(algorithm: &A, steps: i64) {
     let mut state = None;
     for step in 0..steps {
         let now = 1_767_225_600_000_000 + step * 900;
-        let ask = Ask { cost: 1, patience: step % 3 * 500 };
-        black_box(A::step(black_box(&rule), &mut state, now, ask));
+        let check = Check { cost: 1, max_wait: step % 3 * 500 };
+        black_box(A::step(black_box(&rule), &mut state, now, check));
     }
 }

@@ -12,7 +12,7 @@ local SPARE = 10000000
 
 -- Decides one charge. The twin of `step` in src/algorithm/mod.rs.
 -- Returns the outcome, the wait, and the state to store if it changed.
-local function decide(algorithm, rule, state, was_clamped, now, cost, patience)
+local function decide(algorithm, rule, state, was_clamped, now, cost, max_wait)
   local instant = algorithm.earliest_fit(rule, state, now, cost)
   if not instant then
     return NEVER, 0, nil
@@ -21,7 +21,7 @@ local function decide(algorithm, rule, state, was_clamped, now, cost, patience)
   if cost == 0 then
     return wait == 0 and ALLOW or DENY, wait, nil
   end
-  if wait <= patience and wait <= rule.horizon then
+  if wait <= max_wait and wait <= rule.horizon then
     return wait == 0 and ALLOW or WAIT, wait, algorithm.consume(rule, state, instant, cost, now)
   end
   -- The only write of a refusal: a cut state, or it would move along with the clock.
@@ -129,7 +129,7 @@ local function run(algorithm)
       at = at + 1
       rule = read_rule()
     end
-    local op, cost, patience, mark = ARGV[at], nil, nil, nil
+    local op, cost, max_wait, mark = ARGV[at], nil, nil, nil
     if op == 'refund' then
       cost, mark = tonumber(ARGV[at + 1]), {}
       for i = 1, MARK_LENGTH * quotas do
@@ -142,7 +142,7 @@ local function run(algorithm)
     elseif op == 'reset' then
       at = at + 1
     else
-      op, cost, patience = nil, tonumber(op), tonumber(ARGV[at + 1])
+      op, cost, max_wait = nil, tonumber(op), tonumber(ARGV[at + 1])
       at = at + 2
     end
 
@@ -169,7 +169,7 @@ local function run(algorithm)
       local blocking = algorithm.blocking_quota and not op and algorithm.blocking_quota(rule, state, now, cost)
       local outcome, wait, next
       if not op then
-        outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, patience)
+        outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, max_wait)
       elseif op == 'refund' then
         outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(mark))
       elseif op == 'penalize' then

@@ -14,9 +14,9 @@ async fn broken_keys_fail_their_own_charges_only() {
     ask::<()>(&mut connection, "RPUSH list x").await;
     ask::<()>(&mut connection, "SET corrupt 1.5").await;
     ask::<()>(&mut connection, "SET kept 5").await;
-    for (cost, patience) in [(1, 0), (0, 0), (6, 0)] {
+    for (cost, max_wait) in [(1, 0), (0, 0), (6, 0)] {
         let call = Call::bucket(None, &["fine", "list", "corrupt", "list", "fine"]);
-        let call = (0..5).fold(call, |call, _| call.check(cost, patience));
+        let call = (0..5).fold(call, |call, _| call.check(cost, max_wait));
         let (_, told) = call.on(&mut connection).await;
         assert_eq!(told[1], Told::Failed(String::from("WRONGTYPE")), "cost {cost}");
         assert_eq!(told[2], Told::Failed(String::from("CORRUPT")), "cost {cost}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use support::Server;
 use tower_sluice::algorithm::{
-    Algorithm, Ask, FixedWindow, InLua, Mark, SlidingCounter, SlidingLog, SlidingWindow,
+    Algorithm, Check, FixedWindow, InLua, Mark, SlidingCounter, SlidingLog, SlidingWindow,
     SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
@@ -132,16 +132,16 @@ async fn compare<A: InLua>(
             }
 
             let cost = dice.pick(&[0, 1, 1, 1, 2, capacity, capacity + 1]);
-            let patience = dice.pick(&[0, unit, 60_000_000, u64::MAX]);
+            let max_wait = dice.pick(&[0, unit, 60_000_000, u64::MAX]);
             let mut charge =
-                Charge::new(Arc::clone(&key)).cost(cost).max_wait(Duration::from_micros(patience));
+                Charge::new(Arc::clone(&key)).cost(cost).max_wait(Duration::from_micros(max_wait));
             if quota != algorithm.quota() || dice.below(2) == 0 {
                 charge = charge.quota(quota.clone());
             }
             let mut from_lua = lua.check(&charge).await.expect("lua decides");
 
-            let ask = Ask { cost: cost as i64, patience: patience.min(1 << 53) as i64 };
-            let told = A::step(&rule, &mut state, instant, ask);
+            let check = Check { cost: cost as i64, max_wait: max_wait.min(1 << 53) as i64 };
+            let told = A::step(&rule, &mut state, instant, check);
             let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
             assert_eq!(
@@ -153,7 +153,7 @@ async fn compare<A: InLua>(
 
             if let Some(lua) = from_lua.reservation() {
                 let mark = A::mark(state.as_ref().expect("reserved"));
-                reservations.push(Twins { lua, quota, cost: ask.cost, mark });
+                reservations.push(Twins { lua, quota, cost: check.cost, mark });
             }
         }
     }
@@ -308,19 +308,23 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
         for _ in 0..12 {
             for _ in 0..dice.below(8) {
                 now += step(&mut dice, &quotas);
-                let ask = Ask { cost: dice.pick(&[1, 1, 2, 3]), patience: 0 };
-                A::step(&rule, &mut state, now, ask);
+                let check = Check { cost: dice.pick(&[1, 1, 2, 3]), max_wait: 0 };
+                A::step(&rule, &mut state, now, check);
             }
             // Those who go at once come either way.
             let mut waited = Vec::new();
             let mut control = state.clone();
             for _ in 0..dice.below(8) {
-                let ask = Ask { cost: dice.pick(&[1, 1, 2]), patience: 60_000_000 };
+                let check = Check { cost: dice.pick(&[1, 1, 2]), max_wait: 60_000_000 };
                 let mut next = state.clone();
-                if let Verdict::Wait(wait) = A::step(&rule, &mut next, now, ask).verdict {
-                    waited.push((now + wait, ask.cost, A::mark(next.as_ref().expect("reserved"))));
+                if let Verdict::Wait(wait) = A::step(&rule, &mut next, now, check).verdict {
+                    waited.push((
+                        now + wait,
+                        check.cost,
+                        A::mark(next.as_ref().expect("reserved")),
+                    ));
                 } else if waited.is_empty() {
-                    A::step(&rule, &mut control, now, ask);
+                    A::step(&rule, &mut control, now, check);
                 } else {
                     break;
                 }
@@ -337,10 +341,10 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
             let mut later = now;
             let (mut after, mut control) = (state.clone(), control);
             for _ in 0..12 {
-                let patience = dice.pick(&[0, 60_000_000]);
-                let ask = Ask { cost: dice.pick(&[0, 1, 2, 3]), patience };
+                let max_wait = dice.pick(&[0, 60_000_000]);
+                let check = Check { cost: dice.pick(&[0, 1, 2, 3]), max_wait };
                 let told = [&mut after, &mut control].map(|state| {
-                    let told = A::step(&rule, state, later, ask);
+                    let told = A::step(&rule, state, later, check);
                     (told.verdict, told.report)
                 });
                 assert_eq!(told[0], told[1], "{name}, history {history}, {} waited", waited.len());
@@ -411,8 +415,8 @@ fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
                 continue;
             }
             now += if dice.below(3) == 0 { step(&mut dice, &quotas) } else { 0 };
-            let ask = Ask { cost: dice.pick(&[1, 1, 2, 3]), patience: 60_000_000 };
-            let wait = match A::step(&rule, &mut state, now, ask).verdict {
+            let check = Check { cost: dice.pick(&[1, 1, 2, 3]), max_wait: 60_000_000 };
+            let wait = match A::step(&rule, &mut state, now, check).verdict {
                 Verdict::Allow => 0,
                 Verdict::Wait(wait) => wait,
                 Verdict::Deny(_) | Verdict::Never => continue,
@@ -420,7 +424,7 @@ fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
             let latest = standing.iter().map(|(at, ..)| *at).max().unwrap_or(0);
             assert!(now + wait >= latest, "{name}, history {history}: before another");
             let mark = A::mark(state.as_ref().expect("reserved"));
-            standing.push((now + wait, ask.cost, mark));
+            standing.push((now + wait, check.cost, mark));
         }
         let grants: Vec<_> = standing.iter().map(|(at, cost, _)| (*at, *cost)).collect();
         for bound in bounds {

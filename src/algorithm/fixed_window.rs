@@ -28,18 +28,19 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// within a moment.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, FixedWindow, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, FixedWindow, Verdict::*};
 /// # use tower_sluice::Quota;
 /// let limit = FixedWindow::new(Quota::per_second(2));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |at: i64, cost, patience| {
-///     FixedWindow::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// let mut check = |at: i64, cost, max_wait| {
+///     let now = 1_767_225_600_000_000 + at;
+///     FixedWindow::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// assert_eq!([999_999, 999_999].map(|at| ask(at, 1, 0)), [Allow; 2]);
-/// assert_eq!(ask(999_999, 1, 0), Deny(1));
-/// assert_eq!([1_000_000, 1_000_000].map(|at| ask(at, 1, 0)), [Allow; 2]);
-/// assert_eq!(ask(1_000_000, 1, 3_000_000), Wait(1_000_000));
+/// assert_eq!([999_999, 999_999].map(|at| check(at, 1, 0)), [Allow; 2]);
+/// assert_eq!(check(999_999, 1, 0), Deny(1));
+/// assert_eq!([1_000_000, 1_000_000].map(|at| check(at, 1, 0)), [Allow; 2]);
+/// assert_eq!(check(1_000_000, 1, 3_000_000), Wait(1_000_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -56,19 +56,19 @@
 //! Time is an argument, in microseconds since the Unix epoch, and no float decides:
 //!
 //! ```
-//! use tower_sluice::algorithm::{Algorithm, Ask, TokenBucket, Verdict};
+//! use tower_sluice::algorithm::{Algorithm, Check, TokenBucket, Verdict};
 //! use tower_sluice::Quota;
 //!
 //! let bucket = TokenBucket::new(Quota::per_second(5).burst(1));
 //! let rule = bucket.rule(bucket.quota())?;
-//! let ask = |wait| Ask { cost: 1, patience: wait };
+//! let check = |wait| Check { cost: 1, max_wait: wait };
 //!
 //! let mut state = None;
-//! let first = TokenBucket::step(&rule, &mut state, 1_000_000, ask(0));
+//! let first = TokenBucket::step(&rule, &mut state, 1_000_000, check(0));
 //! assert_eq!(first.verdict, Verdict::Allow);
-//! let second = TokenBucket::step(&rule, &mut state, 1_000_000, ask(0));
+//! let second = TokenBucket::step(&rule, &mut state, 1_000_000, check(0));
 //! assert_eq!(second.verdict, Verdict::Deny(200_000));
-//! let third = TokenBucket::step(&rule, &mut state, 1_000_000, ask(500_000));
+//! let third = TokenBucket::step(&rule, &mut state, 1_000_000, check(500_000));
 //! assert_eq!(third.verdict, Verdict::Wait(200_000));
 //! # Ok::<(), tower_sluice::QuotaError>(())
 //! ```
@@ -94,7 +94,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-pub use verdict::{Ask, Report, Step, Verdict};
+pub use verdict::{Check, Report, Step, Verdict};
 
 /// The token bucket by its other name: the generic cell rate algorithm keeps the same instant.
 pub type Gcra = TokenBucket;
@@ -222,27 +222,27 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn mark(state: &Self::State) -> Mark;
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
-    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, ask: Ask) -> Step {
+    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Step {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
-        let patience = ask.patience.min(Self::horizon(rule));
+        let max_wait = check.max_wait.min(Self::horizon(rule));
 
-        let blocking = Self::blocking_quota(rule, seen, now, ask.cost);
-        let instant = Self::earliest_fit(rule, seen, now, ask.cost);
+        let blocking = Self::blocking_quota(rule, seen, now, check.cost);
+        let instant = Self::earliest_fit(rule, seen, now, check.cost);
         let verdict = match instant.map(|instant| instant - now) {
             None => Verdict::Never,
             Some(0) => Verdict::Allow,
-            Some(wait) if ask.cost > 0 && wait <= patience => Verdict::Wait(wait),
+            Some(wait) if check.cost > 0 && wait <= max_wait => Verdict::Wait(wait),
             Some(wait) => Verdict::Deny(wait),
         };
 
         match (verdict, instant) {
-            (Verdict::Allow | Verdict::Wait(_), Some(instant)) if ask.cost > 0 => {
+            (Verdict::Allow | Verdict::Wait(_), Some(instant)) if check.cost > 0 => {
                 let before = clamped.or_else(|| state.take());
-                *state = Some(Self::consume(rule, before, instant, ask.cost, now));
+                *state = Some(Self::consume(rule, before, instant, check.cost, now));
             }
             // The only write of a refusal: a cut state, or it would move along with the clock.
-            (Verdict::Deny(_), _) if ask.cost > 0 && clamped.is_some() => *state = clamped,
+            (Verdict::Deny(_), _) if check.cost > 0 && clamped.is_some() => *state = clamped,
             _ => {
                 let report = Self::report(rule, seen, now);
                 return Step {

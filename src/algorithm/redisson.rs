@@ -10,7 +10,7 @@ mod state;
 
 use state::{CHUNK, MOST, State, member, permits_of, until};
 
-use super::{Algorithm, Ask, Mark, Report, Step, Verdict, exact, sealed::Sealed};
+use super::{Algorithm, Check, Mark, Report, Step, Verdict, exact, sealed::Sealed};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The most permits that one grant can hold.
@@ -31,20 +31,20 @@ pub(crate) type Grant = [u8; 16];
 /// **Timeline.** Ten a second: three at the start, seven 100 ms later; then all wait for the oldest.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, Redisson, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, Redisson, Verdict::*};
 /// # use tower_sluice::Quota;
 /// let limit = Redisson::new(Quota::per_second(10));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |millis: i64, cost| {
+/// let mut check = |millis: i64, cost| {
 ///     let now = 1_767_225_600_000_000 + millis * 1_000;
-///     Redisson::step(&rule, &mut state, now, Ask { cost, patience: 0 }).verdict
+///     Redisson::step(&rule, &mut state, now, Check { cost, max_wait: 0 }).verdict
 /// };
-/// assert_eq!(ask(0, 3), Allow);
-/// assert_eq!(ask(100, 8), Deny(900_000));
-/// assert_eq!(ask(100, 7), Allow);
-/// assert_eq!(ask(999, 1), Deny(1_000));
-/// assert_eq!(ask(1_000, 3), Allow);
+/// assert_eq!(check(0, 3), Allow);
+/// assert_eq!(check(100, 8), Deny(900_000));
+/// assert_eq!(check(100, 7), Allow);
+/// assert_eq!(check(999, 1), Deny(1_000));
+/// assert_eq!(check(1_000, 3), Allow);
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -235,10 +235,10 @@ impl Algorithm for Redisson {
     }
 
     /// As the script does: what has expired is removed by refusals and peeks too.
-    fn step(rule: &Rule, state: &mut Option<State>, now: i64, ask: Ask) -> Step {
+    fn step(rule: &Rule, state: &mut Option<State>, now: i64, check: Check) -> Step {
         let mut next = state.take().unwrap_or_default();
         let before = next.signs();
-        let (verdict, report) = match ask.cost {
+        let (verdict, report) = match check.cost {
             0 => Self::available(rule, &mut next, now),
             cost if cost > LARGEST => (Verdict::Never, next.look(rule, now)),
             cost => {

@@ -30,18 +30,19 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// fits.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, SlidingCounter, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, SlidingCounter, Verdict::*};
 /// # use tower_sluice::Quota;
 /// let limit = SlidingCounter::new(Quota::per_second(10));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |at: i64, cost, patience| {
-///     SlidingCounter::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// let mut check = |at: i64, cost, max_wait| {
+///     let now = 1_767_225_600_000_000 + at;
+///     SlidingCounter::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// assert_eq!(ask(900_000, 10, 0), Allow);
-/// assert_eq!(ask(1_099_999, 1, 0), Deny(1));
-/// assert_eq!(ask(1_100_000, 1, 0), Allow);
-/// assert_eq!(ask(1_100_000, 1, 500_000), Wait(100_000));
+/// assert_eq!(check(900_000, 10, 0), Allow);
+/// assert_eq!(check(1_099_999, 1, 0), Deny(1));
+/// assert_eq!(check(1_100_000, 1, 0), Allow);
+/// assert_eq!(check(1_100_000, 1, 500_000), Wait(100_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

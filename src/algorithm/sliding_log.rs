@@ -36,18 +36,19 @@ const PRUNED: usize = 256;
 /// went.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, SlidingLog, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, SlidingLog, Verdict::*};
 /// # use tower_sluice::Quota;
 /// let limit = SlidingLog::new(Quota::per_second(5));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |at: i64, cost, patience| {
-///     SlidingLog::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// let mut check = |at: i64, cost, max_wait| {
+///     let now = 1_767_225_600_000_000 + at;
+///     SlidingLog::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// assert_eq!([ask(0, 3, 0), ask(150_000, 2, 0)], [Allow; 2]);
-/// assert_eq!(ask(999_999, 1, 0), Deny(1));
-/// assert_eq!(ask(1_000_000, 3, 0), Allow);
-/// assert_eq!(ask(1_000_000, 1, 0), Deny(150_000));
+/// assert_eq!([check(0, 3, 0), check(150_000, 2, 0)], [Allow; 2]);
+/// assert_eq!(check(999_999, 1, 0), Deny(1));
+/// assert_eq!(check(1_000_000, 3, 0), Allow);
+/// assert_eq!(check(1_000_000, 1, 0), Deny(150_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -248,7 +249,7 @@ impl InLua for SlidingLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Ask, Verdict};
+    use crate::algorithm::{Check, Verdict};
 
     const T0: i64 = 1_767_225_600_000_000;
 
@@ -260,9 +261,9 @@ mod tests {
             Self(SlidingLog::new(quota).rule(quota).unwrap(), None)
         }
 
-        fn ask(&mut self, at: i64, cost: i64, patience: i64) -> (Verdict, i64, i64) {
-            let ask = Ask { cost, patience };
-            let step = SlidingLog::step(&self.0, &mut self.1, T0 + at, ask);
+        fn check(&mut self, at: i64, cost: i64, max_wait: i64) -> (Verdict, i64, i64) {
+            let check = Check { cost, max_wait };
+            let step = SlidingLog::step(&self.0, &mut self.1, T0 + at, check);
             (step.verdict, step.report.remaining, step.report.reset_after)
         }
 
@@ -282,20 +283,20 @@ mod tests {
     #[test]
     fn what_is_taken_comes_back_exactly_a_period_later() {
         let mut log = Log::of(Quota::per_second(5));
-        assert_eq!(log.ask(0, 3, 0), (Verdict::Allow, 2, 1_000_000));
-        assert_eq!(log.ask(150_000, 2, 0), (Verdict::Allow, 0, 1_000_000));
-        assert_eq!(log.ask(999_999, 1, 0), (Verdict::Deny(1), 0, 150_001));
-        assert_eq!(log.ask(999_999, 4, 0), (Verdict::Deny(150_001), 0, 150_001));
-        assert_eq!(log.ask(1_000_000, 3, 0), (Verdict::Allow, 0, 1_000_000));
-        assert_eq!(log.ask(1_000_000, 6, 0), (Verdict::Never, 0, 1_000_000));
-        assert_eq!(log.ask(2_000_000, 0, 0), (Verdict::Allow, 5, 0));
+        assert_eq!(log.check(0, 3, 0), (Verdict::Allow, 2, 1_000_000));
+        assert_eq!(log.check(150_000, 2, 0), (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(log.check(999_999, 1, 0), (Verdict::Deny(1), 0, 150_001));
+        assert_eq!(log.check(999_999, 4, 0), (Verdict::Deny(150_001), 0, 150_001));
+        assert_eq!(log.check(1_000_000, 3, 0), (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(log.check(1_000_000, 6, 0), (Verdict::Never, 0, 1_000_000));
+        assert_eq!(log.check(2_000_000, 0, 0), (Verdict::Allow, 5, 0));
         assert_eq!(log.len(), 2);
     }
 
     #[test]
     fn reservations_follow_each_other_and_are_counted_where_they_lie() {
         let mut log = Log::of(Quota::per_second(2));
-        let told = [0; 5].map(|at| log.ask(at, 1, 2_000_000).0);
+        let told = [0; 5].map(|at| log.check(at, 1, 2_000_000).0);
         assert_eq!(
             told,
             [
@@ -306,33 +307,33 @@ mod tests {
                 Verdict::Wait(2_000_000)
             ]
         );
-        assert_eq!(log.ask(1_500_000, 0, 0), (Verdict::Deny(500_000), 0, 1_500_000));
-        assert_eq!(log.ask(2_000_000, 0, 0), (Verdict::Allow, 1, 1_000_000));
+        assert_eq!(log.check(1_500_000, 0, 0), (Verdict::Deny(500_000), 0, 1_500_000));
+        assert_eq!(log.check(2_000_000, 0, 0), (Verdict::Allow, 1, 1_000_000));
     }
 
     #[test]
     fn refund_is_the_newest_members_while_it_counts() {
         let mut log = Log::of(Quota::per_second(5));
-        log.ask(0, 2, 0);
+        log.check(0, 2, 0);
         let first = log.mark();
-        log.ask(10, 3, 0);
+        log.check(10, 3, 0);
         let second = log.mark();
         assert_eq!(log.refund(20, 2, first.clone()), None);
         assert_eq!(log.refund(1_000_010, 3, second.clone()), None);
         assert_eq!(log.refund(1_000_009, 3, second.clone()), Some(3));
         assert_eq!(log.refund(20, 3, second), None);
-        assert_eq!(log.ask(20, 0, 0), (Verdict::Allow, 3, 999_980));
+        assert_eq!(log.check(20, 0, 0), (Verdict::Allow, 3, 999_980));
         assert_eq!(log.refund(20, 2, first.clone()), Some(2));
-        assert_eq!(log.ask(20, 0, 0), (Verdict::Allow, 5, 0));
+        assert_eq!(log.check(20, 0, 0), (Verdict::Allow, 5, 0));
     }
 
     #[test]
     fn clock_set_back_locks_for_a_period_at_most() {
         let mut log = Log::of(Quota::per_second(5));
-        log.ask(3_600_000_000, 1, 0);
-        assert_eq!(log.ask(0, 0, 0), (Verdict::Allow, 0, 1_000_000));
-        assert_eq!(log.ask(0, 1, 0), (Verdict::Deny(1_000_000), 0, 1_000_000));
-        assert_eq!(log.ask(1_000_000, 1, 0), (Verdict::Allow, 4, 1_000_000));
+        log.check(3_600_000_000, 1, 0);
+        assert_eq!(log.check(0, 0, 0), (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(log.check(0, 1, 0), (Verdict::Deny(1_000_000), 0, 1_000_000));
+        assert_eq!(log.check(1_000_000, 1, 0), (Verdict::Allow, 4, 1_000_000));
     }
 
     #[test]
@@ -350,13 +351,13 @@ mod tests {
     #[test]
     fn no_step_removes_more_than_its_share() {
         let mut log = Log::of(Quota::per_second(1_000));
-        (0..999).for_each(|_| _ = log.ask(0, 1, 0));
-        log.ask(1, 1, 0);
-        log.ask(1_000_000, 1, 0);
+        (0..999).for_each(|_| _ = log.check(0, 1, 0));
+        log.check(1, 1, 0);
+        log.check(1_000_000, 1, 0);
         assert_eq!(log.len(), 1_001 - 256);
-        (0..3).for_each(|_| _ = log.ask(1_000_000, 1, 0));
+        (0..3).for_each(|_| _ = log.check(1_000_000, 1, 0));
         assert_eq!(log.len(), 5);
-        log.ask(2_000_000, 1, 0);
+        log.check(2_000_000, 1, 0);
         assert_eq!(log.len(), 1);
     }
 }

@@ -31,18 +31,19 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// that cell began.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, SlidingWindow, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, SlidingWindow, Verdict::*};
 /// # use tower_sluice::Quota;
 /// let limit = SlidingWindow::new(Quota::per_second(5));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |at: i64, cost, patience| {
-///     SlidingWindow::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// let mut check = |at: i64, cost, max_wait| {
+///     let now = 1_767_225_600_000_000 + at;
+///     SlidingWindow::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// assert_eq!([ask(0, 3, 0), ask(150_000, 2, 0)], [Allow; 2]);
-/// assert_eq!(ask(1_099_999, 1, 0), Deny(1));
-/// assert_eq!(ask(1_100_000, 3, 0), Allow);
-/// assert_eq!(ask(1_100_000, 1, 0), Deny(100_000));
+/// assert_eq!([check(0, 3, 0), check(150_000, 2, 0)], [Allow; 2]);
+/// assert_eq!(check(1_099_999, 1, 0), Deny(1));
+/// assert_eq!(check(1_100_000, 3, 0), Allow);
+/// assert_eq!(check(1_100_000, 1, 0), Deny(100_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

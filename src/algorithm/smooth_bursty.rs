@@ -29,17 +29,18 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// the next one waits 400 ms for.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, SmoothBursty, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, SmoothBursty, Verdict::*};
 /// # use tower_sluice::Quota;
 /// let limit = SmoothBursty::new(Quota::per_second(5));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |at: i64, cost, patience| {
-///     SmoothBursty::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// let mut check = |at: i64, cost, max_wait| {
+///     let now = 1_767_225_600_000_000 + at;
+///     SmoothBursty::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// assert_eq!([ask(0, 3, 0), ask(0, 4, 0)], [Allow; 2]);
-/// assert_eq!(ask(0, 1, 0), Deny(400_000));
-/// assert_eq!(ask(0, 1, 500_000), Wait(400_000));
+/// assert_eq!([check(0, 3, 0), check(0, 4, 0)], [Allow; 2]);
+/// assert_eq!(check(0, 1, 0), Deny(400_000));
+/// assert_eq!(check(0, 1, 500_000), Wait(400_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +78,9 @@ impl SmoothBursty {
 
     /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
     ///
-    /// A charge then fits only once it is paid for, so its cost counts in the test of its patience.
-    /// A key then starts full, and a store of less than one permit is refused: who has no patience would never pass.
+    /// A charge then fits only once it is paid for, so its cost counts in the test of its `max_wait`.
+    /// A key then starts full, and a store of less than one permit is refused: without a
+    /// `max_wait` no charge would ever pass.
     #[must_use]
     pub const fn own_debt(self) -> Self {
         Self { own: true, ..self }

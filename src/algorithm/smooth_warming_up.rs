@@ -29,16 +29,17 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// 200.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, SmoothWarmingUp, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, SmoothWarmingUp, Verdict::*};
 /// # use tower_sluice::Quota;
 /// # use std::time::Duration;
 /// let limit = SmoothWarmingUp::new(Quota::per_second(5), Duration::from_secs(4));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |at: i64, cost, patience| {
-///     SmoothWarmingUp::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// let mut check = |at: i64, cost, max_wait| {
+///     let now = 1_767_225_600_000_000 + at;
+///     SmoothWarmingUp::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// let told = [0; 4].map(|at| ask(at, 1, 60_000_000));
+/// let told = [0; 4].map(|at| check(at, 1, 60_000_000));
 /// assert_eq!(told, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
@@ -73,7 +74,7 @@ impl SmoothWarmingUp {
 
     /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
     ///
-    /// A charge then fits only once it is paid for, so its cost counts in the test of its patience.
+    /// A charge then fits only once it is paid for, so its cost counts in the test of its `max_wait`.
     #[must_use]
     pub const fn own_debt(self) -> Self {
         Self { own: true, ..self }

@@ -27,15 +27,16 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// ms, three are told to come back after 600.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Ask, TokenBucket, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, TokenBucket, Verdict::*};
 /// # use tower_sluice::Quota;
 /// let limit = TokenBucket::new(Quota::per_second(5));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
-/// let mut ask = |at: i64, cost, patience| {
-///     TokenBucket::step(&rule, &mut state, 1_767_225_600_000_000 + at, Ask { cost, patience }).verdict
+/// let mut check = |at: i64, cost, max_wait| {
+///     let now = 1_767_225_600_000_000 + at;
+///     TokenBucket::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// let told: Vec<_> = (0..10).map(|_| ask(0, 1, 500_000)).collect();
+/// let told: Vec<_> = (0..10).map(|_| check(0, 1, 500_000)).collect();
 /// assert_eq!(told[..5], [Allow; 5]);
 /// assert_eq!(told[5..], [Wait(200_000), Wait(400_000), Deny(600_000), Deny(600_000), Deny(600_000)]);
 /// # Ok::<(), tower_sluice::QuotaError>(())
@@ -238,16 +239,16 @@ impl InLua for TokenBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Ask, Step, Verdict};
+    use crate::algorithm::{Check, Step, Verdict};
 
     const T0: i64 = 1_767_225_600_000_000;
 
     fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let mut state = None;
-        let told = asks.iter().map(|&(at, cost, patience)| {
+        let told = asks.iter().map(|&(at, cost, max_wait)| {
             let Step { verdict, report, .. } =
-                TokenBucket::step(&rule, &mut state, T0 + at, Ask { cost, patience });
+                TokenBucket::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
             (verdict, report.remaining, report.reset_after)
         });
         told.collect()
@@ -301,9 +302,9 @@ mod tests {
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let far = State { full: T0 + 3_600_000_000, part: 0, over: 1, from: (0, 0) };
         let mut state = Some(far);
-        let peek = TokenBucket::step(&rule, &mut state, T0, Ask { cost: 0, patience: 0 });
+        let peek = TokenBucket::step(&rule, &mut state, T0, Check { cost: 0, max_wait: 0 });
         assert_eq!((peek.changed, &state), (false, &Some(far)));
-        let step = TokenBucket::step(&rule, &mut state, T0, Ask { cost: 1, patience: 0 });
+        let step = TokenBucket::step(&rule, &mut state, T0, Check { cost: 1, max_wait: 0 });
         assert_eq!(step.verdict, Verdict::Deny(60_200_000));
         assert_eq!(state, Some(State { full: T0 + 61_000_000, ..far }));
     }
@@ -312,10 +313,10 @@ mod tests {
     fn refund_acts_only_on_the_state_that_the_reservation_left() {
         let quota = Quota::new(3, Duration::from_secs(1)).burst(1);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
-        let ask = Ask { cost: 1, patience: 1_000_000 };
+        let check = Check { cost: 1, max_wait: 1_000_000 };
         let mut state = None;
         let [first, second] = [0, 1].map(|_| {
-            TokenBucket::step(&rule, &mut state, T0, ask);
+            TokenBucket::step(&rule, &mut state, T0, check);
             TokenBucket::mark(state.as_ref().unwrap())
         });
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &first), None);

@@ -2,11 +2,11 @@
 
 /// One charge, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct Check {
     /// The units asked for; 0 peeks.
     pub cost: i64,
-    /// The longest wait that may be reserved, in µs; cut to the horizon.
-    pub patience: i64,
+    /// The longest wait that may be reserved, in µs; at most the horizon.
+    pub max_wait: i64,
 }
 
 /// What a step decided. Waits are in µs.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Ask, LATEST, Mark, Report, Verdict};
+use crate::algorithm::{Algorithm, Check, LATEST, Mark, Report, Verdict};
 use crate::charge::Key;
 use crate::quota::{QuotaError, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
@@ -38,7 +38,7 @@ pub(super) struct NamedAlgorithm<A: Algorithm> {
 pub(super) struct ParsedCharge<'a, R: Clone> {
     pub(super) quota: Quotas,
     pub(super) rule: Cow<'a, R>,
-    pub(super) ask: Ask,
+    pub(super) check: Check,
 }
 
 /// An answer in numbers.
@@ -80,11 +80,11 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             return Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units"));
         }
         let quota = charge.get_quota().unwrap_or(&self.quota).clone();
-        let ask = Ask {
+        let check = Check {
             cost: charge.get_cost().cast_signed(),
-            patience: micros(charge.get_max_wait().unwrap_or_default()),
+            max_wait: micros(charge.get_max_wait().unwrap_or_default()),
         };
-        Ok(ParsedCharge { rule: self.rule(&quota)?, quota, ask })
+        Ok(ParsedCharge { rule: self.rule(&quota)?, quota, check })
     }
 
     pub(super) fn name(&self) -> &Arc<str> {

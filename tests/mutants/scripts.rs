@@ -53,8 +53,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "less_for_less_or_equal",
         TAIL,
         Edges,
-        "if wait <= patience and",
-        "if wait < patience and",
+        "if wait <= max_wait and",
+        "if wait < max_wait and",
     ),
     mutant(
         "window_full_one_early",
@@ -182,8 +182,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "horizon_ignored",
         TAIL,
         Edges,
-        "if wait <= patience and wait <= rule.horizon then",
-        "if wait <= patience then",
+        "if wait <= max_wait and wait <= rule.horizon then",
+        "if wait <= max_wait then",
     ),
     mutant(
         "owed_fraction_forgotten",

@@ -80,8 +80,8 @@ impl Call {
         Self::new(TOKEN_BUCKET, now, keys)
     }
 
-    pub fn check(mut self, cost: i64, patience: i64) -> Self {
-        self.command.arg(1).arg(cost).arg(patience);
+    pub fn check(mut self, cost: i64, max_wait: i64) -> Self {
+        self.command.arg(1).arg(cost).arg(max_wait);
         self
     }
 
@@ -100,14 +100,14 @@ impl Call {
         self
     }
 
-    pub fn check_under(mut self, rule: &[i64], cost: i64, patience: i64) -> Self {
-        self.command.arg(1).arg("quota").arg(rule).arg(cost).arg(patience);
+    pub fn check_under(mut self, rule: &[i64], cost: i64, max_wait: i64) -> Self {
+        self.command.arg(1).arg("quota").arg(rule).arg(cost).arg(max_wait);
         self
     }
 
     /// A run of charges that ask alike.
-    pub fn checks(mut self, count: usize, cost: i64, patience: i64) -> Self {
-        self.command.arg(count).arg(cost).arg(patience);
+    pub fn checks(mut self, count: usize, cost: i64, max_wait: i64) -> Self {
+        self.command.arg(count).arg(cost).arg(max_wait);
         self
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::{Ask, Verdict};
+use crate::algorithm::{Check, Verdict};
 
 /// The start of a second.
 const T0: i64 = 1_767_225_600_000_000;
@@ -7,8 +7,8 @@ const T0: i64 = 1_767_225_600_000_000;
 fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
     let rule = SlidingCounter::new(quota).rule(quota).unwrap();
     let mut state = None;
-    let told = asks.iter().map(|&(at, cost, patience)| {
-        let step = SlidingCounter::step(&rule, &mut state, T0 + at, Ask { cost, patience });
+    let told = asks.iter().map(|&(at, cost, max_wait)| {
+        let step = SlidingCounter::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
         (step.verdict, step.report.remaining, step.report.reset_after)
     });
     told.collect()

@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::{Ask, Verdict};
+use crate::algorithm::{Check, Verdict};
 
 /// The start of a cell and of a period.
 const T0: i64 = 1_767_225_600_000_000;
@@ -7,8 +7,8 @@ const T0: i64 = 1_767_225_600_000_000;
 fn run(window: SlidingWindow, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
     let rule = window.rule(window.quota()).unwrap();
     let mut state = None;
-    let told = asks.iter().map(|&(at, cost, patience)| {
-        let step = SlidingWindow::step(&rule, &mut state, T0 + at, Ask { cost, patience });
+    let told = asks.iter().map(|&(at, cost, max_wait)| {
+        let step = SlidingWindow::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
         (step.verdict, step.report.remaining, step.report.reset_after)
     });
     told.collect()
@@ -45,17 +45,17 @@ fn what_is_taken_comes_back_a_period_and_a_cell_later() {
 fn reserved_units_lie_in_the_cell_of_their_slot_and_the_newest_stays() {
     let window = SlidingWindow::new(Quota::per_second(5)).cells(1);
     let rule = window.rule(window.quota()).unwrap();
-    let ask = |cost| Ask { cost, patience: 10_000_000 };
+    let check = |cost| Check { cost, max_wait: 10_000_000 };
     let mut state = None;
-    SlidingWindow::step(&rule, &mut state, T0, ask(5));
-    let reserved = SlidingWindow::step(&rule, &mut state, T0, ask(1));
+    SlidingWindow::step(&rule, &mut state, T0, check(5));
+    let reserved = SlidingWindow::step(&rule, &mut state, T0, check(1));
     assert_eq!(reserved.verdict, Verdict::Wait(2_000_000));
     let mark = SlidingWindow::mark(state.as_ref().unwrap());
     assert_eq!(SlidingWindow::refund(&rule, &mut state, T0, 1, &mark), Some(1));
     let report = SlidingWindow::report(&rule, state.as_ref(), T0);
     assert_eq!(report.reset_after, 2_000_000);
     // Emptied, the newest cell is still the place to be: nobody overtakes.
-    let next = SlidingWindow::step(&rule, &mut state, T0 + 1, ask(1));
+    let next = SlidingWindow::step(&rule, &mut state, T0 + 1, check(1));
     assert_eq!(next.verdict, Verdict::Wait(1_999_999));
 }
 
@@ -77,7 +77,7 @@ fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
     let window = SlidingWindow::new(Quota::per_second(5));
     let rule = window.rule(window.quota()).unwrap();
     let far = SlidingWindow::consume(&rule, None, T0 + 3_600_000_000, 1, T0 + 3_600_000_000);
-    let step = SlidingWindow::step(&rule, &mut Some(far), T0, Ask { cost: 1, patience: 0 });
+    let step = SlidingWindow::step(&rule, &mut Some(far), T0, Check { cost: 1, max_wait: 0 });
     assert_eq!(step.verdict, Verdict::Deny(1_100_000));
     assert!(step.changed);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::{Ask, Verdict};
+use crate::algorithm::{Check, Verdict};
 
 const T0: i64 = 1_767_225_600_000_000;
 const FOR_EVER: i64 = 1 << 50;
@@ -12,10 +12,10 @@ impl Pace {
         Self(algorithm.horizon(Duration::from_secs(86_400)), algorithm.quota, None)
     }
 
-    fn timeout(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
+    fn timeout(&mut self, at: i64, cost: i64, max_wait: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
-        let ask = Ask { cost, patience: patience * 1_000 };
-        let step = SmoothBursty::step(&rule, &mut self.2, T0 + at * 1_000, ask);
+        let check = Check { cost, max_wait: max_wait * 1_000 };
+        let step = SmoothBursty::step(&rule, &mut self.2, T0 + at * 1_000, check);
         match step.verdict {
             Verdict::Allow => Ok(0),
             Verdict::Wait(wait) => Ok(wait / 1_000),
@@ -120,7 +120,7 @@ fn what_a_floor_left_owed_is_owed_still_when_the_store_would_be_full() {
     let quota = Quota::per_second(3);
     let rule = SmoothBursty::new(quota).rule(quota).unwrap();
     let mut state = None;
-    SmoothBursty::step(&rule, &mut state, T0, Ask { cost: 4, patience: 0 });
+    SmoothBursty::step(&rule, &mut state, T0, Check { cost: 4, max_wait: 0 });
     let [second, more] =
         [1_333_333, 1_333_334].map(|after| SmoothBursty::report(&rule, state.as_ref(), T0 + after));
     assert_eq!((second.remaining, second.reset_after), (2, 1));
@@ -147,10 +147,10 @@ fn own_debt_admits_nine_in_its_first_second() {
 fn refund_unwinds_what_was_taken_from_credit_and_time() {
     let quota = Quota::per_second(5);
     let rule = SmoothBursty::new(quota).rule(quota).unwrap();
-    let ask = Ask { cost: 4, patience: FOR_EVER };
+    let check = Check { cost: 4, max_wait: FOR_EVER };
     let mut state = None;
     let [first, second] = [0, 1].map(|_| {
-        SmoothBursty::step(&rule, &mut state, T0, ask);
+        SmoothBursty::step(&rule, &mut state, T0, check);
         state.unwrap()
     });
     let mut back = |of| SmoothBursty::refund(&rule, &mut state, T0, 4, &SmoothBursty::mark(of));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::{Ask, Verdict};
+use crate::algorithm::{Check, Verdict};
 
 const T0: i64 = 1_767_225_600_000_000;
 
@@ -13,10 +13,10 @@ impl Pace {
         Self(pace.horizon(Duration::from_secs(86_400)), quota, None)
     }
 
-    fn timeout(&mut self, at: i64, cost: i64, patience: i64) -> Result<i64, i64> {
+    fn timeout(&mut self, at: i64, cost: i64, max_wait: i64) -> Result<i64, i64> {
         let rule = self.0.rule(self.1).unwrap();
-        let ask = Ask { cost, patience: patience * 1_000 };
-        let step = SmoothWarmingUp::step(&rule, &mut self.2, T0 + at * 1_000, ask);
+        let check = Check { cost, max_wait: max_wait * 1_000 };
+        let step = SmoothWarmingUp::step(&rule, &mut self.2, T0 + at * 1_000, check);
         match step.verdict {
             Verdict::Allow => Ok(0),
             Verdict::Wait(wait) => Ok(wait),

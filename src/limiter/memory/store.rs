@@ -41,7 +41,7 @@ impl<A: Algorithm> Store<A> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
         let ((step, mark, now), key) = self.update(&name, |now, state| {
-            let step = A::step(&parsed.rule, state, now, parsed.ask);
+            let step = A::step(&parsed.rule, state, now, parsed.check);
             let changed = state.as_ref().filter(|_| step.changed);
             let mark = changed.map(A::mark).unwrap_or_default();
             ((step, mark, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
@@ -51,7 +51,7 @@ impl<A: Algorithm> Store<A> {
         let key = key.map_or(Key::Constant(""), Key::Shared);
         let answer =
             Answer { verdict, report, quota_index, mark, now, place: 0, origin: Origin::Local };
-        Ok(self.named.decision(parsed.quota, parsed.ask.cost, answer, key))
+        Ok(self.named.decision(parsed.quota, parsed.check.cost, answer, key))
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
@@ -67,7 +67,7 @@ impl<A: Algorithm> Store<A> {
                     None,
                 );
             }
-            let step = A::penalize(&parsed.rule, state, now, parsed.ask.cost);
+            let step = A::penalize(&parsed.rule, state, now, parsed.check.cost);
             let changed = state.as_ref().filter(|_| step.changed);
             ((step, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;

@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 
 use super::request::Op;
 use super::{Members, Redis, RedisFuture, key};
-use crate::algorithm::{Ask, InLua};
+use crate::algorithm::{Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::named::check_key;
 use crate::limiter::{BoxedFuture, Limiter, Operation, timeout};
@@ -72,7 +72,11 @@ where
     }
 
     /// Asks in one call, or returns what the members are to be asked in turn.
-    fn ask(&self, charge: &Charge, op: impl Fn(Ask) -> Op) -> Result<RedisFuture<A>, [Charge; N]> {
+    fn ask(
+        &self,
+        charge: &Charge,
+        op: impl Fn(Check) -> Op,
+    ) -> Result<RedisFuture<A>, [Charge; N]> {
         let charges = self.turns.parts(charge);
         let cost = charges[0].get_cost();
         let shared = &self.one.shared;
@@ -132,7 +136,7 @@ where
     type Future = AllAtOnceFuture<A>;
 
     fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {
-        match self.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience }) {
+        match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
             Ok(decision) => AllAtOnceFuture::in_one_call(decision),
             Err(charges) => AllAtOnceFuture::in_turn(self.turns.in_turn(charges)),
         }
@@ -152,7 +156,7 @@ where
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture<A>> {
         let asked = match operation {
-            Operation::Penalize => self.ask(charge, |Ask { cost, .. }| Op::Penalize { cost }),
+            Operation::Penalize => self.ask(charge, |Check { cost, .. }| Op::Penalize { cost }),
             // A reset has no cost, so costs cannot differ.
             Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),
         };

@@ -16,7 +16,7 @@ use super::pending::Pending;
 use super::queue::Answered;
 use super::reply::{self, malformed_reply};
 use super::request::{Op, Request};
-use crate::algorithm::{Ask, InLua};
+use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
 use crate::limiter::named::{Answer, NamedAlgorithm, check_key};
 use crate::limiter::timeout;
@@ -33,7 +33,11 @@ pub(super) struct Inner<A: InLua> {
 
 impl<A: InLua> Inner<A> {
     /// Asks about a charge's own key.
-    pub(super) fn ask(self: &Arc<Self>, charge: &Charge, op: impl Fn(Ask) -> Op) -> RedisFuture<A> {
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        charge: &Charge,
+        op: impl Fn(Check) -> Op,
+    ) -> RedisFuture<A> {
         RedisFuture::new(self, charge, self.request(charge, op))
     }
 
@@ -42,7 +46,7 @@ impl<A: InLua> Inner<A> {
         self: &Arc<Self>,
         key: String,
         charge: &Charge,
-        op: impl Fn(Ask) -> Op,
+        op: impl Fn(Check) -> Op,
     ) -> RedisFuture<A> {
         RedisFuture::new(self, charge, self.request_of(key, charge, op))
     }
@@ -51,7 +55,7 @@ impl<A: InLua> Inner<A> {
     pub(super) fn request(
         &self,
         charge: &Charge,
-        op: impl Fn(Ask) -> Op,
+        op: impl Fn(Check) -> Op,
     ) -> Result<(Request, Quotas), Error> {
         // A key that is too long is refused before it is digested.
         check_key(charge.key())?;
@@ -62,13 +66,13 @@ impl<A: InLua> Inner<A> {
         &self,
         key: String,
         charge: &Charge,
-        op: impl Fn(Ask) -> Op,
+        op: impl Fn(Check) -> Op,
     ) -> Result<(Request, Quotas), Error> {
         let parsed = self.named.read(charge)?;
         let request = Request {
             key,
             rule: charge.get_quota().map(|_| A::arguments(&parsed.rule)),
-            op: op(parsed.ask),
+            op: op(parsed.check),
         };
         Ok((request, parsed.quota))
     }

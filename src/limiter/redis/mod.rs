@@ -72,7 +72,7 @@ use self::reply::malformed_reply;
 use self::request::Op;
 use super::named::{NamedAlgorithm, followed};
 use super::{Limiter, Operation};
-use crate::algorithm::{Ask, InLua};
+use crate::algorithm::{Check, InLua};
 use crate::quota::QuotaError;
 use crate::{Charge, Error, ErrorKind, Reservation};
 
@@ -194,11 +194,11 @@ impl<A: InLua> Limiter for Redis<A> {
     type Future = RedisFuture<A>;
 
     fn check(&self, charge: &Charge) -> RedisFuture<A> {
-        self.shared.ask(charge, |Ask { cost, patience }| Op::Check { cost, patience })
+        self.shared.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait })
     }
 
     fn owe(&self, charge: &Charge) -> bool {
-        let request = self.shared.request(charge, |Ask { cost, .. }| Op::Penalize { cost });
+        let request = self.shared.request(charge, |Check { cost, .. }| Op::Penalize { cost });
         if let Ok((request, _)) = request {
             self.shared.batcher.send_unattended(request);
         }
@@ -212,7 +212,7 @@ impl<A: InLua> Limiter for Redis<A> {
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
         Some(match operation {
             Operation::Penalize => {
-                self.shared.ask(charge, |Ask { cost, .. }| Op::Penalize { cost })
+                self.shared.ask(charge, |Check { cost, .. }| Op::Penalize { cost })
             }
             Operation::Reset => self.shared.ask(charge, |_| Op::Reset),
         })

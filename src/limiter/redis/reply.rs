@@ -94,7 +94,7 @@ impl<'a> Reply<'a> {
         let decided = |verdict| Answer::Decided { verdict, report, quota_index, mark };
         match (outcome, &request.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
-            (1, Op::Check { patience, .. }) if (1..=*patience).contains(&wait) => {
+            (1, Op::Check { max_wait, .. }) if (1..=*max_wait).contains(&wait) => {
                 Ok(decided(Verdict::Wait(wait)))
             }
             (2, Op::Check { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),

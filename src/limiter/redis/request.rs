@@ -15,8 +15,8 @@ pub(super) struct Request {
 /// What the script does to the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Takes `cost` units if they fit within `patience` microseconds; a cost of 0 reports and takes nothing.
-    Check { cost: i64, patience: i64 },
+    /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports and takes nothing.
+    Check { cost: i64, max_wait: i64 },
     /// Gives back the reservation of `cost` units that left the state `left`.
     Refund { cost: i64, mark: Mark },
     /// Takes `cost` units, whether or not they fit.

@@ -102,7 +102,7 @@ impl Call<'_> {
                 call.arg("quota").arg(rule);
             }
             match &run[0].op {
-                Op::Check { cost, patience } => call.arg(cost).arg(patience),
+                Op::Check { cost, max_wait } => call.arg(cost).arg(max_wait),
                 Op::Refund { cost, mark } => {
                     call.arg("refund").arg(cost);
                     let numbers = [mark.first].into_iter().chain(mark.more.iter().copied());

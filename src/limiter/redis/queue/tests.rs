@@ -14,7 +14,7 @@ fn queued(slot: u16, op: Op) -> (Queued, Receiver) {
 }
 
 fn check(cost: i64) -> Op {
-    Op::Check { cost, patience: 0 }
+    Op::Check { cost, max_wait: 0 }
 }
 
 fn refund(mark: i64) -> Op {

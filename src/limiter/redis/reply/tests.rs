@@ -7,7 +7,7 @@ fn request(op: Op) -> Request {
 }
 
 fn check() -> Request {
-    request(Op::Check { cost: 1, patience: 500 })
+    request(Op::Check { cost: 1, max_wait: 500 })
 }
 
 /// Packed as the widest form of each, with an error text where `None` stands.
