@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[path = "support/imports.rs"]
 mod imports;
 
-use imports::named;
+use imports::paths;
 
 /// A room: the files whose path starts so, the crates it may name, and the rooms it may enter.
 struct Room {
@@ -80,7 +80,7 @@ impl Map {
 
         let front = fs::read_to_string(root().join("src/lib.rs")).expect("a front page");
         let mut rooms = BTreeMap::new();
-        for (_, path) in named("lib.rs", &front) {
+        for (_, path) in paths("lib.rs", &front) {
             let Some((room, name)) = path.strip_prefix("crate::").and_then(|p| p.split_once("::"))
             else {
                 continue;
@@ -122,11 +122,10 @@ impl Map {
         };
         let room = HOUSE.iter().find(|room| room.at.iter().any(inside));
         let room = room.unwrap_or_else(|| panic!("src/{file} is in no room of the house"));
-        let paths = named(file, text).into_iter();
         let told = |(line, path): (usize, String)| {
             self.trespass(room, &path).map(|why| format!("src/{file}:{line} {why}: {path}"))
         };
-        paths.filter_map(told).collect()
+        paths(file, text).into_iter().filter_map(told).collect()
     }
 }
 
@@ -164,17 +163,17 @@ fn dependencies(manifest: &str) -> Vec<String> {
 fn every_import_points_the_right_way() {
     let (source, map) = (root().join("src"), Map::read());
     let mut found = Vec::new();
-    let mut paths = 0;
+    let mut count = 0;
     for path in files(&source) {
         let file = path.strip_prefix(&source).expect("inside").to_str().expect("a name");
         if file != "lib.rs" {
             let text = fs::read_to_string(&path).expect("text");
-            paths += named(file, &text).len();
+            count += paths(file, &text).len();
             found.extend(map.trespasses(file, &text));
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
-    assert!(paths > 100, "only {paths} paths were read");
+    assert!(count > 100, "only {count} paths were read");
 }
 
 #[test]
