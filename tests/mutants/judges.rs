@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tower_sluice::{Charge, ErrorKind, Outcome, Quota};
 
-use crate::algorithms::{Algorithm, Judged, Site, pool};
-use crate::crew::{self, Size};
 use crate::support::{Server, expires};
-use crate::workload::Workload;
-use crate::{exact, judge, saturated, stock};
+use crate::trial::algorithms::{Algorithm, Judged, Site, pool};
+use crate::trial::crew::{self, Size};
+use crate::trial::workload::Workload;
+use crate::trial::{edges, judge, saturated, stock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Judge {
@@ -39,7 +39,7 @@ impl Judge {
             Self::Saturating => workload(algorithm, Workload::Saturating, server, url),
             Self::Mixed => workload(algorithm, Workload::Mixed, server, url),
             Self::Use => asked(async { used(algorithm, url).await }),
-            Self::Edges => caught(|| exact::walk_edges(algorithm, url, 1_200)),
+            Self::Edges => caught(|| edges::walk(algorithm, url, 1_200)),
             Self::Expiry => asked(async { expiry(algorithm, server, url).await }),
             Self::Corrupt => asked(async { corrupt(algorithm, server, url).await }),
             Self::Clock => asked(async { clock(algorithm, url).await }),

@@ -5,50 +5,31 @@
 //! ```
 //!
 //! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script (`swap.rs`), so that the
-//! crate is judged as it is (`judges.rs`, with the oracle's models and traces). Mutants of the crate (`edits.rs`) are
+//! crate is judged as it is (`judges.rs`, with the models and traces of `tests/support/trial`). Mutants of the crate (`edits.rs`) are
 //! edits of a copy, each compiled and given to the tests that should notice (`sources.rs`); `MUTANTS_ONLY` picks those
 //! whose names begin so, several with commas between them. None lives in the product. A survivor
 //! fails the run; before any mutant, every judge must find the true script right.
 
-#![allow(dead_code, reason = "the oracle's parts, of which the judges here use some")]
-
-#[path = "../oracle/algorithms.rs"]
-mod algorithms;
-#[path = "../oracle/crew.rs"]
-mod crew;
 mod edits;
-#[path = "../oracle/exact.rs"]
-mod exact;
-#[path = "../oracle/judge.rs"]
-mod judge;
 mod judges;
-#[path = "../oracle/model/mod.rs"]
-mod model;
-#[path = "../oracle/saturated.rs"]
-mod saturated;
 mod scripts;
 mod sources;
-#[path = "../oracle/stock.rs"]
-mod stock;
 #[path = "../support/mod.rs"]
 mod support;
 mod swap;
-#[path = "../oracle/task.rs"]
-mod task;
-#[path = "../oracle/trace.rs"]
-mod trace;
-#[path = "../oracle/workload.rs"]
-mod workload;
+#[path = "../support/trial/mod.rs"]
+mod trial;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use algorithms::Algorithm;
 use judges::Judge;
 use scripts::{MUTANTS, Mutant};
 use support::Server;
+use trial::algorithms::Algorithm;
+use trial::crew;
 
 /// Tests that load the machine take turns.
 fn turn() -> MutexGuard<'static, ()> {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 
-use crate::algorithms::Algorithm;
-use crate::model::Model;
-use crate::trace::{Event, Row};
+use crate::trial::algorithms::Algorithm;
+use crate::trial::model::Model;
+use crate::trial::trace::{Event, Row};
 
 pub(crate) const START: i64 = 1_767_225_600_000_000;
 

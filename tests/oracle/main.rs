@@ -1,12 +1,11 @@
 //! The oracle: proves over real Redis, many processes and every window that nothing goes over a limit
 //! and nothing is refused without a reason.
 //!
-//! A count over a whole run misses most bugs of limiters, so a trace is judged: worker processes
-//! (`crew.rs`) of many tasks (`task.rs`) ask in four ways (`workload.rs`) and write a row per call
-//! (`trace.rs`); the rows are replayed to the algorithm's documented model (`model/`), event by event
-//! (`judge.rs`), and what the models end with is what Redis must hold (`stock.rs`). `exact.rs` asks
-//! right at the edges, and `saturated.rs` without pause, with a clock of their own; `storm.rs` gives thousands of reservations back at once; `planted.rs` shows that the judge finds every mistake planted
-//! in the histories of `history.rs`.
+//! A count over a whole run misses most bugs of limiters, so a trace is judged, call by call: the
+//! parts of such a trial stand in `tests/support/trial`. `exact.rs` calls right at the edges, and
+//! `saturated.rs` without pause, with a clock of their own. `storm.rs` gives thousands of reservations
+//! back at once. `planted.rs` shows that the judge finds every mistake planted in the histories of
+//! `history.rs`.
 //!
 //! A new algorithm is a model and a line in `algorithms.rs`. The size comes from `ORACLE_PROCESSES`,
 //! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload), `ORACLE_STATES` (2,400 refusals met at their
@@ -18,31 +17,26 @@
 //!   cargo test --release --test oracle -- --nocapture
 //! ```
 
-mod algorithms;
-mod crew;
 mod exact;
 mod history;
-mod judge;
-mod model;
 mod planted;
 mod saturated;
-mod stock;
 mod storm;
 #[path = "../support/mod.rs"]
 mod support;
-mod task;
-mod trace;
-mod workload;
+#[path = "../support/trial/mod.rs"]
+mod trial;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use algorithms::Algorithm;
-use crew::Size;
-use judge::judge;
 use support::Server;
-use trace::Event;
-use workload::Workload;
+use trial::algorithms::{self, Algorithm};
+use trial::crew::{self, Size};
+use trial::judge::judge;
+use trial::stock;
+use trial::trace::Event;
+use trial::workload::Workload;
 
 /// Tests that load the machine take turns.
 fn turn() -> MutexGuard<'static, ()> {

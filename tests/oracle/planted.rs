@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 
-use crate::algorithms::ALGORITHMS;
 use crate::history::{START, honest, quota};
-use crate::judge::{Findings, judge};
-use crate::model::{Bucket, Model, Window};
-use crate::trace::{Event, Row};
+use crate::trial::algorithms::ALGORITHMS;
+use crate::trial::judge::{Findings, judge};
+use crate::trial::model::{Bucket, Model, Window};
+use crate::trial::trace::{Event, Row};
 
 /// Plants a mistake in the first row that can have it; histories without one are left out.
 fn planted(mistake: impl Fn(&mut Row) -> bool) -> Vec<Findings> {

@@ -11,9 +11,9 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tower_sluice::{Charge, Outcome, Quota, Reservation};
 
-use crate::algorithms::{Algorithm, Judged, Site, chosen, pool};
-use crate::model::{Grant, Mark, Model};
 use crate::support::Server;
+use crate::trial::algorithms::{Algorithm, Judged, Site, chosen, pool};
+use crate::trial::model::{Grant, Mark, Model};
 use crate::{crew, turn};
 
 const START: u64 = 1_767_225_600_000_000;

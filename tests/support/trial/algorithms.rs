@@ -15,8 +15,8 @@ use tower_sluice::{
     AllAtOnce, Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Reservation,
 };
 
-use crate::crew;
-use crate::model::{
+use super::crew;
+use super::model::{
     Anchored, Both, Bucket, Bursty, Cells, Counter, Log, Model, Permits, Warm, Window,
 };
 

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::task::JoinSet;
 
-use crate::algorithms::{Algorithm, Site, pool};
-use crate::task::Task;
-use crate::trace::Row;
-use crate::workload::Workload;
+use super::algorithms::{Algorithm, Site, pool};
+use super::task::Task;
+use super::trace::Row;
+use super::workload::Workload;
 
 /// Calls that a run is cut at, for memory's sake.
 const MOST_CALLS: usize = 2_000_000;

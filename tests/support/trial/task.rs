@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tower_sluice::{Charge, Error, Outcome, Reservation};
 
-use crate::algorithms::Judged;
-use crate::trace::{Event, Row, nanos};
+use super::algorithms::Judged;
+use super::trace::{Event, Row, nanos};
 
 /// Who asks, what it has seen, and when it is done.
 pub(crate) struct Task {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 
-use crate::task::Task;
-use crate::trace::{Event, Row, nanos};
+use super::task::Task;
+use super::trace::{Event, Row, nanos};
 
 /// Keys that all tasks share under saturation.
 const SHARED: u32 = 4;

@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::runtime;
 
-use crate::algorithms::SECOND;
-use crate::model::Model;
+use super::algorithms::SECOND;
+use super::model::Model;
 use crate::support::Server;
 
 /// What is not as it must be: each key's state, no more script runs than calls, and

@@ -11,8 +11,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::model::{Grant, Mark, Model};
-use crate::trace::{Event, Row, by_key, order};
+use super::model::{Grant, Mark, Model};
+use super::trace::{Event, Row, by_key, order};
 
 /// The longest wait that is reserved for anyone unless an algorithm is told otherwise.
 const HORIZON: i128 = 60_000_000;
