@@ -1,15 +1,32 @@
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of src/algorithm/smooth_bursty.rs.
 --
--- Arguments of a rule:  horizon  r  p  burst  own  full     r permits take p microseconds; burst: what is stored, in time
--- Stored:               the credit in microseconds over r, the instant from which on nobody waits, the rate, and the last
---                       now, as `credit:next:r/p:last`
+-- Arguments of a rule:  horizon  unit_denominator  unit_numerator  burst  own  full     a permit takes
+--                       unit_numerator / unit_denominator microseconds; burst: how long permits are stored
+-- Stored:               the credit in microseconds over the denominator, the instant from which on nobody waits, the rate, and the last
+--                       now, as `credit:next:unit_denominator/unit_numerator:last`
 -- Mark of a state:     next  credit before, made positive  what was added to next, for its debt and
 --                       for a later start
 
 local smooth_bursty = { arguments = 6 }
 
+-- Whether the state was kept under this rule's rate.
+local function same_rate(rule, state)
+  return state.unit_denominator == rule.unit_denominator and state.unit_numerator == rule.unit_numerator
+end
+
 local function quotient(dividend, divisor)
   return (dividend - dividend % divisor) / divisor
+end
+
+-- The state with another credit and other instants, under the same rate.
+local function changed(state, credit, next, last)
+  return {
+    credit = credit,
+    next = next,
+    unit_denominator = state.unit_denominator,
+    unit_numerator = state.unit_numerator,
+    last = last,
+  }
 end
 
 -- The state under this rule's rate, with what the time since has stored.
@@ -18,18 +35,18 @@ local function resynced(rule, state, now)
     return rule.full and rule.cap or 0, now
   end
   local credit, next = state.credit, state.next
-  if state.r ~= rule.r or state.p ~= rule.p then
-    local whole, rest = quotient(credit, state.r), credit % state.r
-    credit = math.min(whole, rule.burst) * rule.r
-    if state.r * rule.r < INEXACT then
-      credit = credit + quotient(rest * rule.r, state.r)
+  if not same_rate(rule, state) then
+    local whole, rest = quotient(credit, state.unit_denominator), credit % state.unit_denominator
+    credit = math.min(whole, rule.burst) * rule.unit_denominator
+    if state.unit_denominator * rule.unit_denominator < INEXACT then
+      credit = credit + quotient(rest * rule.unit_denominator, state.unit_denominator)
     end
   end
   if now > next then
     if now - next > rule.burst then
       credit = rule.cap
     else
-      credit = credit + (now - next) * rule.r
+      credit = credit + (now - next) * rule.unit_denominator
     end
     next = now
   end
@@ -38,49 +55,63 @@ end
 
 -- The time that a cost takes beyond the credit, in whole microseconds.
 local function debt(rule, credit, cost)
-  return quotient(math.max(0, cost * rule.p - credit), rule.r)
+  return quotient(math.max(0, cost * rule.unit_numerator - credit), rule.unit_denominator)
 end
 
-function smooth_bursty.rule(horizon, r, p, burst, own, full)
-  return { horizon = horizon, r = r, p = p, burst = burst, cap = burst * r, own = own == 1, full = full == 1 }
+function smooth_bursty.rule(horizon, unit_denominator, unit_numerator, burst, own, full)
+  return {
+    horizon = horizon,
+    unit_denominator = unit_denominator,
+    unit_numerator = unit_numerator,
+    burst = burst,
+    cap = burst * unit_denominator,
+    own = own == 1,
+    full = full == 1,
+  }
 end
 
 function smooth_bursty.read(text)
-  local sign, credit, next, r, p, last = string.match(text, '^(%-?)(%d+):(%d+):(%d+)/(%d+):(%d+)$')
+  local sign, credit, next, denominator, numerator, last =
+    string.match(text, '^(%-?)(%d+):(%d+):(%d+)/(%d+):(%d+)$')
   if not sign then
     return nil
   end
-  credit, next, r, p, last = integer(credit), integer(next), integer(r), integer(p), integer(last)
-  if not credit or not next or not r or not p or not last or r == 0 or p == 0 then
+  credit, next, last = integer(credit), integer(next), integer(last)
+  denominator, numerator = integer(denominator), integer(numerator)
+  if not credit or not next or not last or not denominator or not numerator then
+    return nil
+  end
+  if denominator == 0 or numerator == 0 then
     return nil
   end
   if sign == '-' then
-    if credit == 0 or credit > r then
+    if credit == 0 or credit > denominator then
       return nil
     end
     credit = -credit
   end
-  return { credit = credit, next = next, r = r, p = p, last = last }
+  return { credit = credit, next = next, unit_denominator = denominator, unit_numerator = numerator, last = last }
 end
 
 function smooth_bursty.write(state)
-  return string.format('%.0f:%.0f:%.0f/%.0f:%.0f', state.credit, state.next, state.r, state.p, state.last)
+  local format = '%.0f:%.0f:%.0f/%.0f:%.0f'
+  return string.format(format, state.credit, state.next, state.unit_denominator, state.unit_numerator, state.last)
 end
 
 function smooth_bursty.expires_at(rule, state)
   local credit, next = resynced(rule, state, state.next)
-  return next + math.ceil((rule.cap - credit) / rule.r)
+  return next + math.ceil((rule.cap - credit) / rule.unit_denominator)
 end
 
 function smooth_bursty.clamp(rule, state, now)
   if now < state.last then
     local next = math.max(0, state.next - (state.last - now))
-    return { credit = state.credit, next = next, r = state.r, p = state.p, last = now }
+    return changed(state, state.credit, next, now)
   end
 end
 
 function smooth_bursty.earliest_fit(rule, state, at, cost)
-  if cost * rule.p >= INEXACT then
+  if cost * rule.unit_numerator >= INEXACT then
     return nil
   end
   local credit, next = resynced(rule, state, at)
@@ -98,10 +129,10 @@ function smooth_bursty.consume(rule, state, at, cost, now)
   local shift = math.max(0, at - due)
   local added = math.min(debt, INEXACT - 1 - next - shift)
   return {
-    credit = credit + debt * rule.r - cost * rule.p,
+    credit = credit + debt * rule.unit_denominator - cost * rule.unit_numerator,
     next = next + shift + added,
-    r = rule.r,
-    p = rule.p,
+    unit_denominator = rule.unit_denominator,
+    unit_numerator = rule.unit_numerator,
     last = now,
     before = credit,
     added = added,
@@ -110,7 +141,7 @@ function smooth_bursty.consume(rule, state, at, cost, now)
 end
 
 function smooth_bursty.max_unchecked_cost(rule)
-  return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
+  return (INEXACT - 1 - (INEXACT - 1) % rule.unit_numerator) / rule.unit_numerator
 end
 
 function smooth_bursty.report(rule, state, now)
@@ -118,25 +149,25 @@ function smooth_bursty.report(rule, state, now)
   local ahead = math.max(0, next - now)
   local remaining = 0
   if ahead == 0 and rule.own then
-    remaining = math.max(0, quotient(credit + rule.r - 1, rule.p))
+    remaining = math.max(0, quotient(credit + rule.unit_denominator - 1, rule.unit_numerator))
   elseif ahead == 0 then
-    remaining = math.max(1, quotient(credit, rule.p))
+    remaining = math.max(1, quotient(credit, rule.unit_numerator))
   end
   if not rule.full then
     return remaining, ahead
   end
-  return remaining, ahead + math.ceil((rule.cap - credit) / rule.r)
+  return remaining, ahead + math.ceil((rule.cap - credit) / rule.unit_denominator)
 end
 
 function smooth_bursty.apply_refund(rule, state, now, cost, mark_next, mark_before, mark_added, mark_shift)
-  local before = mark_before - rule.r
-  local after = before + mark_added * rule.r - cost * rule.p
-  if state.r ~= rule.r or state.p ~= rule.p or state.next ~= mark_next or state.credit ~= after then
+  local before = mark_before - rule.unit_denominator
+  local after = before + mark_added * rule.unit_denominator - cost * rule.unit_numerator
+  if not same_rate(rule, state) or state.next ~= mark_next or state.credit ~= after then
     return nil
   end
-  return { credit = before, next = state.next - mark_added - mark_shift, r = state.r, p = state.p, last = state.last }, cost
+  return changed(state, before, state.next - mark_added - mark_shift, state.last), cost
 end
 
 function smooth_bursty.mark(state)
-  return state.next, (state.before or 0) + state.r, state.added, state.shift
+  return state.next, (state.before or 0) + state.unit_denominator, state.added, state.shift
 end

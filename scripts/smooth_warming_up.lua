@@ -1,19 +1,36 @@
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of src/algorithm/smooth_warming_up.rs.
 -- The one algorithm that computes with fractions, as its model does, in the order in which that does.
 --
--- Arguments of a rule:  horizon  r  p  warm_up  factor  own     r permits take p microseconds; factor: in thousandths
+-- Arguments of a rule:  horizon  unit_denominator  unit_numerator  warm_up  factor  own     a permit takes
+--                       unit_numerator / unit_denominator microseconds; factor: in thousandths
 -- Stored:               the stored permits, the instant from which on nobody waits, the rate, and the last now, as
---                       `stored:next:r/p:last`
+--                       `stored:next:unit_denominator/unit_numerator:last`
 -- Mark of a state:     next  the stored permits before, as two halves of a double  what was added to next
 
 local smooth_warming_up = { arguments = 6 }
 
+-- Whether the state was kept under this rule's rate.
+local function same_rate(rule, state)
+  return state.unit_denominator == rule.unit_denominator and state.unit_numerator == rule.unit_numerator
+end
+
 -- The stable interval in microseconds, and the permits that are stored when cold.
-local function pace(rule, r, p)
-  local stable = 1000000 / (r * 1000000 / p)
+local function pace(rule, unit_denominator, unit_numerator)
+  local stable = 1000000 / (unit_denominator * 1000000 / unit_numerator)
   local threshold = 0.5 * rule.warm_up / stable
   local most = threshold + 2 * rule.warm_up / (stable + stable * rule.factor)
   return stable, threshold, most
+end
+
+-- The state with other permits and other instants, under the same rate.
+local function changed(state, stored, next, last)
+  return {
+    stored = stored,
+    next = next,
+    unit_denominator = state.unit_denominator,
+    unit_numerator = state.unit_numerator,
+    last = last,
+  }
 end
 
 -- The state under this rule's rate, with what the time since has stored.
@@ -23,8 +40,8 @@ local function resynced(rule, state, now)
   end
   local stored, next = state.stored, state.next
   local most = rule.most
-  if state.r ~= rule.r or state.p ~= rule.p then
-    local _, _, before = pace(rule, state.r, state.p)
+  if not same_rate(rule, state) then
+    local _, _, before = pace(rule, state.unit_denominator, state.unit_numerator)
     most = before
   end
   stored = math.min(stored, most)
@@ -53,30 +70,42 @@ local function price(rule, stored, cost)
   return time + math.floor(rule.stable * take) + math.floor(fresh * rule.stable)
 end
 
-function smooth_warming_up.rule(horizon, r, p, warm_up, factor, own)
-  local rule = { horizon = horizon, r = r, p = p, warm_up = warm_up, factor = factor / 1000, own = own == 1 }
-  rule.stable, rule.threshold, rule.most = pace(rule, r, p)
+function smooth_warming_up.rule(horizon, unit_denominator, unit_numerator, warm_up, factor, own)
+  local rule = {
+    horizon = horizon,
+    unit_denominator = unit_denominator,
+    unit_numerator = unit_numerator,
+    warm_up = warm_up,
+    factor = factor / 1000,
+    own = own == 1,
+  }
+  rule.stable, rule.threshold, rule.most = pace(rule, unit_denominator, unit_numerator)
   rule.slope = (rule.stable * rule.factor - rule.stable) / (rule.most - rule.threshold)
   return rule
 end
 
 function smooth_warming_up.read(text)
-  local digits, next, r, p, last = string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
+  local digits, next, denominator, numerator, last = string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
   if not digits or #digits > 24 then
     return nil
   end
   local stored = tonumber(digits)
-  next, r, p, last = integer(next), integer(r), integer(p), integer(last)
-  if not stored or not next or not r or not p or not last or r == 0 or p == 0 then
+  next, last = integer(next), integer(last)
+  denominator, numerator = integer(denominator), integer(numerator)
+  if not stored or not next or not last or not denominator or not numerator then
+    return nil
+  end
+  if denominator == 0 or numerator == 0 then
     return nil
   end
   if stored >= 0 and stored < INEXACT and string.format('%.17g', stored) == digits then
-    return { stored = stored, next = next, r = r, p = p, last = last }
+    return { stored = stored, next = next, unit_denominator = denominator, unit_numerator = numerator, last = last }
   end
 end
 
 function smooth_warming_up.write(state)
-  return string.format('%.17g:%.0f:%.0f/%.0f:%.0f', state.stored, state.next, state.r, state.p, state.last)
+  local format = '%.17g:%.0f:%.0f/%.0f:%.0f'
+  return string.format(format, state.stored, state.next, state.unit_denominator, state.unit_numerator, state.last)
 end
 
 function smooth_warming_up.expires_at(rule, state)
@@ -87,12 +116,12 @@ end
 function smooth_warming_up.clamp(rule, state, now)
   if now < state.last then
     local next = math.max(0, state.next - (state.last - now))
-    return { stored = state.stored, next = next, r = state.r, p = state.p, last = now }
+    return changed(state, state.stored, next, now)
   end
 end
 
 function smooth_warming_up.earliest_fit(rule, state, at, cost)
-  if cost * rule.p >= INEXACT then
+  if cost * rule.unit_numerator >= INEXACT then
     return nil
   end
   local stored, next = resynced(rule, state, at)
@@ -111,8 +140,8 @@ function smooth_warming_up.consume(rule, state, at, cost, now)
   return {
     stored = stored - math.min(cost, stored),
     next = next + added,
-    r = rule.r,
-    p = rule.p,
+    unit_denominator = rule.unit_denominator,
+    unit_numerator = rule.unit_numerator,
     last = now,
     before = stored,
     added = added,
@@ -120,7 +149,7 @@ function smooth_warming_up.consume(rule, state, at, cost, now)
 end
 
 function smooth_warming_up.max_unchecked_cost(rule)
-  return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
+  return (INEXACT - 1 - (INEXACT - 1) % rule.unit_numerator) / rule.unit_numerator
 end
 
 function smooth_warming_up.report(rule, state, now)
@@ -136,10 +165,10 @@ end
 function smooth_warming_up.apply_refund(rule, state, now, cost, mark_next, mark_high, mark_low, mark_added)
   local before = struct.unpack('>d', struct.pack('>I4I4', mark_high, mark_low))
   local after = before - math.min(cost, before)
-  if state.r ~= rule.r or state.p ~= rule.p or state.next ~= mark_next or state.stored ~= after then
+  if not same_rate(rule, state) or state.next ~= mark_next or state.stored ~= after then
     return nil
   end
-  return { stored = before, next = state.next - mark_added, r = state.r, p = state.p, last = state.last }, cost
+  return changed(state, before, state.next - mark_added, state.last), cost
 end
 
 function smooth_warming_up.mark(state)

@@ -1,25 +1,26 @@
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
--- Arguments of a rule:  horizon  p  l  burst      one unit takes p / l microseconds
+-- Arguments of a rule:  horizon  unit_numerator  unit_denominator  burst
+--                       one unit takes unit_numerator / unit_denominator microseconds
 -- Stored:               the instant at which the bucket is full again, as `full` or `full+part/over`
 -- Mark of a state:     full  part, and of the state before a wait that it reserved with others: from  from_part
 
 local token_bucket = { arguments = 4 }
 
--- The time of `units`: whole microseconds, and what is left over `l`.
+-- The time of `units`: whole microseconds, and the rest over the denominator.
 local function time(rule, units)
-  local product = units * rule.p
-  local rest = product % rule.l
-  return (product - rest) / rule.l, rest
+  local product = units * rule.unit_numerator
+  local rest = product % rule.unit_denominator
+  return (product - rest) / rule.unit_denominator, rest
 end
 
--- The later of the stored instant, over this rule's `l`, and `at`.
+-- The later of the stored instant, over this rule's denominator, and `at`.
 local function start_of(rule, state, at)
   if not state then
     return at, 0
   end
   local full, part = state.full, state.part
-  if part > 0 and state.over ~= rule.l then
+  if part > 0 and state.over ~= rule.unit_denominator then
     full, part = full + 1, 0
   end
   if full < at then
@@ -28,8 +29,13 @@ local function start_of(rule, state, at)
   return full, part
 end
 
-function token_bucket.rule(horizon, p, l, burst)
-  local rule = { horizon = horizon, p = p, l = l, burst = burst }
+function token_bucket.rule(horizon, unit_numerator, unit_denominator, burst)
+  local rule = {
+    horizon = horizon,
+    unit_numerator = unit_numerator,
+    unit_denominator = unit_denominator,
+    burst = burst,
+  }
   rule.span, rule.spare = time(rule, burst)
   return rule
 end
@@ -64,7 +70,7 @@ function token_bucket.clamp(rule, state, now)
   local full, part = start_of(rule, state, 0)
   local latest = now + rule.horizon + rule.span
   if full > latest or (full == latest and part > rule.spare) then
-    return { full = latest, part = rule.spare, over = rule.l }
+    return { full = latest, part = rule.spare, over = rule.unit_denominator }
   end
 end
 
@@ -85,10 +91,10 @@ function token_bucket.consume(rule, state, at, cost)
   local full, part = start_of(rule, state, at)
   local whole, rest = time(rule, cost)
   full, part = full + whole, part + rest
-  if part >= rule.l then
-    full, part = full + 1, part - rule.l
+  if part >= rule.unit_denominator then
+    full, part = full + 1, part - rule.unit_denominator
   end
-  return { full = full, part = part, over = rule.l }
+  return { full = full, part = part, over = rule.unit_denominator }
 end
 
 function token_bucket.consume_with_others(rule, state, at, cost, now)
@@ -100,7 +106,7 @@ function token_bucket.consume_with_others(rule, state, at, cost, now)
 end
 
 function token_bucket.max_unchecked_cost(rule)
-  return (INEXACT - 1 - (INEXACT - 1) % rule.p) / rule.p
+  return (INEXACT - 1 - (INEXACT - 1) % rule.unit_numerator) / rule.unit_numerator
 end
 
 function token_bucket.report(rule, state, now)
@@ -108,8 +114,8 @@ function token_bucket.report(rule, state, now)
   local ahead = full - now
   local remaining = 0
   if ahead <= rule.span then
-    local units = rule.burst * rule.p - ahead * rule.l - part
-    remaining = math.max(0, (units - units % rule.p) / rule.p)
+    local units = rule.burst * rule.unit_numerator - ahead * rule.unit_denominator - part
+    remaining = math.max(0, (units - units % rule.unit_numerator) / rule.unit_numerator)
   end
   return remaining, part > 0 and ahead + 1 or ahead
 end
@@ -120,14 +126,14 @@ function token_bucket.apply_refund(rule, state, now, cost, mark_full, mark_part,
     return nil
   end
   if from > 0 then
-    return { full = from, part = from_part, over = rule.l }, cost
+    return { full = from, part = from_part, over = rule.unit_denominator }, cost
   end
   local whole, rest = time(rule, cost)
   full, part = full - whole, part - rest
   if part < 0 then
-    full, part = full - 1, part + rule.l
+    full, part = full - 1, part + rule.unit_denominator
   end
-  return { full = full, part = part, over = rule.l }, cost
+  return { full = full, part = part, over = rule.unit_denominator }, cost
 end
 
 function token_bucket.mark(state)

@@ -104,11 +104,11 @@ impl SmoothBursty {
     }
 }
 
-/// `r` permits take `p` µs, and those of `burst` µs are stored.
+/// A permit takes `unit_numerator / unit_denominator` µs, and the permits of `burst` µs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    r: i64,
-    p: i64,
+    unit_denominator: i64,
+    unit_numerator: i64,
     burst: i64,
     cap: i64,
     own: bool,
@@ -117,22 +117,29 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether the state was kept under this rule's rate.
+    fn has_rate_of(&self, state: &State) -> bool {
+        (state.unit_denominator, state.unit_numerator)
+            == (self.unit_denominator, self.unit_numerator)
+    }
+
     /// The state under this rule's rate, with what the time since has stored: credit and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (i64, i64) {
         let Some(state) = state else { return (if self.full { self.cap } else { 0 }, now) };
         let (mut credit, mut next) = (state.credit, state.next);
-        if (state.r, state.p) != (self.r, self.p) {
-            let (whole, rest) = (credit.div_euclid(state.r), credit.rem_euclid(state.r));
-            credit = whole.min(self.burst) * self.r;
-            if i128::from(state.r) * i128::from(self.r) < i128::from(INEXACT) {
-                credit += rest * self.r / state.r;
+        if !self.has_rate_of(state) {
+            let (before, after) = (state.unit_denominator, self.unit_denominator);
+            let (whole, rest) = (credit.div_euclid(before), credit.rem_euclid(before));
+            credit = whole.min(self.burst) * after;
+            if i128::from(before) * i128::from(after) < i128::from(INEXACT) {
+                credit += rest * after / before;
             }
         }
         if now > next {
             if now - next > self.burst {
                 credit = self.cap;
             } else {
-                credit += (now - next) * self.r;
+                credit += (now - next) * self.unit_denominator;
             }
             next = now;
         }
@@ -141,17 +148,17 @@ impl Rule {
 
     /// The time that a cost takes beyond the credit, in whole µs.
     fn debt(&self, credit: i64, cost: i64) -> i64 {
-        (cost * self.p - credit).max(0) / self.r
+        (cost * self.unit_numerator - credit).max(0) / self.unit_denominator
     }
 }
 
-/// The credit in µs over `r`, and the instant from which on nobody waits.
+/// The credit in µs over the denominator, and the instant from which on nobody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     credit: i64,
     next: i64,
-    r: i64,
-    p: i64,
+    unit_denominator: i64,
+    unit_numerator: i64,
     last: i64,
     /// For the refund of the charge that left this state: the credit before, and what was added to `next`, for its
     /// debt and for a later start.
@@ -175,19 +182,19 @@ impl Algorithm for SmoothBursty {
         if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a pace has no burst but what it stores: see max_burst"));
         }
-        let (p, r) = quota.unit();
-        let cap = self.burst.as_micros().saturating_mul(r.into());
+        let (numerator, denominator) = quota.unit();
+        let cap = self.burst.as_micros().saturating_mul(denominator.into());
         if cap > 1 << 52 {
             return Err(QuotaError(
                 "max_burst * r exceeds 2^52, where r is the denominator of the reduced fraction period / limit",
             ));
         }
-        if self.own && cap < p.into() {
+        if self.own && cap < numerator.into() {
             return Err(QuotaError("a store of less than one permit"));
         }
         Ok(Rule {
-            r: exact(r),
-            p: exact(p),
+            unit_denominator: exact(denominator),
+            unit_numerator: exact(numerator),
             burst: self.burst.as_micros() as i64,
             cap: cap as i64,
             own: self.own,
@@ -202,7 +209,7 @@ impl Algorithm for SmoothBursty {
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
         let (credit, next) = rule.resynced(Some(state), state.next);
-        next + (rule.cap - credit + rule.r - 1) / rule.r
+        next + (rule.cap - credit + rule.unit_denominator - 1) / rule.unit_denominator
     }
 
     fn clamp(_rule: &Rule, state: &State, now: i64) -> Option<State> {
@@ -211,7 +218,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
-        if i128::from(cost) * i128::from(rule.p) >= i128::from(INEXACT) {
+        if i128::from(cost) * i128::from(rule.unit_numerator) >= i128::from(INEXACT) {
             return None;
         }
         let (credit, mut next) = rule.resynced(state, at);
@@ -229,10 +236,11 @@ impl Algorithm for SmoothBursty {
         let shift = (at - due).max(0);
         let added = debt.min(INEXACT - 1 - next - shift);
         State {
-            credit: before + rule.debt(before, cost) * rule.r - cost * rule.p,
+            credit: before + rule.debt(before, cost) * rule.unit_denominator
+                - cost * rule.unit_numerator,
             next: next + shift + added,
-            r: rule.r,
-            p: rule.p,
+            unit_denominator: rule.unit_denominator,
+            unit_numerator: rule.unit_numerator,
             last: now,
             before,
             added,
@@ -241,18 +249,24 @@ impl Algorithm for SmoothBursty {
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
-        (INEXACT - 1) / rule.p
+        (INEXACT - 1) / rule.unit_numerator
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let (credit, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);
         let remaining = match (ahead, rule.own) {
-            (0, true) => (credit + rule.r - 1).div_euclid(rule.p).max(0),
-            (0, false) => credit.div_euclid(rule.p).max(1),
+            (0, true) => {
+                (credit + rule.unit_denominator - 1).div_euclid(rule.unit_numerator).max(0)
+            }
+            (0, false) => credit.div_euclid(rule.unit_numerator).max(1),
             _ => 0,
         };
-        let full = if rule.full { (rule.cap - credit + rule.r - 1) / rule.r } else { 0 };
+        let full = if rule.full {
+            (rule.cap - credit + rule.unit_denominator - 1) / rule.unit_denominator
+        } else {
+            0
+        };
         Report { remaining, reset_after: ahead + full }
     }
 
@@ -264,9 +278,9 @@ impl Algorithm for SmoothBursty {
         mark: &Mark,
     ) -> Option<i64> {
         let [next, before, added, shift] = mark.first;
-        let before = before - rule.r;
-        let after = before + added * rule.r - cost * rule.p;
-        if (state.r, state.p, state.next, state.credit) != (rule.r, rule.p, next, after) {
+        let before = before - rule.unit_denominator;
+        let after = before + added * rule.unit_denominator - cost * rule.unit_numerator;
+        if !rule.has_rate_of(state) || (state.next, state.credit) != (next, after) {
             return None;
         }
         let next = state.next - added - shift;
@@ -275,7 +289,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn mark(state: &State) -> Mark {
-        [state.next, state.before + state.r, state.added, state.shift].into()
+        [state.next, state.before + state.unit_denominator, state.added, state.shift].into()
     }
 }
 
@@ -285,8 +299,8 @@ impl InLua for SmoothBursty {
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { r, p, burst, own, full, horizon, .. } = *rule;
-        vec![horizon, r, p, burst, i64::from(own), i64::from(full)]
+        let Rule { unit_denominator, unit_numerator, burst, own, full, horizon, .. } = *rule;
+        vec![horizon, unit_denominator, unit_numerator, burst, i64::from(own), i64::from(full)]
     }
 }
 

@@ -100,11 +100,12 @@ impl SmoothWarmingUp {
     }
 }
 
-/// `r` permits take `p` µs; up to `most` are stored, and those above the threshold cost more, the more there are.
+/// A permit takes `unit_numerator / unit_denominator` µs. Up to `most` are stored; those above the
+/// threshold cost more, the more there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    r: i64,
-    p: i64,
+    unit_denominator: i64,
+    unit_numerator: i64,
     warm_up: f64,
     factor: f64,
     own: bool,
@@ -117,11 +118,17 @@ pub struct Rule {
 
 impl Rule {
     /// The stable interval in µs, the threshold, and the permits that are stored when cold.
-    fn pace(warm_up: f64, factor: f64, r: i64, p: i64) -> (f64, f64, f64) {
-        let stable = 1_000_000.0 / (r as f64 * 1_000_000.0 / p as f64);
+    fn pace(warm_up: f64, factor: f64, denominator: i64, numerator: i64) -> (f64, f64, f64) {
+        let stable = 1_000_000.0 / (denominator as f64 * 1_000_000.0 / numerator as f64);
         let threshold = 0.5 * warm_up / stable;
         let most = threshold + 2.0 * warm_up / (stable + stable * factor);
         (stable, threshold, most)
+    }
+
+    /// Whether the state was kept under this rule's rate.
+    fn has_rate_of(&self, state: &State) -> bool {
+        (state.unit_denominator, state.unit_numerator)
+            == (self.unit_denominator, self.unit_numerator)
     }
 
     /// The state under this rule's rate, with what the time since has stored: the permits, and next.
@@ -129,8 +136,9 @@ impl Rule {
         let Some(state) = state else { return (self.most, now) };
         let (mut stored, mut next) = (state.stored, state.next);
         let mut most = self.most;
-        if (state.r, state.p) != (self.r, self.p) {
-            most = Self::pace(self.warm_up, self.factor, state.r, state.p).2;
+        if !self.has_rate_of(state) {
+            let (denominator, numerator) = (state.unit_denominator, state.unit_numerator);
+            most = Self::pace(self.warm_up, self.factor, denominator, numerator).2;
         }
         stored = stored.min(most);
         if now > next {
@@ -170,8 +178,8 @@ impl Rule {
 pub struct State {
     stored: f64,
     next: i64,
-    r: i64,
-    p: i64,
+    unit_denominator: i64,
+    unit_numerator: i64,
     last: i64,
     /// For the refund of the charge that left this state: the permits before, and what was added to `next`.
     before: f64,
@@ -193,20 +201,32 @@ impl Algorithm for SmoothWarmingUp {
         if quota.get_burst() != quota.limit() {
             return Err(QuotaError("a pace has no burst"));
         }
-        let (p, r) = quota.unit();
+        let (numerator, denominator) = quota.unit();
         let micros = self.warm_up.as_micros();
         if micros == 0 {
             return Err(QuotaError("the warm-up is 0"));
         }
-        if micros > 1 << 50 || micros * u128::from(r) > u128::from(p) << 50 {
+        if micros > 1 << 50 || micros * u128::from(denominator) > u128::from(numerator) << 50 {
             return Err(QuotaError("the permits of the warm-up exceed 2^50"));
         }
-        let (r, p) = (exact(r), exact(p));
+        let (unit_denominator, unit_numerator) = (exact(denominator), exact(numerator));
         let (warm_up, factor) = (micros as f64, f64::from(self.thousandths) / 1_000.0);
-        let (stable, threshold, most) = Rule::pace(warm_up, factor, r, p);
+        let (stable, threshold, most) =
+            Rule::pace(warm_up, factor, unit_denominator, unit_numerator);
         let slope = (stable * factor - stable) / (most - threshold);
         let (own, horizon) = (self.own, self.horizon.as_micros() as i64);
-        Ok(Rule { r, p, warm_up, factor, own, horizon, stable, threshold, most, slope })
+        Ok(Rule {
+            unit_denominator,
+            unit_numerator,
+            warm_up,
+            factor,
+            own,
+            horizon,
+            stable,
+            threshold,
+            most,
+            slope,
+        })
     }
 
     fn horizon(rule: &Rule) -> i64 {
@@ -224,7 +244,7 @@ impl Algorithm for SmoothWarmingUp {
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
-        if i128::from(cost) * i128::from(rule.p) >= i128::from(INEXACT) {
+        if i128::from(cost) * i128::from(rule.unit_numerator) >= i128::from(INEXACT) {
             return None;
         }
         let (stored, mut next) = rule.resynced(state, at);
@@ -243,8 +263,8 @@ impl Algorithm for SmoothWarmingUp {
         State {
             stored: before - before.min(cost as f64),
             next: next + added,
-            r: rule.r,
-            p: rule.p,
+            unit_denominator: rule.unit_denominator,
+            unit_numerator: rule.unit_numerator,
             last: now,
             before,
             added,
@@ -252,7 +272,7 @@ impl Algorithm for SmoothWarmingUp {
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
-        (INEXACT - 1) / rule.p
+        (INEXACT - 1) / rule.unit_numerator
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -275,7 +295,7 @@ impl Algorithm for SmoothWarmingUp {
         let [next, high, low, added] = mark.first;
         let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
         let after = before - before.min(cost as f64);
-        if (state.r, state.p, state.next, state.stored) != (rule.r, rule.p, next, after) {
+        if !rule.has_rate_of(state) || (state.next, state.stored) != (next, after) {
             return None;
         }
         let next = state.next - added;
@@ -296,7 +316,8 @@ impl InLua for SmoothWarmingUp {
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;
-        vec![rule.horizon, rule.r, rule.p, rule.warm_up as i64, factor, i64::from(rule.own)]
+        let Rule { unit_denominator, unit_numerator, warm_up, own, horizon, .. } = *rule;
+        vec![horizon, unit_denominator, unit_numerator, warm_up as i64, factor, i64::from(own)]
     }
 }
 

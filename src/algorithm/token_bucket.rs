@@ -65,11 +65,11 @@ impl TokenBucket {
     }
 }
 
-/// One unit takes `p / l` µs; `burst` of them take `span + spare / l`.
+/// One unit takes `unit_numerator / unit_denominator` µs; a burst takes `span + spare / unit_denominator`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    p: i64,
-    l: i64,
+    unit_numerator: i64,
+    unit_denominator: i64,
     burst: i64,
     horizon: i64,
     span: i64,
@@ -77,10 +77,10 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The time of `units`, which are at most `burst`: whole µs, and what is left over `l`.
+    /// The time of `units`, which are at most `burst`: whole µs, and the rest over the denominator.
     fn time(&self, units: i64) -> (i64, i64) {
-        let product = units * self.p;
-        (product / self.l, product % self.l)
+        let product = units * self.unit_numerator;
+        (product / self.unit_denominator, product % self.unit_denominator)
     }
 }
 
@@ -95,9 +95,9 @@ pub struct State {
 }
 
 impl State {
-    /// The instant over this rule's `l`, rounded up where it was kept over another.
+    /// The instant over this rule's denominator, rounded up if it was kept over another.
     fn under(self, rule: &Rule) -> (i64, i64) {
-        if self.part > 0 && self.over != rule.l {
+        if self.part > 0 && self.over != rule.unit_denominator {
             return (self.full + 1, 0);
         }
         (self.full, self.part)
@@ -116,10 +116,11 @@ impl Algorithm for TokenBucket {
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = quota.into().one()?;
-        let (p, l) = quota.unit();
-        let (p, l, burst) = (exact(p), exact(l), exact(quota.get_burst()));
+        let (unit_numerator, unit_denominator) = quota.unit();
+        let (unit_numerator, unit_denominator, burst) =
+            (exact(unit_numerator), exact(unit_denominator), exact(quota.get_burst()));
         let horizon = self.horizon.as_micros() as i64;
-        let mut rule = Rule { p, l, burst, horizon, span: 0, spare: 0 };
+        let mut rule = Rule { unit_numerator, unit_denominator, burst, horizon, span: 0, spare: 0 };
         (rule.span, rule.spare) = rule.time(burst);
         Ok(rule)
     }
@@ -137,7 +138,7 @@ impl Algorithm for TokenBucket {
         (state.under(rule) > latest).then_some(State {
             full: latest.0,
             part: latest.1,
-            over: rule.l,
+            over: rule.unit_denominator,
             from: (0, 0),
         })
     }
@@ -156,11 +157,11 @@ impl Algorithm for TokenBucket {
         let start = state.as_ref().map_or((at, 0), |state| state.under(rule)).max((at, 0));
         let time = rule.time(cost);
         let part = start.1 + time.1;
-        let carry = i64::from(part >= rule.l);
+        let carry = i64::from(part >= rule.unit_denominator);
         State {
             full: start.0 + time.0 + carry,
-            part: part - carry * rule.l,
-            over: rule.l,
+            part: part - carry * rule.unit_denominator,
+            over: rule.unit_denominator,
             from: (0, 0),
         }
     }
@@ -180,7 +181,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
-        (INEXACT - 1) / rule.p
+        (INEXACT - 1) / rule.unit_numerator
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -189,7 +190,8 @@ impl Algorithm for TokenBucket {
         let remaining = if ahead > rule.span {
             0
         } else {
-            (rule.burst * rule.p - ahead * rule.l - part).max(0) / rule.p
+            (rule.burst * rule.unit_numerator - ahead * rule.unit_denominator - part).max(0)
+                / rule.unit_numerator
         };
         Report { remaining, reset_after: ahead + i64::from(part > 0) }
     }
@@ -207,15 +209,16 @@ impl Algorithm for TokenBucket {
             return None;
         }
         if from > 0 {
-            *state = State { full: from, part: from_part, over: rule.l, from: (0, 0) };
+            *state =
+                State { full: from, part: from_part, over: rule.unit_denominator, from: (0, 0) };
             return Some(cost);
         }
         let time = rule.time(cost);
         let borrow = i64::from(part < time.1);
         *state = State {
             full: full - time.0 - borrow,
-            part: part - time.1 + borrow * rule.l,
-            over: rule.l,
+            part: part - time.1 + borrow * rule.unit_denominator,
+            over: rule.unit_denominator,
             from: (0, 0),
         };
         Some(cost)
@@ -232,7 +235,7 @@ impl InLua for TokenBucket {
     const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        vec![rule.horizon, rule.p, rule.l, rule.burst]
+        vec![rule.horizon, rule.unit_numerator, rule.unit_denominator, rule.burst]
     }
 }
 

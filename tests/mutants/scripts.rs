@@ -67,8 +67,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "remainder_dropped",
         BUCKET,
         Mixed,
-        "return (product - rest) / rule.l, rest",
-        "return (product - rest) / rule.l, 0",
+        "return (product - rest) / rule.unit_denominator, rest",
+        "return (product - rest) / rule.unit_denominator, 0",
     ),
     mutant("weight_floored", COUNTER, Mixed, "+ (rest > 0 and 1 or 0)", ""),
     mutant(
@@ -189,8 +189,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "owed_fraction_forgotten",
         BURSTY,
         Mixed,
-        "credit = credit + debt * rule.r - cost * rule.p,",
-        "credit = math.max(0, credit + debt * rule.r - cost * rule.p),",
+        "credit = credit + debt * rule.unit_denominator - cost * rule.unit_numerator,",
+        "credit = math.max(0, credit + debt * rule.unit_denominator - cost * rule.unit_numerator),",
     ),
     mutant(
         "own_cost_for_the_next_callers",

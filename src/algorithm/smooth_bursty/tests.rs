@@ -47,8 +47,8 @@ fn guava_2_what_is_stored_goes_at_once() {
     pace.2 = Some(State {
         credit: 0,
         next: T0,
-        r: 1,
-        p: 200_000,
+        unit_denominator: 1,
+        unit_numerator: 200_000,
         last: T0,
         before: 0,
         added: 0,
@@ -74,8 +74,8 @@ fn guava_4_another_rate_keeps_the_stored_time() {
     pace.2 = Some(State {
         credit: 0,
         next: T0,
-        r: 1,
-        p: 100_000,
+        unit_denominator: 1,
+        unit_numerator: 100_000,
         last: T0,
         before: 0,
         added: 0,
