@@ -23,9 +23,9 @@ local function alive(rule, state, at)
   if not state then
     return nil
   end
-  local over = end_of(rule, state) <= at
+  local ended = end_of(rule, state) <= at
   local emptied = state.units == 0 and state.begin <= at
-  if not over and not emptied then
+  if not ended and not emptied then
     return state
   end
 end

@@ -14,7 +14,7 @@ local function begin_of(rule, at)
 end
 
 -- The state in this rule's windows.
-local function under(rule, state)
+local function rebase(rule, state)
   if not state then
     return nil
   end
@@ -84,7 +84,7 @@ function sliding_counter.write(state)
 end
 
 function sliding_counter.expires_at(rule, state)
-  return end_of(rule, under(rule, state))
+  return end_of(rule, rebase(rule, state))
 end
 
 function sliding_counter.clamp(rule, state, now)
@@ -97,7 +97,7 @@ function sliding_counter.earliest_fit(rule, state, at, cost)
   if cost > rule.limit then
     return nil
   end
-  state = under(rule, state)
+  state = rebase(rule, state)
   if not state then
     return at
   end
@@ -122,7 +122,7 @@ function sliding_counter.earliest_fit(rule, state, at, cost)
 end
 
 function sliding_counter.consume(rule, state, at, cost)
-  state = under(rule, state)
+  state = rebase(rule, state)
   local begin = begin_of(rule, at)
   local current, previous = 0, 0
   if state then
@@ -134,7 +134,7 @@ end
 function sliding_counter.consume_with_others(rule, state, at, cost)
   local next = sliding_counter.consume(rule, state, at, cost)
   next.from, next.from_current, next.from_previous = LONG_AGO, 0, 0
-  state = under(rule, state)
+  state = rebase(rule, state)
   if state then
     next.from, next.from_current, next.from_previous = state.latest, state.current, state.previous
   end
@@ -146,7 +146,7 @@ function sliding_counter.max_unchecked_cost(rule)
 end
 
 function sliding_counter.report(rule, state, now)
-  state = under(rule, state)
+  state = rebase(rule, state)
   if not state then
     return rule.limit, 0
   end
@@ -158,7 +158,7 @@ function sliding_counter.report(rule, state, now)
 end
 
 function sliding_counter.apply_refund(rule, state, now, cost, mark_latest, from, from_current, from_previous)
-  state = under(rule, state)
+  state = rebase(rule, state)
   local mark_begin = begin_of(rule, mark_latest)
   if mark_begin + 2 * rule.period <= now then
     return nil

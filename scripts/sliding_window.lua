@@ -8,7 +8,7 @@
 local sliding_window = { arguments = 4 }
 
 -- The state in this rule's cells: units that lie in others move to the cell of their last instant.
-local function under(rule, state)
+local function rebase(rule, state)
   if not state or (state.width == rule.width and #state.units == rule.cells + 1) then
     return state
   end
@@ -117,11 +117,11 @@ function sliding_window.write(state)
 end
 
 function sliding_window.expires_at(rule, state)
-  return end_of(rule, under(rule, state))
+  return end_of(rule, rebase(rule, state))
 end
 
 function sliding_window.clamp(rule, state, now)
-  state = under(rule, state)
+  state = rebase(rule, state)
   if state.newest * rule.width > now + rule.horizon then
     return sliding_window.consume(rule, nil, now, rule.limit)
   end
@@ -131,7 +131,7 @@ function sliding_window.earliest_fit(rule, state, at, cost)
   if cost > rule.limit then
     return nil
   end
-  state = under(rule, state)
+  state = rebase(rule, state)
   if not state then
     return at
   end
@@ -145,7 +145,7 @@ function sliding_window.earliest_fit(rule, state, at, cost)
 end
 
 function sliding_window.consume(rule, state, at, cost)
-  state = under(rule, state)
+  state = rebase(rule, state)
   local newest = math.floor(at / rule.width)
   local units = {}
   local passed = state and newest - state.newest or rule.cells + 1
@@ -160,7 +160,7 @@ function sliding_window.consume_with_others(rule, state, at, cost, now)
   local next = sliding_window.consume(rule, state, at, cost)
   if at > now then
     next.from, next.pushed = LONG_AGO, 0
-    state = under(rule, state)
+    state = rebase(rule, state)
     if state then
       local first = math.max(math.floor(now / rule.width), state.newest) - rule.cells
       next.from = state.newest
@@ -175,7 +175,7 @@ function sliding_window.max_unchecked_cost(rule)
 end
 
 function sliding_window.report(rule, state, now)
-  state = under(rule, state)
+  state = rebase(rule, state)
   if not state then
     return rule.limit, 0
   end
@@ -188,7 +188,7 @@ function sliding_window.report(rule, state, now)
 end
 
 function sliding_window.apply_refund(rule, state, now, cost, mark_newest, mark_width, from, pushed)
-  state = under(rule, state)
+  state = rebase(rule, state)
   local back = state.newest - mark_newest
   if state.width ~= mark_width or back < 0 or back > rule.cells then
     return nil

@@ -2,7 +2,7 @@
 --
 -- Arguments of a rule:  horizon  unit_numerator  unit_denominator  burst
 --                       one unit takes unit_numerator / unit_denominator microseconds
--- Stored:               the instant at which the bucket is full again, as `full` or `full+part/over`
+-- Stored:               the instant at which the bucket is full again, as `full` or `full+part/denominator`
 -- Mark of a state:     full  part, and of the state before a wait that it reserved with others: from  from_part
 
 local token_bucket = { arguments = 4 }
@@ -20,7 +20,7 @@ local function start_of(rule, state, at)
     return at, 0
   end
   local full, part = state.full, state.part
-  if part > 0 and state.over ~= rule.unit_denominator then
+  if part > 0 and state.denominator ~= rule.unit_denominator then
     full, part = full + 1, 0
   end
   if full < at then
@@ -43,15 +43,15 @@ end
 function token_bucket.read(text)
   local full = integer(text)
   if full then
-    return { full = full, part = 0, over = 1 }, full
+    return { full = full, part = 0, denominator = 1 }, full
   end
-  local whole, part, over = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
+  local whole, part, denominator = string.match(text, '^(%d+)%+(%d+)/(%d+)$')
   if not whole then
     return nil
   end
-  full, part, over = integer(whole), integer(part), integer(over)
-  if full and part and over and 0 < part and part < over then
-    return { full = full, part = part, over = over }
+  full, part, denominator = integer(whole), integer(part), integer(denominator)
+  if full and part and denominator and 0 < part and part < denominator then
+    return { full = full, part = part, denominator = denominator }
   end
 end
 
@@ -59,7 +59,7 @@ function token_bucket.write(state)
   if state.part == 0 then
     return state.full
   end
-  return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.over)
+  return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.denominator)
 end
 
 function token_bucket.expires_at(rule, state)
@@ -70,7 +70,7 @@ function token_bucket.clamp(rule, state, now)
   local full, part = start_of(rule, state, 0)
   local latest = now + rule.horizon + rule.span
   if full > latest or (full == latest and part > rule.spare) then
-    return { full = latest, part = rule.spare, over = rule.unit_denominator }
+    return { full = latest, part = rule.spare, denominator = rule.unit_denominator }
   end
 end
 
@@ -94,7 +94,7 @@ function token_bucket.consume(rule, state, at, cost)
   if part >= rule.unit_denominator then
     full, part = full + 1, part - rule.unit_denominator
   end
-  return { full = full, part = part, over = rule.unit_denominator }
+  return { full = full, part = part, denominator = rule.unit_denominator }
 end
 
 function token_bucket.consume_with_others(rule, state, at, cost, now)
@@ -126,14 +126,14 @@ function token_bucket.apply_refund(rule, state, now, cost, mark_full, mark_part,
     return nil
   end
   if from > 0 then
-    return { full = from, part = from_part, over = rule.unit_denominator }, cost
+    return { full = from, part = from_part, denominator = rule.unit_denominator }, cost
   end
   local whole, rest = time(rule, cost)
   full, part = full - whole, part - rest
   if part < 0 then
     full, part = full - 1, part + rule.unit_denominator
   end
-  return { full = full, part = part, over = rule.unit_denominator }, cost
+  return { full = full, part = part, denominator = rule.unit_denominator }, cost
 end
 
 function token_bucket.mark(state)

@@ -100,7 +100,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
-        rule.under(Some(state)).map_or(0, |state| rule.end(&state))
+        rule.rebase(Some(state)).map_or(0, |state| rule.end(&state))
     }
 
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
@@ -114,7 +114,7 @@ impl Algorithm for SlidingCounter {
         if cost > rule.limit {
             return None;
         }
-        let Some(state) = rule.under(state) else { return Some(at) };
+        let Some(state) = rule.rebase(state) else { return Some(at) };
         let from = at.max(state.latest);
         let mut begin = rule.begin(from);
         loop {
@@ -135,7 +135,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
-        let state = rule.under(state.as_ref());
+        let state = rule.rebase(state.as_ref());
         let begin = rule.begin(at);
         let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
         State { begin, current: current + cost, previous, latest: at, from: [0; 3] }
@@ -149,7 +149,7 @@ impl Algorithm for SlidingCounter {
         now: i64,
     ) -> State {
         let mut next = Self::consume(rule, state, at, cost, now);
-        let before = rule.under(state.as_ref());
+        let before = rule.rebase(state.as_ref());
         next.from = before
             .map_or([LONG_AGO, 0, 0], |before| [before.latest, before.current, before.previous]);
         next
@@ -160,7 +160,7 @@ impl Algorithm for SlidingCounter {
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let Some(state) = rule.under(state) else {
+        let Some(state) = rule.rebase(state) else {
             return Report { remaining: rule.limit, reset_after: 0 };
         };
         let remaining = match state.latest <= now {
@@ -177,7 +177,7 @@ impl Algorithm for SlidingCounter {
         cost: i64,
         mark: &Mark,
     ) -> Option<i64> {
-        let mut next = rule.under(Some(state))?;
+        let mut next = rule.rebase(Some(state))?;
         let [mark_latest, from, current, previous] = mark.first;
         let mark_begin = rule.begin(mark_latest);
         if mark_begin + 2 * rule.period <= now {

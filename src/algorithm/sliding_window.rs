@@ -113,11 +113,11 @@ impl Algorithm for SlidingWindow {
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
-        rule.under(Some(state)).map_or(0, |state| rule.end(&state))
+        rule.rebase(Some(state)).map_or(0, |state| rule.end(&state))
     }
 
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
-        let state = rule.under(Some(state))?;
+        let state = rule.rebase(Some(state))?;
         let late = state.newest * rule.width > now + rule.horizon;
         late.then(|| Self::consume(rule, None, now, rule.limit, now))
     }
@@ -126,7 +126,7 @@ impl Algorithm for SlidingWindow {
         if cost > rule.limit {
             return None;
         }
-        let Some(state) = rule.under(state) else { return Some(at) };
+        let Some(state) = rule.rebase(state) else { return Some(at) };
         let mut cell = at.div_euclid(rule.width).max(state.newest);
         let mut total = rule.sum(&state, cell);
         while total + cost > rule.limit && cell <= state.newest + rule.cells {
@@ -137,7 +137,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
-        let state = rule.under(state.as_ref());
+        let state = rule.rebase(state.as_ref());
         let newest = at.div_euclid(rule.width);
         let before = |back: i64| {
             let state = state.as_ref()?;
@@ -157,7 +157,7 @@ impl Algorithm for SlidingWindow {
         cost: i64,
         now: i64,
     ) -> State {
-        let before = if at > now { rule.under(state.as_ref()) } else { None };
+        let before = if at > now { rule.rebase(state.as_ref()) } else { None };
         let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
             next.from = LONG_AGO;
@@ -175,7 +175,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let Some(state) = rule.under(state) else {
+        let Some(state) = rule.rebase(state) else {
             return Report { remaining: rule.limit, reset_after: 0 };
         };
         let cell = now.div_euclid(rule.width);
@@ -193,7 +193,7 @@ impl Algorithm for SlidingWindow {
         cost: i64,
         mark: &Mark,
     ) -> Option<i64> {
-        let mut next = rule.under(Some(state))?;
+        let mut next = rule.rebase(Some(state))?;
         let [mark_newest, mark_width, from, _] = mark.first;
         let back = next.newest - mark_newest;
         if next.width != mark_width || back < 0 || back > rule.cells {

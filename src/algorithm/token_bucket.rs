@@ -84,20 +84,20 @@ impl Rule {
     }
 }
 
-/// The instant at which the bucket is full again: `full + part / over` µs.
+/// The instant at which the bucket is full again: `full + part / denominator` µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     full: i64,
     part: i64,
-    over: i64,
+    denominator: i64,
     /// For the refund of the wait that left this state, reserved with others: the instant before, under the same rule.
     from: (i64, i64),
 }
 
 impl State {
     /// The instant over this rule's denominator, rounded up if it was kept over another.
-    fn under(self, rule: &Rule) -> (i64, i64) {
-        if self.part > 0 && self.over != rule.unit_denominator {
+    fn rebase(self, rule: &Rule) -> (i64, i64) {
+        if self.part > 0 && self.denominator != rule.unit_denominator {
             return (self.full + 1, 0);
         }
         (self.full, self.part)
@@ -135,10 +135,10 @@ impl Algorithm for TokenBucket {
 
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let latest = (now + rule.horizon + rule.span, rule.spare);
-        (state.under(rule) > latest).then_some(State {
+        (state.rebase(rule) > latest).then_some(State {
             full: latest.0,
             part: latest.1,
-            over: rule.unit_denominator,
+            denominator: rule.unit_denominator,
             from: (0, 0),
         })
     }
@@ -147,21 +147,21 @@ impl Algorithm for TokenBucket {
         if cost > rule.burst {
             return None;
         }
-        let start = state.map_or((at, 0), |state| state.under(rule)).max((at, 0));
+        let start = state.map_or((at, 0), |state| state.rebase(rule)).max((at, 0));
         let credit = rule.time(rule.burst - cost);
         let instant = start.0 - credit.0 + i64::from(start.1 > credit.1);
         Some(instant.max(at))
     }
 
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
-        let start = state.as_ref().map_or((at, 0), |state| state.under(rule)).max((at, 0));
+        let start = state.as_ref().map_or((at, 0), |state| state.rebase(rule)).max((at, 0));
         let time = rule.time(cost);
         let part = start.1 + time.1;
         let carry = i64::from(part >= rule.unit_denominator);
         State {
             full: start.0 + time.0 + carry,
             part: part - carry * rule.unit_denominator,
-            over: rule.unit_denominator,
+            denominator: rule.unit_denominator,
             from: (0, 0),
         }
     }
@@ -175,7 +175,7 @@ impl Algorithm for TokenBucket {
     ) -> State {
         let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
-            next.from = state.map_or((LONG_AGO, 0), |state| state.under(rule));
+            next.from = state.map_or((LONG_AGO, 0), |state| state.rebase(rule));
         }
         next
     }
@@ -185,7 +185,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
-        let (full, part) = state.map_or((now, 0), |state| state.under(rule)).max((now, 0));
+        let (full, part) = state.map_or((now, 0), |state| state.rebase(rule)).max((now, 0));
         let ahead = full - now;
         let remaining = if ahead > rule.span {
             0
@@ -203,14 +203,18 @@ impl Algorithm for TokenBucket {
         cost: i64,
         mark: &Mark,
     ) -> Option<i64> {
-        let (full, part) = state.under(rule);
+        let (full, part) = state.rebase(rule);
         let [mark_full, mark_part, from, from_part] = mark.first;
         if (full, part) != (mark_full, mark_part) {
             return None;
         }
         if from > 0 {
-            *state =
-                State { full: from, part: from_part, over: rule.unit_denominator, from: (0, 0) };
+            *state = State {
+                full: from,
+                part: from_part,
+                denominator: rule.unit_denominator,
+                from: (0, 0),
+            };
             return Some(cost);
         }
         let time = rule.time(cost);
@@ -218,7 +222,7 @@ impl Algorithm for TokenBucket {
         *state = State {
             full: full - time.0 - borrow,
             part: part - time.1 + borrow * rule.unit_denominator,
-            over: rule.unit_denominator,
+            denominator: rule.unit_denominator,
             from: (0, 0),
         };
         Some(cost)
@@ -303,7 +307,7 @@ mod tests {
     fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
         let quota = Quota::per_second(5);
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
-        let far = State { full: T0 + 3_600_000_000, part: 0, over: 1, from: (0, 0) };
+        let far = State { full: T0 + 3_600_000_000, part: 0, denominator: 1, from: (0, 0) };
         let mut state = Some(far);
         let peek = TokenBucket::step(&rule, &mut state, T0, Check { cost: 0, max_wait: 0 });
         assert_eq!((peek.changed, &state), (false, &Some(far)));
@@ -324,8 +328,8 @@ mod tests {
         });
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &first), None);
         // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
-        let unbooked = State { full: T0 + 333_334, part: 0, over: 3, from: (0, 0) };
+        let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3, from: (0, 0) };
         assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &second), Some(1));
-        assert_eq!(state.map(|state| state.under(&rule)), Some(unbooked.under(&rule)));
+        assert_eq!(state.map(|state| state.rebase(&rule)), Some(unbooked.rebase(&rule)));
     }
 }

@@ -39,7 +39,7 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "state_through_tostring",
         BUCKET,
         Mixed,
-        "return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.over)",
+        "return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.denominator)",
         "return tostring(state.full)",
     ),
     mutant(

@@ -16,7 +16,7 @@ impl Rule {
     }
 
     /// The state in this rule's windows.
-    pub(super) fn under(&self, state: Option<&State>) -> Option<State> {
+    pub(super) fn rebase(&self, state: Option<&State>) -> Option<State> {
         let state = state?;
         let begin = self.begin(state.latest);
         let before = self.begin((state.begin - 1).max(0));

@@ -11,7 +11,7 @@ pub struct Rule {
 
 impl Rule {
     /// The state in this rule's cells: units that lie in others move to the cell of their last instant.
-    pub(super) fn under(&self, state: Option<&State>) -> Option<State> {
+    pub(super) fn rebase(&self, state: Option<&State>) -> Option<State> {
         let state = state?;
         if state.width == self.width && state.units.len() as i64 == self.cells + 1 {
             return Some(state.clone());

@@ -65,10 +65,10 @@ fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
     let rule = window.rule(window.quota()).unwrap();
     let state = SlidingWindow::consume(&rule, None, T0, 3, T0);
     let longer = window.rule(Quota::new(5, Duration::from_secs(10))).unwrap();
-    let moved = longer.under(Some(&state)).unwrap();
+    let moved = longer.rebase(Some(&state)).unwrap();
     assert_eq!((moved.newest, moved.units_at(0)), (T0 / 1_000_000, 3));
     let finer = window.cells(60).rule(window.quota()).unwrap();
-    let moved = finer.under(Some(&state)).unwrap();
+    let moved = finer.rebase(Some(&state)).unwrap();
     assert_eq!((moved.newest, moved.units_at(0)), ((T0 + 99_999) / 16_667, 3));
 }
 
