@@ -1,6 +1,6 @@
 -- Smooth bursty: Guava's pacing with a store of unused permits. The twin of src/algorithm/smooth_bursty.rs.
 --
--- Arguments of a rule:  horizon  unit_denominator  unit_numerator  burst  own  full     a permit takes
+-- Arguments of a rule:  horizon  unit_denominator  unit_numerator  burst  own_cost  full     a permit takes
 --                       unit_numerator / unit_denominator microseconds; burst: how long permits are stored
 -- Stored:               the credit in microseconds over the denominator, the instant from which on nobody waits, the rate, and the last
 --                       now, as `credit:next:unit_denominator/unit_numerator:last`
@@ -58,14 +58,14 @@ local function debt(rule, credit, cost)
   return quotient(math.max(0, cost * rule.unit_numerator - credit), rule.unit_denominator)
 end
 
-function smooth_bursty.rule(horizon, unit_denominator, unit_numerator, burst, own, full)
+function smooth_bursty.rule(horizon, unit_denominator, unit_numerator, burst, own_cost, full)
   return {
     horizon = horizon,
     unit_denominator = unit_denominator,
     unit_numerator = unit_numerator,
     burst = burst,
     cap = burst * unit_denominator,
-    own = own == 1,
+    own_cost = own_cost == 1,
     full = full == 1,
   }
 end
@@ -115,7 +115,7 @@ function smooth_bursty.earliest_fit(rule, state, at, cost)
     return nil
   end
   local credit, next = resynced(rule, state, at)
-  if rule.own then
+  if rule.own_cost then
     next = math.min(next + debt(rule, credit, cost), INEXACT - 1)
   end
   return math.max(next, at)
@@ -125,7 +125,7 @@ function smooth_bursty.consume(rule, state, at, cost, now)
   local credit, next = resynced(rule, state, now)
   local debt = debt(rule, credit, cost)
   -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
-  local due = next + (rule.own and debt or 0)
+  local due = next + (rule.own_cost and debt or 0)
   local shift = math.max(0, at - due)
   local added = math.min(debt, INEXACT - 1 - next - shift)
   return {
@@ -148,7 +148,7 @@ function smooth_bursty.report(rule, state, now)
   local credit, next = resynced(rule, state, now)
   local ahead = math.max(0, next - now)
   local remaining = 0
-  if ahead == 0 and rule.own then
+  if ahead == 0 and rule.own_cost then
     remaining = math.max(0, quotient(credit + rule.unit_denominator - 1, rule.unit_numerator))
   elseif ahead == 0 then
     remaining = math.max(1, quotient(credit, rule.unit_numerator))

@@ -1,7 +1,7 @@
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of src/algorithm/smooth_warming_up.rs.
 -- The one algorithm that computes with fractions, as its model does, in the order in which that does.
 --
--- Arguments of a rule:  horizon  unit_denominator  unit_numerator  warm_up  factor  own     a permit takes
+-- Arguments of a rule:  horizon  unit_denominator  unit_numerator  warm_up  factor  own_cost     a permit takes
 --                       unit_numerator / unit_denominator microseconds; factor: in thousandths
 -- Stored:               the stored permits, the instant from which on nobody waits, the rate, and the last now, as
 --                       `stored:next:unit_denominator/unit_numerator:last`
@@ -70,14 +70,14 @@ local function price(rule, stored, cost)
   return time + math.floor(rule.stable * take) + math.floor(fresh * rule.stable)
 end
 
-function smooth_warming_up.rule(horizon, unit_denominator, unit_numerator, warm_up, factor, own)
+function smooth_warming_up.rule(horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost)
   local rule = {
     horizon = horizon,
     unit_denominator = unit_denominator,
     unit_numerator = unit_numerator,
     warm_up = warm_up,
     factor = factor / 1000,
-    own = own == 1,
+    own_cost = own_cost == 1,
   }
   rule.stable, rule.threshold, rule.most = pace(rule, unit_denominator, unit_numerator)
   rule.slope = (rule.stable * rule.factor - rule.stable) / (rule.most - rule.threshold)
@@ -125,7 +125,7 @@ function smooth_warming_up.earliest_fit(rule, state, at, cost)
     return nil
   end
   local stored, next = resynced(rule, state, at)
-  if rule.own then
+  if rule.own_cost then
     next = math.min(next + price(rule, stored, cost), INEXACT - 1)
   end
   return math.max(next, at)
@@ -135,7 +135,7 @@ function smooth_warming_up.consume(rule, state, at, cost, now)
   local stored, next = resynced(rule, state, now)
   local price = price(rule, stored, cost)
   -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
-  local due = next + (rule.own and price or 0)
+  local due = next + (rule.own_cost and price or 0)
   local added = math.min(math.max(0, at - due) + price, INEXACT - 1 - next)
   return {
     stored = stored - math.min(cost, stored),
@@ -156,7 +156,7 @@ function smooth_warming_up.report(rule, state, now)
   local stored, next = resynced(rule, state, now)
   local ahead = math.max(0, next - now)
   local remaining = 0
-  if ahead == 0 and not rule.own then
+  if ahead == 0 and not rule.own_cost then
     remaining = math.max(1, math.floor(stored))
   end
   return remaining, ahead + math.ceil((rule.most - stored) * (rule.warm_up / rule.most))

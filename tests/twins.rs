@@ -262,13 +262,18 @@ async fn several_quotas_agree_with_their_script() {
     every(|q| (SmoothBursty::new(one(q, 0)), FixedWindow::new(one(q, 1)).anchored()), &quotas)
         .await;
     every(
-        |q| (FixedWindow::new(one(q, 0)), SmoothBursty::new(one(q, 1)).max_burst(DAY).own_debt()),
+        |q| {
+            (
+                FixedWindow::new(one(q, 0)),
+                SmoothBursty::new(one(q, 1)).max_burst(DAY).wait_for_own_cost(),
+            )
+        },
         &quotas,
     )
     .await;
     every(|q| (SlidingLog::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY)), &quotas).await;
     every(
-        |q| (TokenBucket::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY).own_debt()),
+        |q| (TokenBucket::new(one(q, 0)), SmoothWarmingUp::new(one(q, 1), DAY).wait_for_own_cost()),
         &quotas,
     )
     .await;
@@ -485,7 +490,7 @@ fn waiters_of_several_quotas_that_hang_up_leave_no_trace() {
         hang_up((SlidingCounter::new(one), SlidingCounter::new(other)), 60);
         hang_up((bucket(one), SlidingLog::new(other)), 60);
         hang_up((bucket(one), SmoothBursty::new(other)), 60);
-        hang_up((SmoothBursty::new(one).own_debt(), bucket(other)), 60);
+        hang_up((SmoothBursty::new(one).wait_for_own_cost(), bucket(other)), 60);
         let all = (
             (bucket(one), FixedWindow::new(one), SlidingWindow::new(one)),
             (SlidingCounter::new(other), SlidingLog::new(other), SmoothBursty::new(other)),
@@ -498,7 +503,7 @@ fn waiters_of_several_quotas_that_hang_up_leave_no_trace() {
 async fn smooth_bursty_agrees_with_its_script() {
     every_quota(SmoothBursty::new, false).await;
     every_quota(|quota| SmoothBursty::new(quota).start_empty(), false).await;
-    let own = |quota| SmoothBursty::new(quota).max_burst(400 * DAY).own_debt();
+    let own = |quota| SmoothBursty::new(quota).max_burst(400 * DAY).wait_for_own_cost();
     every_pace(
         own,
         &[Quota::per_second(5), Quota::per_second(3), Quota::per_day(1), micros(7, 10)],
@@ -519,7 +524,7 @@ async fn smooth_warming_up_agrees_with_its_script() {
     for warm_up in [Duration::from_micros(1), Duration::from_secs(4), 30 * DAY] {
         every_pace(|quota| SmoothWarmingUp::new(quota, warm_up), &paces).await;
         every_pace(
-            |quota| SmoothWarmingUp::new(quota, warm_up).cold_factor(1.7).own_debt(),
+            |quota| SmoothWarmingUp::new(quota, warm_up).cold_factor(1.7).wait_for_own_cost(),
             &paces,
         )
         .await;

@@ -125,7 +125,7 @@ impl Options {
             pace = pace.max_burst(burst);
         }
         if self.own_debt {
-            pace = pace.own_debt();
+            pace = pace.wait_for_own_cost();
         }
         if self.start == Some(Start::Empty) { pace.start_empty() } else { pace }
     }
@@ -138,7 +138,7 @@ impl Options {
         if let Some(factor) = self.cold_factor {
             pace = pace.cold_factor(factor);
         }
-        Ok(if self.own_debt { pace.own_debt() } else { pace })
+        Ok(if self.own_debt { pace.wait_for_own_cost() } else { pace })
     }
 
     /// How long lines that say nothing of it may be delayed. `bucket` tells what a ratio of the bucket is in time.

@@ -2,7 +2,7 @@
 //!
 //! Permits appear one by one, and those that nobody asks for are stored, up to a burst. A charge is admitted as soon as
 //! those before it are paid for, and its own debt is waited for by whoever comes next: an idle limiter admits any cost
-//! at once. With [`own_debt`](SmoothBursty::own_debt) each caller waits for its own.
+//! at once. With [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost) each caller waits for its own.
 //!
 //! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_bursty.lua`.
 
@@ -17,13 +17,14 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// next.
 ///
 /// **Bound.** Between any two admissions, the stored permits and those of the time between: `(max_burst + d) * limit
-/// / period`, and one charge more. With own debt the last charge is within that too, to a permit.
+/// / period`, and one charge more. With `wait_for_own_cost` the last charge is within that
+/// too, to a permit.
 ///
 /// **Cost.** A credit and two instants for each key: 187 bytes in Redis; 31 µs of script time alone, 9.6 in a batch
 /// of 64.
 ///
 /// **Choose it** where a dear charge should pass at once and delay the next instead, or to agree with services that
-/// use Guava. Where everybody should pay for itself: [`own_debt`](SmoothBursty::own_debt).
+/// use Guava. Where everybody should pay for itself: [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost).
 ///
 /// **Timeline.** At 5 a second with a second stored: three leave two stored; four take them and two fresh ones that
 /// the next one waits 400 ms for.
@@ -48,7 +49,7 @@ pub struct SmoothBursty {
     quota: Quota,
     horizon: Duration,
     burst: Duration,
-    own: bool,
+    own_cost: bool,
     full: bool,
 }
 
@@ -60,7 +61,7 @@ impl SmoothBursty {
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         let burst = Duration::from_secs(1);
-        Self { quota, horizon: HORIZON, burst, own: false, full: true }
+        Self { quota, horizon: HORIZON, burst, own_cost: false, full: true }
     }
 
     /// Sets how long an idle limiter stores permits. Default: 1 s.
@@ -82,11 +83,12 @@ impl SmoothBursty {
     /// A key then starts full, and a store of less than one permit is refused: without a
     /// `max_wait` no charge would ever pass.
     #[must_use]
-    pub const fn own_debt(self) -> Self {
-        Self { own: true, ..self }
+    pub const fn wait_for_own_cost(self) -> Self {
+        Self { own_cost: true, ..self }
     }
 
-    /// The longest wait that a cache of so many buckets makes, for [`max_wait`](crate::Charge::max_wait): with own debt,
+    /// The longest wait that a cache of so many buckets makes, for [`max_wait`](crate::Charge::max_wait): with
+    /// `wait_for_own_cost`,
     /// at most `ratio * burst` single permits are waited for at a time. A usual ratio is 0.5.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
@@ -111,7 +113,7 @@ pub struct Rule {
     unit_numerator: i64,
     burst: i64,
     cap: i64,
-    own: bool,
+    own_cost: bool,
     full: bool,
     horizon: i64,
 }
@@ -189,7 +191,7 @@ impl Algorithm for SmoothBursty {
                 "max_burst * r exceeds 2^52, where r is the denominator of the reduced fraction period / limit",
             ));
         }
-        if self.own && cap < numerator.into() {
+        if self.own_cost && cap < numerator.into() {
             return Err(QuotaError("a store of less than one permit"));
         }
         Ok(Rule {
@@ -197,8 +199,8 @@ impl Algorithm for SmoothBursty {
             unit_numerator: exact(numerator),
             burst: self.burst.as_micros() as i64,
             cap: cap as i64,
-            own: self.own,
-            full: self.full || self.own,
+            own_cost: self.own_cost,
+            full: self.full || self.own_cost,
             horizon: self.horizon.as_micros() as i64,
         })
     }
@@ -222,7 +224,7 @@ impl Algorithm for SmoothBursty {
             return None;
         }
         let (credit, mut next) = rule.resynced(state, at);
-        if rule.own {
+        if rule.own_cost {
             next = (next + rule.debt(credit, cost)).min(INEXACT - 1);
         }
         Some(next.max(at))
@@ -232,7 +234,7 @@ impl Algorithm for SmoothBursty {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let debt = rule.debt(before, cost);
         // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
-        let due = next + if rule.own { debt } else { 0 };
+        let due = next + if rule.own_cost { debt } else { 0 };
         let shift = (at - due).max(0);
         let added = debt.min(INEXACT - 1 - next - shift);
         State {
@@ -255,7 +257,7 @@ impl Algorithm for SmoothBursty {
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let (credit, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);
-        let remaining = match (ahead, rule.own) {
+        let remaining = match (ahead, rule.own_cost) {
             (0, true) => {
                 (credit + rule.unit_denominator - 1).div_euclid(rule.unit_numerator).max(0)
             }
@@ -299,8 +301,8 @@ impl InLua for SmoothBursty {
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
 
     fn arguments(rule: &Rule) -> Vec<i64> {
-        let Rule { unit_denominator, unit_numerator, burst, own, full, horizon, .. } = *rule;
-        vec![horizon, unit_denominator, unit_numerator, burst, i64::from(own), i64::from(full)]
+        let Rule { unit_denominator, unit_numerator, burst, own_cost, full, horizon, .. } = *rule;
+        vec![horizon, unit_denominator, unit_numerator, burst, i64::from(own_cost), i64::from(full)]
     }
 }
 

@@ -3,7 +3,7 @@
 //! For what has to warm up, such as caches and connections: the longer a limiter rested, the dearer its first permits,
 //! up to a factor, and once the warm-up period's worth is used they come at the stable pace. As with
 //! [`SmoothBursty`](super::SmoothBursty), a charge waits for those before it, and with
-//! [`own_debt`](SmoothWarmingUp::own_debt) for itself.
+//! [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) for itself.
 //!
 //! The one algorithm that computes with fractions, since what it promises is to agree with its model to the last bit.
 //! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_warming_up.lua`.
@@ -48,7 +48,7 @@ pub struct SmoothWarmingUp {
     quota: Quota,
     warm_up: Duration,
     thousandths: u32,
-    own: bool,
+    own_cost: bool,
     horizon: Duration,
 }
 
@@ -58,7 +58,7 @@ impl SmoothWarmingUp {
     /// No limiter is built with a quota whose burst is another than its limit, or with a warm-up of 0.
     #[must_use]
     pub const fn new(quota: Quota, warm_up: Duration) -> Self {
-        Self { quota, warm_up, thousandths: 3_000, own: false, horizon: HORIZON }
+        Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: HORIZON }
     }
 
     /// Sets how much dearer a permit is after a long rest, 1 to 1,000, to a thousandth. Default: 3.
@@ -76,8 +76,8 @@ impl SmoothWarmingUp {
     ///
     /// A charge then fits only once it is paid for, so its cost counts in the test of its `max_wait`.
     #[must_use]
-    pub const fn own_debt(self) -> Self {
-        Self { own: true, ..self }
+    pub const fn wait_for_own_cost(self) -> Self {
+        Self { own_cost: true, ..self }
     }
 
     /// The longest wait that a cache of so many buckets makes, for [`max_wait`](crate::Charge::max_wait): the bucket is
@@ -108,7 +108,7 @@ pub struct Rule {
     unit_numerator: i64,
     warm_up: f64,
     factor: f64,
-    own: bool,
+    own_cost: bool,
     horizon: i64,
     stable: f64,
     threshold: f64,
@@ -214,13 +214,13 @@ impl Algorithm for SmoothWarmingUp {
         let (stable, threshold, most) =
             Rule::pace(warm_up, factor, unit_denominator, unit_numerator);
         let slope = (stable * factor - stable) / (most - threshold);
-        let (own, horizon) = (self.own, self.horizon.as_micros() as i64);
+        let (own_cost, horizon) = (self.own_cost, self.horizon.as_micros() as i64);
         Ok(Rule {
             unit_denominator,
             unit_numerator,
             warm_up,
             factor,
-            own,
+            own_cost,
             horizon,
             stable,
             threshold,
@@ -248,7 +248,7 @@ impl Algorithm for SmoothWarmingUp {
             return None;
         }
         let (stored, mut next) = rule.resynced(state, at);
-        if rule.own {
+        if rule.own_cost {
             next = (next + rule.price(stored, cost)).min(INEXACT - 1);
         }
         Some(next.max(at))
@@ -258,7 +258,7 @@ impl Algorithm for SmoothWarmingUp {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let price = rule.price(before, cost);
         // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
-        let due = next + if rule.own { price } else { 0 };
+        let due = next + if rule.own_cost { price } else { 0 };
         let added = ((at - due).max(0) + price).min(INEXACT - 1 - next);
         State {
             stored: before - before.min(cost as f64),
@@ -278,7 +278,7 @@ impl Algorithm for SmoothWarmingUp {
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let (stored, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);
-        let remaining = match (ahead, rule.own) {
+        let remaining = match (ahead, rule.own_cost) {
             (0, false) => (stored.floor() as i64).max(1),
             _ => 0,
         };
@@ -316,8 +316,8 @@ impl InLua for SmoothWarmingUp {
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;
-        let Rule { unit_denominator, unit_numerator, warm_up, own, horizon, .. } = *rule;
-        vec![horizon, unit_denominator, unit_numerator, warm_up as i64, factor, i64::from(own)]
+        let Rule { unit_denominator, unit_numerator, warm_up, own_cost, horizon, .. } = *rule;
+        vec![horizon, unit_denominator, unit_numerator, warm_up as i64, factor, i64::from(own_cost)]
     }
 }
 

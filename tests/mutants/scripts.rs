@@ -196,7 +196,7 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "own_cost_for_the_next_callers",
         ["smooth_bursty", "smooth_bursty_own_debt"],
         Mixed,
-        "if rule.own then\n    next = math.min",
+        "if rule.own_cost then\n    next = math.min",
         "if false then\n    next = math.min",
     ),
     mutant("warm_is_never_cold", WARM, Mixed, "if above > 0 then", "if false then"),

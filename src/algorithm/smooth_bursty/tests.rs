@@ -97,8 +97,8 @@ fn guava_5_thirds_of_a_microsecond_stay_owed() {
 }
 
 #[test]
-fn own_debt_1_each_waits_for_its_own() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+fn own_cost_1_each_waits_for_its_own() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     assert_eq!(pace.0.cache(0.6), Duration::from_millis(600));
     let told: Vec<_> = (0..10).map(|_| pace.timeout(0, 1, 600)).collect();
     let waits = [0, 0, 0, 0, 0, 200, 400, 600].map(Ok);
@@ -107,8 +107,8 @@ fn own_debt_1_each_waits_for_its_own() {
 }
 
 #[test]
-fn own_debt_2_one_every_50_ms() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+fn own_cost_2_one_every_50_ms() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     let told: Vec<_> = (0..14).map(|k| pace.timeout(k * 50, 1, 500)).collect();
     assert_eq!(told[..6], [Ok(0); 6]);
     let rest = [Ok(100), Ok(250), Ok(400), Err(550), Ok(500), Err(650), Err(600), Err(550)];
@@ -128,8 +128,8 @@ fn what_a_floor_left_owed_is_owed_still_when_the_store_would_be_full() {
 }
 
 #[test]
-fn own_debt_3_costs_count() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+fn own_cost_3_costs_count() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     let asks = [(0, 3), (0, 4), (0, 1), (100, 1), (400, 1), (2_000, 6)];
     let told: Vec<_> = asks.map(|(at, n)| pace.timeout(at, n, 500)).into();
     assert_eq!(told, [Ok(0), Ok(400), Err(600), Ok(500), Ok(400), Ok(200)]);
@@ -137,8 +137,8 @@ fn own_debt_3_costs_count() {
 }
 
 #[test]
-fn own_debt_admits_nine_in_its_first_second() {
-    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).own_debt());
+fn own_cost_admits_nine_in_its_first_second() {
+    let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     let went: Vec<_> = (0..=1_000).filter(|at| pace.timeout(*at, 1, 0).is_ok()).collect();
     assert_eq!(went, [0, 1, 2, 3, 4, 200, 400, 600, 800, 1_000]);
 }
@@ -165,6 +165,6 @@ fn a_store_of_less_than_a_permit_is_refused_where_each_pays_for_itself() {
     let quota = Quota::per_minute(5);
     let pace = SmoothBursty::new(quota);
     assert!(pace.rule(quota).is_ok());
-    assert!(pace.own_debt().rule(quota).is_err());
-    assert!(pace.own_debt().max_burst(Duration::from_secs(12)).rule(quota).is_ok());
+    assert!(pace.wait_for_own_cost().rule(quota).is_err());
+    assert!(pace.wait_for_own_cost().max_burst(Duration::from_secs(12)).rule(quota).is_ok());
 }

@@ -86,9 +86,9 @@ fn guava_5_another_rate_keeps_the_share_that_is_stored() {
 }
 
 #[test]
-fn own_debt_pays_the_warm_up_too() {
+fn own_cost_pays_the_warm_up_too() {
     let mut pace = Pace::of(5, 4);
-    pace.0 = pace.0.own_debt();
+    pace.0 = pace.0.wait_for_own_cost();
     assert_eq!(pace.0.cache(0.5), Duration::from_secs(2));
     assert_close(&[pace.timeout(0, 1, 500).unwrap_err()], &[580]);
     assert_close(&[pace.acquire(0, 1), pace.acquire(0, 1)], &[580, 1_120]);

@@ -69,15 +69,15 @@ pub(crate) static ALGORITHMS: [Algorithm; 13] = [
     line(
         "smooth_bursty_own_debt",
         no_burst,
-        |quota, at| at.of(bursty(quota).own_debt()),
-        Bursty::own_debt,
+        |quota, at| at.of(bursty(quota).wait_for_own_cost()),
+        Bursty::wait_for_own_cost,
     ),
     line("smooth_warming_up", no_burst, |quota, at| at.of(warming_up(quota)), Warm::boxed).paced(),
     line(
         "smooth_warming_up_own_debt",
         no_burst,
-        |quota, at| at.of(warming_up(quota).own_debt()),
-        Warm::own_debt,
+        |quota, at| at.of(warming_up(quota).wait_for_own_cost()),
+        Warm::wait_for_own_cost,
     )
     .never_at_once(),
 ];

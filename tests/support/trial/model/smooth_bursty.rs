@@ -27,7 +27,7 @@ impl Bursty {
         Box::new(Self::new(quota, false))
     }
 
-    pub(crate) fn own_debt(quota: Quota) -> Box<dyn Model> {
+    pub(crate) fn wait_for_own_cost(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota, true))
     }
 

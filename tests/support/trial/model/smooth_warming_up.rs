@@ -30,7 +30,7 @@ impl Warm {
         Box::new(Self::new(quota, false))
     }
 
-    pub(crate) fn own_debt(quota: Quota) -> Box<dyn Model> {
+    pub(crate) fn wait_for_own_cost(quota: Quota) -> Box<dyn Model> {
         Box::new(Self::new(quota, true))
     }
 
