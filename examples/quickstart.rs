@@ -37,9 +37,10 @@ use tower_sluice::algorithm::{
     self, Algorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
+use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{
-    Boxed, Decision, Head, HttpResponder, LimiterExt, Memory, Pool, Quota, Rate, RateLimitLayer,
-    Redis, Redisson, Refusal, Respond, by_head,
+    Boxed, Decision, Head, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis,
+    Refusal, Respond, by_head,
 };
 
 #[tokio::main]

@@ -30,6 +30,8 @@ mod shared;
 // Edges.
 mod grpc;
 mod http;
+#[cfg(feature = "redisson")]
+pub mod redisson;
 pub mod testing;
 
 pub use self::charge::Charge;
@@ -40,8 +42,7 @@ pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{
     AllAtOnce, AllInTurn, Boxed, FailOpen, Fallback, Limiter, LimiterExt, Members, Memory,
-    Operation, OrElse, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType, Redis, Redisson,
-    Timeout,
+    Operation, OrElse, Pool, PoolBuilder, Redis, Timeout,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

@@ -77,7 +77,7 @@ impl<R, F> Settle<R, F> {
     ///
     /// The closure may take more, and a limiter that cannot take would lose that. Before such a limiter, every request is
     /// refused as undecided, with an error of kind [`Configuration`](crate::ErrorKind::Configuration): closures and
-    /// [`Redisson`](crate::Redisson) cannot take. Use [`refund_if`](Settle::refund_if) where nothing more is taken.
+    /// [`Redisson`](crate::redisson::Redisson) cannot take. Use [`refund_if`](Settle::refund_if) where nothing more is taken.
     #[must_use]
     pub const fn new(respond: R, settle: F) -> Self {
         Self { respond, settle }

@@ -10,9 +10,10 @@ use support::Server;
 use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{
     AllAtOnce, AllInTurn, Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory,
-    Origin, Outcome, Pool, Quota, Rate, Redis, Redisson,
+    Origin, Outcome, Pool, Quota, Redis,
 };
 
 const PATIENT: Duration = Duration::from_secs(20);

@@ -53,6 +53,11 @@ const HOUSE: &[Room] = &[
         rooms: &["respond", "settle"],
     },
     Room {
+        at: &["redisson"],
+        crates: &["redis", "tokio"],
+        rooms: &["algorithm", "limiter", "future", "redisson"],
+    },
+    Room {
         at: &["layer", "service", "future", "shared"],
         crates: &["tokio", "tower_layer", "tower_service", "pin_project_lite"],
         rooms: &["limiter", "respond", "settle", "layer", "service", "future", "shared"],

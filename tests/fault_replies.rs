@@ -13,9 +13,8 @@ use support::proxy::{Fault, Proxy};
 use support::{Server, free_port};
 use tokio::time::Instant;
 use tower_sluice::algorithm::SlidingLog;
-use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, Limiter, Outcome, Pool, Quota, Rate, Redis, Redisson,
-};
+use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Outcome, Pool, Quota, Redis};
 
 // Case 21.
 #[tokio::test]

@@ -7,7 +7,8 @@ mod support;
 use std::time::Duration;
 
 use redis::cmd;
-use tower_sluice::{Charge, ErrorKind, Limiter, Rate};
+use tower_sluice::redisson::Rate;
+use tower_sluice::{Charge, ErrorKind, Limiter};
 
 use support::redisson::Told::{Exceeds, G, W};
 use support::redisson::{BASE, Bench, client, message, rate};

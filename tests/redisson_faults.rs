@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Redisson};
+use tower_sluice::redisson::Redisson;
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool};
 
 use support::Server;
 use support::fake;

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use redis::cmd;
 use tower_sluice::algorithm::Redisson as InProcess;
+use tower_sluice::redisson::{Rate, RateType, Redisson};
 use tower_sluice::{
-    AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Rate,
-    RateType, Redisson,
+    AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
 };
 
 use support::redisson::Told::{G, W};

@@ -4,7 +4,8 @@ mod support;
 
 use std::time::Duration;
 
-use tower_sluice::{Charge, Limiter, Rate};
+use tower_sluice::redisson::Rate;
+use tower_sluice::{Charge, Limiter};
 
 use support::redisson::Told::{Exceeds, G, W};
 use support::redisson::{Bench, client, rate};

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_sluice::{Charge, Limiter, Pool, RRateLimiter, Rate, Redisson};
+use tower_sluice::redisson::{RRateLimiter, Rate, Redisson};
+use tower_sluice::{Charge, Limiter, Pool};
 
 use crate::site::Site;
 

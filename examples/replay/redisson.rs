@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Algorithm, Redisson as InProcess};
-use tower_sluice::{Charge, Error, Limiter, Memory, Operation, Rate, Redisson, Reservation};
+use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice::{Charge, Error, Limiter, Memory, Operation, Reservation};
 
 use crate::Stop;
 use crate::options::Options;

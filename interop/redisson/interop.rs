@@ -13,7 +13,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::time::{Instant, sleep};
-use tower_sluice::{Pool, RRateLimiter, Rate, Redisson};
+use tower_sluice::Pool;
+use tower_sluice::redisson::{RRateLimiter, Rate, Redisson};
 
 use support::Server;
 

@@ -17,7 +17,7 @@
 //! | dear charges at once, the next one waits | [`SmoothBursty`] |
 //! | a slow begin after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* so many per day | a tuple of two |
-//! | a limiter that Java's Redisson uses too | the limiter [`Redisson`](crate::Redisson), in tests [`Redisson`] |
+//! | a limiter that Java's Redisson uses too | the limiter [`Redisson`](crate::redisson::Redisson), in tests [`Redisson`] |
 //! | charges that are given back, or known afterwards | see [`Settlement`](crate::Settlement) |
 //!
 //! What each promises, costs and does stands on its page; what a bound means, and where its limits are, in

@@ -19,7 +19,7 @@ const LARGEST: i64 = u32::MAX as i64;
 /// The random bytes of a grant, by which it is known again.
 pub(crate) type Grant = [u8; 16];
 
-/// Redisson's rate limiter, decided in this process: what stands in for [`Redisson`](crate::Redisson) in tests.
+/// Redisson's rate limiter, decided in this process: what stands in for [`Redisson`](crate::redisson::Redisson) in tests.
 ///
 /// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
 ///

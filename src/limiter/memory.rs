@@ -160,7 +160,7 @@ impl<A: Algorithm> Memory<A> {
 }
 
 impl Memory<Redisson> {
-    /// Gives back permits of the oldest grants, as [`RRateLimiter::release`](crate::RRateLimiter::release) does, and tells
+    /// Gives back permits of the oldest grants, as [`RRateLimiter::release`](crate::redisson::RRateLimiter::release) does, and tells
     /// how many.
     ///
     /// # Errors

@@ -25,7 +25,7 @@
 //! | limiter | decides |
 //! |---|---|
 //! | [`Redis`] | by a script on a server that others ask too |
-//! | [`Redisson`] | as Java's Redisson, on its own keys |
+//! | [`Redisson`](crate::redisson::Redisson) | as Java's Redisson, on its own keys |
 //! | [`Memory`] | by the same arithmetic in this process |
 //! | [`Timeout`] | as its inner one, or fails at a deadline |
 //! | [`OrElse`] | as its inner one, or as a fallback where that may be |
@@ -38,17 +38,14 @@ mod all_in_turn;
 mod boxed;
 mod digest;
 mod memory;
-mod named;
+pub(crate) mod named;
 mod operate;
 mod or_else;
 mod overtime;
-mod redis;
-mod timeout;
+pub(crate) mod redis;
+pub(crate) mod timeout;
 
-pub use self::redis::{
-    AllAtOnce, AllAtOnceFuture, Members, Permits, Pool, PoolBuilder, RRateLimiter, Rate, RateType,
-    Redis, RedisFuture, Redisson,
-};
+pub use self::redis::{AllAtOnce, AllAtOnceFuture, Members, Pool, PoolBuilder, Redis, RedisFuture};
 pub use acquire::AcquireFuture;
 pub(crate) use acquire::Admission;
 pub use all_in_turn::AllInTurn;

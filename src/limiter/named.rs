@@ -18,7 +18,7 @@ const LONGEST_KEY: usize = 64 * 1024;
 const LARGEST_COST: u64 = 1 << 53;
 
 /// Where a caller's own clock comes from: the time since the Unix epoch.
-pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// A named limiter's algorithm, ready to be asked.
 #[derive(Clone, Debug)]
@@ -156,12 +156,12 @@ pub(super) fn followed<T>(made: Result<T, QuotaError>) -> T {
 }
 
 /// A number that no other limiter of this process has.
-pub(super) fn owner() -> u64 {
+pub(crate) fn owner() -> u64 {
     static OWNERS: AtomicU64 = AtomicU64::new(0);
     OWNERS.fetch_add(1, Ordering::Relaxed)
 }
 
-pub(super) fn check_key(key: &str) -> Result<(), Error> {
+pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     let refuse = |message| Err(Error::new(ErrorKind::Request, message));
     match key.len() {
         0 => refuse("the key is empty"),
@@ -171,7 +171,7 @@ pub(super) fn check_key(key: &str) -> Result<(), Error> {
 }
 
 /// What a clock says, in microseconds since the Unix epoch.
-pub(super) fn instant(clock: Duration) -> Result<i64, Error> {
+pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
     match micros(clock) {
         now @ 0..=LATEST => Ok(now),
         _ => Err(Error::new(ErrorKind::Configuration, "the clock is past the year 2112")),

@@ -25,7 +25,7 @@ const BACKSTOP: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(86_400 * 365);
 
 /// The instant by which a charge needs its decision from a limiter that allows `own` for it.
-pub(super) fn deadline(charge: &Charge, own: Duration) -> Instant {
+pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
     let own = Instant::now() + own.min(LONGEST);
     charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }

@@ -259,7 +259,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "redisson_late_grant_kept",
-        "src/limiter/redis/redisson/call.rs",
+        "src/redisson/call.rs",
         "if !self.is_needed {",
         "if true {",
         ["redisson_faults", "given_back"],

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_sluice::{
-    Charge, Error, ErrorKind, Limiter, Outcome, Pool, RRateLimiter, Rate, Redisson, Reservation,
-};
+use tower_sluice::redisson::{RRateLimiter, Rate, Redisson};
+use tower_sluice::{Charge, Error, ErrorKind, Limiter, Outcome, Pool, Reservation};
 
 use super::Server;
 

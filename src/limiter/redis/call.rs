@@ -49,15 +49,11 @@ pub(super) async fn call(
     let latest = deadlines().max().unwrap_or(sent);
     let pool = config.pool.clone();
     let mut exchange = Box::pin(exchange(config, Arc::clone(&connection), batch.charges));
-    let (refunds, late): (_, Option<Late>) = match earliest.answer(exchange.as_mut()).await {
-        Some(Exchanged { refunds, was_answered }) => {
-            if was_answered {
-                pool.record_reply(slot);
-            }
-            (refunds, None)
-        }
+    let was_answered = |exchanged: &Exchanged| exchanged.was_answered;
+    let exchanged = earliest.reply(&pool, &*connection, exchange.as_mut(), was_answered).await;
+    let (refunds, late): (_, Option<Late>) = match exchanged {
+        Some(exchanged) => (exchanged.refunds, None),
         None => {
-            connection.record_timeout(sent, earliest.is_busy(&pool));
             let late = async move {
                 let late = timeout_at(latest + LATE, exchange).await.unwrap_or_default();
                 match late.was_answered {

@@ -14,11 +14,11 @@ use crate::Error;
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The future of a connection.
-pub(super) type Connecting =
+pub(crate) type Connecting =
     Pin<Box<dyn Future<Output = Result<Arc<dyn SharedConnection>, Error>> + Send>>;
 
 /// The future of a reply.
-pub(super) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
+pub(crate) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 
 /// Gives connections.
 pub(super) trait Connections: Send + Sync {
@@ -35,7 +35,7 @@ pub(super) trait Connections: Send + Sync {
 }
 
 /// One connection, shared by many calls.
-pub(super) trait SharedConnection: Send + Sync {
+pub(crate) trait SharedConnection: Send + Sync {
     /// Sends one command.
     fn send(&self, command: Cmd) -> Reply;
     /// Whether another call may use it without asking the pool first.

@@ -9,14 +9,15 @@ use std::pin::Pin;
 use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
+use super::connections::SharedConnection;
 use super::pool::Pool;
 use crate::limiter::overtime::Overtime;
 use crate::{Error, ErrorKind};
 
 /// The instant by which an answer is needed, and what was known when the wait began.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    pub(super) at: Instant,
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
     start: Instant,
     overtime: Overtime,
     slot: u16,
@@ -26,15 +27,10 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// A deadline for a call to the server that holds `slot`.
-    pub(super) fn new(at: Instant, pool: &Pool, slot: u16) -> Self {
+    pub(crate) fn new(at: Instant, pool: &Pool, slot: u16) -> Self {
         let (start, overtime) = (Instant::now(), Overtime::new(at));
         let (replies, all_replies) = (pool.replies(slot), pool.all_replies());
         Self { at, start, overtime, slot, replies, all_replies }
-    }
-
-    /// Records a reply that came in time.
-    pub(super) fn met(&self, pool: &Pool) {
-        pool.record_reply(self.slot);
     }
 
     /// Whether the process has been too busy since the wait began.
@@ -46,7 +42,7 @@ impl Deadline {
     }
 
     /// The error of a charge that has no answer now. One that was not sent waits for replies of all servers.
-    pub(super) fn missed(&self, pool: &Pool, was_sent: bool) -> Error {
+    pub(crate) fn missed(&self, pool: &Pool, was_sent: bool) -> Error {
         let is_busy = self.is_busy(pool);
         if let Some(error) = pool.away() {
             return error;
@@ -65,7 +61,7 @@ impl Deadline {
     }
 
     /// Waits for an answer until the deadline, and a little longer if the process is busy. `None`: there is none.
-    pub(super) async fn answer<F: Future>(self, mut answer: Pin<&mut F>) -> Option<F::Output> {
+    pub(crate) async fn answer<F: Future>(self, mut answer: Pin<&mut F>) -> Option<F::Output> {
         if let Ok(answer) = timeout_at(self.at, &mut answer).await {
             return Some(answer);
         }
@@ -74,6 +70,24 @@ impl Deadline {
             answer = answer => Some(answer),
             () = self.catch_up() => None,
         }
+    }
+
+    /// As [`answer`](Self::answer), and records what the answer says of the server, or that there is none.
+    pub(crate) async fn reply<F: Future>(
+        self,
+        pool: &Pool,
+        connection: &dyn SharedConnection,
+        answer: Pin<&mut F>,
+        was_answered: impl FnOnce(&F::Output) -> bool,
+    ) -> Option<F::Output> {
+        let sent = Instant::now();
+        let answer = self.answer(answer).await;
+        match &answer {
+            Some(answer) if was_answered(answer) => pool.record_reply(self.slot),
+            Some(_) => {}
+            None => connection.record_timeout(sent, self.is_busy(pool)),
+        }
+        answer
     }
 
     /// Lets the runtime read what has arrived.

@@ -133,13 +133,13 @@ fn sent(error: &RedisError) -> Option<String> {
 }
 
 /// Whether a call failed since the server takes no writes.
-pub(super) fn met_read_only(error: &RedisError) -> bool {
+pub(crate) fn met_read_only(error: &RedisError) -> bool {
     sent(error).is_some_and(|text| is_read_only(&text))
 }
 
 /// The error that a failed call stands for. Its cause is kept only where the server sent nothing: what it sent may repeat
 /// arguments of the call.
-pub(super) fn call(error: RedisError) -> Error {
+pub(crate) fn call(error: RedisError) -> Error {
     if let Some(text) = sent(&error) {
         return reply(&text);
     }

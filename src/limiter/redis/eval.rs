@@ -10,11 +10,11 @@ use super::script::Script;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 
 /// How long a late answer is awaited after its deadline, so that what it took can be refunded.
-pub(super) const LATE: Duration = Duration::from_millis(500);
+pub(crate) const LATE: Duration = Duration::from_millis(500);
 
 /// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means that nobody wants
 /// the answer any more, and nothing is sent.
-pub(super) async fn eval(
+pub(crate) async fn eval(
     connection: Arc<dyn SharedConnection>,
     script: &Script,
     mut arguments: impl FnMut(&mut Cmd) -> bool,
@@ -36,7 +36,7 @@ pub(super) async fn eval(
 }
 
 /// Whether the server replied, be it with an error; a connection that broke is no reply.
-pub(super) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
+pub(crate) fn is_reply<T>(outcome: &RedisResult<T>) -> bool {
     match outcome {
         Ok(_) => true,
         Err(error) => {

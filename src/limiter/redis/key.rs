@@ -50,7 +50,7 @@ pub(super) fn key_suffixes(braced: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
-pub(super) fn slot(name: &str) -> u16 {
+pub(crate) fn slot(name: &str) -> u16 {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
     // CRC-16 as XMODEM computes it.

@@ -43,15 +43,15 @@ mod own_pool;
 mod pending;
 mod pool;
 mod queue;
-mod redisson;
 mod reply;
 mod request;
 mod script;
+#[cfg(feature = "redisson")]
+pub(crate) mod sending;
 mod server;
 mod slots;
 mod worker;
 
-pub use self::redisson::{Permits, RRateLimiter, Rate, RateType, Redisson};
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture};
 pub use builder::PoolBuilder;
 pub use future::RedisFuture;
@@ -77,7 +77,7 @@ use crate::quota::QuotaError;
 use crate::{Charge, Error, ErrorKind, Reservation};
 
 /// How long a decision may take unless set otherwise.
-const DEADLINE: Duration = Duration::from_millis(100);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
 /// A limiter decided in Redis. Cheap to clone.
 ///

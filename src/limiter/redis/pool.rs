@@ -21,7 +21,7 @@ use super::key;
 use crate::{Error, ErrorKind};
 
 /// No timeout is longer: an instant that far away can still be represented.
-pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
+pub(crate) const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Connections to Redis, shared by every clone and by many limiters.
 #[derive(Clone)]
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// Waits for a connection; the error says why there is none.
-    pub(super) fn connection(&self) -> Connecting {
+    pub(crate) fn connection(&self) -> Connecting {
         let (pool, begun) = (self.clone(), Instant::now());
         Box::pin(async move {
             let connection = Arc::clone(&pool.source).connection().await;
@@ -140,7 +140,7 @@ impl Pool {
     }
 
     /// The instant to give up on a reply, given the caller's deadline.
-    pub(super) fn reply_deadline(&self, deadline: Instant) -> Instant {
+    pub(crate) fn reply_deadline(&self, deadline: Instant) -> Instant {
         match self.response_timeout {
             Some(timeout) => deadline.min(Instant::now() + timeout),
             None => deadline,
@@ -148,7 +148,7 @@ impl Pool {
     }
 
     /// The hash slot that charges of this key are gathered by: 0 on a plain server.
-    pub(super) fn slot(&self, key: &str) -> u16 {
+    pub(crate) fn slot(&self, key: &str) -> u16 {
         if self.clustered { key::slot(key) } else { 0 }
     }
 

@@ -115,7 +115,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-pub(super) fn malformed_reply() -> Error {
+pub(crate) fn malformed_reply() -> Error {
     Error::new(ErrorKind::State, "the reply is not one that the script gives")
 }
 

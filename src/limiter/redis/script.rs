@@ -12,14 +12,10 @@ use crate::algorithm::{InLua, Part};
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
 const SEVERAL: &str = include_str!("../../../scripts/several.lua");
-const REDISSON: [&str; 2] = [
-    include_str!("../../../scripts/redisson.lua"),
-    include_str!("../../../scripts/redisson_settings.lua"),
-];
 
 /// A text that Redis runs, and the digest that it is called by.
 #[derive(Clone, Debug)]
-pub(super) struct Script {
+pub(crate) struct Script {
     text: String,
     digest: String,
 }
@@ -46,10 +42,10 @@ impl Script {
         Self::whole(text)
     }
 
-    /// Redisson's, which makes its own decisions and writes.
-    pub(super) fn redisson() -> Self {
-        let [permits, settings] = REDISSON;
-        Self::whole([HEAD, "\n", permits, "\n", settings, "\nreturn run()\n"].concat())
+    /// A script that makes its own decisions and writes; `parts` follow the head.
+    #[cfg(feature = "redisson")]
+    pub(crate) fn with_head(parts: &[&str]) -> Self {
+        Self::whole([&[HEAD], parts].concat().join("\n"))
     }
 
     fn whole(text: String) -> Self {

@@ -11,9 +11,8 @@ use tower_sluice::algorithm::{
     FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
-use tower_sluice::{
-    AllAtOnce, Charge, Decision, Error, Limiter, Pool, Quota, Rate, Redis, Redisson, Reservation,
-};
+use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice::{AllAtOnce, Charge, Decision, Error, Limiter, Pool, Quota, Redis, Reservation};
 
 use super::crew;
 use super::model::{

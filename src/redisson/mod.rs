@@ -28,14 +28,14 @@ use tokio::runtime::Handle;
 use self::call::{Caller, Question};
 use self::deciding::{Asked, Shared};
 use self::names::Names;
-use super::{DEADLINE, pool};
+use crate::future::BoxedFuture;
 use crate::limiter::named::owner;
-use crate::limiter::{BoxedFuture, Limiter, Operation};
-use crate::{Charge, Error, Pool, Reservation};
+use crate::limiter::redis::sending::{DEADLINE, LONGEST};
+use crate::{Charge, Error, Limiter, Operation, Pool, Reservation};
 
 /// The page's example compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../../../../docs/redisson.md")]
+#[doc = include_str!("../../docs/redisson.md")]
 struct Page;
 
 /// What decisions call it.
@@ -45,7 +45,8 @@ const NAME: &str = "redisson";
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use tower_sluice::{LimiterExt, Pool, Rate, Redisson};
+/// use tower_sluice::redisson::{Rate, Redisson};
+/// use tower_sluice::{LimiterExt, Pool};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let redisson = Redisson::new(Pool::connect("redis://127.0.0.1:6379")?);
@@ -98,7 +99,7 @@ impl Redisson {
     /// Sets how long a call may take, waiting for a connection included; a day at most. Default: 100 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.shared).deadline = deadline.min(pool::LONGEST);
+        Arc::make_mut(&mut self.shared).deadline = deadline.min(LONGEST);
         self
     }
 

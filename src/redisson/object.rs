@@ -11,8 +11,7 @@ use super::call::{NO_CONFIGURATION, Question, Told};
 use super::deciding::checked;
 use super::names::Names;
 use super::rate::{INEXACT, LONGEST, Rate, millis};
-use crate::limiter::LimiterExt;
-use crate::{Charge, Error, ErrorKind, Limiter, Refusal, Reservation};
+use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation};
 
 /// One of Redisson's limiters: Java's `RRateLimiter`. Made by [`Redisson::rate_limiter`]; cheap to clone.
 ///

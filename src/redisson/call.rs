@@ -14,25 +14,28 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::connections::SharedConnection;
-use super::super::deadline::Deadline;
-use super::super::error;
-use super::super::eval::{LATE, eval, is_reply};
-use super::super::pool::Pool;
-use super::super::reply::malformed_reply;
-use super::super::script::Script;
 use super::grant::Grant;
 use super::names::Names;
 use super::rate::Rate;
 use crate::algorithm::LATEST;
 use crate::limiter::named::{Clock, instant};
-use crate::{Error, ErrorKind};
+use crate::limiter::redis::sending::{
+    Deadline, LATE, Script, SharedConnection, call_error, eval, is_reply, malformed_reply,
+    met_read_only,
+};
+use crate::{Error, ErrorKind, Pool};
 
 /// How soon a server is asked again that moves the keys elsewhere.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The most calls under way, late answers that are awaited included.
 const BACKLOG: usize = 16_384;
+
+const SCRIPT: [&str; 3] = [
+    include_str!("../../scripts/redisson.lua"),
+    include_str!("../../scripts/redisson_settings.lua"),
+    "return run()\n",
+];
 
 /// The outcomes that the script tells.
 pub(super) const DONE: i64 = 0;
@@ -130,7 +133,7 @@ enum Failure {
 impl Caller {
     pub(super) fn new(pool: Pool) -> Self {
         let under_way = Arc::new(Semaphore::new(BACKLOG));
-        Self { pool, clock: None, script: Arc::new(Script::redisson()), under_way }
+        Self { pool, clock: None, script: Arc::new(Script::with_head(&SCRIPT)), under_way }
     }
 
     /// Asks once.
@@ -270,18 +273,14 @@ impl Caller {
         reply: &mut Evaluating,
         deadline: Deadline,
     ) -> Result<Value, Failure> {
-        let sent = Instant::now();
-        let Some(answer) = deadline.answer(Pin::new(reply)).await else {
-            wire.record_timeout(sent, deadline.is_busy(&self.pool));
-            return Err(Failure::Overdue(deadline.missed(&self.pool, true)));
-        };
-        let answer = answer.ok_or_else(|| Failure::Unsent(deadline.missed(&self.pool, true)))?;
-        if is_reply(&answer) {
-            deadline.met(&self.pool);
-        }
+        let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
+        let answer = deadline.reply(&self.pool, wire, Pin::new(reply), was_answered).await;
+        let missed = || deadline.missed(&self.pool, true);
+        let answer = answer.ok_or_else(|| Failure::Overdue(missed()))?;
+        let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Refused);
         if let Err(Failure::Refused(error)) = &answer
-            && error::met_read_only(error)
+            && met_read_only(error)
         {
             wire.mark_read_only();
         }
@@ -359,6 +358,6 @@ fn soon(deadline: Instant) -> bool {
 fn why(failure: Failure) -> Error {
     match failure {
         Failure::Overdue(error) | Failure::Unsent(error) => error,
-        Failure::Refused(error) => error::call(error),
+        Failure::Refused(error) => call_error(error),
     }
 }

@@ -44,8 +44,8 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::key::slot;
     use super::*;
+    use crate::limiter::redis::sending::slot;
 
     #[test]
     fn keys_are_those_of_redisson() {

@@ -23,7 +23,7 @@ pub enum RateType {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_sluice::{Rate, RateType};
+/// use tower_sluice::redisson::{Rate, RateType};
 ///
 /// let rate = Rate::overall(100, Duration::from_secs(1)).keep_alive(Duration::from_secs(3_600));
 /// assert_eq!((rate.rate_type(), rate.permits()), (RateType::Overall, 100));

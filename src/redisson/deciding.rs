@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::reply::malformed_reply;
 use super::call::{
     BAD_CONFIGURATION, Caller, DONE, EXCEEDS, NO_CONFIGURATION, Question, REFUSED, Told,
 };
@@ -15,6 +14,7 @@ use super::names::Names;
 use super::queue::{Queues, Turn};
 use super::rate::Rate;
 use crate::charge::Key;
+use crate::limiter::redis::sending::malformed_reply;
 use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Quota, Reservation};
 

@@ -1,0 +1,12 @@
+//! What it takes to send one call, for the limiters outside of this module.
+
+pub(crate) use super::DEADLINE;
+pub(crate) use super::connections::SharedConnection;
+pub(crate) use super::deadline::Deadline;
+pub(crate) use super::error::{call as call_error, met_read_only};
+pub(crate) use super::eval::{LATE, eval, is_reply};
+#[cfg(test)]
+pub(crate) use super::key::slot;
+pub(crate) use super::pool::LONGEST;
+pub(crate) use super::reply::malformed_reply;
+pub(crate) use super::script::Script;
