@@ -34,10 +34,10 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_sluice::algorithm::{
-    self, Algorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Algorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice::redisson::{PermitLog, Rate, Redisson};
 use tower_sluice::{
     Boxed, Decision, Head, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis,
     Refusal, Respond, by_head,
@@ -174,7 +174,7 @@ struct Store {
 impl Store {
     /// Java's limiters: a key that has none gets one, and who waits asks again.
     fn redisson(&self, quota: Quota) -> Result<Boxed, String> {
-        let algorithm = algorithm::Redisson::new(quota);
+        let algorithm = PermitLog::new(quota);
         algorithm.rule(quota).map_err(|error| told("LIMIT, PERIOD_MS, BURST", &error))?;
         Ok(match &self.pool {
             Some(pool) => Redisson::new(pool.clone())

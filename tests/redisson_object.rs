@@ -5,8 +5,7 @@ mod support;
 use std::time::{Duration, SystemTime};
 
 use redis::cmd;
-use tower_sluice::algorithm::Redisson as InProcess;
-use tower_sluice::redisson::{Rate, RateType, Redisson};
+use tower_sluice::redisson::{PermitLog, Rate, RateType, Redisson};
 use tower_sluice::{
     AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
 };
@@ -331,7 +330,7 @@ async fn it_stands_among_other_limiters() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_stands_in_for_it() {
-    let memory = Memory::new("redisson", InProcess::new(Quota::per_second(3)));
+    let memory = Memory::new("redisson", PermitLog::new(Quota::per_second(3)));
     for left in [2, 1, 0] {
         let decision = memory.check(&Charge::new("r")).await.unwrap();
         assert_eq!((decision.outcome(), decision.remaining()), (Outcome::Allow, Some(left)));

@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, cmd};
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{Algorithm, Redisson, Report, Verdict};
+use tower_sluice::algorithm::{Algorithm, Report, Verdict};
+use tower_sluice::redisson::PermitLog;
 
 use support::Server;
 use support::script::{HEAD, NOW};
 
-type Rule = <Redisson as Algorithm>::Rule;
-type State = <Redisson as Algorithm>::State;
+type Rule = <PermitLog as Algorithm>::Rule;
+type State = <PermitLog as Algorithm>::State;
 
 /// What may happen in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Twins {
 
     fn rule(&self) -> Rule {
         let quota = Quota::new(self.rate, std::time::Duration::from_millis(self.interval));
-        Redisson::new(quota).rule(quota).expect("a rule")
+        PermitLog::new(quota).rule(quota).expect("a rule")
     }
 
     /// What the script tells, without `now`.
@@ -136,7 +137,7 @@ impl Twins {
         let lua = match outcome {
             0 => {
                 // Of a grant that took the last one, and was not sent again, when the next one comes.
-                let next = Redisson::next(&self.rule(), &self.state, self.now);
+                let next = PermitLog::next(&self.rule(), &self.state, self.now);
                 assert!(wait == 0 || (left == 0 && self.until(wait) == next), "{place}");
                 Verdict::Allow
             }
@@ -155,7 +156,7 @@ impl Twins {
         let text = permits.to_string();
         let told = self.call("acquire", &[text.as_bytes(), &grant]).await;
         let (verdict, report) =
-            Redisson::acquire(&rule, &mut self.state, self.now, permits, &grant);
+            PermitLog::acquire(&rule, &mut self.state, self.now, permits, &grant);
         self.check_told(&told, verdict, report, place);
         verdict == Verdict::Allow
     }
@@ -186,12 +187,12 @@ impl Twins {
             }
             9 | 10 => {
                 let told = self.call("available", &[]).await;
-                let (verdict, report) = Redisson::available(&rule, &mut self.state, self.now);
+                let (verdict, report) = PermitLog::available(&rule, &mut self.state, self.now);
                 self.check_told(&told, verdict, report, place);
             }
             11 => {
                 let told = self.call("release", &[permits.to_string().as_bytes()]).await;
-                let (freed, more) = Redisson::release(&rule, &mut self.state, self.now, permits);
+                let (freed, more) = PermitLog::release(&rule, &mut self.state, self.now, permits);
                 assert_eq!(told, [0, freed, i64::from(more)], "{place}");
             }
             12 if !self.grants.is_empty() => {
@@ -200,7 +201,7 @@ impl Twins {
                 let [one, other] = [part, held].map(|number| number.to_string());
                 let told = self.call("return", &[one.as_bytes(), &grant, other.as_bytes()]).await;
                 let freed =
-                    Redisson::put_back(&rule, &mut self.state, part, &grant, held).unwrap_or(0);
+                    PermitLog::put_back(&rule, &mut self.state, part, &grant, held).unwrap_or(0);
                 assert_eq!(told, [0, freed], "{place}");
             }
             13 => {
@@ -222,7 +223,7 @@ impl Twins {
                 let arguments = ["0", "1", &rate, &interval, "0", "0"].map(str::as_bytes);
                 assert_eq!(self.call("set", &arguments).await, [0, 1]);
                 let rule = self.rule();
-                Redisson::keep(&rule, &mut self.state, self.now);
+                PermitLog::keep(&rule, &mut self.state, self.now);
             }
             16 => {
                 self.run(cmd("DEL").arg("{r}:permits")).await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::{Algorithm, Redisson as InProcess};
-use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice::algorithm::Algorithm;
+use tower_sluice::redisson::{PermitLog, Rate, Redisson};
 use tower_sluice::{Charge, Error, Limiter, Memory, Operation, Reservation};
 
 use crate::Stop;
@@ -15,7 +15,7 @@ use crate::replay::{Gate, KEYS, Replay, pool, unique};
 /// Replays under a rate of the options' limit and period.
 pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
     let quota = options.quota()?;
-    let algorithm = InProcess::new(quota);
+    let algorithm = PermitLog::new(quota);
     algorithm.rule(quota).map_err(|error| Stop::Asked(format!("this quota: {error}")))?;
     let now = Arc::new(AtomicU64::new(0));
     let clock = {
@@ -34,7 +34,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
     Replay::new(named, now, quota, Duration::ZERO).run(options).await
 }
 
-impl Gate for Memory<InProcess> {
+impl Gate for Memory<PermitLog> {
     async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
         Memory::give_back(self, reservation)
     }

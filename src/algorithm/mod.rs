@@ -17,7 +17,7 @@
 //! | dear charges at once, the next one waits | [`SmoothBursty`] |
 //! | a slow begin after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* so many per day | a tuple of two |
-//! | a limiter that Java's Redisson uses too | the limiter [`Redisson`](crate::redisson::Redisson), in tests [`Redisson`] |
+//! | a limiter that Java's Redisson uses too | the limiter [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are given back, or known afterwards | see [`Settlement`](crate::Settlement) |
 //!
 //! What each promises, costs and does stands on its page; what a bound means, and where its limits are, in
@@ -75,7 +75,6 @@
 
 mod fixed_window;
 mod in_lua;
-mod redisson;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -87,7 +86,6 @@ mod verdict;
 
 pub use fixed_window::FixedWindow;
 pub use in_lua::{InLua, Part};
-pub use redisson::Redisson;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -313,7 +311,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 
     /// An algorithm of one quota, as a tuple's members are.
@@ -335,6 +333,6 @@ const fn checked_horizon(horizon: Duration) -> Duration {
 }
 
 /// A number of a [`Quota`](crate::Quota), which is at most 2^53.
-const fn exact(number: u64) -> i64 {
+pub(crate) const fn exact(number: u64) -> i64 {
     number.cast_signed()
 }

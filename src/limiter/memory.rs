@@ -34,7 +34,7 @@ use tokio::time::Instant;
 
 use super::named::{NamedAlgorithm, followed};
 use super::{Limiter, Operation, digest};
-use crate::algorithm::{Algorithm, Redisson};
+use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
@@ -53,7 +53,6 @@ const CAPACITY: usize = 100_000;
 /// | 360 | [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
 /// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each further cell |
 /// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are reserved |
-/// | 700 | [`Redisson`], and up to 100 more for each grant of the last interval |
 /// | the sum of its members' | a tuple |
 ///
 /// So 100,000 keys of a token bucket take at most 30 MB, whatever requests send as keys. A log keeps at most as many
@@ -67,7 +66,6 @@ const CAPACITY: usize = 100_000;
 /// [`SlidingWindow`]: crate::algorithm::SlidingWindow
 /// [`SlidingLog`]: crate::algorithm::SlidingLog
 /// [`max_limit`]: crate::algorithm::SlidingLog::max_limit
-/// [`Redisson`]: crate::algorithm::Redisson
 pub struct Memory<A: Algorithm> {
     store: Arc<Store<A>>,
 }
@@ -154,33 +152,21 @@ impl<A: Algorithm> Memory<A> {
         Ok(units.cast_unsigned())
     }
 
+    /// Changes the state of a key under the limiter's own rule. `change` returns when the state expires, if it is kept.
+    #[cfg(feature = "redisson")]
+    pub(crate) fn update_state<T>(
+        &self,
+        key: &str,
+        change: impl FnOnce(&A::Rule, i64, &mut Option<A::State>) -> (T, Option<i64>),
+    ) -> Result<T, Error> {
+        let rule = self.store.named.own_rule();
+        let updated =
+            self.store.update(&digest::short(key), |now, state| change(rule, now, state))?;
+        Ok(updated.0)
+    }
+
     fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
         MemoryFuture { store: Arc::clone(&self.store), operation, charge: Some(charge.clone()) }
-    }
-}
-
-impl Memory<Redisson> {
-    /// Gives back permits of the oldest grants, as [`RRateLimiter::release`](crate::redisson::RRateLimiter::release) does, and tells
-    /// how many.
-    ///
-    /// # Errors
-    ///
-    /// If the clock cannot be.
-    pub fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
-        let rule = self.store.named.own_rule();
-        let mut rest = i64::try_from(permits).unwrap_or(i64::MAX);
-        let (freed, _) = self.store.update(&digest::short(key), |now, state| {
-            let Some(state) = state else { return (0, None) };
-            let mut all = 0;
-            loop {
-                let (freed, may_be_more) = Redisson::release(rule, state, now, rest);
-                (all, rest) = (all + freed, rest - freed);
-                if !may_be_more {
-                    return (all, Some(Redisson::expires_at(rule, state)));
-                }
-            }
-        })?;
-        Ok(freed.cast_unsigned())
     }
 }
 

@@ -13,10 +13,12 @@ mod deciding;
 mod grant;
 mod names;
 mod object;
+mod permit_log;
 mod queue;
 mod rate;
 
 pub use object::{Permits, RRateLimiter};
+pub use permit_log::PermitLog;
 pub use rate::{Rate, RateType};
 
 use std::fmt;

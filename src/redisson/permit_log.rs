@@ -10,35 +10,37 @@ mod state;
 
 use state::{CHUNK, MOST, State, member, permits_of, until};
 
-use super::{Algorithm, Check, Mark, Report, Step, Verdict, exact, sealed::Sealed};
+use super::grant::Grant;
+use crate::algorithm::sealed::Sealed;
+use crate::algorithm::{Algorithm, Check, Mark, Report, Step, Verdict, exact};
 use crate::quota::{Quota, QuotaError, Quotas};
+use crate::{Error, Memory};
 
 /// The most permits that one grant can hold.
 const LARGEST: i64 = u32::MAX as i64;
 
-/// The random bytes of a grant, by which it is known again.
-pub(crate) type Grant = [u8; 16];
-
-/// Redisson's rate limiter, decided in this process: what stands in for [`Redisson`](crate::redisson::Redisson) in tests.
+/// Redisson's arithmetic as an algorithm for [`Memory`]: stands in for [`Redisson`](super::Redisson) in tests.
 ///
 /// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
 ///
-/// **Cost.** A member for each grant of the last period; nobody waits by a reservation, for which the format has no room:
-/// who is refused asks again.
+/// **Cost.** A member for each grant of the last period: at most 700 bytes for a key, and up to 100 more for each grant.
+/// The format has no room for reserved waits. A refused caller asks again.
 ///
-/// **Choose it** where the code that is tested shares its limiter with Java; else [`SlidingLog`](super::SlidingLog).
+/// **Choose it** to test code that shares its limiter with Java; else choose
+/// [`SlidingLog`](crate::algorithm::SlidingLog).
 ///
 /// **Timeline.** Ten a second: three at the start, seven 100 ms later; then all wait for the oldest.
 ///
 /// ```
-/// # use tower_sluice::algorithm::{Algorithm, Check, Redisson, Verdict::*};
+/// # use tower_sluice::algorithm::{Algorithm, Check, Verdict::*};
+/// # use tower_sluice::redisson::PermitLog;
 /// # use tower_sluice::Quota;
-/// let limit = Redisson::new(Quota::per_second(10));
+/// let limit = PermitLog::new(Quota::per_second(10));
 /// let rule = limit.rule(limit.quota())?;
 /// let mut state = None;
 /// let mut check = |millis: i64, cost| {
 ///     let now = 1_767_225_600_000_000 + millis * 1_000;
-///     Redisson::step(&rule, &mut state, now, Check { cost, max_wait: 0 }).verdict
+///     PermitLog::step(&rule, &mut state, now, Check { cost, max_wait: 0 }).verdict
 /// };
 /// assert_eq!(check(0, 3), Allow);
 /// assert_eq!(check(100, 8), Deny(900_000));
@@ -48,11 +50,11 @@ pub(crate) type Grant = [u8; 16];
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Redisson {
+pub struct PermitLog {
     quota: Quota,
 }
 
-impl Redisson {
+impl PermitLog {
     /// The quota's limit as the rate, its period as the interval.
     ///
     /// The period is in whole milliseconds and there is no burst: no limiter is built with another quota.
@@ -158,9 +160,9 @@ fn numbered(number: i64) -> Grant {
     i128::from(number).to_be_bytes()
 }
 
-impl Sealed for Redisson {}
+impl Sealed for PermitLog {}
 
-impl Algorithm for Redisson {
+impl Algorithm for PermitLog {
     type Rule = Rule;
     type State = State;
 
@@ -251,5 +253,29 @@ impl Algorithm for Redisson {
         let changed = next.signs() != before;
         *state = (next != State::default()).then_some(next);
         Step { verdict, report, changed, quota_index: 0 }
+    }
+}
+
+impl Memory<PermitLog> {
+    /// Gives back permits of the oldest grants of `key`, and returns how many. As
+    /// [`RRateLimiter::release`](super::RRateLimiter::release).
+    ///
+    /// # Errors
+    ///
+    /// If the clock is past the year 2112.
+    pub fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
+        let mut rest = i64::try_from(permits).unwrap_or(i64::MAX);
+        let freed = self.update_state(key, |rule, now, state| {
+            let Some(state) = state else { return (0, None) };
+            let mut all = 0;
+            loop {
+                let (freed, may_be_more) = PermitLog::release(rule, state, now, rest);
+                (all, rest) = (all + freed, rest - freed);
+                if !may_be_more {
+                    return (all, Some(PermitLog::expires_at(rule, state)));
+                }
+            }
+        })?;
+        Ok(freed.cast_unsigned())
     }
 }
