@@ -249,56 +249,6 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
     assert!(peek.remaining().unwrap() >= 1_000_000 - 20 * 50);
 }
 
-#[test]
-fn runtimes_may_come_and_go() {
-    let server = Server::start();
-    let limiter = yearly(&server.url(), 1_000);
-    for round in 0..5 {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
-            let answers = together(&limiter, (0..100).map(|_| "k")).await;
-            assert_eq!(answers, [Ok(Outcome::Allow); 100], "in round {round}");
-            // Left in the middle of things.
-            for _ in 0..10 {
-                let limiter = limiter.clone();
-                tokio::spawn(async move { limiter.acquire("other").await });
-            }
-        });
-        drop(runtime);
-    }
-}
-
-#[tokio::test]
-async fn a_charge_whose_carrier_ended_with_its_runtime_is_carried_by_another() {
-    let server = Server::start();
-    let proxy = Proxy::before(server.port()).await;
-    let limiter = yearly(&proxy.url(), 1_000).max_batch_size(1).max_in_flight(1);
-    limiter.check(&"warm".into()).await.unwrap();
-    proxy.set(Fault::Delay(Duration::from_millis(100)));
-    let doomed =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let begun = limiter.clone();
-    doomed
-        .spawn(async move {
-            let mut askers: Vec<_> = (0..3).map(|_| begin(&begun)).collect();
-            for asker in &mut askers {
-                assert!(asker.poll().is_pending());
-            }
-            // Their flight has begun in this runtime; they themselves are forgotten unpolled.
-            std::mem::forget(askers);
-        })
-        .await
-        .unwrap();
-    let mut mine = begin(&limiter);
-    assert!(mine.poll().is_pending());
-    doomed.shutdown_background();
-    assert_eq!(mine.into_inner().await.unwrap().outcome(), Outcome::Allow);
-}
-
 #[tokio::test]
 async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
     let server = Server::start();
@@ -360,59 +310,6 @@ async fn a_long_deadline_delays_no_short_one() {
     println!("undecided for {undecided:?}");
     assert!(undecided < Duration::from_secs(3), "undecided for {undecided:?}");
     waiting.shutdown().await;
-}
-
-#[test]
-fn a_runtime_that_nobody_polls_delays_no_other() {
-    let server = Server::start();
-    let limiter = yearly(&server.url(), 1_000_000);
-    let parked = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    parked.block_on(async {
-        limiter.check(&"warm".into()).await.unwrap();
-        for _ in 0..100 {
-            tokio::spawn(limiter.check(&"k".into()));
-        }
-        // Some of them are sent, some wait.
-        tokio::task::yield_now().await;
-    });
-    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let hurried = limiter.clone().deadline(Duration::from_millis(500));
-    let took = other.block_on(until_decided(&hurried));
-    println!("decided after {took:?}");
-    assert!(took < Duration::from_secs(5), "decided after {took:?}");
-    // The parked runtime goes on where it was.
-    parked.block_on(until_decided(&limiter));
-}
-
-/// The tasks that are left once the limiter is dropped and its callers have their errors.
-fn tasks_left(clustered: bool, asks: usize) -> usize {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let pool = Pool::connect(&format!("redis://127.0.0.1:{}", support::free_port())).unwrap();
-        let pool = if clustered { pool.clustered() } else { pool };
-        let limiter = Redis::new("test", FixedWindow::new(Quota::new(1, YEAR)), pool);
-        let limiter = limiter.deadline(Duration::from_millis(50));
-        let mut tasks = JoinSet::new();
-        for number in 0..asks {
-            tasks.spawn(limiter.check(&format!("key {number}").into()));
-        }
-        drop(limiter);
-        assert!(tasks.join_all().await.iter().all(Result::is_err));
-        let begun = Instant::now();
-        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        while tasks() > 0 && begun.elapsed() < PATIENT {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        tasks()
-    })
-}
-
-#[test]
-fn no_task_outlives_the_limiter_when_redis_is_away() {
-    let left = [tasks_left(false, 20), tasks_left(true, 20_000)];
-    println!("tasks left={left:?}");
-    assert_eq!(left, [0, 0]);
 }
 
 #[tokio::test]

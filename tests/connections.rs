@@ -3,12 +3,10 @@
 
 mod support;
 
-use std::future::{poll_fn, ready};
+use std::future::ready;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::task::Poll;
 use std::time::Duration;
 
 use bb8_redis::bb8;
@@ -17,7 +15,6 @@ use redis::aio::MultiplexedConnection;
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
 use support::{Server, free_port};
-use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::{ErrorKind, Limiter, Pool};
@@ -53,16 +50,6 @@ impl Load {
         self.stop.store(true, Relaxed);
         self.callers.join_all().await;
     }
-}
-
-/// Asks until it is decided, whatever the errors before.
-async fn until_well(limiter: &Yearly) -> Duration {
-    let begun = Instant::now();
-    while let Err(error) = limiter.check(&one()).await {
-        assert!(begun.elapsed() < LONG, "{error:?}");
-        sleep(Duration::from_millis(1)).await;
-    }
-    begun.elapsed()
 }
 
 // Case 141.
@@ -148,103 +135,6 @@ async fn a_resolver_that_panics_is_asked_again() {
     until(&limiter, ErrorKind::Configuration).await;
     let back = until_well(&limiter).await;
     println!("fault case=136 asked={} back_ms={}", asked.load(Relaxed), back.as_millis());
-}
-
-/// Polls once.
-async fn is_pending(asked: &mut (impl Future + Unpin)) -> bool {
-    poll_fn(|cx| Poll::Ready(Pin::new(&mut *asked).poll(cx).is_pending())).await
-}
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-// Case 136.
-#[test]
-fn runtimes_may_end_while_they_connect() {
-    let mut server = Server::start();
-    let limiter = yearly(&server.url());
-    let lasting = runtime();
-    lasting.block_on(until_well(&limiter));
-    // Refused: they end while they pause between attempts.
-    server.kill();
-    for _ in 0..5 {
-        runtime().block_on(until(&limiter, ErrorKind::Infrastructure));
-    }
-    server.restart();
-    lasting.block_on(until_well(&limiter));
-    // Silent: they end while they wait for the handshake.
-    lasting.block_on(async {
-        let mut connection = server.connection().await;
-        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
-    });
-    server.signal("STOP");
-    for _ in 0..5 {
-        runtime().block_on(until(&limiter, ErrorKind::Infrastructure));
-    }
-    server.signal("CONT");
-    let back = lasting.block_on(until_well(&limiter));
-    println!("fault case=136 runtimes=10 back_ms={}", back.as_millis());
-    // Nor does another runtime need the lasting one.
-    drop(lasting);
-    runtime().block_on(until_well(&limiter));
-}
-
-// Case 136.
-#[test]
-fn a_runtime_that_never_begins_to_connect_is_not_waited_for() {
-    let server = Server::start();
-    let limiter = yearly(&server.url());
-    // It starts the attempt, and drops it before its first poll.
-    runtime().block_on(async {
-        assert!(is_pending(&mut Box::pin(limiter.check(&one()))).await);
-    });
-    runtime().block_on(until_well(&limiter));
-}
-
-// Case 139.
-#[test]
-fn attempts_to_connect_end_with_the_pool() {
-    // It accepts, and never answers.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("redis://{}", silent.local_addr().expect("an address"));
-    let pool = Pool::builder(&url).unwrap().connect_timeout(LONG * 10).build().unwrap();
-    runtime().block_on(async {
-        let limiter = over(pool);
-        assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
-        drop(limiter);
-        let begun = Instant::now();
-        while Handle::current().metrics().num_alive_tasks() > 0 {
-            assert!(begun.elapsed() < LONG, "a task outlives the pool");
-            sleep(Duration::from_millis(1)).await;
-        }
-    });
-}
-
-// Case 143.
-#[test]
-fn a_runtime_parked_while_it_connects_does_not_block_others() {
-    let server = Server::start();
-    let pool = Pool::connect(&server.url()).unwrap();
-    let parked = runtime();
-    let (first, second) = (over(pool.clone()), over(pool));
-    let mut asked = Box::pin(first.check(&one()));
-    assert!(parked.block_on(is_pending(&mut asked)));
-    let back = runtime().block_on(until_well(&second));
-    println!("fault case=143 connecting back_ms={}", back.as_millis());
-    drop((asked, parked));
-}
-
-// Case 143.
-#[test]
-fn a_runtime_parked_with_the_connections_does_not_block_others() {
-    let server = Server::start();
-    let limiter = yearly(&server.url());
-    let parked = runtime();
-    parked.block_on(until_well(&limiter));
-    let back = runtime().block_on(until_well(&limiter));
-    println!("fault case=143 connected back_ms={}", back.as_millis());
-    drop(parked);
 }
 
 /// A manager of connections to whichever server is the primary at the moment, as a sentinel's is.

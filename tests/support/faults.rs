@@ -107,6 +107,16 @@ pub async fn until(limiter: &Yearly, kind: ErrorKind) {
     }
 }
 
+/// Asks until it is decided, whatever the errors before.
+pub async fn until_well<L: Limiter>(limiter: &L) -> Duration {
+    let begun = Instant::now();
+    while let Err(error) = limiter.check(&one()).await {
+        assert!(begun.elapsed() < LONG, "{error:?}");
+        sleep(Duration::from_millis(1)).await;
+    }
+    begun.elapsed()
+}
+
 /// The units taken, by a limiter of its own.
 pub async fn taken(server: &Server) -> u64 {
     let limiter = yearly(&server.url()).deadline(LONG);

@@ -1,0 +1,223 @@
+//! Runtimes that end, or that nobody polls: neither connections nor charges depend on them.
+
+mod support;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use support::faults::*;
+use support::proxy::{Fault, Proxy};
+use support::{Server, free_port};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower_sluice::{ErrorKind, Limiter, LimiterExt, Outcome, Pool};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A runtime with `workers` threads.
+fn threads(workers: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("a runtime")
+}
+
+/// A limiter with one connection and a long deadline.
+fn patient(url: &str) -> Yearly {
+    over(Pool::builder(url).and_then(|pool| pool.size(1).build()).expect("an address"))
+        .deadline(LONG)
+}
+
+/// Polls once.
+async fn is_pending(asked: &mut (impl Future + Unpin)) -> bool {
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *asked).poll(cx).is_pending())).await
+}
+
+// Case 136.
+#[test]
+fn runtimes_may_end_while_they_connect() {
+    let mut server = Server::start();
+    let limiter = yearly(&server.url());
+    let lasting = runtime();
+    lasting.block_on(until_well(&limiter));
+    // Refused: they end while they pause between attempts.
+    server.kill();
+    for _ in 0..5 {
+        runtime().block_on(until(&limiter, ErrorKind::Infrastructure));
+    }
+    server.restart();
+    lasting.block_on(until_well(&limiter));
+    // Silent: they end while they wait for the handshake.
+    lasting.block_on(async {
+        let mut connection = server.connection().await;
+        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    });
+    server.signal("STOP");
+    for _ in 0..5 {
+        runtime().block_on(until(&limiter, ErrorKind::Infrastructure));
+    }
+    server.signal("CONT");
+    let back = lasting.block_on(until_well(&limiter));
+    println!("fault case=136 runtimes=10 back_ms={}", back.as_millis());
+    // Nor does another runtime need the lasting one.
+    drop(lasting);
+    runtime().block_on(until_well(&limiter));
+}
+
+// Case 136.
+#[test]
+fn a_runtime_that_never_begins_to_connect_is_not_waited_for() {
+    let server = Server::start();
+    let limiter = yearly(&server.url());
+    // It starts the attempt, and drops it before its first poll.
+    runtime().block_on(async {
+        assert!(is_pending(&mut Box::pin(limiter.check(&one()))).await);
+    });
+    runtime().block_on(until_well(&limiter));
+}
+
+// Case 139.
+#[test]
+fn attempts_to_connect_end_with_the_pool() {
+    // It accepts, and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", silent.local_addr().expect("an address"));
+    let pool = Pool::builder(&url).unwrap().connect_timeout(LONG * 10).build().unwrap();
+    runtime().block_on(async {
+        let limiter = over(pool);
+        assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
+        drop(limiter);
+        let begun = Instant::now();
+        while Handle::current().metrics().num_alive_tasks() > 0 {
+            assert!(begun.elapsed() < LONG, "a task outlives the pool");
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+// Case 143.
+#[test]
+fn a_runtime_parked_while_it_connects_does_not_block_others() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let parked = runtime();
+    let (first, second) = (over(pool.clone()), over(pool));
+    let mut asked = Box::pin(first.check(&one()));
+    assert!(parked.block_on(is_pending(&mut asked)));
+    let back = runtime().block_on(until_well(&second));
+    println!("fault case=143 connecting back_ms={}", back.as_millis());
+    drop((asked, parked));
+}
+
+// Case 143.
+#[test]
+fn a_runtime_parked_with_the_connections_does_not_block_others() {
+    let server = Server::start();
+    let limiter = yearly(&server.url());
+    let parked = runtime();
+    parked.block_on(until_well(&limiter));
+    let back = runtime().block_on(until_well(&limiter));
+    println!("fault case=143 connected back_ms={}", back.as_millis());
+    drop(parked);
+}
+
+#[test]
+fn runtimes_may_come_and_go() {
+    let server = Server::start();
+    let limiter = patient(&server.url());
+    for round in 0..5 {
+        let runtime = threads(2);
+        runtime.block_on(async {
+            let calls: JoinSet<_> = (0..100).map(|_| limiter.check(&one())).collect();
+            for decision in calls.join_all().await {
+                assert_eq!(decision.unwrap().outcome(), Outcome::Allow, "in round {round}");
+            }
+            // They are still asking when the runtime ends.
+            for _ in 0..10 {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.acquire("other").await });
+            }
+        });
+        drop(runtime);
+    }
+}
+
+#[tokio::test]
+async fn a_charge_whose_carrier_ended_with_its_runtime_is_carried_by_another() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = patient(&proxy.url()).max_batch_size(1).max_in_flight(1);
+    limiter.check(&"warm".into()).await.unwrap();
+    proxy.set(Fault::Delay(Duration::from_millis(100)));
+    let doomed = threads(1);
+    let begun = limiter.clone();
+    doomed
+        .spawn(async move {
+            let mut askers: Vec<_> =
+                (0..3).map(|_| tokio_test::task::spawn(begun.check(&one()))).collect();
+            for asker in &mut askers {
+                assert!(asker.poll().is_pending());
+            }
+            // Their call runs in this runtime. The callers themselves are never polled again.
+            std::mem::forget(askers);
+        })
+        .await
+        .unwrap();
+    let mut mine = tokio_test::task::spawn(Box::pin(limiter.check(&one())));
+    assert!(mine.poll().is_pending());
+    doomed.shutdown_background();
+    assert_eq!(mine.into_inner().await.unwrap().outcome(), Outcome::Allow);
+}
+
+#[test]
+fn a_runtime_that_nobody_polls_delays_no_other() {
+    let server = Server::start();
+    let limiter = patient(&server.url());
+    let parked = runtime();
+    parked.block_on(async {
+        limiter.check(&"warm".into()).await.unwrap();
+        for _ in 0..100 {
+            tokio::spawn(limiter.check(&one()));
+        }
+        // Some of them are sent, some wait.
+        tokio::task::yield_now().await;
+    });
+    let other = runtime();
+    let hurried = limiter.clone().deadline(Duration::from_millis(500));
+    let took = other.block_on(until_well(&hurried));
+    println!("decided after {took:?}");
+    assert!(took < Duration::from_secs(5), "decided after {took:?}");
+    // The parked runtime goes on where it was.
+    parked.block_on(until_well(&limiter));
+}
+
+/// The tasks that are left once the limiter is dropped and its callers have their errors.
+fn tasks_left(clustered: bool, asks: usize) -> usize {
+    let runtime = threads(2);
+    runtime.block_on(async {
+        let pool = Pool::connect(&format!("redis://127.0.0.1:{}", free_port())).unwrap();
+        let pool = if clustered { pool.clustered() } else { pool };
+        let limiter = over(pool);
+        let mut tasks = JoinSet::new();
+        for number in 0..asks {
+            tasks.spawn(limiter.check(&format!("key {number}").into()));
+        }
+        drop(limiter);
+        assert!(tasks.join_all().await.iter().all(Result::is_err));
+        let begun = Instant::now();
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        while tasks() > 0 && begun.elapsed() < LONG {
+            sleep(Duration::from_millis(10)).await;
+        }
+        tasks()
+    })
+}
+
+#[test]
+fn no_task_outlives_the_limiter_when_redis_is_away() {
+    let left = [tasks_left(false, 20), tasks_left(true, 20_000)];
+    println!("tasks left={left:?}");
+    assert_eq!(left, [0, 0]);
+}
