@@ -43,6 +43,15 @@ async fn a_silent_limiter_fails_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_of_a_month_lasts_a_month() {
+    let month = 30 * 86_400 * SECOND;
+    let silent = |_: &Charge| pending::<Result<Decision, Error>>();
+    let begun = Instant::now();
+    silent.timeout(month).check(&one()).await.unwrap_err();
+    assert!(begun.elapsed() >= month);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_earliest_deadline_travels_with_the_charge() {
     let scripted = Scripted::new().allow().allow().allow();
     let deadline = Instant::now() + SECOND;
