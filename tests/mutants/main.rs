@@ -4,16 +4,15 @@
 //! cargo test --release --test mutants -- --nocapture
 //! ```
 //!
-//! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script (`swap.rs`), so that the
-//! crate is judged as it is (`judges.rs`, with the models and traces of `tests/support/trial`). Mutants of the crate (`edits.rs`) are
-//! edits of a copy, each compiled and given to the tests that should notice (`sources.rs`); `MUTANTS_ONLY` picks those
-//! whose names begin so, several with commas between them. None lives in the product. A survivor
-//! fails the run; before any mutant, every judge must find the true script right.
+//! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script
+//! (`swap.rs`), so that the crate is judged as it is (`judges.rs`, with the parts of a trial in
+//! `tests/support/trial`). None lives in the product. A survivor fails the run. Before any mutant,
+//! every judge must find the true script right.
+//!
+//! The mutants of the crate are made by `cargo mutants`: see `.cargo/mutants.toml`.
 
-mod edits;
 mod judges;
 mod scripts;
-mod sources;
 #[path = "../support/mod.rs"]
 mod support;
 mod swap;
@@ -22,7 +21,6 @@ mod trial;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use judges::Judge;
@@ -31,15 +29,8 @@ use support::Server;
 use trial::algorithms::Algorithm;
 use trial::crew;
 
-/// Tests that load the machine take turns.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[test]
 fn every_mutant_of_the_scripts_is_killed() {
-    let _turn = turn();
     // Every edit finds its place, and makes a script that compiles.
     let server = Server::start();
     for mutant in &MUTANTS {
