@@ -1,4 +1,5 @@
-//! So many pure steps of one algorithm, for `instructions.sh` to count: `steps <algorithm> <steps>`.
+//! So many pure steps of one algorithm, for `instructions.sh` to count:
+//! `steps <algorithm> <steps>`.
 
 use std::hint::black_box;
 use std::time::Duration;

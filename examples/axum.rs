@@ -1,6 +1,8 @@
-//! Two routes, two quotas, one pool: who calls is told by a header, and a refusal is answered in JSON.
+//! Two routes, two quotas, one pool: who calls is told by a header, and a refusal is
+//! answered in JSON.
 //!
-//! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example axum`, then `curl -H 'x-tenant: a' 127.0.0.1:3000/search`.
+//! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example axum`, then
+//! `curl -H 'x-tenant: a' 127.0.0.1:3000/search`.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -48,7 +50,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(axum::serve(listener, app).await?)
 }
 
-/// A refusal, for programs to read: the usual status and headers, `Retry-After` among them, and a body.
+/// A refusal, for programs to read: the usual status and headers, `Retry-After` among
+/// them, and a body.
 fn in_json(request: Request<Body>, refusal: Refusal) -> Response<Body> {
     let wait = refusal.retry_after().map_or("null".to_owned(), |wait| wait.as_millis().to_string());
     let body = format!("{{\"error\":\"{refusal}\",\"retry_after_ms\":{wait}}}\n");

@@ -1,8 +1,9 @@
-//! Every algorithm under the same traffic, as a picture: `cargo run --release --example compare` writes
-//! `docs/compare.svg`, or the file that it is given.
+//! Every algorithm under the same traffic, as a picture: `cargo run --release --example compare`
+//! writes `docs/compare.svg`, or the file that it is given.
 //!
-//! Five a second are admitted. Two steady callers a second come all the time, two crowds of twenty come within a second, and a
-//! rush of twelve a second lasts for three seconds; whoever does not fit would wait for a second at most.
+//! Five a second are admitted. Two steady callers a second come all the time, two crowds of twenty
+//! come within a second, and a rush of twelve a second lasts for three seconds; whoever does not
+//! fit would wait for a second at most.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! How to unit-test a limited service: decisions are scripted, the inner service is a mock, no Redis.
+//! How to unit-test a limited service: decisions are scripted, the inner service is
+//! a mock, no Redis.
 //!
 //! `cargo test --example mock_test`
 

@@ -1,4 +1,5 @@
-//! A client that must not exceed its supplier's 5 calls per second: it waits its turn instead of failing.
+//! A client that must not exceed its supplier's 5 calls per second: it waits its turn
+//! instead of failing.
 //!
 //! Start it twice against one Redis: both processes together keep to the supplier's quota.
 //! `REDIS_URL=redis://127.0.0.1:6379 CALLS=20 cargo run --example outbound`

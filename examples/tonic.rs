@@ -1,7 +1,7 @@
 //! A gRPC server that limits its callers, and a client that obeys.
 //!
-//! `cargo run --example tonic` starts both: of ten calls at once the server admits five, and tells the others when to
-//! come back, which the client reads from the status' details.
+//! `cargo run --example tonic` starts both: of ten calls at once the server admits five, and tells
+//! the others when to come back, which the client reads from the status' details.
 
 use std::error::Error;
 use std::net::SocketAddr;

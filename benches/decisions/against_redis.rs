@@ -1,5 +1,6 @@
-//! What a decision in Redis costs, beside `redis-benchmark` sending the same script's single calls as deep as there
-//! are tasks, and beside one bare EVALSHA for each decision on one shared connection.
+//! What a decision in Redis costs, beside `redis-benchmark` sending the same script's single
+//! calls as deep as there are tasks, and beside one bare EVALSHA for each decision on one
+//! shared connection.
 
 use std::sync::Arc;
 

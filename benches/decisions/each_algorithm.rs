@@ -1,8 +1,9 @@
 //! What each algorithm costs the server: the memory of a key, and the time that its script takes.
 //!
-//! The time is Redis' own account of EVALSHA, sockets left out, for each decision. Keys are asked for again before they
-//! are old, and what is asked is admitted; the log is asked besides with so many live members that each charge finds
-//! one that has just become old, and when it is full, where each refusal searches for the member that must leave.
+//! The time is Redis' own account of EVALSHA, sockets left out, for each decision. Keys are asked
+//! for again before they are old, and what is asked is admitted; the log is asked besides with so
+//! many live members that each charge finds one that has just become old, and when it is full,
+//! where each refusal searches for the member that must leave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,7 +69,8 @@ fn each<A: InLua>(site: &Site, name: &str, algorithm: A) {
     );
 }
 
-/// A log of so many live members on one key: its bytes, and the time that admission and refusal take.
+/// A log of so many live members on one key: its bytes, and the time that admission
+/// and refusal take.
 fn log(site: &Site, members: usize) -> [f64; 2] {
     const STEP: u64 = 1_000;
     site.flush();

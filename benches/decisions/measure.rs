@@ -1,4 +1,5 @@
-//! What a stretch of work cost: time, processor time of this process and of the server, and allocations.
+//! What a stretch of work cost: time, processor time of this process and of the server,
+//! and allocations.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -95,7 +96,8 @@ pub(crate) fn median_of(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// The processor time that a process has used, in steps of a nanosecond where the kernel tells them.
+/// The processor time that a process has used, in steps of a nanosecond where the
+/// kernel tells them.
 fn processor(process: u32) -> Duration {
     let mut spent = Duration::ZERO;
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux' own account");

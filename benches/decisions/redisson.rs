@@ -1,6 +1,8 @@
-//! How long Redisson's script holds the server where a limiter has 100,000 live permits, each a member of its own.
+//! How long Redisson's script holds the server where a limiter has 100,000 live permits, each a
+//! member of its own.
 //!
-//! The time is Redis' own account of each call, from its slow log. What is asked is the dearest of its kind.
+//! The time is Redis' own account of each call, from its slow log. What is asked is the
+//! dearest of its kind.
 
 use std::future::Future;
 use std::time::Duration;
@@ -66,7 +68,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Prints how long the script ran at the longest, in the middle one of the rounds and in the worst.
+    /// Prints how long the script ran at the longest, in the middle one of the rounds
+    /// and in the worst.
     fn case<F: Future<Output = ()>>(&self, name: &str, state: State, ask: impl Fn() -> F) {
         let mut longest: Vec<u64> = (0..ROUNDS).map(|_| self.round(&state, &ask)).collect();
         longest.sort_unstable();

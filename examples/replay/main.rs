@@ -1,7 +1,7 @@
 //! What would this policy have done to last night's traffic?
 //!
-//! Reads charges as JSON lines from standard input, decides each at its own time, in memory or in Redis, and writes one
-//! JSON line for each to standard output and a summary to standard error:
+//! Reads charges as JSON lines from standard input, decides each at its own time, in memory or in
+//! Redis, and writes one JSON line for each to standard output and a summary to standard error:
 //!
 //! ```sh
 //! cargo run --release --example replay -- --algorithm token_bucket --limit 10 --period 1s < traffic.jsonl
@@ -15,11 +15,12 @@
 //! {"t":1767225600200000,"op":"refund","of":2}
 //! ```
 //!
-//! `t`, `max_wait` and `period` are in microseconds. A cost left out is 1; `max_wait`, `limit`, `period` and `burst` are
-//! the options' where the line has none, but a line's `limit` is also its burst. `of` names the line, counted from 1,
-//! whose charge is given back. `"op":"penalize"` takes the cost without asking, `"op":"reset"` forgets the key. Under
-//! `redisson`, whose keys name limiters, `"op":"release"` gives the cost back for whoever took it, `"op":"available"`
-//! tells what is left, and times are cut to milliseconds.
+//! `t`, `max_wait` and `period` are in microseconds. A cost left out is 1; `max_wait`, `limit`,
+//! `period` and `burst` are the options' where the line has none, but a line's `limit` is also its
+//! burst. `of` names the line, counted from 1, whose charge is given back. `"op":"penalize"` takes
+//! the cost without asking, `"op":"reset"` forgets the key. Under `redisson`, whose keys name
+//! limiters, `"op":"release"` gives the cost back for whoever took it, `"op":"available"` tells
+//! what is left, and times are cut to milliseconds.
 //!
 //! ```json
 //! {"line":1,"verdict":"allow","wait_us":0,"remaining":9,"reset_after_us":100000}
@@ -27,8 +28,9 @@
 //! {"line":5,"verdict":"done","refunded":5,"remaining":9,"reset_after_us":100000}
 //! ```
 //!
-//! Verdicts are `allow`, `wait`, `deny`, `never` (it can never fit), `error` (the line's quota or key cannot be) and
-//! `done`. What was charged is remembered until the end, since any later line may give it back.
+//! Verdicts are `allow`, `wait`, `deny`, `never` (it can never fit), `error` (the line's quota or
+//! key cannot be) and `done`. What was charged is remembered until the end, since any later line
+//! may give it back.
 
 mod options;
 mod redisson;

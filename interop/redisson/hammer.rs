@@ -1,4 +1,5 @@
-//! Both sides hammer one limiter, and somebody looks on: no window holds more than the rate, and little of it is lost.
+//! Both sides hammer one limiter, and somebody looks on: no window holds more than the rate, and
+//! little of it is lost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,8 +46,8 @@ const INTERVAL: u64 = 1_000;
 
 /// What the limiter's set of permits held, as it was seen by somebody who looked on.
 ///
-/// Java stamps a grant before it sends the call, so its stored time lies before the server's: by so much the windows that
-/// are judged are shorter than an interval.
+/// Java stamps a grant before it sends the call, so its stored time lies before the server's: by so
+/// much the windows that are judged are shorter than an interval.
 #[derive(Default)]
 struct Seen {
     /// The time of each grant in ms, by its member.

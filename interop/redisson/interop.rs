@@ -1,6 +1,7 @@
 //! Redisson in a Java process, and this crate, on one Redis: what either does, the other sees.
 //!
-//! `run.sh` builds the Java side (`src/main/java/Interop.java`) and runs this; each question to it is one line.
+//! `run.sh` builds the Java side (`src/main/java/Interop.java`) and runs this; each question
+//! to it is one line.
 
 mod hammer;
 #[path = "../../tests/support/mod.rs"]

@@ -33,7 +33,8 @@ pub(crate) enum Judge {
 const SIZE: Size = Size { processes: 2, tasks: 8, seconds: 1 };
 
 impl Judge {
-    /// What it finds wrong with an algorithm, decided over `url` by `server`; nothing if all is well.
+    /// What it finds wrong with an algorithm, decided over `url` by `server`;
+    /// nothing if all is well.
     pub(crate) fn finds(self, algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
         match self {
             Self::Saturating => workload(algorithm, Workload::Saturating, server, url),

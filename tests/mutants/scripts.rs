@@ -228,8 +228,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "member.consume_with_others or member.consume",
         "member.consume",
     ),
-    // Two calls, one that reads and one that writes, with those of others between them: what is decided on is what
-    // the call before found, which a second database keeps.
+    // Two calls, one that reads and one that writes, with those of others between them: what is
+    // decided on is what the call before found, which a second database keeps.
     mutant(
         "read_and_written_by_two_calls",
         TAIL,

@@ -1,4 +1,5 @@
-//! A way to a server on which another script answers to a script's name: of what is sent, one digest becomes another.
+//! A way to a server on which another script answers to a script's name: of what is sent, one
+//! digest becomes another.
 //!
 //! So the crate is judged with a mutated script while the crate itself stays as it is.
 

@@ -1,5 +1,5 @@
-//! Right at the edge, with a clock of the test's own: waits are exact to the microsecond (S3), and a
-//! refusal or a peek leaves nothing behind (S5).
+//! Right at the edge, with a clock of the test's own: waits are exact to the microsecond (S3), and
+//! a refusal or a peek leaves nothing behind (S5).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

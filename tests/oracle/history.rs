@@ -1,4 +1,5 @@
-//! Random histories that land on the edges, played by a model: what a limiter without mistakes writes down.
+//! Random histories that land on the edges, played by a model: what a limiter without
+//! mistakes writes down.
 
 use std::time::Duration;
 

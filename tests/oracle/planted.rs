@@ -181,7 +181,8 @@ fn bucket_that_admits_twice_at_the_edge_of_a_window_is_over() {
     assert_eq!(Window::new(quota).excess(&[(edge, 7), (edge + 999, 1)]), 1);
     assert_eq!(Window::new(quota).excess(&[(edge, 7), (edge + 1_000, 1)]), 0);
 
-    // A unit takes 142 6/7 µs: 143 µs after the bucket was emptied there is one, and not a µs before.
+    // A unit takes 142 6/7 µs: 143 µs after the bucket was emptied there is one, and
+    // not a µs before.
     assert_eq!(Bucket::new(quota).excess(&[(edge, 7), (edge + 143, 1)]), 0);
     assert_eq!(Bucket::new(quota).excess(&[(edge, 7), (edge + 142, 1)]), 1);
     assert_eq!(Bucket::new(quota).excess(&[(edge, 4), (edge + 142, 4)]), 1);

@@ -1,4 +1,5 @@
-//! A server that says what a test wants: the handshake goes well, and every script is answered with given bytes.
+//! A server that says what a test wants: the handshake goes well, and every script is answered
+//! with given bytes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
--- What Redisson's own calls leave behind and answer, as its documentation and a run of it tell: for steps of Java at given
--- times, which a real one stamps by itself. `interop/redisson` runs the real one.
+-- What Redisson's own calls leave behind and answer, as its documentation and a run of it
+-- tell: for steps of Java at given times, which a real one stamps by itself.
+-- `interop/redisson` runs the real one.
 --
 -- KEYS  name, value, permits      ARGV  now in ms, a call, permits, 16 random bytes
 

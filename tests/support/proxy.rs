@@ -1,5 +1,5 @@
-//! A TCP proxy in this process that does to a connection what networks do: delay it, let it trickle, cut it,
-//! reset it, or swallow everything.
+//! A TCP proxy in this process that does to a connection what networks do: delay it, let it
+//! trickle, cut it, reset it, or swallow everything.
 
 use std::future::pending;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! What tests of Redisson's limiter share: a server, one limiter on it, and a clock, in ms from one base.
+//! What tests of Redisson's limiter share: a server, one limiter on it, and a clock, in
+//! ms from one base.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -104,7 +105,8 @@ impl Bench {
         pairs.iter().map(|(member, at)| (permits(member), *at as u64 - BASE)).collect()
     }
 
-    /// What Java is told that calls `acquire`, `release` or `available`: `nil` if it takes permits, else the wait.
+    /// What Java is told that calls `acquire`, `release` or `available`: `nil` if it takes
+    /// permits, else the wait.
     pub async fn java(&mut self, call: &str, permits: u32, millis: u64) -> String {
         let script = include_str!("java.lua");
         let mut asked = cmd("EVAL");

@@ -7,7 +7,8 @@ pub const HEAD: &str = include_str!("../../scripts/head.lua");
 pub const TAIL: &str = include_str!("../../scripts/tail.lua");
 pub const SEVERAL: &str = include_str!("../../scripts/several.lua");
 
-/// An algorithm's name, its file, and a rule: 5 a second where it has bursts, cells or a pace of the usual size.
+/// An algorithm's name, its file, and a rule: 5 a second where it has bursts, cells or a pace
+/// of the usual size.
 pub type Algorithm = (&'static str, &'static str, &'static [i64]);
 
 const SECOND: i64 = 1_000_000;

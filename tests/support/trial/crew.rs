@@ -47,7 +47,8 @@ pub(crate) fn number<T: FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Lets a crew loose on the server at `url`, and returns how many calls it began, and a row for each.
+/// Lets a crew loose on the server at `url`, and returns how many calls it began,
+/// and a row for each.
 pub(crate) fn run(
     algorithm: &Algorithm,
     workload: Workload,

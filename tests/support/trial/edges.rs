@@ -1,5 +1,5 @@
-//! Walks from refusal to refusal with a clock of its own, and calls right before and right after each
-//! edge: waits are exact to the microsecond (S3).
+//! Walks from refusal to refusal with a clock of its own, and calls right before and right after
+//! each edge: waits are exact to the microsecond (S3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,6 @@
-//! Asked without pause, an algorithm admits nearly all that its bound allows. Otherwise one that refuses everything would
-//! break no bound. The clock is the test's own, so that the machine's speed decides nothing.
+//! Asked without pause, an algorithm admits nearly all that its bound allows. Otherwise one that
+//! refuses everything would break no bound. The clock is the test's own, so that the machine's
+//! speed decides nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -86,7 +86,8 @@ async fn held(connection: &mut MultiplexedConnection) -> BTreeMap<u32, String> {
     held
 }
 
-/// The value of a key, if it is still there: a text, or the members of a sorted set, each with its score.
+/// The value of a key, if it is still there: a text, or the members of a sorted set,
+/// each with its score.
 pub(crate) async fn value(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
     let kind: String = cmd("TYPE").arg(name).query_async(connection).await.expect("a type");
     if kind == "hash" {

@@ -1,8 +1,9 @@
-//! The trace: one fixed-size little-endian row per call, and the order in which the calls were decided.
+//! The trace: one fixed-size little-endian row per call, and the order in which the
+//! calls were decided.
 //!
-//! `sent` and `received` are `SystemTime`, not the monotonic clock: the standard library's `Instant`
-//! means nothing to another process, and the server's `TIME` is this very clock of this very host, so
-//! that every `now` can be checked to lie between the two.
+//! `sent` and `received` are `SystemTime`, not the monotonic clock: the standard library's
+//! `Instant` means nothing to another process, and the server's `TIME` is this very clock of this
+//! very host, so that every `now` can be checked to lie between the two.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -136,7 +137,8 @@ pub(crate) fn by_key(rows: &[Row]) -> BTreeMap<u32, Vec<Row>> {
 /// Puts the rows of one key into the order in which they were decided, or says why that is unknown.
 ///
 /// Decisions are ordered by the server's `now`. A refund is answered without one, so a key on which
-/// there are any belongs to one task, whose calls follow one another: its own numbers are the order.
+/// there are any belongs to one task, whose calls follow one another: its own
+/// numbers are the order.
 pub(crate) fn order(rows: &mut [Row]) -> Result<(), String> {
     let Some(first) = rows.first().copied() else { return Ok(()) };
     let key = first.key;

@@ -1,5 +1,5 @@
-//! What the spec says that algorithms do, in `i128`: the judge's own account, which shares nothing with
-//! the limiter or its scripts.
+//! What the spec says that algorithms do, in `i128`: the judge's own account, which shares nothing
+//! with the limiter or its scripts.
 //!
 //! An algorithm is judged once it has a [`Model`] here and its line in `algorithms.rs`.
 
@@ -41,7 +41,8 @@ pub(crate) trait Model: Debug {
     /// The earliest instant from `now` on at which `cost` fits; none if it never does.
     fn earliest(&self, now: i128, cost: i128) -> Option<i128>;
 
-    /// Takes `cost` at an instant, decided `now`, whether or not it fits: what was admitted is a fact.
+    /// Takes `cost` at an instant, decided `now`, whether or not it fits: what was
+    /// admitted is a fact.
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark;
 
     /// The same for one of several quotas: a reserved wait remembers the state before it.
@@ -69,7 +70,8 @@ pub(crate) trait Model: Debug {
         1
     }
 
-    /// How many values so many changes may write, of which `fewest` came apart from others, in so many calls.
+    /// How many values so many changes may write, of which `fewest` came apart from others,
+    /// in so many calls.
     fn writes(&self, fewest: usize, changes: usize, _calls: usize) -> RangeInclusive<usize> {
         self.keys() * fewest..=self.keys() * changes
     }
@@ -92,7 +94,8 @@ fn ceil(dividend: i128, divisor: i128) -> i128 {
     -(-dividend).div_euclid(divisor)
 }
 
-/// How many grants, ordered by instant, end a half-open window of `period` that holds more than `limit`.
+/// How many grants, ordered by instant, end a half-open window of `period` that holds
+/// more than `limit`.
 fn over_any_window(grants: &[Grant], period: i128, limit: i128) -> usize {
     let (mut oldest, mut sum, mut over) = (0, 0, 0);
     for (at, cost) in grants {

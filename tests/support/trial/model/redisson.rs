@@ -1,4 +1,5 @@
-//! Redisson's limiter, as a list of grants in milliseconds: those that are stored, and those that were removed.
+//! Redisson's limiter, as a list of grants in milliseconds: those that are stored, and those
+//! that were removed.
 
 use std::cell::Cell;
 use std::ops::{Range, RangeInclusive};
@@ -78,7 +79,8 @@ impl Model for Permits {
         last.map_or(0, |last| ((last.0 + self.interval) * 1_000 - now).max(0))
     }
 
-    /// `member@instant` in hexadecimal digits for each that is stored, `&`, and the permits that are free.
+    /// `member@instant` in hexadecimal digits for each that is stored, `&`, and the
+    /// permits that are free.
     fn is_stored_as(&self, text: &str) -> bool {
         let (members, value) = text.split_once(" & ").unwrap_or(("", text));
         let member = |text: &str| {

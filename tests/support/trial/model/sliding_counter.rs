@@ -1,4 +1,5 @@
-//! The sliding counter, as a count for each window that was ever used; instants are found by halving.
+//! The sliding counter, as a count for each window that was ever used; instants are
+//! found by halving.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -110,7 +111,8 @@ impl Model for Counter {
     }
 
     fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
-        // The first window after a pause may begin with a whole burst, and the next makes up for it.
+        // The first window after a pause may begin with a whole burst, and the next
+        // makes up for it.
         let (begin, end) = (ceil(first, self.period), last.div_euclid(self.period));
         let windows = (end - begin).max(0);
         (begin * self.period..(begin + windows) * self.period, windows * self.limit)

@@ -69,7 +69,8 @@ impl Model for Log {
         self.latest().map_or(0, |latest| (latest + self.period - now).max(0))
     }
 
-    /// `total:units@instant` for each of the newest members, but for those that were old when something was taken, the totals rising by the units.
+    /// `total:units@instant` for each of the newest members, but for those that were old when
+    /// something was taken, the totals rising by the units.
     fn is_stored_as(&self, text: &str) -> bool {
         let member = |text: &str| {
             let (total, rest) = text.split_once(':')?;

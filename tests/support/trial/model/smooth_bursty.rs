@@ -1,5 +1,5 @@
-//! Smooth bursty, by one instant of debt: in units of `1/r` µs, the time up to which everything that was taken is paid.
-//! What is stored is how far that instant lies behind.
+//! Smooth bursty, by one instant of debt: in units of `1/r` µs, the time up to which everything
+//! that was taken is paid. What is stored is how far that instant lies behind.
 
 use std::ops::Range;
 
@@ -100,7 +100,8 @@ impl Model for Bursty {
         text == format!("{credit}:{next}:{}/{}:{}", self.r, self.p, self.last)
     }
 
-    /// What is taken from a grant up to another is stored or has grown since; with own debt up to and with that one.
+    /// What is taken from a grant up to another is stored or has grown since; with own debt up to
+    /// and with that one.
     fn excess(&self, grants: &[Grant]) -> usize {
         let (mut sum, mut least, mut excess) = (0, i128::MAX, 0);
         for (at, cost) in grants {

@@ -1,4 +1,5 @@
-//! Smooth warming up, after the description of Guava's own: the same doubles in the same order, or the last bits differ.
+//! Smooth warming up, after the description of Guava's own: the same doubles in the same order, or
+//! the last bits differ.
 
 use std::ops::Range;
 
@@ -6,7 +7,8 @@ use tower_sluice::Quota;
 
 use super::{Grant, Mark, Model, numbers};
 
-/// Permits come every `stable` µs; up to `most` are stored, which is full `warm` µs after the last use.
+/// Permits come every `stable` µs; up to `most` are stored, which is full `warm` µs
+/// after the last use.
 #[derive(Debug)]
 pub(crate) struct Warm {
     limit: i128,
@@ -152,7 +154,8 @@ impl Model for Warm {
         told == Some(stored) && same && text.contains(&head) && text.ends_with(&tail)
     }
 
-    /// Never a burst: grants are as far apart as what lies between them takes, less the floors of each step.
+    /// Never a burst: grants are as far apart as what lies between them takes, less the
+    /// floors of each step.
     fn excess(&self, grants: &[Grant]) -> usize {
         let (mut sum, mut least, mut excess) = (0, i128::MAX, 0);
         for (step, (at, cost)) in grants.iter().enumerate() {
@@ -165,8 +168,8 @@ impl Model for Warm {
         excess
     }
 
-    /// What the warm-up costs aside, and where reservations follow one another: who comes late finds nothing stored that is
-    /// cheaper, so time that nobody waits through is lost.
+    /// What the warm-up costs aside, and where reservations follow one another: who comes late
+    /// finds nothing stored that is cheaper, so time that nobody waits through is lost.
     fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
         if !self.reserved {
             return (first..first, 0);
