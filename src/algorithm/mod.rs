@@ -92,7 +92,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-pub use verdict::{Check, Report, Step, Verdict};
+pub use verdict::{Answer, Check, Report, Verdict};
 
 /// The token bucket by its other name: the generic cell rate algorithm keeps the same instant.
 pub type Gcra = TokenBucket;
@@ -220,76 +220,45 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn mark(state: &Self::State) -> Mark;
 
     /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
-    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Step {
+    fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
-        let max_wait = check.max_wait.min(Self::horizon(rule));
-
         let blocking = Self::blocking_quota(rule, seen, now, check.cost);
-        let instant = Self::earliest_fit(rule, seen, now, check.cost);
-        let verdict = match instant.map(|instant| instant - now) {
-            None => Verdict::Never,
-            Some(0) => Verdict::Allow,
-            Some(wait) if check.cost > 0 && wait <= max_wait => Verdict::Wait(wait),
-            Some(wait) => Verdict::Deny(wait),
-        };
-
+        let (verdict, instant) = judge::<Self>(rule, seen, now, check);
         match (verdict, instant) {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if check.cost > 0 => {
                 let before = clamped.or_else(|| state.take());
                 *state = Some(Self::consume(rule, before, instant, check.cost, now));
             }
-            // The only write of a refusal: a cut state, or it would move along with the clock.
+            // The only write of a refusal: a clamped state, or it would move along with the clock.
             (Verdict::Deny(_), _) if check.cost > 0 && clamped.is_some() => *state = clamped,
-            _ => {
-                let report = Self::report(rule, seen, now);
-                return Step {
-                    verdict,
-                    report,
-                    changed: false,
-                    quota_index: Self::quota_index(rule, blocking, seen, now),
-                };
-            }
+            _ => return answer::<Self>(rule, seen, now, verdict, blocking),
         }
         let state = state.as_ref();
-        let quota_index = Self::quota_index(rule, blocking, state, now);
-        Step { verdict, report: Self::report(rule, state, now), changed: true, quota_index }
+        let answer = answer::<Self>(rule, state, now, verdict, blocking);
+        Answer { mark: state.map(Self::mark), ..answer }
     }
 
-    /// The index of the quota that a decision names.
-    fn quota_index(
-        rule: &Self::Rule,
-        blocking: Option<usize>,
-        state: Option<&Self::State>,
-        now: i64,
-    ) -> usize {
-        blocking.unwrap_or_else(|| Self::tightest(rule, state, now))
-    }
-
-    /// Takes without asking whether it fits, so long as the debt is not past the horizon, and tells what a peek would
-    /// then be told: the twin of `penalize` in `scripts/tail.lua`.
-    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Step {
+    /// Takes a cost without a check that it fits, unless the debt is past the horizon. Answers as a
+    /// peek after it would be answered: the twin of `penalize` in `scripts/tail.lua`.
+    fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let due = |state: Option<&_>| Self::earliest_fit(rule, state, now, 0).unwrap_or(now);
-        let mut instant = due(clamped.as_ref().or(state.as_ref()));
+        let instant = due(clamped.as_ref().or(state.as_ref()));
         let changed = cost > 0 && instant - now <= Self::horizon(rule);
         let mut seen = clamped;
         if changed {
             let before = seen.or_else(|| state.take());
-            let next =
-                Self::consume(rule, before, instant, cost.min(Self::max_unchecked_cost(rule)), now);
+            let cost = cost.min(Self::max_unchecked_cost(rule));
+            let next = Self::consume(rule, before, instant, cost, now);
             *state = Some(Self::clamp(rule, &next, now).unwrap_or(next));
-            instant = due(state.as_ref());
             seen = None;
         }
-        let verdict = match instant - now {
-            0 => Verdict::Allow,
-            wait => Verdict::Deny(wait),
-        };
+        let mark = state.as_ref().filter(|_| changed).map(Self::mark);
         let seen = seen.as_ref().or(state.as_ref());
         let blocking = Self::blocking_quota(rule, seen, now, 0);
-        let quota_index = Self::quota_index(rule, blocking, seen, now);
-        Step { verdict, report: Self::report(rule, seen, now), changed, quota_index }
+        let (verdict, _) = judge::<Self>(rule, seen, now, Check { cost: 0, max_wait: 0 });
+        Answer { mark, ..answer::<Self>(rule, seen, now, verdict, blocking) }
     }
 
     /// Gives a reservation back and returns the units given back: the twin of `refund` in `scripts/tail.lua`.
@@ -308,6 +277,40 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         let units = Self::apply_refund(rule, &mut clamped, now, cost, mark)?;
         *state = clamped;
         Some(units)
+    }
+}
+
+/// What a check is answered on a state, and the instant at which it fits.
+fn judge<A: Algorithm>(
+    rule: &A::Rule,
+    state: Option<&A::State>,
+    now: i64,
+    check: Check,
+) -> (Verdict, Option<i64>) {
+    let max_wait = check.max_wait.min(A::horizon(rule));
+    let instant = A::earliest_fit(rule, state, now, check.cost);
+    let verdict = match instant.map(|instant| instant - now) {
+        None => Verdict::Never,
+        Some(0) => Verdict::Allow,
+        Some(wait) if check.cost > 0 && wait <= max_wait => Verdict::Wait(wait),
+        Some(wait) => Verdict::Deny(wait),
+    };
+    (verdict, instant)
+}
+
+/// The answer of a step that wrote no state.
+fn answer<A: Algorithm>(
+    rule: &A::Rule,
+    state: Option<&A::State>,
+    now: i64,
+    verdict: Verdict,
+    blocking: Option<usize>,
+) -> Answer {
+    Answer {
+        verdict,
+        report: A::report(rule, state, now),
+        quota_index: blocking.unwrap_or_else(|| A::tightest(rule, state, now)),
+        mark: None,
     }
 }
 

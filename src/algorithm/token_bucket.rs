@@ -246,7 +246,7 @@ impl InLua for TokenBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Check, Step, Verdict};
+    use crate::algorithm::{Answer, Check, Verdict};
 
     const T0: i64 = 1_767_225_600_000_000;
 
@@ -254,7 +254,7 @@ mod tests {
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let mut state = None;
         let told = asks.iter().map(|&(at, cost, max_wait)| {
-            let Step { verdict, report, .. } =
+            let Answer { verdict, report, .. } =
                 TokenBucket::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
             (verdict, report.remaining, report.reset_after)
         });
@@ -310,7 +310,7 @@ mod tests {
         let far = State { full: T0 + 3_600_000_000, part: 0, denominator: 1, from: (0, 0) };
         let mut state = Some(far);
         let peek = TokenBucket::step(&rule, &mut state, T0, Check { cost: 0, max_wait: 0 });
-        assert_eq!((peek.changed, &state), (false, &Some(far)));
+        assert_eq!((&peek.mark, &state), (&None, &Some(far)));
         let step = TokenBucket::step(&rule, &mut state, T0, Check { cost: 1, max_wait: 0 });
         assert_eq!(step.verdict, Verdict::Deny(60_200_000));
         assert_eq!(state, Some(State { full: T0 + 61_000_000, ..far }));

@@ -1,5 +1,7 @@
 //! What an algorithm is asked about a key, and what it answers, in numbers. Times are in µs.
 
+use super::Mark;
+
 /// One charge, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
@@ -22,7 +24,7 @@ pub enum Verdict {
     Never,
 }
 
-/// What may be told about a key.
+/// How a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The units that would be admitted right now.
@@ -31,15 +33,16 @@ pub struct Report {
     pub reset_after: i64,
 }
 
-/// A verdict, what may be told, and whether the state is to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+/// What was decided about a charge: by a step in this process, or by a script on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
     /// What was decided.
     pub verdict: Verdict,
-    /// What may be told.
+    /// How the key stands.
     pub report: Report,
-    /// Whether the state is another than before; if not, the store is left alone.
-    pub changed: bool,
     /// The index of the quota that refuses or delays, else of the one that has least left.
     pub quota_index: usize,
+    /// The mark of the state that the step wrote; `None` if it wrote none. A script always answers
+    /// with the mark of the state as it is.
+    pub mark: Option<Mark>,
 }

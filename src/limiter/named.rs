@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Check, LATEST, Mark, Report, Verdict};
+use crate::algorithm::{Algorithm, Answer, Check, LATEST, Verdict};
 use crate::charge::Key;
 use crate::quota::{QuotaError, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
@@ -41,15 +41,12 @@ pub(super) struct ParsedCharge<'a, R: Clone> {
     pub(super) check: Check,
 }
 
-/// An answer in numbers.
+/// Where and when an answer was given.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) verdict: Verdict,
-    pub(super) report: Report,
-    /// The index of the quota that refuses or delays, else of the one that has least left.
-    pub(super) quota_index: usize,
-    pub(super) mark: Mark,
+pub(super) struct Provenance {
+    /// The instant of the decision, in µs since the Unix epoch.
     pub(super) now: i64,
+    /// The position in its batch.
     pub(super) place: u16,
     pub(super) origin: Origin,
 }
@@ -119,7 +116,14 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         })
     }
 
-    pub(super) fn decision(&self, quota: Quotas, cost: i64, answer: Answer, key: Key) -> Decision {
+    pub(super) fn decision(
+        &self,
+        quota: Quotas,
+        cost: i64,
+        answer: Answer,
+        from: Provenance,
+        key: Key,
+    ) -> Decision {
         let outcome = match answer.verdict {
             Verdict::Allow => Outcome::Allow,
             Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
@@ -131,17 +135,18 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let named = quotas[answer.quota_index.min(quotas.len() - 1)];
         let name = self.names.get(answer.quota_index).unwrap_or(&self.names[0]);
         let decision = Decision::new(outcome)
-            .with_origin(answer.origin)
+            .with_origin(from.origin)
             .with_limiter(Arc::clone(name), named)
             .with_report(
                 answer.report.remaining.cast_unsigned(),
                 duration(answer.report.reset_after),
             )
-            .with_instant(duration(answer.now), answer.place);
+            .with_instant(duration(from.now), from.place);
         if cost == 0 || !decision.is_admitted() {
             return decision;
         }
-        let (owner, cost, mark) = (self.owner, cost.cast_unsigned(), answer.mark);
+        let mark = answer.mark.unwrap_or_default();
+        let (owner, cost) = (self.owner, cost.cast_unsigned());
         decision.with_reservation(Reservation { owner, key, quota, cost, mark, others: Vec::new() })
     }
 }

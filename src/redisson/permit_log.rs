@@ -12,7 +12,7 @@ use state::{CHUNK, MOST, State, member, permits_of, until};
 
 use super::grant::Grant;
 use crate::algorithm::sealed::Sealed;
-use crate::algorithm::{Algorithm, Check, Mark, Report, Step, Verdict, exact};
+use crate::algorithm::{Algorithm, Answer, Check, Mark, Report, Verdict, exact};
 use crate::quota::{Quota, QuotaError, Quotas};
 use crate::{Error, Memory};
 
@@ -237,7 +237,7 @@ impl Algorithm for PermitLog {
     }
 
     /// As the script does: what has expired is removed by refusals and peeks too.
-    fn step(rule: &Rule, state: &mut Option<State>, now: i64, check: Check) -> Step {
+    fn step(rule: &Rule, state: &mut Option<State>, now: i64, check: Check) -> Answer {
         let mut next = state.take().unwrap_or_default();
         let before = next.signs();
         let (verdict, report) = match check.cost {
@@ -251,8 +251,9 @@ impl Algorithm for PermitLog {
             }
         };
         let changed = next.signs() != before;
+        let mark = changed.then(|| Self::mark(&next));
         *state = (next != State::default()).then_some(next);
-        Step { verdict, report, changed, quota_index: 0 }
+        Answer { verdict, report, quota_index: 0, mark }
     }
 }
 

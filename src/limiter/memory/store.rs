@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::shard::Shard;
-use crate::algorithm::{Algorithm, Mark, Step, Verdict};
+use crate::algorithm::{Algorithm, Answer, Verdict};
 use crate::charge::Key;
-use crate::limiter::named::{Answer, Clock, NamedAlgorithm, instant};
+use crate::limiter::named::{Clock, NamedAlgorithm, Provenance, instant};
 use crate::limiter::{Operation, digest};
 use crate::{Charge, Decision, Error, Origin};
 
@@ -40,41 +40,31 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let ((step, mark, now), key) = self.update(&name, |now, state| {
-            let step = A::step(&parsed.rule, state, now, parsed.check);
-            let changed = state.as_ref().filter(|_| step.changed);
-            let mark = changed.map(A::mark).unwrap_or_default();
-            ((step, mark, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
+        let ((answer, now), key) = self.update(&name, |now, state| {
+            let answer = A::step(&parsed.rule, state, now, parsed.check);
+            let changed = state.as_ref().filter(|_| answer.mark.is_some());
+            ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
-
-        let Step { verdict, report, quota_index, .. } = step;
         let key = key.map_or(Key::Constant(""), Key::Shared);
-        let answer =
-            Answer { verdict, report, quota_index, mark, now, place: 0, origin: Origin::Local };
-        Ok(self.named.decision(parsed.quota, parsed.check.cost, answer, key))
+        Ok(self.named.decision(parsed.quota, parsed.check.cost, answer, local(now), key))
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let ((step, now), _) = self.update(&name, |now, state| {
+        let ((answer, now), _) = self.update(&name, |now, state| {
             if operation == Operation::Reset {
                 *state = None;
                 let report = A::report(&parsed.rule, None, now);
                 let quota_index = A::tightest(&parsed.rule, None, now);
-                return (
-                    (Step { verdict: Verdict::Allow, report, changed: true, quota_index }, now),
-                    None,
-                );
+                let answer = Answer { verdict: Verdict::Allow, report, quota_index, mark: None };
+                return ((answer, now), None);
             }
-            let step = A::penalize(&parsed.rule, state, now, parsed.check.cost);
-            let changed = state.as_ref().filter(|_| step.changed);
-            ((step, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
+            let answer = A::penalize(&parsed.rule, state, now, parsed.check.cost);
+            let changed = state.as_ref().filter(|_| answer.mark.is_some());
+            ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
-        let (mark, Step { verdict, report, quota_index, .. }) = (Mark::default(), step);
-        let answer =
-            Answer { verdict, report, quota_index, mark, now, place: 0, origin: Origin::Local };
-        Ok(self.named.decision(parsed.quota, 0, answer, Key::Constant("")))
+        Ok(self.named.decision(parsed.quota, 0, answer, local(now), Key::Constant("")))
     }
 
     /// Lets `change` have the state under a name, as [`Shard::update`] does, and tells it the time.
@@ -89,6 +79,11 @@ impl<A: Algorithm> Store<A> {
         shard.keep_up(now, self.steady);
         shard.update(name, now, |state| change(now, state))
     }
+}
+
+/// Where and when a decision of this process was made.
+fn local(now: i64) -> Provenance {
+    Provenance { now, place: 0, origin: Origin::Local }
 }
 
 fn shards<S>(keys: usize) -> Arc<[Mutex<Shard<S>>]> {

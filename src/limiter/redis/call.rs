@@ -123,8 +123,8 @@ fn distribute(
     if reply.is_read_only() {
         connection.mark_read_only();
     }
-    let answer = |(place, charge): (usize, Queued)| match reply.answer(place, &charge.request) {
-        Ok(answer) => charge.answer(answer, reply.now, place),
+    let answer = |(place, charge): (usize, Queued)| match reply.entry(place, &charge.request) {
+        Ok(entry) => charge.answer(entry, reply.now, place),
         Err(error) => {
             charge.fail(error);
             None

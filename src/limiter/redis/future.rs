@@ -14,11 +14,11 @@ use super::batcher::Batcher;
 use super::key;
 use super::pending::Pending;
 use super::queue::Answered;
-use super::reply::{self, malformed_reply};
+use super::reply::{Entry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
-use crate::limiter::named::{Answer, NamedAlgorithm, check_key};
+use crate::limiter::named::{NamedAlgorithm, Provenance, check_key};
 use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, Origin, Quotas, Reservation};
 
@@ -92,14 +92,11 @@ impl<A: InLua> Inner<A> {
 
     /// The decision that an answer becomes.
     fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
-        let Answered { request, answer, now, place } = answered;
-        let reply::Answer::Decided { verdict, report, quota_index, mark } = answer else {
-            return Err(malformed_reply());
-        };
+        let Answered { request, entry, now, place } = answered;
+        let Entry::Decided(answer) = entry else { return Err(malformed_reply()) };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
-        let answer =
-            Answer { verdict, report, quota_index, mark, now, place, origin: Origin::Store };
-        Ok(self.named.decision(quota, cost, answer, Key::Owned(request.key)))
+        let from = Provenance { now, place, origin: Origin::Store };
+        Ok(self.named.decision(quota, cost, answer, from, Key::Owned(request.key)))
     }
 }
 

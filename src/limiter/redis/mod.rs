@@ -183,9 +183,9 @@ impl<A: InLua> Redis<A> {
             return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
         }
         let request = shared.refund(reservation)?;
-        match shared.send(request, Instant::now() + shared.deadline).await?.answer {
-            reply::Answer::Refunded { units } => Ok(units.cast_unsigned()),
-            reply::Answer::Decided { .. } => Err(malformed_reply()),
+        match shared.send(request, Instant::now() + shared.deadline).await?.entry {
+            reply::Entry::Refunded { units } => Ok(units.cast_unsigned()),
+            reply::Entry::Decided(_) => Err(malformed_reply()),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::reply::Answer;
+use super::reply::Entry;
 use super::request::{Op, Request};
 use crate::Error;
 use crate::algorithm::{Mark, Verdict};
@@ -46,9 +46,9 @@ impl Queued {
     }
 
     /// Hands over the answer. Returns the refund of what was taken if the caller has left.
-    pub(super) fn answer(self, answer: Answer, now: i64, place: usize) -> Option<Request> {
+    pub(super) fn answer(self, entry: Entry, now: i64, place: usize) -> Option<Request> {
         let place = u16::try_from(place).unwrap_or(u16::MAX);
-        let answered = Answered { request: self.request, answer, now, place };
+        let answered = Answered { request: self.request, entry, now, place };
         match self.reply_to?.send(Ok(answered)) {
             Err(Ok(unheard)) => unheard.into_refund(),
             _ => None,
@@ -60,7 +60,7 @@ impl Queued {
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) request: Request,
-    pub(super) answer: Answer,
+    pub(super) entry: Entry,
     /// When, in µs since the Unix epoch, by the clock that decided.
     pub(super) now: i64,
     /// The request's position in its batch.
@@ -70,12 +70,10 @@ pub(super) struct Answered {
 impl Answered {
     /// The request that gives back what was taken, if anything was.
     pub(super) fn into_refund(self) -> Option<Request> {
-        let Self { mut request, answer: Answer::Decided { verdict, mark, .. }, .. } = self else {
-            return None;
-        };
+        let Self { mut request, entry: Entry::Decided(answer), .. } = self else { return None };
         let Op::Check { cost: cost @ 1.., .. } = request.op else { return None };
-        let (Verdict::Allow | Verdict::Wait(_)) = verdict else { return None };
-        request.op = Op::Refund { cost, mark };
+        let (Verdict::Allow | Verdict::Wait(_)) = answer.verdict else { return None };
+        request.op = Op::Refund { cost, mark: answer.mark.unwrap_or_default() };
         Some(request)
     }
 }

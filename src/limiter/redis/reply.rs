@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::error;
 use super::request::{Op, Request};
-use crate::algorithm::{LATEST, Mark, Report, Verdict};
+use crate::algorithm::{Answer, LATEST, Mark, Report, Verdict};
 use crate::{Error, ErrorKind};
 
 /// The elements that answer one charge, besides what it left.
@@ -19,10 +19,10 @@ const MARK_LENGTH: usize = 4;
 /// No wait, count or state is larger: what a Lua number holds exactly.
 const LARGEST: i64 = 1 << 53;
 
-/// What a script says of one charge.
+/// What a script answers about one charge.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Decided { verdict: Verdict, report: Report, quota_index: usize, mark: Mark },
+pub(super) enum Entry {
+    Decided(Answer),
     Refunded { units: i64 },
 }
 
@@ -60,7 +60,7 @@ impl<'a> Reply<'a> {
     /// # Errors
     ///
     /// Why this charge failed; or if what is said of it cannot be.
-    pub(super) fn answer(&self, place: usize, request: &Request) -> Result<Answer, Error> {
+    pub(super) fn entry(&self, place: usize, request: &Request) -> Result<Entry, Error> {
         let begin = 1 + place * self.width;
         let elements = &self.elements[begin..begin + self.width];
         if let Element::Text(text) = elements[0] {
@@ -91,7 +91,8 @@ impl<'a> Reply<'a> {
             _ => each.chunks_exact(MARK_LENGTH).map(mark_of).collect::<Result<Vec<_>, _>>()?.into(),
         };
         let report = Report { remaining, reset_after };
-        let decided = |verdict| Answer::Decided { verdict, report, quota_index, mark };
+        let mark = Some(mark);
+        let decided = |verdict| Entry::Decided(Answer { verdict, report, quota_index, mark });
         match (outcome, &request.op) {
             (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
             (1, Op::Check { max_wait, .. }) if (1..=*max_wait).contains(&wait) => {
@@ -101,7 +102,7 @@ impl<'a> Reply<'a> {
             (3, Op::Check { .. }) => Ok(decided(Verdict::Never)),
             (0, Op::Penalize { .. } | Op::Reset) if wait == 0 => Ok(decided(Verdict::Allow)),
             (2, Op::Penalize { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
-            (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Answer::Refunded { units: wait }),
+            (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Entry::Refunded { units: wait }),
             _ => Err(malformed_reply()),
         }
     }

@@ -30,8 +30,8 @@ fn ints(numbers: &[i64]) -> Value {
     packed(&numbers.iter().copied().map(Some).collect::<Vec<_>>())
 }
 
-fn told(reply: &Value) -> Result<Answer, Error> {
-    Reply::read(reply, 1, 1)?.answer(0, &check())
+fn told(reply: &Value) -> Result<Entry, Error> {
+    Reply::read(reply, 1, 1)?.entry(0, &check())
 }
 
 #[test]
@@ -40,7 +40,12 @@ fn a_reserved_wait_is_read() {
     assert_eq!(Reply::read(&reply, 1, 1).unwrap().now, 7);
     let report = Report { remaining: 0, reset_after: 900 };
     let mark = [11, 12, 13, 14].into();
-    let decided = Answer::Decided { verdict: Verdict::Wait(400), report, quota_index: 0, mark };
+    let decided = Entry::Decided(Answer {
+        verdict: Verdict::Wait(400),
+        report,
+        quota_index: 0,
+        mark: Some(mark),
+    });
     assert_eq!(told(&reply).unwrap(), decided);
 }
 
@@ -48,8 +53,11 @@ fn a_reserved_wait_is_read() {
 fn of_several_quotas_each_may_leave_a_list() {
     let mut bytes = vec![0xdc, 0, 14, 7, 1, 100, 0, 90];
     bytes.extend(b"\x01\x02\x03\xa6,5,0,1\x04\x05\x06\x07\x01");
-    let told = |bytes: Vec<u8>| Reply::read(&Value::BulkString(bytes), 1, 2)?.answer(0, &check());
-    let Ok(Answer::Decided { mark, quota_index: 1, .. }) = told(bytes.clone()) else { panic!() };
+    let told = |bytes: Vec<u8>| Reply::read(&Value::BulkString(bytes), 1, 2)?.entry(0, &check());
+    let Ok(Entry::Decided(Answer { mark: Some(mark), quota_index: 1, .. })) = told(bytes.clone())
+    else {
+        panic!()
+    };
     assert_eq!((mark.first, &mark.more[..]), ([1, 2, 3, 0], &[[4, 5, 6, 7]][..]));
     assert_eq!((mark.list(0), mark.list(1)), (&[5, 0, 1][..], &[][..]));
     for list in [b"\xa6 5,0,1", b"\xa6,5,,1,", b"\xa6,5,-1,", b"\xa6,5,1e9"] {
@@ -126,14 +134,14 @@ fn one_charge_fails_alone() {
     elements.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9].map(Some));
     let reply = packed(&elements);
     let reply = Reply::read(&reply, 2, 1).unwrap();
-    assert_eq!(reply.answer(0, &check()).unwrap_err().kind(), ErrorKind::Capacity);
-    assert!(reply.answer(1, &check()).is_ok());
+    assert_eq!(reply.entry(0, &check()).unwrap_err().kind(), ErrorKind::Capacity);
+    assert!(reply.entry(1, &check()).is_ok());
 }
 
 proptest! {
     #[test]
     fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..11)) {
-        if let Ok(Answer::Decided { verdict: Verdict::Wait(wait), .. }) = told(&ints(&numbers)) {
+        if let Ok(Entry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) = told(&ints(&numbers)) {
             prop_assert!((1..=500).contains(&wait));
         }
     }
