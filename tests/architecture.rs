@@ -1,4 +1,5 @@
-//! The house: who may import whom, held as data and read from every path in `src`.
+//! Which module may use which module and which crate: the rules as data, held against every path in
+//! `src`. And rules for dependencies, scripts and lengths of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,26 +10,26 @@ mod imports;
 
 use imports::paths;
 
-/// A room: the files whose path starts so, the crates it may name, and the rooms it may enter.
-struct Room {
-    at: &'static [&'static str],
+/// A module: its files, the crates that it may name, and the modules that it may use.
+struct Module {
+    files: &'static [&'static str],
     crates: &'static [&'static str],
-    rooms: &'static [&'static str],
+    modules: &'static [&'static str],
 }
 
-/// Words are known by everyone, and know each other.
-const WORDS: &[&str] = &["reservation", "charge", "decision", "error", "key", "quota", "refusal"];
+/// Every module may use these, and they use each other.
+const VALUES: &[&str] = &["reservation", "charge", "decision", "error", "key", "quota", "refusal"];
 
-/// The first match holds, so a room inside a room stands before it.
-const HOUSE: &[Room] = &[
-    Room {
-        at: &["reservation", "charge", "decision", "error", "key", "quota", "refusal"],
+/// The first match holds, so a module inside another stands before it.
+const MODULES: &[Module] = &[
+    Module {
+        files: &["reservation", "charge", "decision", "error", "key", "quota", "refusal"],
         crates: &["tower::BoxError"],
-        rooms: WORDS,
+        modules: VALUES,
     },
-    Room { at: &["algorithm"], crates: &[], rooms: &["algorithm"] },
-    Room {
-        at: &["limiter/redis"],
+    Module { files: &["algorithm"], crates: &[], modules: &["algorithm"] },
+    Module {
+        files: &["limiter/redis"],
         crates: &[
             "tokio",
             "pin_project_lite",
@@ -39,41 +40,41 @@ const HOUSE: &[Room] = &[
             "sha1_smol",
             "proptest",
         ],
-        rooms: &["algorithm", "limiter"],
+        modules: &["algorithm", "limiter"],
     },
-    Room { at: &["limiter/digest"], crates: &["sha2"], rooms: &["limiter"] },
-    Room {
-        at: &["limiter"],
+    Module { files: &["limiter/digest"], crates: &["sha2"], modules: &["limiter"] },
+    Module {
+        files: &["limiter"],
         crates: &["tokio", "pin_project_lite", "fastrand"],
-        rooms: &["algorithm", "limiter"],
+        modules: &["algorithm", "limiter"],
     },
-    Room {
-        at: &["respond", "settle"],
+    Module {
+        files: &["respond", "settle"],
         crates: &["tower::BoxError"],
-        rooms: &["respond", "settle"],
+        modules: &["respond", "settle"],
     },
-    Room {
-        at: &["redisson"],
+    Module {
+        files: &["redisson"],
         crates: &["redis", "tokio"],
-        rooms: &["algorithm", "limiter", "future", "redisson"],
+        modules: &["algorithm", "limiter", "future", "redisson"],
     },
-    Room {
-        at: &["layer", "service", "future", "shared"],
+    Module {
+        files: &["layer", "service", "future", "shared"],
         crates: &["tokio", "tower_layer", "tower_service", "pin_project_lite"],
-        rooms: &["limiter", "respond", "settle", "layer", "service", "future", "shared"],
+        modules: &["limiter", "respond", "settle", "layer", "service", "future", "shared"],
     },
-    Room {
-        at: &["http"],
+    Module {
+        files: &["http"],
         crates: &["http", "fastrand"],
-        rooms: &["limiter", "respond", "settle", "layer", "http", "grpc"],
+        modules: &["limiter", "respond", "settle", "layer", "http", "grpc"],
     },
-    Room { at: &["grpc"], crates: &["http"], rooms: &["grpc"] },
-    Room { at: &["testing"], crates: &[], rooms: &["limiter"] },
+    Module { files: &["grpc"], crates: &["http"], modules: &["grpc"] },
+    Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];
 
-/// What a path may lead to: the room behind each name that `lib.rs` has, and the crates that may be named at all.
+/// The module behind each name in `lib.rs`, and all foreign crates.
 struct Map {
-    rooms: BTreeMap<String, String>,
+    modules: BTreeMap<String, String>,
     foreign: BTreeSet<String>,
 }
 
@@ -84,53 +85,54 @@ impl Map {
         let foreign = dependencies(&manifest).iter().filter_map(name).collect();
 
         let front = fs::read_to_string(root().join("src/lib.rs")).expect("a front page");
-        let mut rooms = BTreeMap::new();
+        let mut modules = BTreeMap::new();
         for (_, path) in paths("lib.rs", &front) {
-            let Some((room, name)) = path.strip_prefix("crate::").and_then(|p| p.split_once("::"))
+            let Some((module, name)) =
+                path.strip_prefix("crate::").and_then(|p| p.split_once("::"))
             else {
                 continue;
             };
-            rooms.insert(room.to_owned(), room.to_owned());
-            rooms.insert(name.to_owned(), room.to_owned());
+            modules.insert(module.to_owned(), module.to_owned());
+            modules.insert(name.to_owned(), module.to_owned());
         }
-        for room in HOUSE.iter().flat_map(|room| room.at) {
-            let room = room.split('/').next().expect("a name").to_owned();
-            rooms.insert(room.clone(), room);
+        for module in MODULES.iter().flat_map(|module| module.files) {
+            let module = module.split('/').next().expect("a name").to_owned();
+            modules.insert(module.clone(), module);
         }
-        Self { rooms, foreign }
+        Self { modules, foreign }
     }
 
-    /// Why `path` may not stand in `room`, if it may not.
-    fn trespass(&self, room: &Room, path: &str) -> Option<String> {
+    /// Why `path` may not stand in `module`, if it may not.
+    fn violation(&self, module: &Module, path: &str) -> Option<String> {
         let mut names = path.split("::");
         let head = names.next().expect("a name");
         if head == "crate" {
             let name = names.next().unwrap_or("*");
-            let Some(entered) = self.rooms.get(name) else {
-                return Some(format!("takes {name}, which lib.rs has from no room"));
+            let Some(used) = self.modules.get(name) else {
+                return Some(format!("uses {name}, which lib.rs has from no module"));
             };
-            let allowed = WORDS.contains(&&**entered) || room.rooms.contains(&&**entered);
-            return (!allowed).then(|| format!("enters {entered}"));
+            let allowed = VALUES.contains(&&**used) || module.modules.contains(&&**used);
+            return (!allowed).then(|| format!("uses {used}"));
         }
         let allowed = |allowed: &&str| {
             path.strip_prefix(*allowed)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
         };
-        (self.foreign.contains(head) && !room.crates.iter().any(allowed))
+        (self.foreign.contains(head) && !module.crates.iter().any(allowed))
             .then(|| format!("names the crate {head}"))
     }
 
-    fn trespasses(&self, file: &str, text: &str) -> Vec<String> {
-        let inside = |at: &&str| {
-            let rest = file.strip_prefix(*at);
+    fn violations(&self, file: &str, text: &str) -> Vec<String> {
+        let inside = |begin: &&str| {
+            let rest = file.strip_prefix(*begin);
             rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
         };
-        let room = HOUSE.iter().find(|room| room.at.iter().any(inside));
-        let room = room.unwrap_or_else(|| panic!("src/{file} is in no room of the house"));
-        let told = |(line, path): (usize, String)| {
-            self.trespass(room, &path).map(|why| format!("src/{file}:{line} {why}: {path}"))
+        let module = MODULES.iter().find(|module| module.files.iter().any(inside));
+        let module = module.unwrap_or_else(|| panic!("src/{file} is in no module of MODULES"));
+        let line = |(line, path): (usize, String)| {
+            self.violation(module, &path).map(|why| format!("src/{file}:{line} {why}: {path}"))
         };
-        paths(file, text).into_iter().filter_map(told).collect()
+        paths(file, text).into_iter().filter_map(line).collect()
     }
 }
 
@@ -165,7 +167,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_import_points_the_right_way() {
+fn every_import_is_allowed() {
     let (source, map) = (root().join("src"), Map::read());
     let mut found = Vec::new();
     let mut count = 0;
@@ -174,7 +176,7 @@ fn every_import_points_the_right_way() {
         if file != "lib.rs" {
             let text = fs::read_to_string(&path).expect("text");
             count += paths(file, &text).len();
-            found.extend(map.trespasses(file, &text));
+            found.extend(map.violations(file, &text));
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
@@ -182,7 +184,7 @@ fn every_import_points_the_right_way() {
 }
 
 #[test]
-fn a_planted_trespass_is_found_with_its_line() {
+fn a_planted_violation_is_found_with_its_line() {
     let map = Map::read();
     let planted = [
         ("quota.rs", "use tokio::time::Instant;"),
@@ -213,7 +215,7 @@ fn a_planted_trespass_is_found_with_its_line() {
         ("http/head.rs", "let quote = '\"'; use redis::Value; let other = '\"';"),
     ];
     for (file, text) in planted {
-        let found = map.trespasses(file, &format!("use std::fmt;\n\n{text}\n"));
+        let found = map.violations(file, &format!("use std::fmt;\n\n{text}\n"));
         assert_eq!(found.len(), 1, "{file}: {text}: {found:?}");
         let line = if text.contains("Limiter,\n") { 5 } else { 3 };
         assert!(found[0].starts_with(&format!("src/{file}:{line} ")), "{text}: {found:?}");
@@ -221,7 +223,7 @@ fn a_planted_trespass_is_found_with_its_line() {
 }
 
 #[test]
-fn what_is_allowed_or_no_import_is_no_trespass() {
+fn allowed_imports_and_mere_texts_pass() {
     let map = Map::read();
     let innocent = [
         ("error.rs", "use tower::BoxError;"),
@@ -238,7 +240,7 @@ fn what_is_allowed_or_no_import_is_no_trespass() {
         ("algorithm/mod.rs", "let outcome = Outcome::Allow;"),
     ];
     for (file, text) in innocent {
-        let found = map.trespasses(file, text);
+        let found = map.violations(file, text);
         assert!(found.is_empty(), "{file}: {text}: {found:?}");
     }
 }
@@ -252,7 +254,7 @@ fn every_dependency_says_why() {
 }
 
 #[test]
-fn every_algorithm_is_told_twice() {
+fn every_algorithm_is_implemented_twice() {
     let parts = ["head", "tail", "redisson_settings"];
     for path in files(&root().join("scripts")) {
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
@@ -267,7 +269,7 @@ fn every_algorithm_is_told_twice() {
 }
 
 #[test]
-fn no_file_has_grown_a_second_idea() {
+fn no_file_is_longer_than_400_lines() {
     for folder in ["src", "scripts"] {
         for path in files(&root().join(folder)) {
             let lines = fs::read_to_string(&path).expect("text").lines().count();
