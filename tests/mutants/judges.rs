@@ -1,4 +1,4 @@
-//! Who judges a script, each by a limiter of the crate on a server where that script answers.
+//! The judges of a script: each calls a limiter of the crate on a server where that script answers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub(crate) enum Judge {
     /// The oracle's workloads, judged event by event.
     Saturating,
     Mixed,
-    /// Asked without pause it admits nearly all that it may.
+    /// Called without pause, it admits nearly all that it may.
     Use,
     /// One microsecond before each wait, and at it.
     Edges,
-    /// Every key outlives its effect, and none lives for ever.
+    /// Every key outlives its effect, and none lives forever.
     Expiry,
-    /// What no script writes is an error.
+    /// A state that no script writes is an error.
     Corrupt,
     /// A clock that is set back locks a key for a bounded time.
     Clock,
@@ -39,11 +39,11 @@ impl Judge {
         match self {
             Self::Saturating => workload(algorithm, Workload::Saturating, server, url),
             Self::Mixed => workload(algorithm, Workload::Mixed, server, url),
-            Self::Use => asked(async { used(algorithm, url).await }),
+            Self::Use => awaited(async { used(algorithm, url).await }),
             Self::Edges => caught(|| edges::walk(algorithm, url, 1_200)),
-            Self::Expiry => asked(async { expiry(algorithm, server, url).await }),
-            Self::Corrupt => asked(async { corrupt(algorithm, server, url).await }),
-            Self::Clock => asked(async { clock(algorithm, url).await }),
+            Self::Expiry => awaited(async { expiry(algorithm, server, url).await }),
+            Self::Corrupt => awaited(async { corrupt(algorithm, server, url).await }),
+            Self::Clock => awaited(async { clock(algorithm, url).await }),
         }
     }
 }
@@ -60,20 +60,20 @@ fn workload(
     let (fewest, changes, calls) = (findings.fewest, findings.changes, rows.len());
     let writes = models.values().next().map_or(0..=0, |model| model.writes(fewest, changes, calls));
     findings.faults.extend(stock::faults(server, &models, algorithm.runs(rows.len()), writes));
-    let told = match (findings.over, findings.unjustified) {
+    let broken = match (findings.over, findings.unjustified) {
         (0, 0) => String::from("S4, S5"),
         (0, _) => String::from("S2, unjustified"),
         (_, _) => String::from("S1, over"),
     };
-    (!findings.faults.is_empty()).then(|| format!("{told} ({} faults)", findings.faults.len()))
+    (!findings.faults.is_empty()).then(|| format!("{broken} ({} faults)", findings.faults.len()))
 }
 
-fn asked(work: impl Future<Output = Option<String>>) -> Option<String> {
+fn awaited(work: impl Future<Output = Option<String>>) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(work)
 }
 
-/// What a judge that panics says.
+/// The message of a judge that panics.
 fn caught(work: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
     let text = panic.downcast_ref::<String>().map_or("a panic", String::as_str);

@@ -1,4 +1,4 @@
-//! Proof that the proof works: each mutant is one mistake, and some judge must notice it.
+//! The judges find mistakes: each mutant is one, and some judge must notice it.
 //!
 //! ```sh
 //! cargo test --release --test mutants -- --nocapture
@@ -6,8 +6,8 @@
 //!
 //! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script
 //! (`swap.rs`), so that the crate is judged as it is (`judges.rs`, with the parts of a trial in
-//! `tests/support/trial`). None lives in the product. A survivor fails the run. Before any mutant,
-//! every judge must find the true script right.
+//! `tests/support/trial`). No mutant is part of the crate. A survivor fails the run. Before any
+//! mutant, every judge must find the true script right.
 //!
 //! The mutants of the crate are made by `cargo mutants`: see `.cargo/mutants.toml`.
 
@@ -39,17 +39,17 @@ fn every_mutant_of_the_scripts_is_killed() {
     drop(server);
     std::panic::set_hook(Box::new(|_| {}));
     let begun = Instant::now();
-    let mut courts: BTreeSet<(&str, Judge)> = BTreeSet::new();
-    courts.extend(MUTANTS.iter().map(|mutant| (mutant.algorithm, mutant.judge)));
+    let mut pairs: BTreeSet<(&str, Judge)> = BTreeSet::new();
+    pairs.extend(MUTANTS.iter().map(|mutant| (mutant.algorithm, mutant.judge)));
     let mut wrong = Vec::new();
-    for (algorithm, judge) in courts {
-        if let Some(finding) = tried(algorithm, judge, None) {
+    for (algorithm, judge) in pairs {
+        if let Some(finding) = finding(algorithm, judge, None) {
             wrong.push(format!("the true {algorithm} is found wrong by {judge:?}: {finding}"));
         }
     }
     let mut killed = 0;
     for mutant in &MUTANTS {
-        match tried(mutant.algorithm, mutant.judge, Some(mutant)) {
+        match finding(mutant.algorithm, mutant.judge, Some(mutant)) {
             Some(finding) => {
                 println!("mutant name={} killed_by={:?}: {finding}", mutant.name, mutant.judge);
                 killed += 1;
@@ -65,8 +65,8 @@ fn every_mutant_of_the_scripts_is_killed() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What a judge finds wrong with an algorithm whose script is mutated.
-fn tried(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<String> {
+/// What `judge` finds wrong with `algorithm`, whose script has the edit of `mutant`.
+fn finding(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<String> {
     let server = Server::start();
     let (digest, by) = (load(&server, algorithm, None), load(&server, algorithm, mutant));
     let address = server.url().trim_start_matches("redis://").parse().expect("an address");
@@ -74,7 +74,8 @@ fn tried(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<Strin
     judge.finds(Algorithm::called(algorithm), &server, &url)
 }
 
-/// Loads the script of an algorithm as the crate puts it together, with a mutant's edit, and returns its digest.
+/// Loads the script of an algorithm as the crate puts it together, with a mutant's edit, and
+/// returns its digest.
 fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> String {
     let part = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("scripts/{name}.lua"));
@@ -116,7 +117,7 @@ fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> String {
 }
 
 #[test]
-#[ignore = "a part that the crew plays in processes of its own"]
+#[ignore = "the worker processes of other tests run it"]
 fn worker() {
     crew::work();
 }

@@ -1,7 +1,5 @@
-//! A way to a server on which another script answers to a script's name: of what is sent, one
-//! digest becomes another.
-//!
-//! So the crate is judged with a mutated script while the crate itself stays as it is.
+//! A proxy that replaces one digest by another in what clients send, so that another script runs
+//! under a script's name. The crate itself stays as it is.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,7 +26,7 @@ pub(crate) fn swapping(server: SocketAddr, digest: &str, by: &str) -> String {
     format!("redis://{address}")
 }
 
-/// Passes on what `ready` says may go.
+/// Passes on as many bytes as `ready` returns.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut ready: impl FnMut(&mut [u8]) -> usize) {
     let (mut held, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     while let Ok(read @ 1..) = from.read(&mut buffer) {
@@ -43,7 +41,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut ready: impl FnMut(&mut [u8])
     let _ = from.shutdown(std::net::Shutdown::Both);
 }
 
-/// Swaps, and tells how much may go: all but a digest that has only begun.
+/// Replaces the digests, and returns how many bytes may be passed on: all but an incomplete digest.
 fn swap(bytes: &mut [u8], digest: &[u8], by: &[u8]) -> usize {
     let mut at = 0;
     while at < bytes.len() {

@@ -97,7 +97,7 @@ fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<Strin
 }
 
 #[test]
-#[ignore = "a part that the crew plays in processes of its own"]
+#[ignore = "the worker processes of other tests run it"]
 fn worker() {
     crew::work();
 }
