@@ -12,9 +12,10 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 pub use crate::limiter::{
-    AcquireFuture, AllAtOnceFuture, BoxedFuture, MemoryFuture, OperationFuture, OrElseFuture,
-    RedisFuture, TimeoutFuture,
+    AcquireFuture, BoxedFuture, MemoryFuture, OperationFuture, OrElseFuture, TimeoutFuture,
 };
+#[cfg(feature = "redis")]
+pub use crate::limiter::{AllAtOnceFuture, RedisFuture};
 
 use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;

@@ -1,10 +1,19 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "redis"),
+    doc = "Rate limiting in one process: built without the feature `redis`."
+)]
 //!
 //! # Inside
 //!
 //! Arrows point one way: words know nobody, arithmetic knows words, limiters know arithmetic, the tower
 //! part knows limiters by their trait, and the edges know the tower part. `tests/architecture.rs` holds
 //! that as data.
+// Without a feature, links to what it adds are plain text.
+#![cfg_attr(
+    not(all(feature = "redis", feature = "redisson")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -40,9 +49,10 @@ pub use self::error::{Error, ErrorKind};
 pub use self::http::{ByHead, Head, HttpResponder, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
+#[cfg(feature = "redis")]
+pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
 pub use self::limiter::{
-    AllAtOnce, AllInTurn, Boxed, FailOpen, Fallback, Limiter, LimiterExt, Members, Memory,
-    Operation, OrElse, Pool, PoolBuilder, Redis, Timeout,
+    AllInTurn, Boxed, FailOpen, Fallback, Limiter, LimiterExt, Memory, Operation, OrElse, Timeout,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

@@ -1,5 +1,7 @@
 //! Limiters over different keys: per user and for everybody, all or nothing.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::fmt::Debug;

@@ -1,5 +1,7 @@
 //! The layer in an axum app, over real sockets.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::net::SocketAddr;

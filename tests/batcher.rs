@@ -1,5 +1,7 @@
 //! Charges that share a call: each is answered as if it were sent alone, and no caller waits for another.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::pin::Pin;

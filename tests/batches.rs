@@ -1,5 +1,7 @@
 //! One by one or all in one call: each charge is answered with the state that those before it left.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use redis::aio::MultiplexedConnection;

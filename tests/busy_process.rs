@@ -4,6 +4,8 @@
 //! With the usual one, on an idle machine:
 //! `BUSY_TIMEOUT_MS=20 BUSY_REQUESTS=40 cargo test --all-features --test busy_process -- --nocapture`.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::io::{Read, Write};

@@ -1,5 +1,7 @@
 //! The picture in the documents is the one that the example draws.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::process::Command;

@@ -1,6 +1,8 @@
 //! The layer among tower's own, inside and outside of them: each attempt is charged once, a sleeping request holds
 //! nothing, and nothing is left behind.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::future::{Ready, ready};

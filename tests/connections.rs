@@ -1,6 +1,8 @@
 //! Connections that are lost, silent, demoted or never finished: when they are replaced, how often, and by which
 //! runtime.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::future::ready;

@@ -1,6 +1,8 @@
 //! What replies of Redis say: errors have their kinds however they are worded, none repeats a key or
 //! a password, and an odd reply never admits.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Expiry collects garbage and never decides: every key lives as long as its effect, and not for ever.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use redis::cmd;

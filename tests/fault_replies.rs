@@ -1,5 +1,7 @@
 //! Redis answers, but does not decide: the kind of each error, and what happens to the charge.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! Tests are named by the case that they show. They assert structure and generous limits; how fast things are is
 //! measured by `faults_timed`. What Redis itself says against deciding is in `fault_replies`.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::future::ready;

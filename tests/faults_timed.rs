@@ -1,6 +1,8 @@
 //! How many milliseconds trouble costs. Machines differ, so this is a command of its own:
 //! `cargo test --release --test faults_timed -- --ignored --nocapture`.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::sync::Arc;

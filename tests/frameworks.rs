@@ -1,6 +1,8 @@
 //! One layer value serves them all: an axum app, a tonic server, a tonic client, a hyper client and a plain
 //! service; and a gRPC client sees what a gRPC client understands.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::convert::Infallible;

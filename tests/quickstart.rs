@@ -1,5 +1,7 @@
 //! The quickstart, as a newcomer starts it: a process, its variables, and requests over real sockets.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,7 @@
 //! What the limiter in Redis promises, on real servers.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::sync::Arc;

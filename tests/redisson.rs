@@ -2,6 +2,8 @@
 //!
 //! Where Java does something here, its keys are written as its scripts leave them; `interop/redisson` runs it for real.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Redisson's limiter when the network, the server or what is stored misbehaves.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::sync::Arc;

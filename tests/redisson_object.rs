@@ -1,5 +1,7 @@
 //! The rest of Redisson's object: configuration, release, life time, clients, clocks, and Memory in its place.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,7 @@
 //! What stands in Redis for Redisson's limiter, and how long: what no scenario of the format's description asks.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Redisson's limiter in Lua against its twin in Rust: random histories with faults, which land on the edges.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::collections::BTreeSet;

@@ -1,5 +1,7 @@
 //! Who waits for Redisson's limiter asks again, and not more often than there is something to ask.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::convert::Infallible;

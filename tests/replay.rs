@@ -1,5 +1,7 @@
 //! The replay, as an operator runs it: traffic on standard input, a verdict for each line on standard output.
 
+#![cfg(feature = "redisson")]
+
 mod support;
 
 use std::io::Write;

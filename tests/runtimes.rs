@@ -1,5 +1,7 @@
 //! Runtimes that end, or that nobody polls: neither connections nor charges depend on them.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::future::poll_fn;

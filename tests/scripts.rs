@@ -1,5 +1,7 @@
 //! The contract of `scripts/README.md`, spoken to a real server without the crate in between.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use redis::{Value, cmd};

@@ -1,5 +1,7 @@
 //! What may be found in Redis: what the scripts write is read, anything else is an error and never an admission.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use redis::aio::MultiplexedConnection;

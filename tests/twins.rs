@@ -4,6 +4,8 @@
 //! One clock drives both, so each step is decided at the same instant by a script on a real server
 //! and by `step`, whose state the test keeps.
 
+#![cfg(feature = "redis")]
+
 mod support;
 
 use std::sync::Arc;

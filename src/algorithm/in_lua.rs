@@ -23,6 +23,7 @@ pub trait InLua: Algorithm {
 
 /// An algorithm as a script knows it.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis runs scripts"))]
 pub struct Part {
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,

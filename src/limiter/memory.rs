@@ -33,7 +33,7 @@ use store::Store;
 use tokio::time::Instant;
 
 use super::named::{NamedAlgorithm, followed};
-use super::{Limiter, Operation, digest};
+use super::{Limiter, Operation};
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
@@ -161,7 +161,7 @@ impl<A: Algorithm> Memory<A> {
     ) -> Result<T, Error> {
         let rule = self.store.named.own_rule();
         let updated =
-            self.store.update(&digest::short(key), |now, state| change(rule, now, state))?;
+            self.store.update(&super::digest::short(key), |now, state| change(rule, now, state))?;
         Ok(updated.0)
     }
 

@@ -42,9 +42,11 @@ pub(crate) mod named;
 mod operate;
 mod or_else;
 mod overtime;
+#[cfg(feature = "redis")]
 pub(crate) mod redis;
 pub(crate) mod timeout;
 
+#[cfg(feature = "redis")]
 pub use self::redis::{AllAtOnce, AllAtOnceFuture, Members, Pool, PoolBuilder, Redis, RedisFuture};
 pub use acquire::AcquireFuture;
 pub(crate) use acquire::Admission;

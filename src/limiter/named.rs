@@ -84,23 +84,6 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         Ok(ParsedCharge { rule: self.rule(&quota)?, quota, check })
     }
 
-    pub(super) fn name(&self) -> &Arc<str> {
-        &self.names[0]
-    }
-
-    pub(super) fn algorithm(&self) -> &A {
-        &self.algorithm
-    }
-
-    pub(super) fn quota(&self) -> &Quotas {
-        &self.quota
-    }
-
-    /// The rule of the limiter's own quota.
-    pub(super) fn own_rule(&self) -> &A::Rule {
-        &self.rule
-    }
-
     /// The rule of the limiter's own quota, or of another that a charge brought.
     ///
     /// # Errors
@@ -148,6 +131,26 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let mark = answer.mark.unwrap_or_default();
         let (owner, cost) = (self.owner, cost.cast_unsigned());
         decision.with_reservation(Reservation { owner, key, quota, cost, mark, others: Vec::new() })
+    }
+}
+
+#[cfg(feature = "redis")]
+impl<A: Algorithm> NamedAlgorithm<A> {
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.names[0]
+    }
+
+    pub(super) fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    pub(super) fn quota(&self) -> &Quotas {
+        &self.quota
+    }
+
+    /// The rule of the limiter's own quota.
+    pub(super) fn own_rule(&self) -> &A::Rule {
+        &self.rule
     }
 }
 

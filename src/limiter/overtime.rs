@@ -29,6 +29,7 @@ impl Overtime {
         Self { deadline }
     }
 
+    #[cfg(feature = "redis")]
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }

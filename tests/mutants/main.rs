@@ -11,6 +11,8 @@
 //!
 //! The mutants of the crate are made by `cargo mutants`: see `.cargo/mutants.toml`.
 
+#![cfg(feature = "redisson")]
+
 mod judges;
 mod scripts;
 #[path = "../support/mod.rs"]

@@ -17,6 +17,8 @@
 //!   cargo test --release --test oracle -- --nocapture
 //! ```
 
+#![cfg(feature = "redisson")]
+
 mod exact;
 mod history;
 mod planted;

@@ -7,6 +7,7 @@ pub mod fake;
 pub mod faults;
 pub mod http;
 pub mod proxy;
+#[cfg(feature = "redisson")]
 pub mod redisson;
 pub mod script;
 
