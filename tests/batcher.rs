@@ -1,4 +1,5 @@
-//! Charges that share a call: each is answered as if it were sent alone, and no caller waits for another.
+//! Charges that share a call: each is answered as if it were sent alone, and no caller
+//! waits for another.
 
 #![cfg(feature = "redis")]
 
@@ -71,7 +72,8 @@ async fn what_waits_at_one_moment_leaves_in_one_call() {
     assert_eq!(answers.iter().filter(|answer| **answer == Ok(Outcome::Allow)).count(), 500);
     assert!(answers.iter().all(Result::is_ok));
     let sent = calls(&mut connection, "evalsha").await - before;
-    // The first alone, then batches of a hundred; a few more if answers come while others still ask.
+    // The first alone, then batches of a hundred; a few more if answers come while
+    // others still ask.
     assert!((10..=20).contains(&sent), "{sent} calls");
 }
 

@@ -1,7 +1,7 @@
 //! A process that is too busy to read its replies in time. Load alone never opens the gate.
 //!
-//! The timeout is long, so that a server on a busy machine answers within it; a thread of its own sees whether it does.
-//! With the usual one, on an idle machine:
+//! The timeout is long, so that a server on a busy machine answers within it; a thread of its own
+//! sees whether it does. With the usual one, on an idle machine:
 //! `BUSY_TIMEOUT_MS=20 BUSY_REQUESTS=40 cargo test --all-features --test busy_process -- --nocapture`.
 
 #![cfg(feature = "redis")]
@@ -163,7 +163,8 @@ fn block_until(server: &Server, scripts: u64) {
     burn((2 * timeout()).saturating_sub(begun.elapsed()));
 }
 
-/// A handler that blocks every worker thread for longer than the timeout: the reply is there when the timer fires.
+/// A handler that blocks every worker thread for longer than the timeout: the reply is there when
+/// the timer fires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! The layer among tower's own, inside and outside of them: each attempt is charged once, a sleeping request holds
-//! nothing, and nothing is left behind.
+//! The layer among tower's own, inside and outside of them: each attempt is charged once, a
+//! sleeping request holds nothing, and nothing is left behind.
 
 #![cfg(feature = "redis")]
 
@@ -203,7 +203,8 @@ async fn cancelled_waiters_leave_the_bound_and_lose_nothing_that_may_be_given_ba
         };
         let full = debt().await;
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // From the tail, every slot comes back; from the head or the middle, none that a later one relies on.
+        // From the tail, every slot comes back; from the head or the middle, none that a
+        // later one relies on.
         let mut back = 0;
         for _ in 0..dice >> 62 {
             drop(waiters.pop());
@@ -243,7 +244,8 @@ fn it_runs_on_every_kind_of_runtime() {
         let called = Arc::default();
         let layer = RateLimitLayer::new(limiter, Global).respond(Raise);
         let service = ServiceBuilder::new().layer(layer).service(inner(&called, 0));
-        // Connections end with the runtime that made them; the next one finds that out and makes its own.
+        // Connections end with the runtime that made them; the next one finds that out
+        // and makes its own.
         while service.clone().oneshot(7).await.is_err() {}
     };
     let mut current = tokio::runtime::Builder::new_current_thread();
@@ -333,7 +335,8 @@ fn two_clients_together_keep_to_the_suppliers_quota() {
         .collect();
     calls.sort_unstable();
     assert_eq!(calls.len(), 12);
-    // AllAtOnce they wait eleven times 200 ms; alone each would be done after five. The rest is for late starts.
+    // AllAtOnce they wait eleven times 200 ms; alone each would be done after five. The rest is
+    // for late starts.
     let took = Duration::from_micros(calls[11] - calls[0]);
     assert!(took >= Duration::from_millis(1_200), "{took:?}");
 }

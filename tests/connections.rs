@@ -1,5 +1,5 @@
-//! Connections that are lost, silent, demoted or never finished: when they are replaced, how often, and by which
-//! runtime.
+//! Connections that are lost, silent, demoted or never finished: when they are replaced, how often,
+//! and by which runtime.
 
 #![cfg(feature = "redis")]
 

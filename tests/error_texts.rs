@@ -1,5 +1,5 @@
-//! What replies of Redis say: errors have their kinds however they are worded, none repeats a key or
-//! a password, and an odd reply never admits.
+//! What replies of Redis say: errors have their kinds however they are worded, none repeats a key
+//! or a password, and an odd reply never admits.
 
 #![cfg(feature = "redisson")]
 
@@ -54,7 +54,8 @@ async fn an_odd_reply_never_admits() {
         let error = answered(reply).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::State, "{}", String::from_utf8_lossy(reply));
     }
-    // As the script packs it: now, then outcome, wait, remaining, reset after, and the state that was left.
+    // As the script packs it: now, then outcome, wait, remaining, reset after, and the
+    // state that was left.
     let fine =
         b"$18\r\n\x99\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x04\x09\x00\x01\x00\x00\r\n";
     assert_eq!(answered(fine).await.unwrap().remaining(), Some(4));
@@ -107,7 +108,8 @@ async fn no_password_is_printed_where_the_server_lacks_hello() {
     assert!(!printed(&error).contains("4eC39HqLyjWD"), "{}", printed(&error));
 }
 
-/// The texts of the error that a server gives to one command, as a script raises it, answers with it, and catches it.
+/// The texts of the error that a server gives to one command, as a script raises it, answers with
+/// it, and catches it.
 async fn worded(connection: &mut MultiplexedConnection, command: &str) -> Vec<(bool, String)> {
     let scripts = [
         format!("return redis.call({command})"),

@@ -1,4 +1,5 @@
-//! Expiry collects garbage and never decides: every key lives as long as its effect, and not for ever.
+//! Expiry collects garbage and never decides: every key lives as long as its effect,
+//! and not for ever.
 
 #![cfg(feature = "redis")]
 
@@ -52,7 +53,8 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let mut left_alone = 0;
-    // From both edges of a stretch, under quotas whose steps stay in it, touch its end, or cross many.
+    // From both edges of a stretch, under quotas whose steps stay in it, touch its
+    // end, or cross many.
     for limit in [1_000_000, 1_000, 50, 1] {
         for (case, offset) in [0, 1, SPARE / 2, SPARE - 2, SPARE - 1].into_iter().enumerate() {
             let key = format!("{limit} {case}");
@@ -63,7 +65,8 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
             set.arg(&key).arg(full).arg("PXAT").arg((full + SPARE + 999) / 1_000);
             set.exec_async(&mut connection).await.unwrap();
             for step in 0..30 {
-                // Changing quotas, and a clock that steps: none, all, or a part of the charges bring their own.
+                // Changing quotas, and a clock that steps: none, all, or a part of the charges
+                // bring their own.
                 let own = [60_000_000, 1_000_000, [limit, 7, 1_000][step % 3], 1_000_000];
                 let rule = [60_000_000, 1_000_000, limit, 1_000_000];
                 let before = expires(&mut connection, &key).await;

@@ -1,7 +1,9 @@
-//! Redis dying, silent, slow and crowded: what trouble with the server and the way to it looks like from here.
+//! Redis dying, silent, slow and crowded: what trouble with the server and the way to it
+//! looks like from here.
 //!
-//! Tests are named by the case that they show. They assert structure and generous limits; how fast things are is
-//! measured by `faults_timed`. What Redis itself says against deciding is in `fault_replies`.
+//! Tests are named by the case that they show. They assert structure and generous limits; how fast
+//! things are is measured by `faults_timed`. What Redis itself says against deciding is in
+//! `fault_replies`.
 
 #![cfg(feature = "redis")]
 
@@ -95,7 +97,8 @@ async fn connections_into_a_black_hole_are_given_up_together() {
     until_decided(&limiter, ErrorKind::Infrastructure).await;
     proxy.strand();
     let errors = until_decided(&limiter, ErrorKind::Infrastructure).await;
-    // Calls of 50 ms, one after the other, fill a second, or ten if each connection is given up alone.
+    // Calls of 50 ms, one after the other, fill a second, or ten if each connection
+    // is given up alone.
     assert!(errors <= 100, "{errors} errors: each connection found out alone");
 }
 
@@ -170,13 +173,15 @@ async fn a_bad_network_is_infrastructure_and_never_a_wrong_answer() {
     limiter.check(&one()).await.unwrap();
 }
 
-/// Charges whose answers tell whose they are: key `k` has a quota of its own, so `remaining` is near a million `k`.
+/// Charges whose answers tell whose they are: key `k` has a quota of its own, so `remaining` is
+/// near a million `k`.
 fn token(k: u64) -> Charge {
     let quota = Quota::new(MILLION * (k + 1), Duration::from_secs(365 * 86_400));
     Charge::new(format!("token {k}")).quota(quota)
 }
 
-/// The open files of this process, other tests' included, so a test that counts them may have to look again.
+/// The open files of this process, other tests' included, so a test that counts them may
+/// have to look again.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }

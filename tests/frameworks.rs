@@ -1,5 +1,5 @@
-//! One layer value serves them all: an axum app, a tonic server, a tonic client, a hyper client and a plain
-//! service; and a gRPC client sees what a gRPC client understands.
+//! One layer value serves them all: an axum app, a tonic server, a tonic client, a hyper client and
+//! a plain service; and a gRPC client sees what a gRPC client understands.
 
 #![cfg(feature = "redis")]
 

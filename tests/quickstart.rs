@@ -1,4 +1,5 @@
-//! The quickstart, as a newcomer starts it: a process, its variables, and requests over real sockets.
+//! The quickstart, as a newcomer starts it: a process, its variables, and requests
+//! over real sockets.
 
 #![cfg(feature = "redisson")]
 
@@ -81,7 +82,8 @@ fn count(answers: &[Answer], status: u16, body: &str) -> usize {
     answers.iter().filter(|answer| answer.status == status && answer.body.contains(body)).count()
 }
 
-/// Five minutes a unit, so that nothing comes back while a test runs, and waits that are never slept.
+/// Five minutes a unit, so that nothing comes back while a test runs, and waits that
+/// are never slept.
 const SLOW: [(&str, &str); 2] = [("PERIOD_MS", "1500000"), ("MAX_WAIT_MS", "0")];
 
 #[tokio::test]
@@ -105,8 +107,9 @@ async fn out_of_the_box_every_request_gets_a_verdict() {
     }
 }
 
-/// The proportions out of the box, at 24 s a unit, so that nothing comes back meanwhile and both reservations are
-/// within the 60 s that an algorithm reserves ahead: who waits is seen by not being answered.
+/// The proportions out of the box, at 24 s a unit, so that nothing comes back meanwhile and
+/// both reservations are within the 60 s that an algorithm reserves ahead: who waits is seen by
+/// not being answered.
 #[tokio::test]
 async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
     let server = Server::start();
@@ -141,7 +144,8 @@ async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
 async fn either_store_and_algorithm_admits_the_limit() {
     let server = Server::start();
     let url = server.url();
-    // At five a year the smooth ones store nothing: one goes, and whoever comes next would have to pay for it.
+    // At five a year the smooth ones store nothing: one goes, and whoever comes next would
+    // have to pay for it.
     for (algorithm, limit) in [
         ("token_bucket", 5),
         ("fixed_window", 5),

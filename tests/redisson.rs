@@ -1,6 +1,8 @@
-//! Redisson's limiter, step by step: what each call answers, and what it leaves in Redis. Times are in ms from one base.
+//! Redisson's limiter, step by step: what each call answers, and what it leaves in Redis. Times are
+//! in ms from one base.
 //!
-//! Where Java does something here, its keys are written as its scripts leave them; `interop/redisson` runs it for real.
+//! Where Java does something here, its keys are written as its scripts leave them;
+//! `interop/redisson` runs it for real.
 
 #![cfg(feature = "redisson")]
 

@@ -1,4 +1,5 @@
-//! What stands in Redis for Redisson's limiter, and how long: what no scenario of the format's description asks.
+//! What stands in Redis for Redisson's limiter, and how long: what no scenario of the format's
+//! description asks.
 
 #![cfg(feature = "redisson")]
 

@@ -1,4 +1,5 @@
-//! Redisson's limiter in Lua against its twin in Rust: random histories with faults, which land on the edges.
+//! Redisson's limiter in Lua against its twin in Rust: random histories with faults, which
+//! land on the edges.
 
 #![cfg(feature = "redisson")]
 
@@ -138,7 +139,8 @@ impl Twins {
         let [outcome, wait, left, reset, rate, interval] = *told else { panic!("{told:?}") };
         let lua = match outcome {
             0 => {
-                // Of a grant that took the last one, and was not sent again, when the next one comes.
+                // Of a grant that took the last one, and was not sent again, when
+                // the next one comes.
                 let next = PermitLog::next(&self.rule(), &self.state, self.now);
                 assert!(wait == 0 || (left == 0 && self.until(wait) == next), "{place}");
                 Verdict::Allow
@@ -285,8 +287,8 @@ async fn redisson_agrees_with_its_script() {
     println!("redisson: {steps} steps alike");
 }
 
-/// A lost value, a value that was subtracted from twice, grants sent again and permits given back: no stretch of an
-/// interval ever holds more permits than the rate.
+/// A lost value, a value that was subtracted from twice, grants sent again and permits given back:
+/// no stretch of an interval ever holds more permits than the rate.
 #[tokio::test]
 async fn no_window_goes_over_the_rate_whatever_happens_to_the_value() {
     let server = Server::start();

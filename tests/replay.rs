@@ -1,4 +1,5 @@
-//! The replay, as an operator runs it: traffic on standard input, a verdict for each line on standard output.
+//! The replay, as an operator runs it: traffic on standard input, a verdict for each line on
+//! standard output.
 
 #![cfg(feature = "redisson")]
 

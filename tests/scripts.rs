@@ -233,7 +233,8 @@ fn there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
         "call('MGET'",
     ];
     assert_eq!(calls(&format!("{HEAD}{TAIL}")), known);
-    // A log's pieces: what may fail for want of memory comes first, and what is called after it cannot.
+    // A log's pieces: what may fail for want of memory comes first, and what is called
+    // after it cannot.
     let known = [
         "call('ZRANGE'",
         "call('ZRANGE'",

@@ -1,4 +1,5 @@
-//! What may be found in Redis: what the scripts write is read, anything else is an error and never an admission.
+//! What may be found in Redis: what the scripts write is read, anything else is an error and
+//! never an admission.
 
 #![cfg(feature = "redis")]
 
@@ -178,7 +179,8 @@ async fn only_the_form_that_is_written_is_read() {
     assert_eq!(told[0], Told::Failed(String::from("CORRUPT")));
 }
 
-/// States that the scripts write, but no clock or quota of these can have led to: they end, and admit nothing beyond.
+/// States that the scripts write, but no clock or quota of these can have led to: they end, and
+/// admit nothing beyond.
 #[tokio::test]
 async fn extreme_states_are_answered_all_the_same() {
     let server = Server::start();
@@ -236,7 +238,8 @@ async fn of_a_log_only_the_form_that_is_written_is_read() {
     }
 }
 
-/// What lies deeper is met only by who must know it, and even a log that nobody could have written comes to an end.
+/// What lies deeper is met only by who must know it, and even a log that nobody could have written
+/// comes to an end.
 #[tokio::test]
 async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
     let server = Server::start();

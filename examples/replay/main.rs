@@ -4,7 +4,8 @@
 //! Redis, and writes one JSON line for each to standard output and a summary to standard error:
 //!
 //! ```sh
-//! cargo run --release --example replay -- --algorithm token_bucket --limit 10 --period 1s < traffic.jsonl
+//! cargo run --release --example replay -- \
+//!     --algorithm token_bucket --limit 10 --period 1s < traffic.jsonl
 //! ```
 //!
 //! ```json

@@ -1,16 +1,17 @@
-//! The oracle: proves over real Redis, many processes and every window that nothing goes over a limit
-//! and nothing is refused without a reason.
+//! The oracle: proves over real Redis, many processes and every window that nothing goes over a
+//! limit and nothing is refused without a reason.
 //!
 //! A count over a whole run misses most bugs of limiters, so a trace is judged, call by call: the
 //! parts of such a trial stand in `tests/support/trial`. `exact.rs` calls right at the edges, and
-//! `saturated.rs` without pause, with a clock of their own. `storm.rs` gives thousands of reservations
-//! back at once. `planted.rs` shows that the judge finds every mistake planted in the histories of
-//! `history.rs`.
+//! `saturated.rs` without pause, with a clock of their own. `storm.rs` gives thousands of
+//! reservations back at once. `planted.rs` shows that the judge finds every mistake planted in the
+//! histories of `history.rs`.
 //!
-//! A new algorithm is a model and a line in `algorithms.rs`. The size comes from `ORACLE_PROCESSES`,
-//! `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload), `ORACLE_STATES` (2,400 refusals met at their
-//! edges for each algorithm) and `ORACLE_CANCELS` (100 reservations in a storm); `ORACLE_ONLY` picks the algorithms whose
-//! names begin so. These sizes suit a check; a proof takes larger ones:
+//! A new algorithm is a model and a line in `algorithms.rs`. The size comes from
+//! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
+//! `ORACLE_STATES` (2,400 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (100
+//! reservations in a storm); `ORACLE_ONLY` picks the algorithms whose names begin so. These sizes
+//! suit a check; a proof takes larger ones:
 //!
 //! ```sh
 //! ORACLE_PROCESSES=8 ORACLE_TASKS=128 ORACLE_SECONDS=5 ORACLE_STATES=100000 ORACLE_CANCELS=1000 \

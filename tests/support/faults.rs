@@ -1,4 +1,5 @@
-//! What tests of faults share: a limiter whose `remaining` counts what was taken, and ways to wait for trouble and its end.
+//! What tests of faults share: a limiter whose `remaining` counts what was taken, and ways to wait
+//! for trouble and its end.
 
 use std::future::Future;
 use std::time::Duration;
@@ -41,8 +42,8 @@ pub async fn ask(limiter: &Yearly) -> Result<Decision, Error> {
     in_time(D + SLACK, limiter.check(&one())).await
 }
 
-/// Awaits `call`, which must end by `limit`. A process that was paused finds all its timers expired at once, so the call
-/// then gets a few turns more.
+/// Awaits `call`, which must end by `limit`. A process that was paused finds all its timers expired
+/// at once, so the call then gets a few turns more.
 pub async fn in_time<F: Future>(limit: Duration, call: F) -> F::Output {
     let late = async {
         sleep(limit).await;
@@ -57,8 +58,8 @@ pub async fn in_time<F: Future>(limit: Duration, call: F) -> F::Output {
     }
 }
 
-/// The error that asking ends with. A machine so busy that timers fire late causes saturation at times: then it asks
-/// again.
+/// The error that asking ends with. A machine so busy that timers fire late causes saturation at
+/// times: then it asks again.
 pub async fn trouble<L: Limiter>(limiter: &L, charge: &Charge) -> Error {
     let begun = Instant::now();
     loop {
@@ -80,8 +81,8 @@ pub async fn kind(limiter: &Yearly) -> ErrorKind {
     }
 }
 
-/// Asks until it is decided, and returns how many errors of `kind` came before. No others may, but for saturation on a
-/// busy machine.
+/// Asks until it is decided, and returns how many errors of `kind` came before. No others may, but
+/// for saturation on a busy machine.
 pub async fn until_decided(limiter: &Yearly, kind: ErrorKind) -> usize {
     let begun = Instant::now();
     let mut errors = 0;

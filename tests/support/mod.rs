@@ -139,8 +139,9 @@ impl Drop for Server {
     }
 }
 
-/// When a key expires, in ms since the Unix epoch; negative if it does not, or is not there. The same as `PEXPIRETIME`,
-/// which 6.2 lacks: so the time that is left is read within one millisecond of the server's clock.
+/// When a key expires, in ms since the Unix epoch; negative if it does not, or is not there. The
+/// same as `PEXPIRETIME`, which 6.2 lacks: so the time that is left is read within one millisecond
+/// of the server's clock.
 pub async fn expires(connection: &mut MultiplexedConnection, key: &str) -> i64 {
     let mut ask = redis::pipe();
     ask.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
