@@ -1,10 +1,11 @@
-use std::future::pending;
+use std::future::{pending, ready};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::super::connections::{Connecting, Connections, SharedConnection};
+use super::super::connections::{Connecting, Connections, Reply, SharedConnection};
 use super::*;
 
 const D: Duration = Duration::from_millis(20);
@@ -32,6 +33,20 @@ impl Connections for Silent {
     fn no_reply(&self) -> Error {
         Error::new(ErrorKind::Infrastructure, "silent")
     }
+}
+
+impl SharedConnection for Silent {
+    fn send(&self, _: redis::Cmd) -> Reply {
+        Box::pin(pending())
+    }
+
+    fn is_alive(&self) -> bool {
+        true
+    }
+
+    fn record_timeout(&self, _: Instant, _: bool) {}
+
+    fn mark_read_only(&self) {}
 }
 
 fn pool() -> Pool {
@@ -76,6 +91,16 @@ async fn a_reply_meanwhile_is_load() {
     assert_eq!(answered.missed(&pool, true).kind(), ErrorKind::Saturation);
 }
 
+/// The loss of a connection ends a call too.
+#[tokio::test(start_paused = true)]
+async fn only_replies_of_the_server_count_as_replies() {
+    let pool = pool();
+    for (is_reply, replies) in [(false, 0), (true, 1)] {
+        deadline(&pool).reply(&pool, &Silent, pin!(ready(())), |()| is_reply).await;
+        assert_eq!(pool.replies(0), replies);
+    }
+}
+
 /// What arrives while the runtime catches up is still an answer.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
@@ -88,7 +113,7 @@ async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
         }
         7
     };
-    assert_eq!(deadline.answer(std::pin::pin!(answer)).await, Some(7));
+    assert_eq!(deadline.answer(pin!(answer)).await, Some(7));
 }
 
 #[tokio::test(start_paused = true)]
