@@ -96,7 +96,7 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for TellTheWait {
         HttpResponder::new().reject(request, refusal)
     }
 
-    fn annotate(&self, decision: &Decision, response: &mut Response<Body>) {
+    fn annotate(&self, decision: &mut Decision, response: &mut Response<Body>) {
         if !decision.waited().is_zero() {
             let text = format!("admitted after {} ms\n", decision.waited().as_millis());
             response.headers_mut().remove("content-length");

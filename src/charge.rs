@@ -18,8 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::decision::Fallbacks;
-use crate::{Decision, Quotas};
+use crate::Quotas;
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
 ///
@@ -66,8 +65,6 @@ pub struct Charge {
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
-    /// Of a charge that settles a decision: the numbers of the `or_else`s whose fallback made it.
-    fallbacks: Fallbacks,
 }
 
 impl Charge {
@@ -93,8 +90,9 @@ impl Charge {
 
     /// Asks how the key stands, and takes nothing: the cost is 0, also through a layer.
     ///
-    /// The request then passes even if the key has nothing left, unless the key owes. That is for costs which are known
-    /// only after the response: see [`Settlement::Take`](crate::Settlement::Take).
+    /// The request then passes even if the key has nothing left, unless the key owes. A peek yields no
+    /// [`Reservation`](crate::Reservation), so nothing is settled after the response. For a cost that is known
+    /// only then, charge an estimate and [`settle`](crate::HttpResponder::settle) it.
     #[must_use]
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;
@@ -120,19 +118,6 @@ impl Charge {
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
-        self
-    }
-
-    /// Marks a charge that settles `decision`: [`Limiter::owe`] and [`penalize`] then take from the limiter that decided,
-    /// also where that was a fallback. Default: an `or_else` takes from its inner limiter.
-    ///
-    /// A layer does so for [`Settlement::Take`](crate::Settlement::Take).
-    ///
-    /// [`Limiter::owe`]: crate::Limiter::owe
-    /// [`penalize`]: crate::LimiterExt::penalize
-    #[must_use]
-    pub fn settling(mut self, decision: &Decision) -> Self {
-        self.fallbacks = decision.fallbacks().clone();
         self
     }
 
@@ -189,16 +174,10 @@ impl Charge {
             (units, Cost::Unstated) => Cost::Units(units),
             (_, stated) => stated,
         };
-        self.fallbacks.clone_from(&whole.fallbacks);
         match whole.deadline {
             Some(deadline) => self.decided_by(deadline),
             None => self,
         }
-    }
-
-    /// Whether it settles a decision that the fallback of the `or_else` of this number made.
-    pub(crate) fn settles_fallback(&self, number: u64) -> bool {
-        self.fallbacks.contains(number)
     }
 
     /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
@@ -209,14 +188,7 @@ impl Charge {
     }
 
     fn of(key: Key) -> Self {
-        Self {
-            key,
-            cost: Cost::Unstated,
-            quota: None,
-            max_wait: None,
-            deadline: None,
-            fallbacks: Fallbacks::default(),
-        }
+        Self { key, cost: Cost::Unstated, quota: None, max_wait: None, deadline: None }
     }
 }
 

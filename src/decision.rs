@@ -48,7 +48,6 @@ pub struct Decision {
     decided_at: Option<Duration>,
     place: u16,
     paused: Duration,
-    fallbacks: Fallbacks,
     reservation: Option<Reservation>,
 }
 
@@ -66,7 +65,6 @@ impl Decision {
             decided_at: None,
             place: 0,
             paused: Duration::ZERO,
-            fallbacks: Fallbacks::default(),
             reservation: None,
         }
     }
@@ -145,9 +143,9 @@ impl Decision {
         }
     }
 
-    /// Hands out what was taken, once, to be given back with [`Limiter::refund`].
+    /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if nothing was taken.
     ///
-    /// [`Limiter::refund`]: crate::Limiter::refund
+    /// [`Limiter::settle`]: crate::Limiter::settle
     pub fn reservation(&mut self) -> Option<Reservation> {
         self.reservation.take()
     }
@@ -183,16 +181,9 @@ impl Decision {
         self
     }
 
-    pub(crate) fn fallbacks(&self) -> &Fallbacks {
-        &self.fallbacks
-    }
-
-    pub(crate) fn with_fallbacks(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
-        self.fallbacks.add(numbers);
-        self
-    }
-
-    pub(crate) fn with_reservation(mut self, reservation: Reservation) -> Self {
+    /// Adds what was taken. Default: nothing, which is right for a refusal and for a peek.
+    #[must_use]
+    pub fn with_reservation(mut self, reservation: Reservation) -> Self {
         self.reservation = Some(reservation);
         self
     }
@@ -209,27 +200,6 @@ impl Decision {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };
         }
         self
-    }
-}
-
-/// The numbers of the `or_else`s whose fallback made a decision: seldom any, so they take one word.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Fallbacks(Option<Arc<Vec<u64>>>);
-
-impl Fallbacks {
-    pub(crate) fn contains(&self, number: u64) -> bool {
-        self.numbers().contains(&number)
-    }
-
-    pub(crate) fn numbers(&self) -> &[u64] {
-        self.0.as_ref().map_or(&[], |numbers| numbers)
-    }
-
-    fn add(&mut self, numbers: impl IntoIterator<Item = u64>) {
-        let mut numbers = numbers.into_iter().peekable();
-        if numbers.peek().is_some() {
-            Arc::make_mut(self.0.get_or_insert_default()).extend(numbers);
-        }
     }
 }
 

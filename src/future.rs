@@ -19,7 +19,7 @@ pub use crate::limiter::{AllAtOnceFuture, RedisFuture};
 
 use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;
-use crate::{Charge, Decision, Error, ErrorKind, Refusal, Respond, Settlement};
+use crate::{Decision, Error, ErrorKind, Refusal, Respond};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -29,8 +29,6 @@ pin_project! {
         inner: S,
         request: Option<Req>,
         decision: Option<Decision>,
-        // What was charged, if it is to be settled.
-        charge: Option<Charge>,
         shared: Arc<Shared<L, K, R>>,
         #[pin]
         state: State<Admission<L::Future>, S::Future>,
@@ -63,12 +61,9 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         inner: S,
         shared: Arc<Shared<L, K, R>>,
         admission: Admission<L::Future>,
-        charge: Option<Charge>,
     ) -> Self {
         let state = State::Admitting { admission };
-        let mut future = Self::new(request, inner, shared, state);
-        future.charge = charge;
-        future
+        Self::new(request, inner, shared, state)
     }
 
     pub(crate) fn exempt(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
@@ -79,7 +74,7 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         Self::new(request, inner, shared, State::Keyless)
     }
 
-    /// Refuses what the limiter could not settle.
+    /// Refuses a request whose cost the limiter could not settle.
     pub(crate) fn unable(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
         Self::new(request, inner, shared, State::Unable)
     }
@@ -90,7 +85,7 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         shared: Arc<Shared<L, K, R>>,
         state: State<Admission<L::Future>, S::Future>,
     ) -> Self {
-        Self { inner, request: Some(request), decision: None, charge: None, shared, state }
+        Self { inner, request: Some(request), decision: None, shared, state }
     }
 }
 
@@ -123,10 +118,8 @@ where
                 StateProj::Calling { reply } => {
                     let mut response = ready!(reply.poll(cx))?;
                     if let Some(decision) = this.decision {
-                        if let Some(charge) = this.charge.take() {
-                            settle(this.shared, decision, charge, &response);
-                        }
                         this.shared.respond.annotate(decision, &mut response);
+                        settle(this.shared, decision, &response);
                     }
                     return Poll::Ready(Ok(response));
                 }
@@ -136,7 +129,8 @@ where
                 }
                 StateProj::Unable => {
                     let request = this.request.take().expect("rejected once");
-                    let message = "the responder may take more, and the limiter cannot take";
+                    let message =
+                        "the responder may take more than was charged, and the limiter cannot";
                     let refusal = Refusal::Undecided(Error::new(ErrorKind::Configuration, message));
                     return Poll::Ready(this.shared.respond.reject(request, refusal));
                 }
@@ -146,30 +140,19 @@ where
     }
 }
 
-/// Gives back or takes what the responder says; nobody waits for it.
-fn settle<L, K, R, Req, Res, E>(
-    shared: &Shared<L, K, R>,
-    decision: &mut Decision,
-    charge: Charge,
-    response: &Res,
-) where
+/// Refunds or takes the difference to what the request cost in the end. The response does not wait for it.
+fn settle<L, K, R, Req, Res, E>(shared: &Shared<L, K, R>, decision: &mut Decision, response: &Res)
+where
     L: Limiter,
     R: Respond<Req, Res, E>,
 {
-    match shared.respond.settle(decision, response) {
-        Settlement::Refund => {
-            if let Some(reservation) = decision.reservation() {
-                shared.limiter.refund(reservation);
-            }
-        }
-        Settlement::Take(0) | Settlement::Keep => {}
-        Settlement::Take(units) => {
-            let taken = shared.limiter.owe(&charge.cost(units).settling(decision));
-            debug_assert!(
-                taken,
-                "a responder that does not say so takes from a limiter that cannot"
-            );
-        }
+    let Some(reservation) = decision.reservation() else { return };
+    if let Some(actual) = shared.respond.actual_cost(decision, response) {
+        let unsettled = shared.limiter.settle(reservation, actual);
+        debug_assert!(
+            unsettled.is_none(),
+            "a responder takes more without saying so, from a limiter that cannot"
+        );
     }
 }
 

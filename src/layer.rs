@@ -1,4 +1,4 @@
-//! The layer: a limiter, whom to charge, and what a refused caller sees.
+//! The layer: a limiter, the key of a request, and what a refused caller sees.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
+use crate::http::HttpResponder;
+use crate::limiter::Limiter;
 use crate::service::RateLimit;
 use crate::shared::Shared;
 
@@ -15,59 +17,53 @@ const WAITERS: usize = 1_024;
 
 /// Limits every service that it wraps, all by one limiter.
 ///
-/// A clone shares everything, so that a framework may apply the layer to each route apart.
+/// Clones share the limiter and the number of requests that wait, so a framework may apply the layer to
+/// each route. A clone can be set up further; that does not change the others.
 pub struct RateLimitLayer<L, K, R> {
     shared: Arc<Shared<L, K, R>>,
 }
 
-impl<L, K, R> RateLimitLayer<L, K, R> {
-    pub(crate) fn with_responder(limiter: L, key: K, respond: R) -> Self {
+impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
+    /// Limits requests by `limiter`, each charged to the key that `key` finds in it.
+    ///
+    /// `key` is usually a closure over the request: see [`KeyExtractor`](crate::KeyExtractor). Refusals
+    /// are answered by [`HttpResponder`]; [`respond`](RateLimitLayer::respond) changes that, also for
+    /// services that do not speak HTTP.
+    #[must_use]
+    pub fn new(limiter: L, key: K) -> Self {
+        let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
         let waiters = Arc::new(Semaphore::new(WAITERS));
-        Self::of(Shared { limiter, key, respond, max_wait: Duration::ZERO, waiters })
+        Self {
+            shared: Arc::new(Shared { limiter, key, respond, max_wait: Duration::ZERO, waiters }),
+        }
     }
+}
 
-    fn of(shared: Shared<L, K, R>) -> Self {
-        Self { shared: Arc::new(shared) }
-    }
-
-    /// Takes the settings out of a layer that is still being built.
-    fn settings(self) -> Shared<L, K, R> {
-        Arc::into_inner(self.shared).expect("a layer is set up before it is cloned or applied")
-    }
-
+impl<L, K, R> RateLimitLayer<L, K, R> {
     /// Lets a request that does not fit now wait up to `wait` for its slot. Default: 0, which refuses it.
     ///
-    /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm reserves no further ahead than its
-    /// horizon, 60 s unless set.
-    ///
-    /// # Panics
-    ///
-    /// If the layer has been cloned or applied.
+    /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm reserves no further
+    /// ahead than its horizon, 60 s unless set.
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
-        Self::of(Shared { max_wait: wait, ..self.settings() })
+        Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }
     }
 
     /// Lets at most `requests` wait at once; the others are admitted now or refused. Default: 1,024.
     ///
-    /// # Panics
-    ///
-    /// If the layer has been cloned or applied.
+    /// The clones made from here on, and the services, share this number.
     #[must_use]
     pub fn max_waiters(self, requests: usize) -> Self {
         let waiters = Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS)));
-        Self::of(Shared { waiters, ..self.settings() })
+        Self { shared: Arc::new(Shared { waiters, ..Shared::clone(&self.shared) }) }
     }
 
-    /// Sets what a refused caller sees. Default: [`HttpResponder`](crate::HttpResponder).
-    ///
-    /// # Panics
-    ///
-    /// If the layer has been cloned or applied.
+    /// Sets what a refused caller sees. Default: [`HttpResponder`].
     #[must_use]
     pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
-        let Shared { limiter, key, max_wait, waiters, .. } = self.settings();
-        RateLimitLayer::of(Shared { limiter, key, respond, max_wait, waiters })
+        let Shared { limiter, key, max_wait, waiters, .. } = Shared::clone(&self.shared);
+        let shared = Shared { limiter, key, respond: respond.into(), max_wait, waiters };
+        RateLimitLayer { shared: Arc::new(shared) }
     }
 }
 

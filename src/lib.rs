@@ -56,7 +56,7 @@ pub use self::limiter::{
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;
-pub use self::reservation::Reservation;
+pub use self::reservation::{Owner, Reservation};
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
-pub use self::settle::{RefundIf, Settle, SettleBy, Settlement};
+pub use self::settle::{ActualCost, RefundIf, Settle};

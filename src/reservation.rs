@@ -1,75 +1,99 @@
-//! What a decision took: the right to give it back once.
+//! What an admission took.
 
-use crate::Quotas;
-use crate::charge::Key;
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Identifies the state that a decision wrote, and holds what a refund needs of the state before it.
+/// What an admission took: the right to settle it once.
 ///
-/// It has four numbers for each quota, unused ones being 0, and a list where four are too few. The
-/// first number grows from one reservation of a key to the next.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark {
-    /// The numbers of the first quota.
-    pub(crate) first: [i64; 4],
-    /// The numbers of the other quotas, if there are any.
-    pub(crate) more: Box<[[i64; 4]]>,
-    /// The list of each quota; none if all are empty.
-    pub(crate) lists: Box<[Box<[i64]>]>,
-}
-
-impl Mark {
-    /// The mark of one quota.
-    pub(crate) fn of(&self, place: usize) -> Self {
-        let numbers = match place {
-            0 => self.first,
-            _ => self.more.get(place - 1).copied().unwrap_or_default(),
-        };
-        Self::from(numbers).with_list(self.list(place).into())
-    }
-
-    /// The list of one quota.
-    pub(crate) fn list(&self, place: usize) -> &[i64] {
-        self.lists.get(place).map_or(&[], |list| list)
-    }
-
-    /// Sets the list of the only quota.
-    pub(crate) fn with_list(mut self, list: Box<[i64]>) -> Self {
-        self.lists = if list.is_empty() { Box::default() } else { [list].into() };
-        self
-    }
-}
-
-impl From<[i64; 4]> for Mark {
-    fn from(first: [i64; 4]) -> Self {
-        Self { first, ..Self::default() }
-    }
-}
-
-/// The marks of several quotas, in order.
-impl From<Vec<Mark>> for Mark {
-    fn from(each: Vec<Mark>) -> Self {
-        let mut numbers = each.iter().map(|one| one.first);
-        let first = numbers.next().unwrap_or_default();
-        let more = numbers.collect();
-        let listed = each.iter().any(|one| !one.lists.is_empty());
-        let lists = each.iter().filter(|_| listed).map(|one| one.list(0).into()).collect();
-        Self { first, more, lists }
-    }
-}
-
-/// What one decision took: the right to give it back once.
+/// A [`Decision`](crate::Decision) that admits hands it out. [`Limiter::settle`] then says what the
+/// request cost in the end: less is refunded, more is taken. Dropped, it changes nothing, and the
+/// charge stays as it was decided.
 ///
-/// Not `Clone`, so that no refund happens twice.
-#[derive(Debug)]
+/// It is not `Clone`, so that nothing is refunded twice. A peek yields none, and neither does
+/// [`FailOpen`](crate::FailOpen): they take nothing.
+///
+/// # Stores of your own
+///
+/// A limiter that you write makes reservations with [`Reservation::new`]. The payload is whatever
+/// your store needs to find the charge again.
+///
+/// ```
+/// use tower_sluice::{Owner, Reservation};
+///
+/// let mine = Owner::new();
+/// let reservation = Reservation::new(mine, 3, String::from("row 17"));
+/// assert_eq!((reservation.owner(), reservation.cost()), (mine, 3));
+///
+/// let row: String = reservation.into_payload().unwrap();
+/// assert_eq!(row, "row 17");
+/// ```
+///
+/// [`Limiter::settle`]: crate::Limiter::settle
 pub struct Reservation {
-    /// Whose it is: each limiter has a number of its own in this process.
-    pub(crate) owner: u64,
-    /// What the limiter's store calls the key.
-    pub(crate) key: Key,
-    pub(crate) quota: Quotas,
-    pub(crate) cost: u64,
-    /// Identifies the state that the decision wrote, and holds what a refund needs of the one before.
-    pub(crate) mark: Mark,
-    /// Of limiters that were asked in turn: what each of them took.
-    pub(crate) others: Vec<Reservation>,
+    owner: Owner,
+    cost: u64,
+    payload: Box<dyn Any + Send + Sync>,
+}
+
+impl Reservation {
+    /// A reservation of `cost` units by the limiter of this `owner`.
+    #[must_use]
+    pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
+        Self { owner, cost, payload: Box::new(payload) }
+    }
+
+    /// The limiter that it belongs to.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The units that it took.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// The payload, if it is a `T`.
+    #[must_use]
+    pub fn payload<T: Any>(&self) -> Option<&T> {
+        self.payload.downcast_ref()
+    }
+
+    /// The payload.
+    ///
+    /// # Errors
+    ///
+    /// The reservation itself, if its payload is no `T`.
+    pub fn into_payload<T: Any>(self) -> Result<T, Self> {
+        let Self { owner, cost, payload } = self;
+        match payload.downcast() {
+            Ok(payload) => Ok(*payload),
+            Err(payload) => Err(Self { owner, cost, payload }),
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation")
+            .field("owner", &self.owner)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells the reservations of one limiter from those of all others in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner(u64);
+
+impl Owner {
+    /// An owner that no other limiter of this process has.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "each is different, so none is the default")]
+    pub fn new() -> Self {
+        static OWNERS: AtomicU64 = AtomicU64::new(0);
+        Self(OWNERS.fetch_add(1, Ordering::Relaxed))
+    }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tower::BoxError;
 
-use crate::{Decision, Refusal, Settlement};
+use crate::{Decision, Refusal};
 
 /// Makes the answer to a request that does not pass.
 pub trait Respond<Req, Res, E> {
@@ -39,28 +39,28 @@ pub trait Respond<Req, Res, E> {
         None
     }
 
-    /// Whether [`settle`](Respond::settle) is to be asked. Default: no, which saves a copy of each charge.
-    fn settles(&self) -> bool {
+    /// Whether [`actual_cost`](Respond::actual_cost) may return more than was charged. Default: no.
+    ///
+    /// If so, a layer passes no request to a limiter that cannot take more. It refuses each as
+    /// undecided, with an error of kind [`Configuration`](crate::ErrorKind::Configuration).
+    fn takes_more(&self) -> bool {
         false
     }
 
-    /// Whether [`settle`](Respond::settle) may answer [`Settlement::Take`] with a number above 0. Default: if it is asked
-    /// at all.
+    /// The units that an admitted request cost in the end, now that it is answered. Default: `None`,
+    /// which keeps what was charged.
     ///
-    /// If so, a layer passes no request to a limiter that cannot take: each is refused as undecided, with an error of
-    /// kind [`Configuration`](crate::ErrorKind::Configuration).
-    fn takes(&self) -> bool {
-        self.settles()
-    }
-
-    /// What an admitted request is to have cost, now that it is answered. Default: what it was charged.
-    fn settle(&self, decision: &Decision, response: &Res) -> Settlement {
+    /// It is asked only if something was charged, and once.
+    fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64> {
         let _ = (decision, response);
-        Settlement::Keep
+        None
     }
 
-    /// Tells the caller of an admitted request about the decision. Default: nothing.
-    fn annotate(&self, decision: &Decision, response: &mut Res) {
+    /// Adds to the response of an admitted request what its caller should know. Default: nothing.
+    ///
+    /// It comes before [`actual_cost`](Respond::actual_cost). A responder that takes the decision's
+    /// [`reservation`](Decision::reservation) settles it itself.
+    fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }
 }

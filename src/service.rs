@@ -58,15 +58,14 @@ where
         let shared = Arc::clone(&self.shared);
         let inner = self.inner.clone();
         match shared.key.extract(&request) {
-            Keyed::Charge(_) if shared.respond.takes() && !shared.limiter.can_owe() => {
+            Keyed::Charge(_) if shared.respond.takes_more() && !shared.limiter.can_take_more() => {
                 ResponseFuture::unable(request, inner, shared)
             }
             Keyed::Charge(mut charge) => {
                 charge.pays_for_request();
                 let patience = shared.respond.max_wait(&request);
-                let settled = shared.respond.settles().then(|| charge.clone());
                 let admission = admission(&shared, charge, patience);
-                ResponseFuture::admitting(request, inner, shared, admission, settled)
+                ResponseFuture::admitting(request, inner, shared, admission)
             }
             Keyed::Exempt => ResponseFuture::exempt(request, inner, shared),
             Keyed::Missing => ResponseFuture::keyless(request, inner, shared),
@@ -74,8 +73,8 @@ where
     }
 }
 
-/// Asks for as long as the charge, else the layer, would wait, and no longer than the caller does. Who finds no
-/// place to wait in is admitted now or not at all.
+/// Asks for as long as the charge, else the layer, would wait, and no longer than the caller does. If too
+/// many requests wait already, this one is admitted now or not at all.
 fn admission<L: Limiter, K, R>(
     shared: &Shared<L, K, R>,
     charge: Charge,

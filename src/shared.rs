@@ -6,13 +6,26 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What all clones of a layer and its services share.
+/// What a layer and its services share.
 pub(crate) struct Shared<L, K, R> {
-    pub(crate) limiter: L,
-    pub(crate) key: K,
-    pub(crate) respond: R,
+    pub(crate) limiter: Arc<L>,
+    pub(crate) key: Arc<K>,
+    pub(crate) respond: Arc<R>,
     pub(crate) max_wait: Duration,
+    /// One permit for each request that may wait.
     pub(crate) waiters: Arc<Semaphore>,
+}
+
+impl<L, K, R> Clone for Shared<L, K, R> {
+    fn clone(&self) -> Self {
+        Self {
+            limiter: Arc::clone(&self.limiter),
+            key: Arc::clone(&self.key),
+            respond: Arc::clone(&self.respond),
+            max_wait: self.max_wait,
+            waiters: Arc::clone(&self.waiters),
+        }
+    }
 }
 
 impl<L, K, R> Shared<L, K, R> {

@@ -21,22 +21,22 @@ use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::charge::Key;
-use crate::{Charge, Decision, Error, ErrorKind, Limiter, Operation, Outcome, Quota, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Limiter, Operation, Outcome, Owner, Reservation};
 
 /// Plays decisions in the order in which they were given. Clones share the play and the records.
 ///
 /// Once all are played, every further charge is an error of [`ErrorKind::State`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Scripted {
     play: Arc<Mutex<Play>>,
+    owner: Owner,
 }
 
 #[derive(Debug, Default)]
 struct Play {
     answers: VecDeque<Result<Decision, Error>>,
     charges: Vec<Charge>,
-    refunds: Vec<u64>,
+    settlements: Vec<(usize, u64)>,
     operations: Vec<(Operation, Charge)>,
 }
 
@@ -44,7 +44,7 @@ impl Scripted {
     /// A play without decisions.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self { play: Arc::default(), owner: Owner::new() }
     }
 
     /// Next, admits.
@@ -97,10 +97,21 @@ impl Scripted {
         self.play().charges.clone()
     }
 
-    /// The reservations given back so far: for each, which charge it was, from 0.
+    /// The settlements so far: the number of the charge, from 0, and what it cost in the end.
     #[must_use]
-    pub fn refunds(&self) -> Vec<u64> {
-        self.play().refunds.clone()
+    pub fn settlements(&self) -> Vec<(usize, u64)> {
+        self.play().settlements.clone()
+    }
+
+    /// The charges refunded whole so far, by number from 0.
+    #[must_use]
+    pub fn refunds(&self) -> Vec<usize> {
+        let settlements = self.settlements();
+        settlements
+            .into_iter()
+            .filter(|(_, actual)| *actual == 0)
+            .map(|(charge, _)| charge)
+            .collect()
     }
 
     /// The operations asked for so far: they are done at once, and play no decision.
@@ -118,10 +129,11 @@ impl Scripted {
     fn play(&self) -> MutexGuard<'_, Play> {
         self.play.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Its number among the owners of reservations: an address, which no counter reaches.
-    fn owner(&self) -> u64 {
-        u64::MAX - Arc::as_ptr(&self.play) as u64
+impl Default for Scripted {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -129,33 +141,21 @@ impl Limiter for Scripted {
     type Future = Ready<Result<Decision, Error>>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        let owner = self.owner();
         let mut play = self.play();
-        let number = play.charges.len() as i64;
+        let number = play.charges.len();
         play.charges.push(charge.clone());
         let answer = play.answers.pop_front();
         let answer =
             answer.unwrap_or_else(|| Err(Error::new(ErrorKind::State, "the play is over")));
         ready(answer.map(|decision| {
-            if !decision.is_admitted() {
+            if !decision.is_admitted() || charge.get_cost() == 0 {
                 return decision;
             }
-            decision.with_reservation(Reservation {
-                owner,
-                key: Key::Owned(charge.key().to_owned()),
-                quota: charge.get_quota().cloned().unwrap_or(Quota::per_second(1).into()),
-                cost: charge.get_cost(),
-                mark: [number, 0, 0, 0].into(),
-                others: Vec::new(),
-            })
+            decision.with_reservation(Reservation::new(self.owner, charge.get_cost(), number))
         }))
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        self.operate(Operation::Penalize, charge).is_some()
-    }
-
-    fn can_owe(&self) -> bool {
+    fn can_take_more(&self) -> bool {
         true
     }
 
@@ -164,11 +164,12 @@ impl Limiter for Scripted {
         Some(ready(Ok(Decision::new(Outcome::Allow))))
     }
 
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        if reservation.owner != self.owner() {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        if reservation.owner() != self.owner {
             return Some(reservation);
         }
-        self.play().refunds.push(reservation.mark.first[0].cast_unsigned());
+        let Ok(number) = reservation.into_payload() else { return None };
+        self.play().settlements.push((number, actual));
         None
     }
 }

@@ -211,13 +211,19 @@ async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
         ];
         for (name, limiter) in limiters {
             let charge = Charge::new("alice").cost(3);
-            for act in ["check", "peek", "penalize", "owe", "refund"] {
+            for act in ["check", "peek", "penalize", "settle", "refund"] {
                 let before = taken().await;
                 let mut expected = [before[0] + one, before[1] + other];
                 match act {
                     "check" => assert!(limiter.check(&charge).await.unwrap().is_admitted()),
                     "penalize" => drop(limiter.penalize(charge.clone()).await.unwrap()),
-                    "owe" => assert!(limiter.owe(&charge)),
+                    "settle" => {
+                        let reservation = limiter.check(&charge).await.unwrap().reservation();
+                        let reservation = reservation.unwrap();
+                        let actual = reservation.cost() + 2;
+                        assert!(limiter.settle(reservation, actual).is_none());
+                        expected.iter_mut().for_each(|taken| *taken += 2);
+                    }
                     "refund" => {
                         let reservation = limiter.check(&charge).await.unwrap().reservation();
                         assert!(limiter.refund(reservation.unwrap()).is_none());

@@ -19,7 +19,7 @@ use tower::ServiceBuilder;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
     Charge, Decision, Exempt, HttpResponder, IntoCharge, LimiterExt, Memory, Pool, Quota,
-    RateLimitLayer, Redis, Refusal, Settlement, by_head,
+    RateLimitLayer, Redis, Refusal, by_head,
 };
 
 /// So long that nothing comes back while a test runs.
@@ -130,11 +130,11 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
     let limiter =
         Redis::new("bytes", TokenBucket::new(quota), pool).deadline(Duration::from_secs(20));
     let bytes = |_: &Decision, response: &Response<Body>| {
-        Settlement::Take(http_body::Body::size_hint(response.body()).exact().unwrap_or(0))
+        http_body::Body::size_hint(response.body()).exact()
     };
     let app = Router::new().route("/", get(async || "7 bytes")).layer(
-        // One is let in while any is left; what it costs is known when it is answered.
-        RateLimitLayer::new(limiter.clone(), by_head(|_| Some(Charge::new("all").peek())))
+        // One byte is charged at first, the others once the response is there.
+        RateLimitLayer::new(limiter.clone(), by_head(|_| Some("all")))
             .respond(HttpResponder::new().settle(bytes)),
     );
     let address = serve(app).await;
@@ -163,8 +163,8 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
 async fn only_failed_logins_count() {
     let limiter = || Memory::new("logins", FixedWindow::new(Quota::per_hour(2)));
     let failed = |_: &Decision, response: &Response<_>| match response.status() {
-        StatusCode::UNAUTHORIZED => Settlement::Keep,
-        _ => Settlement::Refund,
+        StatusCode::UNAUTHORIZED => None,
+        _ => Some(0),
     };
     let right = |_: &Decision, response: &Response<_>| response.status().is_success();
     let app = || {

@@ -210,7 +210,7 @@ async fn the_rights_that_are_documented_suffice() {
             let mut taken = limiter.check(&one()).await.unwrap();
             limiter.check(&one().cost(2)).await.unwrap();
             if let Some(reservation) = taken.reservation() {
-                limiter.give_back(reservation).await.unwrap();
+                limiter.refund_confirmed(reservation).await.unwrap();
             }
             limiter.check(&one()).await.unwrap();
             limiter.check(&one()).await.unwrap();

@@ -243,22 +243,20 @@ async fn operations_pass_through_every_wrapper_and_stop_at_the_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_penalty_that_settles_a_decision_goes_to_who_decided() {
+async fn a_reservation_is_settled_by_the_limiter_that_made_it() {
     let away = || Scripted::new().fail(ErrorKind::Infrastructure);
-    let (store, share) = (away(), Scripted::new().allow());
+    let (store, share) = (away().allow(), Scripted::new().allow());
     let limiter = store.clone().or_else(share.clone()).timeout(SECOND);
-    let decision = limiter.check(&one()).await.unwrap();
-    limiter.penalize(one().cost(3).settling(&decision)).await.unwrap();
-    assert_eq!((store.operations().len(), share.operations().len()), (0, 1));
-    limiter.penalize(one()).await.unwrap();
-    assert_eq!((store.operations().len(), share.operations().len()), (1, 1));
+    for (settled, expected) in [(&share, [(0, 3)]), (&store, [(1, 3)])] {
+        let mut decision = limiter.check(&one()).await.unwrap();
+        assert!(limiter.settle(decision.reservation().unwrap(), 3).is_none());
+        assert_eq!(settled.settlements(), expected);
+    }
 
-    // Of what was admitted unasked, nothing is counted.
-    let store = away();
-    let limiter = store.clone().or_else(FailOpen);
-    let decision = limiter.check(&one()).await.unwrap();
-    let owing = limiter.penalize(one().settling(&decision)).await.unwrap();
-    assert_eq!((owing.origin(), store.operations().len()), (Origin::Unasked, 0));
+    // What was admitted without a decision took nothing.
+    let mut decision = away().or_else(FailOpen).check(&one()).await.unwrap();
+    assert_eq!(decision.origin(), Origin::Unasked);
+    assert!(decision.reservation().is_none());
 }
 
 #[tokio::test]
@@ -272,24 +270,28 @@ async fn what_a_limiter_cannot_do_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_wrapper_can_take_if_all_that_it_takes_from_can() {
+async fn a_wrapper_can_take_more_if_all_that_it_takes_from_can() {
     let closure = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
     let can = || Memory::new("memory", TokenBucket::new(Quota::per_second(5))).boxed();
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
-    assert!(!closure.can_owe());
-    assert!(!Arc::new(closure).timeout(SECOND).boxed().can_owe());
-    assert!(Arc::new(can()).timeout(SECOND).or_else(FailOpen).boxed().can_owe());
-    assert!(Scripted::new().or_else(FailOpen).can_owe());
-    assert!(can().or_else(can()).can_owe());
-    assert!(!can().or_else(closure).can_owe());
-    assert!(AllInTurn::new([can(), can()], both).can_owe());
+    assert!(!closure.can_take_more());
+    assert!(!Arc::new(closure).timeout(SECOND).boxed().can_take_more());
+    assert!(Arc::new(can()).timeout(SECOND).or_else(FailOpen).boxed().can_take_more());
+    assert!(Scripted::new().or_else(FailOpen).can_take_more());
+    assert!(can().or_else(can()).can_take_more());
+    assert!(!can().or_else(closure).can_take_more());
+    assert!(AllInTurn::new([can(), can()], both).can_take_more());
     let mixed = AllInTurn::new([closure.boxed(), can()], both);
-    assert!(!mixed.can_owe());
+    assert!(!mixed.can_take_more());
 
-    // Taken where possible, and the answer says that it was not everywhere.
-    let last = Scripted::new();
-    assert!(!AllInTurn::new([closure.boxed(), last.clone().boxed()], both).owe(&one()));
-    assert_eq!(last.operations().len(), 1);
+    // What cannot be taken everywhere comes back, and nothing is taken.
+    let last = Scripted::new().allow().allow();
+    let all = AllInTurn::new([closure.boxed(), last.clone().boxed()], both);
+    let reservation = all.check(&one()).await.unwrap().reservation().unwrap();
+    let reservation = all.settle(reservation, 2).expect("the closure cannot take more");
+    assert_eq!(last.settlements(), []);
+    assert!(all.settle(reservation, 0).is_none());
+    assert_eq!(last.refunds(), [1]);
 }
 
 // Secrets.

@@ -28,9 +28,10 @@ async fn what_is_dropped_before_it_is_polled_takes_nothing() {
     assert_eq!(check.await.unwrap().remaining(), Some(4));
     assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(4));
     assert_eq!(reset.await.unwrap().remaining(), Some(5));
-    // What is owed is taken at once.
-    assert!(limiter.owe(&Charge::new("job").cost(2)));
-    assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(3));
+    // What was not reserved is taken at once.
+    let reservation = limiter.check(&Charge::new("job")).await.unwrap().reservation().unwrap();
+    assert!(limiter.settle(reservation, 3).is_none());
+    assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(2));
 }
 
 /// The longest keys that there are take no more than short ones.
@@ -65,7 +66,7 @@ async fn long_keys_are_told_apart_and_can_be_given_back() {
     assert_eq!((limiter.len(), reservations.len()), (3, 3));
     for (key, reservation) in keys.into_iter().zip(reservations) {
         assert_eq!(limiter.peek(Arc::clone(&key)).await.unwrap().remaining(), Some(0));
-        assert_eq!(limiter.give_back(reservation).unwrap(), 5);
+        assert_eq!(limiter.refund_confirmed(reservation).unwrap(), 5);
         assert_eq!(limiter.peek(key).await.unwrap().remaining(), Some(5));
     }
 }
@@ -137,12 +138,12 @@ async fn memory_gives_back_what_nobody_relies_on() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(3)));
     let reservation = async || limiter.check(&one()).await.unwrap().reservation().unwrap();
     let [first, second, third] = [reservation().await, reservation().await, reservation().await];
-    assert_eq!(limiter.give_back(second).unwrap(), 0);
-    assert_eq!(limiter.give_back(third).unwrap(), 1);
-    assert_eq!(limiter.give_back(first).unwrap(), 0);
+    assert_eq!(limiter.refund_confirmed(second).unwrap(), 0);
+    assert_eq!(limiter.refund_confirmed(third).unwrap(), 1);
+    assert_eq!(limiter.refund_confirmed(first).unwrap(), 0);
     assert_eq!(limiter.check(&one().cost(0)).await.unwrap().remaining(), Some(1));
     let other = Memory::new("other", TokenBucket::new(Quota::per_second(1)));
-    assert_eq!(other.give_back(reservation().await).unwrap_err().kind(), ErrorKind::Request);
+    assert_eq!(other.refund_confirmed(reservation().await).unwrap_err().kind(), ErrorKind::Request);
 }
 
 #[tokio::test(start_paused = true)]

@@ -315,7 +315,7 @@ async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize;
         waiters.push(decision.reservation().unwrap());
     }
     for waiter in waiters.into_iter().rev() {
-        assert_eq!(limiter.give_back(waiter).await.unwrap(), 1);
+        assert_eq!(limiter.refund_confirmed(waiter).await.unwrap(), 1);
     }
     let mut admitted = [0; 3];
     for (admitted, step) in admitted.iter_mut().zip([0, 12, 48]) {
@@ -412,7 +412,7 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     run(&mut connection, "DEL sluice:test:3sl1:{x}").await;
     let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
     assert_eq!(reserved.remaining(), Some(0));
-    assert_eq!(limiter.give_back(reserved.reservation().unwrap()).await.unwrap(), 2);
+    assert_eq!(limiter.refund_confirmed(reserved.reservation().unwrap()).await.unwrap(), 2);
     assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
 
     let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();

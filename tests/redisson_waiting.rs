@@ -132,7 +132,7 @@ async fn clients_wait_apart() {
     assert!(other.check(&patient).await.unwrap().is_admitted());
     let reservation = held.reservation().expect("taken");
     let reservation = other.refund(reservation).expect("another client's comes back");
-    assert_eq!(one.give_back(reservation).await.unwrap(), 1);
+    assert_eq!(one.refund_confirmed(reservation).await.unwrap(), 1);
 }
 
 /// More than the rate never fits, whoever waits.

@@ -111,7 +111,7 @@ async fn compare<A: InLua>(
                 let Twins { lua: reservation, quota, cost, mark } = reservations.remove(which);
                 let rule = algorithm.rule(quota).expect("a rule");
                 let units = A::refund(&rule, &mut state, instant, cost, &mark).unwrap_or(0);
-                let from_lua = lua.give_back(reservation).await.expect("lua gives back");
+                let from_lua = lua.refund_confirmed(reservation).await.expect("lua gives back");
                 assert_eq!(from_lua as i64, units, "{place}");
                 continue;
             }

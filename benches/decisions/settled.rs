@@ -5,9 +5,7 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{
-    Charge, Decision, HttpResponder, LimiterExt, Quota, RateLimitLayer, Settlement, by_head,
-};
+use tower_sluice::{Decision, HttpResponder, LimiterExt, Quota, RateLimitLayer, by_head};
 
 use crate::measure::{Cost, median_of};
 use crate::site::Site;
@@ -23,9 +21,8 @@ pub(crate) fn run() {
     let slow = Quota::new(1, std::time::Duration::from_secs(1_000)).burst(1_000_000);
     let metered = site.limiter(TokenBucket::new(slow));
     let layer = || RateLimitLayer::new(limiter.clone(), by_head(|_| Some("plain")));
-    let bytes =
-        |_: &Decision, response: &Response<String>| Settlement::Take(response.body().len() as u64);
-    let meter = by_head(|_| Some(Charge::new("metered").peek()));
+    let bytes = |_: &Decision, response: &Response<String>| response.body().len() as u64;
+    let meter = by_head(|_| Some("metered"));
     let settling = RateLimitLayer::new(metered.clone(), meter)
         .respond(HttpResponder::new().settle(bytes))
         .layer(service_fn(answer));

@@ -35,8 +35,8 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
 }
 
 impl Gate for Memory<PermitLog> {
-    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        Memory::give_back(self, reservation)
+    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        Memory::refund_confirmed(self, reservation)
     }
 
     async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
@@ -80,8 +80,8 @@ impl Limiter for Named {
 }
 
 impl Gate for Named {
-    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        self.redisson.give_back(reservation).await
+    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        self.redisson.refund_confirmed(reservation).await
     }
 
     async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {

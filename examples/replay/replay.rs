@@ -94,7 +94,7 @@ pub(crate) fn unique() -> String {
 
 /// A limiter that tells how much it took back.
 pub(crate) trait Gate: Limiter {
-    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error>;
+    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error>;
 
     /// Gives permits back, whoever took them.
     async fn release(&self, _key: &str, _permits: u64) -> Result<u64, Error> {
@@ -118,14 +118,14 @@ impl<A: Algorithm> Limiter for InProcess<A> {
 }
 
 impl<A: Algorithm> Gate for InProcess<A> {
-    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        self.0.give_back(reservation)
+    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        self.0.refund_confirmed(reservation)
     }
 }
 
 impl<A: InLua> Gate for Redis<A> {
-    async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        Redis::give_back(self, reservation).await
+    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        Redis::refund_confirmed(self, reservation).await
     }
 }
 
@@ -240,7 +240,7 @@ impl<G: Gate> Replay<G> {
         let (key, quota, reservation) =
             (Arc::clone(&past.key), past.quota, past.reservation.take());
         let units = match reservation {
-            Some(reservation) => self.gate.give_back(*reservation).await,
+            Some(reservation) => self.gate.refund_confirmed(*reservation).await,
             None => Ok(0),
         };
         self.given_back(key, quota, units).await

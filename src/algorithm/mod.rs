@@ -75,6 +75,7 @@
 
 mod fixed_window;
 mod in_lua;
+mod mark;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -86,6 +87,7 @@ mod verdict;
 
 pub use fixed_window::FixedWindow;
 pub use in_lua::{InLua, Part};
+pub use mark::Mark;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -107,7 +109,6 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::quota::{QuotaError, Quotas};
-pub use crate::reservation::Mark;
 
 /// The longest wait that an algorithm reserves unless told otherwise.
 const HORIZON: Duration = Duration::from_secs(60);

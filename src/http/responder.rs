@@ -17,8 +17,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
-use crate::limiter::Limiter;
-use crate::{ErrorKind, RateLimitLayer, RefundIf, Refusal, Respond, Settle, grpc};
+use crate::{ErrorKind, RefundIf, Refusal, Respond, Settle, grpc};
 
 /// Answers refusals with an empty response. The inner service's error type stays.
 ///
@@ -48,15 +47,17 @@ impl HttpResponder {
         Self { no_key: status }
     }
 
-    /// Says what a request is to have cost, once it is answered: see [`Settlement`](crate::Settlement).
+    /// Sets what a request cost in the end, once it is answered: `cost` is a closure over `&Decision` and
+    /// `&Response<_>` that returns units, or `None` to keep what was charged.
     ///
-    /// A limiter that cannot take more refuses every request: see [`Settle::new`].
+    /// Less is refunded, more is taken. Before a limiter that cannot take more every request is refused:
+    /// see [`Settle::new`].
     #[must_use]
-    pub const fn settle<F>(self, settle: F) -> Settle<Self, F> {
-        Settle::new(self, settle)
+    pub const fn settle<F>(self, cost: F) -> Settle<Self, F> {
+        Settle::new(self, cost)
     }
 
-    /// Gives back what a request took, if `condition`, a closure over `&Decision` and `&Response<_>`, says so.
+    /// Refunds a request if `condition` holds, a closure over `&Decision` and `&Response<_>`.
     #[must_use]
     pub const fn refund_if<F>(self, condition: F) -> Settle<Self, RefundIf<F>> {
         Settle::refund_if(self, condition)
@@ -103,18 +104,6 @@ where
             response.headers_mut().insert(RETRY_AFTER, whole_seconds(wait).into());
         }
         Ok(response)
-    }
-}
-
-impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
-    /// Limits requests by `limiter`, each charged to what `key` finds in it.
-    ///
-    /// `key` is usually a closure over the request: see [`KeyExtractor`](crate::KeyExtractor). Refusals
-    /// are answered by [`HttpResponder`]; [`respond`](RateLimitLayer::respond) changes that, also for
-    /// services that do not speak HTTP.
-    #[must_use]
-    pub fn new(limiter: L, key: K) -> Self {
-        Self::with_responder(limiter, key, HttpResponder::new())
     }
 }
 

@@ -72,7 +72,7 @@ impl<C> Admission<C> {
         if let StateProj::Waiting { due, .. } = self.project().state.project() {
             let reservation = decision.as_mut().and_then(Decision::reservation);
             if let Some(reservation) = reservation.filter(|_| Instant::now() < *due) {
-                limiter.refund(reservation);
+                let _ = limiter.settle(reservation, 0);
             }
         }
     }

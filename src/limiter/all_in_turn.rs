@@ -11,10 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::named::owner;
 use super::{Boxed, BoxedFuture, Limiter, Operation};
-use crate::charge::Key;
-use crate::{Charge, Decision, Error, ErrorKind, Quota, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 
 /// Limiters over different keys, all or nothing.
 ///
@@ -37,14 +35,15 @@ use crate::{Charge, Decision, Error, ErrorKind, Quota, Reservation};
 /// ```
 ///
 /// The closure returns each member's key, and what else its charge states: a cost, a quota. A member that states no cost
-/// takes that of the charge; a peek takes nothing of any of them.
+/// takes that of the charge; a peek takes nothing of any of them. When a reservation is
+/// [settled](Limiter::settle), the difference is refunded to each member, or taken from each.
 ///
 /// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`](ErrorKind::Saturation) if the
 /// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
 /// one of several stores may be away alone, give that limiter a shorter time and a fallback of its own:
 /// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the others.
 pub struct AllInTurn<const N: usize, F> {
-    owner: u64,
+    owner: Owner,
     limiters: Arc<[Boxed; N]>,
     keys: Arc<F>,
 }
@@ -56,7 +55,7 @@ where
     /// The limiters, the narrowest first, and what each of them is asked about a charge.
     #[must_use]
     pub fn new(limiters: [Boxed; N], keys: F) -> Self {
-        Self { owner: owner(), limiters: Arc::new(limiters), keys: Arc::new(keys) }
+        Self { owner: Owner::new(), limiters: Arc::new(limiters), keys: Arc::new(keys) }
     }
 
     /// What each of them is asked about `charge`.
@@ -67,8 +66,8 @@ where
 
 impl<const N: usize, F> AllInTurn<N, F> {
     /// Asks each for what is its own.
-    pub(super) fn in_turn(&self, charges: [Charge; N]) -> BoxedFuture {
-        let mut taken = Taken { limiters: Arc::clone(&self.limiters), reservations: Vec::new() };
+    pub(super) fn in_turn(&self, charges: [Charge; N], cost: u64) -> BoxedFuture {
+        let mut taken = Taken { limiters: Arc::clone(&self.limiters), parts: Vec::new() };
         let owner = self.owner;
         Box::pin(async move {
             let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
@@ -83,31 +82,28 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 }
             }
             let mut tightest: Option<Decision> = None;
-            let mut fallbacks = Vec::new();
             for place in order {
                 let asked = ask(&taken.limiters[place], &charges[place], &mut answered);
                 let mut decision = asked.await?.denied();
                 if !decision.is_admitted() {
                     return Ok(decision);
                 }
-                taken.reservations.extend(decision.reservation());
-                fallbacks.extend_from_slice(decision.fallbacks().numbers());
+                taken.parts.extend(decision.reservation());
                 let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
                 if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
                     tightest = Some(decision);
                 }
             }
-            let others = std::mem::take(&mut taken.reservations);
+            let parts = Parts(std::mem::take(&mut taken.parts));
             let Some(decision) = tightest else {
                 return Err(Error::new(ErrorKind::Configuration, "there is no limiter to ask"));
             };
-            let decision = decision.with_fallbacks(fallbacks);
-            if others.is_empty() {
+            if parts.0.is_empty() {
                 return Ok(decision);
             }
-            let (key, quota) = (Key::Constant(""), Quota::per_second(1).into());
-            let mark = Default::default();
-            Ok(decision.with_reservation(Reservation { owner, key, quota, cost: 0, mark, others }))
+            let same = parts.0.windows(2).all(|pair| pair[0].cost() == pair[1].cost());
+            let cost = if same { parts.0[0].cost() } else { cost };
+            Ok(decision.with_reservation(Reservation::new(owner, cost, parts)))
         })
     }
 }
@@ -130,22 +126,32 @@ async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<De
     }
 }
 
-/// What was taken so far, given back unless all agree.
+/// What each limiter took.
+struct Parts(Vec<Reservation>);
+
+impl Parts {
+    /// Settles each with the limiter that made it, the latest first. `cost` and `actual` are those of the
+    /// whole.
+    fn settle(self, limiters: &[Boxed], cost: u64, actual: u64) {
+        for part in self.0.into_iter().rev() {
+            let actual = match actual {
+                0 => 0,
+                actual => part.cost().saturating_add(actual).saturating_sub(cost),
+            };
+            limiters.iter().try_fold(part, |part, limiter| limiter.settle(part, actual));
+        }
+    }
+}
+
+/// What was taken so far, refunded unless all agree.
 struct Taken<const N: usize> {
     limiters: Arc<[Boxed; N]>,
-    reservations: Vec<Reservation>,
+    parts: Vec<Reservation>,
 }
 
 impl<const N: usize> Drop for Taken<N> {
     fn drop(&mut self) {
-        give_back(&self.limiters[..], std::mem::take(&mut self.reservations));
-    }
-}
-
-/// Gives each reservation to the limiter whose it is.
-fn give_back(limiters: &[Boxed], reservations: Vec<Reservation>) {
-    for reservation in reservations.into_iter().rev() {
-        limiters.iter().try_fold(reservation, |reservation, limiter| limiter.refund(reservation));
+        Parts(std::mem::take(&mut self.parts)).settle(&self.limiters[..], 0, 0);
     }
 }
 
@@ -156,25 +162,26 @@ where
     type Future = BoxedFuture;
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
-        self.in_turn(self.parts(charge))
+        self.in_turn(self.parts(charge), charge.get_cost())
     }
 
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        if reservation.owner != self.owner {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        let is_more = actual > reservation.cost();
+        if reservation.owner() != self.owner || is_more && !self.can_take_more() {
             return Some(reservation);
         }
-        give_back(&self.limiters[..], reservation.others);
-        None
+        let cost = reservation.cost();
+        match reservation.into_payload::<Parts>() {
+            Ok(parts) => {
+                parts.settle(&self.limiters[..], cost, actual);
+                None
+            }
+            Err(reservation) => Some(reservation),
+        }
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        let parts = self.parts(charge);
-        // Each takes, even if one before it cannot.
-        self.limiters.iter().zip(&parts).fold(true, |all, (limiter, part)| limiter.owe(part) && all)
-    }
-
-    fn can_owe(&self) -> bool {
-        self.limiters.iter().all(Limiter::can_owe)
+    fn can_take_more(&self) -> bool {
+        self.limiters.iter().all(Limiter::can_take_more)
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {

@@ -32,16 +32,12 @@ impl Limiter for Boxed {
         self.0.check_boxed(charge)
     }
 
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        self.0.refund_boxed(reservation)
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        self.0.settle_boxed(reservation, actual)
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        self.0.owe_boxed(charge)
-    }
-
-    fn can_owe(&self) -> bool {
-        self.0.can_owe_boxed()
+    fn can_take_more(&self) -> bool {
+        self.0.can_take_more_boxed()
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
@@ -57,9 +53,8 @@ impl fmt::Debug for Boxed {
 
 trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxedFuture;
-    fn refund_boxed(&self, reservation: Reservation) -> Option<Reservation>;
-    fn owe_boxed(&self, charge: &Charge) -> bool;
-    fn can_owe_boxed(&self) -> bool;
+    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Option<Reservation>;
+    fn can_take_more_boxed(&self) -> bool;
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture>;
 }
 
@@ -72,16 +67,12 @@ where
         Box::pin(self.check(charge))
     }
 
-    fn refund_boxed(&self, reservation: Reservation) -> Option<Reservation> {
-        self.refund(reservation)
+    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        self.settle(reservation, actual)
     }
 
-    fn owe_boxed(&self, charge: &Charge) -> bool {
-        self.owe(charge)
-    }
-
-    fn can_owe_boxed(&self) -> bool {
-        self.can_owe()
+    fn can_take_more_boxed(&self) -> bool {
+        self.can_take_more()
     }
 
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {

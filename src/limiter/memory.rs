@@ -32,11 +32,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::Store;
 use tokio::time::Instant;
 
-use super::named::{NamedAlgorithm, followed};
+use super::named::{NamedAlgorithm, followed, not_own};
 use super::{Limiter, Operation};
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
-use crate::{Charge, Decision, Error, ErrorKind, Reservation};
+use crate::{Charge, Decision, Error, Reservation};
 
 const CAPACITY: usize = 100_000;
 
@@ -132,24 +132,15 @@ impl<A: Algorithm> Memory<A> {
         self.len() == 0
     }
 
-    /// Gives a reservation back, and tells how many units that were: 0 if others were decided on it since.
+    /// Refunds all of a reservation, and returns how many units it could: 0 if others were decided on
+    /// it since.
     ///
     /// # Errors
     ///
     /// If the reservation is another limiter's.
-    pub fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        let named = &self.store.named;
-        if reservation.owner != named.owner {
-            return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
-        }
-        let rule = named.rule(&reservation.quota)?;
-        let Reservation { key, cost, mark, .. } = reservation;
-        let (units, _) = self.store.update(key.as_str(), |now, state| {
-            let units = A::refund(&rule, state, now, cost.cast_signed(), &mark);
-            let changed = state.as_ref().filter(|_| units.is_some());
-            (units.unwrap_or(0), changed.map(|state| A::expires_at(&rule, state)))
-        })?;
-        Ok(units.cast_unsigned())
+    pub fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        let (cost, taken) = self.store.named.open(reservation).map_err(not_own)?;
+        self.store.settle(&taken, cost, 0)
     }
 
     /// Changes the state of a key under the limiter's own rule. `change` returns when the state expires, if it is kept.
@@ -177,27 +168,23 @@ impl<A: Algorithm> Limiter for Memory<A> {
         self.ask(None, charge)
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        // Best effort: what cannot be taken would have been an error of the charge itself.
-        let _ = self.store.change(Operation::Penalize, charge);
-        true
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        match self.store.named.open(reservation) {
+            Ok((cost, taken)) => {
+                // Best effort: a refund that fails is a unit lost, which errs on the safe side.
+                let _ = self.store.settle(&taken, cost, actual);
+                None
+            }
+            Err(reservation) => Some(reservation),
+        }
     }
 
-    fn can_owe(&self) -> bool {
+    fn can_take_more(&self) -> bool {
         true
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<MemoryFuture<A>> {
         Some(self.ask(Some(operation), charge))
-    }
-
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        if reservation.owner != self.store.named.owner {
-            return Some(reservation);
-        }
-        // Best effort: a refund that fails is a unit lost, which errs on the safe side.
-        let _ = self.give_back(reservation);
-        None
     }
 }
 

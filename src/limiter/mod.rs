@@ -76,25 +76,23 @@ pub trait Limiter {
     /// Asks whether `charge` may pass.
     fn check(&self, charge: &Charge) -> Self::Future;
 
-    /// Gives back what a decision took; best effort, off the caller's path: it returns at once.
+    /// Settles what an admission took: `actual` is what the request cost in the end, in units.
     ///
-    /// A reservation of another limiter comes back.
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+    /// Less than the reservation's [`cost`](Reservation::cost) refunds the rest, as far as the algorithm
+    /// can; 0 refunds all of it. More takes the difference, whether or not it fits. Best effort and off
+    /// the caller's path: it returns at once.
+    ///
+    /// Returns the reservation if this limiter cannot settle it: it belongs to another limiter, or
+    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false. Default: returns it.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        let _ = actual;
         Some(reservation)
     }
 
-    /// Takes a charge without asking whether it fits; best effort, off the caller's path: it returns at once.
+    /// Whether [`settle`](Limiter::settle) can take more than was reserved. Default: no.
     ///
-    /// Returns whether it can. For an answer see [`LimiterExt::penalize`].
-    fn owe(&self, charge: &Charge) -> bool {
-        let _ = charge;
-        false
-    }
-
-    /// Whether [`owe`](Limiter::owe) can take. Default: no.
-    ///
-    /// A layer whose responder may take more after the response asks this before a request passes.
-    fn can_owe(&self) -> bool {
+    /// A layer whose responder may take more asks this before a request passes.
+    fn can_take_more(&self) -> bool {
         false
     }
 
@@ -125,16 +123,12 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
         (**self).check(charge)
     }
 
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        (**self).refund(reservation)
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        (**self).settle(reservation, actual)
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        (**self).owe(charge)
-    }
-
-    fn can_owe(&self) -> bool {
-        (**self).can_owe()
+    fn can_take_more(&self) -> bool {
+        (**self).can_take_more()
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<L::Future> {
@@ -186,7 +180,15 @@ pub trait LimiterExt: Limiter + Sized {
         self.check(&charge.into().peek())
     }
 
-    /// Takes without asking whether it fits: for abuse, and for what a request cost that is known only afterwards.
+    /// Refunds all that an admission took: [`settle`](Limiter::settle) with 0.
+    ///
+    /// Returns the reservation if it belongs to another limiter.
+    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+        self.settle(reservation, 0)
+    }
+
+    /// Takes without asking whether it fits: against abuse. What a request cost in the end is for
+    /// [`settle`](Limiter::settle).
     ///
     /// The answer is what a peek would then be told; it cannot be given back. A bucket and the smooth limiters owe
     /// all of it, up to their horizon and as much again at the most; a window, a log or a counter at most its limit,

@@ -3,13 +3,12 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Answer, Check, LATEST, Verdict};
+use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, Verdict};
 use crate::charge::Key;
 use crate::quota::{QuotaError, Quotas};
-use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
 /// The longest key that is accepted, in bytes.
 const LONGEST_KEY: usize = 64 * 1024;
@@ -24,7 +23,7 @@ pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(super) struct NamedAlgorithm<A: Algorithm> {
     /// A number that no other limiter of this process has: whose reservation is whose.
-    pub(super) owner: u64,
+    pub(super) owner: Owner,
     /// One for each quota; the first, if there is only one.
     names: Vec<Arc<str>>,
     algorithm: A,
@@ -39,6 +38,20 @@ pub(super) struct ParsedCharge<'a, R: Clone> {
     pub(super) quota: Quotas,
     pub(super) rule: Cow<'a, R>,
     pub(super) check: Check,
+}
+
+/// Where a reservation took its units.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// What the limiter's store calls the key.
+    pub(super) key: Key,
+    pub(super) quota: Quotas,
+    pub(super) mark: Mark,
+}
+
+/// The error of a reservation that another limiter made.
+pub(super) fn not_own(_: Reservation) -> Error {
+    Error::new(ErrorKind::Request, "the reservation is another limiter's")
 }
 
 /// Where and when an answer was given.
@@ -68,7 +81,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
         let rule = algorithm.rule(quota.clone())?;
-        Ok(Self { owner: owner(), names, algorithm, quota, rule })
+        Ok(Self { owner: Owner::new(), names, algorithm, quota, rule })
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
@@ -128,9 +141,20 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         if cost == 0 || !decision.is_admitted() {
             return decision;
         }
-        let mark = answer.mark.unwrap_or_default();
-        let (owner, cost) = (self.owner, cost.cast_unsigned());
-        decision.with_reservation(Reservation { owner, key, quota, cost, mark, others: Vec::new() })
+        let taken = Taken { key, quota, mark: answer.mark.unwrap_or_default() };
+        decision.with_reservation(Reservation::new(self.owner, cost.cast_unsigned(), taken))
+    }
+
+    /// What a reservation of this limiter took: the units, and where.
+    ///
+    /// # Errors
+    ///
+    /// The reservation itself, if it is another limiter's.
+    pub(super) fn open(&self, reservation: Reservation) -> Result<(u64, Taken), Reservation> {
+        if reservation.owner() != self.owner {
+            return Err(reservation);
+        }
+        Ok((reservation.cost(), reservation.into_payload()?))
     }
 }
 
@@ -163,12 +187,6 @@ pub(super) fn followed<T>(made: Result<T, QuotaError>) -> T {
     made.unwrap_or_else(|error| panic!("the algorithm cannot follow its quota: {error}"))
 }
 
-/// A number that no other limiter of this process has.
-pub(crate) fn owner() -> u64 {
-    static OWNERS: AtomicU64 = AtomicU64::new(0);
-    OWNERS.fetch_add(1, Ordering::Relaxed)
-}
-
 pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     let refuse = |message| Err(Error::new(ErrorKind::Request, message));
     match key.len() {
@@ -184,6 +202,11 @@ pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
         now @ 0..=LATEST => Ok(now),
         _ => Err(Error::new(ErrorKind::Configuration, "the clock is past the year 2112")),
     }
+}
+
+/// Units of a charge, as scripts compute with them.
+pub(super) fn units(units: u64) -> i64 {
+    units.min(LARGEST_COST).cast_signed()
 }
 
 fn micros(duration: Duration) -> i64 {

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::named::owner;
 use super::{Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
@@ -31,27 +30,15 @@ pub trait Fallback: sealed::Sealed {
     fn answer(&self, charge: &Charge) -> Self::Future;
 
     #[doc(hidden)]
-    fn give_back(&self, reservation: Reservation) -> Option<Reservation> {
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        let _ = actual;
         Some(reservation)
     }
 
-    /// Takes for a decision of its own. By default it has none of which anything is counted.
+    /// Whether more can be taken for its own decisions. Default: yes, since they count nothing.
     #[doc(hidden)]
-    fn take(&self, charge: &Charge) -> bool {
-        let _ = charge;
+    fn can_settle_more(&self) -> bool {
         true
-    }
-
-    #[doc(hidden)]
-    fn can_take(&self) -> bool {
-        true
-    }
-
-    /// Changes what its own decisions counted. By default they counted nothing.
-    #[doc(hidden)]
-    fn change(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let _ = operation;
-        Some(self.answer(charge))
     }
 }
 
@@ -84,20 +71,12 @@ impl<L: Limiter> Fallback for L {
         self.check(charge)
     }
 
-    fn give_back(&self, reservation: Reservation) -> Option<Reservation> {
-        self.refund(reservation)
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        self.settle(reservation, actual)
     }
 
-    fn take(&self, charge: &Charge) -> bool {
-        self.owe(charge)
-    }
-
-    fn can_take(&self) -> bool {
-        self.can_owe()
-    }
-
-    fn change(&self, operation: Operation, charge: &Charge) -> Option<L::Future> {
-        self.operate(operation, charge)
+    fn can_settle_more(&self) -> bool {
+        self.can_take_more()
     }
 }
 
@@ -106,13 +85,11 @@ impl<L: Limiter> Fallback for L {
 pub struct OrElse<L, F> {
     inner: L,
     fallback: Arc<F>,
-    /// What decisions of the fallback are known by.
-    number: u64,
 }
 
 impl<L, F> OrElse<L, F> {
     pub(super) fn new(inner: L, fallback: F) -> Self {
-        Self { inner, fallback: Arc::new(fallback), number: owner() }
+        Self { inner, fallback: Arc::new(fallback) }
     }
 }
 
@@ -126,36 +103,24 @@ where
     fn check(&self, charge: &Charge) -> Self::Future {
         OrElseFuture {
             asked: Some((charge.clone(), Arc::clone(&self.fallback))),
-            number: self.number,
             state: State::Asking { check: self.inner.check(charge) },
         }
     }
 
-    /// What settles a decision of the fallback is taken from the fallback; all else from the inner limiter.
-    fn owe(&self, charge: &Charge) -> bool {
-        if charge.settles_fallback(self.number) {
-            return self.fallback.take(charge);
-        }
-        self.inner.owe(charge)
+    /// The limiter that made the reservation settles it, be it the fallback.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        let reservation = self.inner.settle(reservation, actual)?;
+        self.fallback.settle_own(reservation, actual)
     }
 
-    fn can_owe(&self) -> bool {
-        self.inner.can_owe() && self.fallback.can_take()
+    fn can_take_more(&self) -> bool {
+        self.inner.can_take_more() && self.fallback.can_settle_more()
     }
 
-    /// Of the inner limiter: what the fallback decides is another account. Only what settles a decision of the fallback is
-    /// the fallback's.
+    /// Of the inner limiter: what the fallback decides is another account.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let state = if charge.settles_fallback(self.number) {
-            State::FallingBack { answer: self.fallback.change(operation, charge)? }
-        } else {
-            State::Asking { check: self.inner.operate(operation, charge)? }
-        };
-        Some(OrElseFuture { asked: None, number: self.number, state })
-    }
-
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        self.inner.refund(reservation).and_then(|reservation| self.fallback.give_back(reservation))
+        let state = State::Asking { check: self.inner.operate(operation, charge)? };
+        Some(OrElseFuture { asked: None, state })
     }
 }
 
@@ -164,7 +129,6 @@ pin_project! {
     pub struct OrElseFuture<C, F: Fallback> {
         // What the fallback is asked, if it may be.
         asked: Option<(Charge, Arc<F>)>,
-        number: u64,
         #[pin]
         state: State<C, F::Future>,
     }
@@ -201,10 +165,7 @@ where
                         _ => return Poll::Ready(Err(error)),
                     }
                 }
-                StateProj::FallingBack { answer } => {
-                    let decision = ready!(answer.poll(cx))?;
-                    return Poll::Ready(Ok(decision.with_fallbacks([*this.number])));
-                }
+                StateProj::FallingBack { answer } => return answer.poll(cx),
             };
             this.state.set(next);
         }

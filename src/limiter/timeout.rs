@@ -57,21 +57,17 @@ impl<L: Limiter> Limiter for Timeout<L> {
         TimeoutFuture::new(self.inner.check(&charge), backstop)
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        self.inner.owe(charge)
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        self.inner.settle(reservation, actual)
     }
 
-    fn can_owe(&self) -> bool {
-        self.inner.can_owe()
+    fn can_take_more(&self) -> bool {
+        self.inner.can_take_more()
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let (charge, backstop) = self.timed(charge);
         self.inner.operate(operation, &charge).map(|check| TimeoutFuture::new(check, backstop))
-    }
-
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        self.inner.refund(reservation)
     }
 }
 

@@ -13,19 +13,18 @@ use super::grant::{Grant, Grants};
 use super::names::Names;
 use super::queue::{Queues, Turn};
 use super::rate::Rate;
-use crate::charge::Key;
 use crate::limiter::redis::sending::malformed_reply;
 use crate::limiter::timeout;
-use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Quota, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
-/// A reservation's quota where the rate is none; a refund does not need it.
-const ANY: Quota = Quota::per_second(1);
+/// What a reservation remembers: the name of the limiter, and the bytes of the grant.
+type Granted = (String, Grant);
 
 /// What the clones of a limiter share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) caller: Caller,
-    pub(super) owner: u64,
+    pub(super) owner: Owner,
     pub(super) name: Arc<str>,
     pub(super) client: Arc<str>,
     pub(super) deadline: Duration,
@@ -143,14 +142,8 @@ impl Shared {
         };
         Ok(match taken {
             Some((permits, grant)) if outcome == Outcome::Allow => {
-                decision.with_reservation(Reservation {
-                    owner: self.owner,
-                    key: Key::Owned(key.to_owned()),
-                    quota: quota.unwrap_or(ANY).into(),
-                    cost: permits.into(),
-                    mark: remembered(grant).into(),
-                    others: Vec::new(),
-                })
+                let granted: Granted = (key.to_owned(), grant);
+                decision.with_reservation(Reservation::new(self.owner, permits.into(), granted))
             }
             _ => decision,
         })
@@ -161,8 +154,9 @@ impl Shared {
         &self,
         reservation: &Reservation,
         permits: u64,
+        held: u64,
     ) -> Result<u64, Error> {
-        let (names, question) = self.refund(reservation, permits)?;
+        let (names, question) = self.refund(reservation, permits, held)?;
         let answer = self.caller.call(&question, self.deadline()).await;
         self.queues.forget(names.name());
         let [freed] = checked(answer?)?.numbers()?;
@@ -173,15 +167,17 @@ impl Shared {
         &self,
         reservation: &Reservation,
         permits: u64,
+        held: u64,
     ) -> Result<(Names, Question), Error> {
-        if reservation.owner != self.owner {
+        let granted =
+            reservation.payload::<Granted>().filter(|_| reservation.owner() == self.owner);
+        let Some((name, grant)) = granted else {
             return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
-        }
-        let names = Names::of(reservation.key.as_str(), &self.client)?;
+        };
+        let names = Names::of(name, &self.client)?;
         let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
-        let (permits, held) = (number(permits)?, number(reservation.cost)?);
-        let question =
-            Question::put_back(&names, permits, &recalled(&reservation.mark.first), held);
+        let (permits, held) = (number(permits)?, number(held)?);
+        let question = Question::put_back(&names, permits, grant, held);
         Ok((names, question))
     }
 }
@@ -208,27 +204,4 @@ fn too_many() -> Error {
 fn until(now: i64, millis: i64) -> Duration {
     let micros = millis.max(0).saturating_mul(1_000).saturating_sub(now % 1_000);
     Duration::from_micros(micros.max(0).cast_unsigned())
-}
-
-/// A grant's bytes, as a reservation remembers them.
-fn remembered(grant: Grant) -> [i64; 4] {
-    let number = i128::from_ne_bytes(grant);
-    [(number >> 64) as i64, number as i64, 0, 0]
-}
-
-fn recalled(left: &[i64; 4]) -> Grant {
-    (i128::from(left[0]) << 64 | i128::from(left[1].cast_unsigned())).to_ne_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reservation_remembers_the_bytes_of_its_grant() {
-        for number in [0, 1, u128::MAX, 1 << 63, 1 << 64, 1 << 127, u128::MAX / 3] {
-            let grant = number.to_ne_bytes();
-            assert_eq!(recalled(&remembered(grant)), grant);
-        }
-    }
 }

@@ -31,9 +31,8 @@ use self::call::{Caller, Question};
 use self::deciding::{Asked, Shared};
 use self::names::Names;
 use crate::future::BoxedFuture;
-use crate::limiter::named::owner;
 use crate::limiter::redis::sending::{DEADLINE, LONGEST};
-use crate::{Charge, Error, Limiter, Operation, Pool, Reservation};
+use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 
 /// The page's example compiles.
 #[cfg(doctest)]
@@ -78,7 +77,7 @@ impl Redisson {
     pub fn new(pool: Pool) -> Self {
         let shared = Shared {
             caller: Caller::new(pool),
-            owner: owner(),
+            owner: Owner::new(),
             name: NAME.into(),
             client: grant::uuid().into(),
             deadline: DEADLINE,
@@ -142,7 +141,7 @@ impl Redisson {
     /// For what clones do not share any more: who waits for what, and whose reservations are whose.
     fn apart(&mut self) -> &mut Shared {
         let shared = Arc::make_mut(&mut self.shared);
-        (shared.owner, shared.queues) = (owner(), Arc::default());
+        (shared.owner, shared.queues) = (Owner::new(), Arc::default());
         shared
     }
 
@@ -162,9 +161,9 @@ impl Redisson {
     /// # Errors
     ///
     /// If the reservation is another limiter's, or Redis cannot be asked.
-    pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        let held = reservation.cost;
-        self.shared.put_back(&reservation, held).await
+    pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        let held = reservation.cost();
+        self.shared.put_back(&reservation, held, held).await
     }
 }
 
@@ -191,14 +190,18 @@ impl Limiter for Redisson {
         }))
     }
 
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        if reservation.owner != self.shared.owner {
+    /// The format has no room for a debt: a settlement that would take more is handed back.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        let cost = reservation.cost();
+        if reservation.owner() != self.shared.owner || actual > cost {
             return Some(reservation);
         }
-        if let Ok(runtime) = Handle::try_current() {
+        if actual < cost
+            && let Ok(runtime) = Handle::try_current()
+        {
             let shared = Arc::clone(&self.shared);
             // Best effort: permits that do not come back err on the safe side.
-            runtime.spawn(async move { shared.put_back(&reservation, reservation.cost).await });
+            runtime.spawn(async move { shared.put_back(&reservation, cost - actual, cost).await });
         }
         None
     }

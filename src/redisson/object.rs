@@ -133,7 +133,7 @@ impl RRateLimiter {
                 let limiter = self.clone();
                 let permits = |reservation: Reservation| Permits {
                     limiter,
-                    held: vec![reservation.cost],
+                    held: vec![reservation.cost()],
                     reservation,
                 };
                 Ok(decision.reservation().map(permits))
@@ -339,8 +339,8 @@ impl Permits {
             if is_new {
                 self.held.push(rest);
             }
-            self.reservation.cost = held;
-            let freed = self.limiter.redisson.shared.put_back(&self.reservation, part).await?;
+            let freed =
+                self.limiter.redisson.shared.put_back(&self.reservation, part, held).await?;
             if freed > 0 {
                 self.held =
                     Vec::from_iter(Some(held.saturating_sub(freed)).filter(|rest| *rest > 0));

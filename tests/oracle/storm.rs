@@ -63,7 +63,7 @@ impl Queue {
             let units = self.model.returnable(now, 1, mark);
             self.model.put_back(mark, units);
             assert_eq!(
-                i128::from(self.limiter.give_back(reservation).await.expect("an answer")),
+                i128::from(self.limiter.refund_confirmed(reservation).await.expect("an answer")),
                 units
             );
         }
@@ -81,7 +81,7 @@ impl Queue {
         }
         let mut refunds = JoinSet::new();
         for Held { reservation, .. } in gone {
-            refunds.spawn(self.limiter.give_back(reservation));
+            refunds.spawn(self.limiter.refund_confirmed(reservation));
         }
         let answers = refunds.join_all().await;
         let back = answers.into_iter().map(|units| i128::from(units.expect("an answer"))).sum();

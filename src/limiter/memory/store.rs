@@ -1,12 +1,13 @@
 //! What a memory holds: its algorithm, its clock, and the keys in shards.
 
+use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::shard::Shard;
 use crate::algorithm::{Algorithm, Answer, Verdict};
 use crate::charge::Key;
-use crate::limiter::named::{Clock, NamedAlgorithm, Provenance, instant};
+use crate::limiter::named::{Clock, NamedAlgorithm, Provenance, Taken, instant, units};
 use crate::limiter::{Operation, digest};
 use crate::{Charge, Decision, Error, Origin};
 
@@ -65,6 +66,24 @@ impl<A: Algorithm> Store<A> {
             ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
         Ok(self.named.decision(parsed.quota, 0, answer, local(now), Key::Constant("")))
+    }
+
+    /// Refunds or takes the difference between what a reservation took and what it cost in the end.
+    /// Returns the units that were refunded.
+    pub(super) fn settle(&self, taken: &Taken, cost: u64, actual: u64) -> Result<u64, Error> {
+        let Taken { key, quota, mark } = taken;
+        let rule = self.named.rule(quota)?;
+        let more = units(actual.saturating_sub(cost));
+        let (refunded, _) = self.update(key.as_str(), |now, state| {
+            let refunded = match actual.cmp(&cost) {
+                Ordering::Less => A::refund(&rule, state, now, units(cost - actual), mark),
+                Ordering::Equal => None,
+                Ordering::Greater => A::penalize(&rule, state, now, more).mark.map(|_| 0),
+            };
+            let changed = state.as_ref().filter(|_| refunded.is_some());
+            (refunded.unwrap_or(0), changed.map(|state| A::expires_at(&rule, state)))
+        })?;
+        Ok(refunded.cast_unsigned())
     }
 
     /// Lets `change` have the state under a name, as [`Shard::update`] does, and tells it the time.

@@ -62,13 +62,13 @@ where
         Self { one: members.join(), turns }
     }
 
-    /// Gives a reservation back, and tells how many units that were: the most that one of the members gave.
+    /// Refunds all of a reservation, and returns how many units: the most that one of the members could.
     ///
     /// # Errors
     ///
     /// If the reservation is another limiter's, or one that was made in turn; or if Redis cannot be asked.
-    pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        self.one.give_back(reservation).await
+    pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        self.one.refund_confirmed(reservation).await
     }
 
     /// Asks in one call, or returns what the members are to be asked in turn.
@@ -79,23 +79,23 @@ where
     ) -> Result<RedisFuture<A>, [Charge; N]> {
         let charges = self.turns.parts(charge);
         let cost = charges[0].get_cost();
-        let shared = &self.one.shared;
+        let inner = &self.one.inner;
         // A key that is too long is refused before it is digested.
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
-            return Ok(RedisFuture::refused(shared, error));
+            return Ok(RedisFuture::refused(inner, error));
         }
         let ends: Vec<_> = charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
         let in_turn = charges.iter().any(|one| one.get_cost() != cost)
-            || shared.batcher.config().pool.is_clustered()
+            || inner.batcher.config().pool.is_clustered()
                 && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
         if in_turn {
-            let deadline = timeout::deadline(charge, shared.deadline).into_std();
+            let deadline = timeout::deadline(charge, inner.deadline).into_std();
             return Err(charges.map(|one| one.decided_by(deadline)));
         }
         let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {
-            Ok(whole) => shared.ask_of(ends.concat(), &whole, op),
-            Err(error) => RedisFuture::refused(shared, error),
+            Ok(whole) => inner.ask_of(ends.concat(), &whole, op),
+            Err(error) => RedisFuture::refused(inner, error),
         };
         Ok(asked)
     }
@@ -107,7 +107,7 @@ where
         charges: &[Charge; N],
         ends: &[String],
     ) -> Result<Charge, Error> {
-        let key_prefixes = &self.one.shared.batcher.config().key_prefixes;
+        let key_prefixes = &self.one.inner.batcher.config().key_prefixes;
         let names: Vec<_> = key_prefixes.iter().zip(ends).collect();
         if (1..N).any(|place| names[..place].contains(&names[place])) {
             return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
@@ -115,7 +115,7 @@ where
         if charges.iter().all(|charge| charge.get_quota().is_none()) {
             return Ok(whole);
         }
-        let own = self.one.shared.named.quota().as_slice();
+        let own = self.one.inner.named.quota().as_slice();
         let quotas = charges
             .iter()
             .zip(own)
@@ -138,20 +138,19 @@ where
     fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {
         match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
             Ok(decision) => AllAtOnceFuture::in_one_call(decision),
-            Err(charges) => AllAtOnceFuture::in_turn(self.turns.in_turn(charges)),
+            Err(charges) => {
+                AllAtOnceFuture::in_turn(self.turns.in_turn(charges, charge.get_cost()))
+            }
         }
     }
 
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        self.one.refund(reservation).and_then(|reservation| self.turns.refund(reservation))
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        let reservation = self.one.settle(reservation, actual)?;
+        self.turns.settle(reservation, actual)
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        self.turns.owe(charge)
-    }
-
-    fn can_owe(&self) -> bool {
-        self.turns.can_owe()
+    fn can_take_more(&self) -> bool {
+        self.one.can_take_more()
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture<A>> {

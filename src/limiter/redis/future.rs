@@ -1,5 +1,6 @@
 //! A decision: the request that a charge becomes, and the future that reads the answer.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -18,9 +19,9 @@ use super::reply::{Entry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
-use crate::limiter::named::{NamedAlgorithm, Provenance, check_key};
+use crate::limiter::named::{NamedAlgorithm, Provenance, Taken, check_key, units};
 use crate::limiter::timeout;
-use crate::{Charge, Decision, Error, Origin, Quotas, Reservation};
+use crate::{Charge, Decision, Error, Origin, Quotas};
 
 /// What the clones of a limiter share.
 #[derive(Clone)]
@@ -82,12 +83,22 @@ impl<A: InLua> Inner<A> {
         Pending::new(Arc::clone(&self.batcher), request, deadline)
     }
 
-    /// The request that gives a reservation back.
-    pub(super) fn refund(&self, reservation: Reservation) -> Result<Request, Error> {
-        let rule = A::arguments(&*self.named.rule(&reservation.quota)?);
-        let op = Op::Refund { cost: reservation.cost.cast_signed(), mark: reservation.mark };
+    /// The request that settles what a reservation took. `None` if nothing changes.
+    pub(super) fn settle(
+        &self,
+        taken: Taken,
+        cost: u64,
+        actual: u64,
+    ) -> Result<Option<Request>, Error> {
+        let Taken { key, quota, mark } = taken;
+        let op = match actual.cmp(&cost) {
+            Ordering::Less => Op::Refund { cost: units(cost - actual), mark },
+            Ordering::Equal => return Ok(None),
+            Ordering::Greater => Op::Penalize { cost: units(actual - cost) },
+        };
+        let rule = A::arguments(&*self.named.rule(&quota)?);
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
-        Ok(Request { key: reservation.key.as_str().to_owned(), rule, op })
+        Ok(Some(Request { key: key.as_str().to_owned(), rule, op }))
     }
 
     /// The decision that an answer becomes.
@@ -107,7 +118,7 @@ pin_project! {
     /// back where that is safe.
     #[must_use = "nothing is decided until it is awaited"]
     pub struct RedisFuture<A: InLua> {
-        shared: Arc<Inner<A>>,
+        inner: Arc<Inner<A>>,
         #[pin]
         state: State,
     }
@@ -123,22 +134,22 @@ pin_project! {
 
 impl<A: InLua> RedisFuture<A> {
     fn new(
-        shared: &Arc<Inner<A>>,
+        inner: &Arc<Inner<A>>,
         charge: &Charge,
         request: Result<(Request, Quotas), Error>,
     ) -> Self {
         match request {
             Ok((request, quota)) => {
-                let deadline = timeout::deadline(charge, shared.deadline);
-                let (pending, quota) = (shared.send(request, deadline), Some(quota));
-                Self { shared: Arc::clone(shared), state: State::Asking { pending, quota } }
+                let deadline = timeout::deadline(charge, inner.deadline);
+                let (pending, quota) = (inner.send(request, deadline), Some(quota));
+                Self { inner: Arc::clone(inner), state: State::Asking { pending, quota } }
             }
-            Err(error) => Self::refused(shared, error),
+            Err(error) => Self::refused(inner, error),
         }
     }
 
-    pub(super) fn refused(shared: &Arc<Inner<A>>, error: Error) -> Self {
-        Self { shared: Arc::clone(shared), state: State::Refused { error: Some(error) } }
+    pub(super) fn refused(inner: &Arc<Inner<A>>, error: Error) -> Self {
+        Self { inner: Arc::clone(inner), state: State::Refused { error: Some(error) } }
     }
 }
 
@@ -150,7 +161,7 @@ impl<A: InLua> Future for RedisFuture<A> {
         Poll::Ready(match this.state.project() {
             StateProj::Asking { pending, quota } => {
                 let answered = ready!(pending.poll(cx))?;
-                this.shared.decision(quota.take().expect("polled after it was done"), answered)
+                this.inner.decision(quota.take().expect("polled after it was done"), answered)
             }
             StateProj::Refused { error } => Err(error.take().expect("polled after it was done")),
         })

@@ -33,15 +33,15 @@ macro_rules! joined {
             type Algorithm = ($($member,)+);
 
             fn join(self) -> Redis<Self::Algorithm> {
-                let first = &self.0.shared;
+                let first = &self.0.inner;
                 let config = first.batcher.config();
                 $(
-                    let pool = &self.$place.shared.batcher.config().pool;
+                    let pool = &self.$place.inner.batcher.config().pool;
                     assert!(config.pool.is(pool), "limiters over one pool");
                 )+
-                let names = [$(self.$place.shared.named.name().clone()),+].to_vec();
-                let algorithm = ($(self.$place.shared.named.algorithm().clone(),)+);
-                let key_prefixes = [$(self.$place.shared.batcher.config().key_prefixes.clone()),+].concat();
+                let names = [$(self.$place.inner.named.name().clone()),+].to_vec();
+                let algorithm = ($(self.$place.inner.named.algorithm().clone(),)+);
+                let key_prefixes = [$(self.$place.inner.batcher.config().key_prefixes.clone()),+].concat();
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
                 let named = followed(NamedAlgorithm::named(names, algorithm));
                 let joined = Redis::under(named, key_prefixes, config.pool.clone());

@@ -70,11 +70,11 @@ use self::config::Config;
 use self::future::Inner;
 use self::reply::malformed_reply;
 use self::request::Op;
-use super::named::{NamedAlgorithm, followed};
+use super::named::{NamedAlgorithm, followed, not_own};
 use super::{Limiter, Operation};
 use crate::algorithm::{Check, InLua};
 use crate::quota::QuotaError;
-use crate::{Charge, Error, ErrorKind, Reservation};
+use crate::{Charge, Error, Reservation};
 
 /// How long a decision may take unless set otherwise.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
@@ -85,7 +85,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 /// such tests use [`Memory`](crate::Memory) or [`testing::Scripted`](crate::testing::Scripted).
 #[derive(Clone)]
 pub struct Redis<A: InLua> {
-    shared: Arc<Inner<A>>,
+    inner: Arc<Inner<A>>,
 }
 
 impl<A: InLua> Redis<A> {
@@ -122,7 +122,7 @@ impl<A: InLua> Redis<A> {
     fn under(named: NamedAlgorithm<A>, key_prefixes: Vec<String>, pool: Pool) -> Self {
         let rule = A::arguments(named.own_rule());
         let batcher = Batcher::new(Config::new::<A>(pool, key_prefixes, rule));
-        Self { shared: Arc::new(Inner { named, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
+        Self { inner: Arc::new(Inner { named, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
     }
 
     /// Sets how long a decision may take, waiting for a connection included; a day at most. Default: 100 ms.
@@ -130,7 +130,7 @@ impl<A: InLua> Redis<A> {
     /// Where no connection can be had at all, the error comes after 500 ms at the latest.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.shared).deadline = deadline.min(pool::LONGEST);
+        Arc::make_mut(&mut self.inner).deadline = deadline.min(pool::LONGEST);
         self
     }
 
@@ -165,25 +165,24 @@ impl<A: InLua> Redis<A> {
     }
 
     fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
-        let shared = Arc::make_mut(&mut self.shared);
-        let mut config = shared.batcher.config().clone();
+        let inner = Arc::make_mut(&mut self.inner);
+        let mut config = inner.batcher.config().clone();
         change(&mut config);
-        shared.batcher = Arc::new(Batcher::new(config));
+        inner.batcher = Arc::new(Batcher::new(config));
         self
     }
 
-    /// Gives a reservation back, and tells how many units that were: 0 if others were decided on it since.
+    /// Refunds all of a reservation, and returns how many units it could: 0 if others were decided on
+    /// it since.
     ///
     /// # Errors
     ///
     /// If the reservation is another limiter's, or Redis cannot be asked.
-    pub async fn give_back(&self, reservation: Reservation) -> Result<u64, Error> {
-        let shared = &self.shared;
-        if reservation.owner != shared.named.owner {
-            return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
-        }
-        let request = shared.refund(reservation)?;
-        match shared.send(request, Instant::now() + shared.deadline).await?.entry {
+    pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        let inner = &self.inner;
+        let (cost, taken) = inner.named.open(reservation).map_err(not_own)?;
+        let Some(request) = inner.settle(taken, cost, 0)? else { return Ok(0) };
+        match inner.send(request, Instant::now() + inner.deadline).await?.entry {
             reply::Entry::Refunded { units } => Ok(units.cast_unsigned()),
             reply::Entry::Decided(_) => Err(malformed_reply()),
         }
@@ -194,44 +193,37 @@ impl<A: InLua> Limiter for Redis<A> {
     type Future = RedisFuture<A>;
 
     fn check(&self, charge: &Charge) -> RedisFuture<A> {
-        self.shared.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait })
+        self.inner.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait })
     }
 
-    fn owe(&self, charge: &Charge) -> bool {
-        let request = self.shared.request(charge, |Check { cost, .. }| Op::Penalize { cost });
-        if let Ok((request, _)) = request {
-            self.shared.batcher.send_unattended(request);
+    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+        let (cost, taken) = match self.inner.named.open(reservation) {
+            Ok(opened) => opened,
+            Err(reservation) => return Some(reservation),
+        };
+        if let Ok(Some(request)) = self.inner.settle(taken, cost, actual) {
+            self.inner.batcher.send_unattended(request);
         }
-        true
+        None
     }
 
-    fn can_owe(&self) -> bool {
+    fn can_take_more(&self) -> bool {
         true
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
         Some(match operation {
             Operation::Penalize => {
-                self.shared.ask(charge, |Check { cost, .. }| Op::Penalize { cost })
+                self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost })
             }
-            Operation::Reset => self.shared.ask(charge, |_| Op::Reset),
+            Operation::Reset => self.inner.ask(charge, |_| Op::Reset),
         })
-    }
-
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
-        if reservation.owner != self.shared.named.owner {
-            return Some(reservation);
-        }
-        if let Ok(request) = self.shared.refund(reservation) {
-            self.shared.batcher.send_unattended(request);
-        }
-        None
     }
 }
 
 impl<A: InLua> fmt::Debug for Redis<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { named, deadline, batcher, .. } = &*self.shared;
+        let Inner { named, deadline, batcher, .. } = &*self.inner;
         f.debug_struct("Redis")
             .field("named", named)
             .field("pool", &batcher.config().pool)

@@ -205,7 +205,7 @@ pub(crate) trait Judged: Debug + Send + Sync {
     fn check(&self, charge: &Charge) -> Answer<Decision>;
 
     /// Gives a reservation back, and tells how many units that were.
-    fn give_back(&self, reservation: Reservation) -> Answer<u64>;
+    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64>;
 
     /// Whether it books waits.
     fn books(&self) -> bool {
@@ -218,9 +218,9 @@ impl Judged for Redisson {
         Limiter::check(self, charge)
     }
 
-    fn give_back(&self, reservation: Reservation) -> Answer<u64> {
+    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
-        Box::pin(async move { Redisson::give_back(&limiter, reservation).await })
+        Box::pin(async move { Redisson::refund_confirmed(&limiter, reservation).await })
     }
 
     fn books(&self) -> bool {
@@ -236,9 +236,9 @@ where
         Box::pin(Limiter::check(self, charge))
     }
 
-    fn give_back(&self, reservation: Reservation) -> Answer<u64> {
+    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
-        Box::pin(async move { limiter.give_back(reservation).await })
+        Box::pin(async move { limiter.refund_confirmed(reservation).await })
     }
 }
 
@@ -247,8 +247,8 @@ impl<A: InLua> Judged for Redis<A> {
         Box::pin(Limiter::check(self, charge))
     }
 
-    fn give_back(&self, reservation: Reservation) -> Answer<u64> {
+    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
-        Box::pin(async move { Redis::give_back(&limiter, reservation).await })
+        Box::pin(async move { Redis::refund_confirmed(&limiter, reservation).await })
     }
 }

@@ -96,7 +96,7 @@ impl<'a> Replay<'a> {
 
     fn follow(&mut self, row: &Row) {
         if row.event.returns() {
-            return self.give_back(row);
+            return self.refund(row);
         }
         let [now, cost, wait, patience] =
             [row.now, i64::from(row.cost), row.wait, row.patience].map(i128::from);
@@ -139,7 +139,7 @@ impl<'a> Replay<'a> {
 
     /// The reply tells no `now`, but it lies between sent and received: what is given back must be right
     /// at either end. Nothing is right too once the state is old, since then it may have expired.
-    fn give_back(&mut self, row: &Row) {
+    fn refund(&mut self, row: &Row) {
         let Some((mark, grant)) = self.reserved.remove(&(row.process, row.task, row.of)) else {
             return self.findings.tell(row, "gives back what was not reserved");
         };

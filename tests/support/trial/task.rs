@@ -77,11 +77,11 @@ impl Task {
     }
 
     /// Gives a reservation back: a cancel if its slot is still ahead, else a refund.
-    pub(crate) async fn give_back(&mut self, held: Held) {
+    pub(crate) async fn refund(&mut self, held: Held) {
         let mut row = self.begin(held.row.key, held.row.cost.into());
         row.of = held.row.number;
         let due = (held.row.now + held.row.wait).cast_unsigned() * 1_000;
-        let answer = self.limiter.give_back(held.reservation).await;
+        let answer = self.limiter.refund_confirmed(held.reservation).await;
         row.received = nanos();
         if let Ok(units) = told(&row, answer) {
             row.event = if row.sent < due { Event::Cancelled } else { Event::Refunded };

@@ -130,11 +130,11 @@ async fn mixed(task: &mut Task, capacity: u64) {
         match task.dice.u8(..8) {
             // The newest reservation is the one that a bucket can give back.
             0 if !reservations.is_empty() => {
-                task.give_back(reservations.remove(reservations.len() - 1)).await
+                task.refund(reservations.remove(reservations.len() - 1)).await
             }
             1 if !reservations.is_empty() => {
                 let any = task.dice.usize(..reservations.len());
-                task.give_back(reservations.swap_remove(any)).await;
+                task.refund(reservations.swap_remove(any)).await;
             }
             2 => tokio::time::sleep(Duration::from_millis(task.dice.u64(1..30))).await,
             _ => {

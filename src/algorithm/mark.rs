@@ -1,0 +1,55 @@
+//! What a refund needs to know about the state that a charge left.
+
+/// Identifies the state that a decision wrote, and holds what a refund needs of the state before it.
+///
+/// It has four numbers for each quota, unused ones being 0, and a list where four are too few. The
+/// first number grows from one reservation of a key to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// The numbers of the first quota.
+    pub(crate) first: [i64; 4],
+    /// The numbers of the other quotas, if there are any.
+    pub(crate) more: Box<[[i64; 4]]>,
+    /// The list of each quota; none if all are empty.
+    pub(crate) lists: Box<[Box<[i64]>]>,
+}
+
+impl Mark {
+    /// The mark of one quota.
+    pub(crate) fn of(&self, place: usize) -> Self {
+        let numbers = match place {
+            0 => self.first,
+            _ => self.more.get(place - 1).copied().unwrap_or_default(),
+        };
+        Self::from(numbers).with_list(self.list(place).into())
+    }
+
+    /// The list of one quota.
+    pub(crate) fn list(&self, place: usize) -> &[i64] {
+        self.lists.get(place).map_or(&[], |list| list)
+    }
+
+    /// Sets the list of the only quota.
+    pub(crate) fn with_list(mut self, list: Box<[i64]>) -> Self {
+        self.lists = if list.is_empty() { Box::default() } else { [list].into() };
+        self
+    }
+}
+
+impl From<[i64; 4]> for Mark {
+    fn from(first: [i64; 4]) -> Self {
+        Self { first, ..Self::default() }
+    }
+}
+
+/// The marks of several quotas, in order.
+impl From<Vec<Mark>> for Mark {
+    fn from(each: Vec<Mark>) -> Self {
+        let mut numbers = each.iter().map(|one| one.first);
+        let first = numbers.next().unwrap_or_default();
+        let more = numbers.collect();
+        let listed = each.iter().any(|one| !one.lists.is_empty());
+        let lists = each.iter().filter(|_| listed).map(|one| one.list(0).into()).collect();
+        Self { first, more, lists }
+    }
+}
