@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Counts the instructions of one pure step of each algorithm with callgrind: the same whatever the
-# machine's mood, so that a regression shows. Needs valgrind.
+# Counts the instructions of one pure step of each algorithm with callgrind: the number
+# is the same in every run, so that a regression shows. Needs valgrind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "instructions.sh: valgrind is needed" >&2; exit 1; }

@@ -1,5 +1,4 @@
-//! Two routes, two quotas, one pool: who calls is told by a header, and a refusal is
-//! answered in JSON.
+//! Two routes, two quotas, one pool: a header names the caller, and a refusal is answered in JSON.
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example axum`, then
 //! `curl -H 'x-tenant: a' 127.0.0.1:3000/search`.

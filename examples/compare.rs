@@ -2,8 +2,8 @@
 //! writes `docs/compare.svg`, or the file that it is given.
 //!
 //! Five a second are admitted. Two steady callers a second come all the time, two crowds of twenty
-//! come within a second, and a rush of twelve a second lasts for three seconds; whoever does not
-//! fit would wait for a second at most.
+//! come within a second, and a rush of twelve a second lasts for three seconds. A request that does
+//! not fit would wait for a second at most.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const RIGHT: i32 = 932;
 const TOP: i32 = 62;
 const LANE: i32 = 64;
 
-/// Told apart by those who see fewer colours, on any page: the picture brings its own ground.
+/// Colours that people with colour blindness can tell apart. The picture brings its own background.
 const GROUND: RGBColor = RGBColor(252, 252, 250);
 const INK: RGBColor = RGBColor(45, 45, 48);
 const FAINT: RGBColor = RGBColor(214, 214, 208);

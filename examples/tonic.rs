@@ -1,7 +1,7 @@
 //! A gRPC server that limits its callers, and a client that obeys.
 //!
-//! `cargo run --example tonic` starts both: of ten calls at once the server admits five, and tells
-//! the others when to come back, which the client reads from the status' details.
+//! `cargo run --example tonic` starts both. Of ten calls at once the server admits five. It answers
+//! the others when to come back, and the client reads that from the details of the status.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -202,7 +202,7 @@ async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
     proxy.set(Fault::Hold);
     let (answers, ()) = tokio::join!(together(&open, (0..1_000).map(|_| "k")), release());
     assert!(answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count() > 900);
-    // Those who have gone make room.
+    // The charges that failed make room.
     let answers = together(&limiter, (0..10).map(|_| "k")).await;
     assert_eq!(answers, [Ok(Outcome::Allow); 10]);
 }
@@ -370,7 +370,7 @@ async fn a_script_whose_callers_have_left_is_not_sent_again() {
         }
         drop(askers);
         proxy.set(Fault::None);
-        // A later charge sends the script; nobody else did.
+        // A later charge sends the script; no earlier one did.
         limiter.check(&"k".into()).await.unwrap();
         assert_eq!(calls(&mut connection, "eval").await - before, 1, "a batch of {batch}");
     }

@@ -119,8 +119,8 @@ const PAIRS: [[Algorithm; 2]; 4] = [
     [SMOOTH_BURSTY, (FIXED_WINDOW.0, FIXED_WINDOW.1, &[60_000_000, 7, 2_000_000, 1])],
 ];
 
-/// Three users, and two keys that they share: whoever comes later in a call sees what was
-/// taken of either.
+/// Three users, and two keys that they share: a later charge of a call sees what earlier ones took
+/// of either.
 #[tokio::test]
 async fn keys_in_any_company_are_answered_as_one_by_one() {
     let server = Server::start();

@@ -225,7 +225,7 @@ async fn cancelled_calls_never_steal_an_answer_nor_keep_a_unit() {
             None => cancelled[k as usize] += 1,
         }
     }
-    // What was taken for nobody comes back, but for what another decision relies on by then.
+    // Units whose callers have left come back, unless another decision relies on them by then.
     let begun = Instant::now();
     loop {
         let mut lost = 0;
@@ -292,7 +292,7 @@ async fn too_many_clients_is_infrastructure() {
         let kind = limiter.check(&one()).await.unwrap_err().kind();
         assert!(matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation), "{kind:?}");
     }
-    // Nor is a full server hammered, whoever asks.
+    // Nor do callers connect to a full server without pauses.
     let seconds = begun.elapsed().as_secs_f64();
     let attempts = figure(&mut only, "rejected_connections").await;
     println!("fault case=14 connects={attempts} seconds={seconds:.1}");

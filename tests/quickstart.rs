@@ -95,7 +95,7 @@ async fn out_of_the_box_every_request_gets_a_verdict() {
     let at_once = count(&answers, 200, "admitted at once");
     let delayed: Vec<_> =
         answers.iter().filter(|answer| answer.body.starts_with("admitted after")).collect();
-    // How many wait is told exactly below: here it depends on how fast the ten arrive.
+    // How many wait depends on how fast the ten arrive. The next test counts them exactly.
     assert!(at_once >= 5, "{answers:?}");
     assert_eq!(at_once + delayed.len() + count(&answers, 429, ""), 10, "{answers:?}");
     for Answer { body, .. } in delayed {
@@ -108,8 +108,8 @@ async fn out_of_the_box_every_request_gets_a_verdict() {
 }
 
 /// The proportions out of the box, at 24 s a unit, so that nothing comes back meanwhile and
-/// both reservations are within the 60 s that an algorithm reserves ahead: who waits is seen by
-/// not being answered.
+/// both reservations are within the 60 s that an algorithm reserves ahead. A request that waits is
+/// one without an answer.
 #[tokio::test]
 async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
     let server = Server::start();
@@ -134,7 +134,7 @@ async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
         }
         assert!(asking.try_join_next().is_none(), "two wait");
 
-        // All ten were charged to their peer; a key is somebody else.
+        // All ten were charged to their peer; a request with a key is another caller.
         let keyed = get(running.address, "/", &[("x-api-key", "alice")]).await;
         assert_eq!(keyed.body, "admitted at once\n");
     }
@@ -144,8 +144,8 @@ async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
 async fn either_store_and_algorithm_admits_the_limit() {
     let server = Server::start();
     let url = server.url();
-    // At five a year the smooth ones store nothing: one goes, and whoever comes next would
-    // have to pay for it.
+    // At five a year the smooth ones store nothing: one is admitted, and the next one
+    // would have to pay for it.
     for (algorithm, limit) in [
         ("token_bucket", 5),
         ("fixed_window", 5),
@@ -170,7 +170,7 @@ async fn either_store_and_algorithm_admits_the_limit() {
     }
 }
 
-/// Whoever waits for Redisson's limiter asks again, and is told how long he waited.
+/// A request that waits for Redisson's limiter asks again, and its answer says how long it waited.
 #[tokio::test]
 async fn redisson_delays_by_asking_again() {
     let server = Server::start();
@@ -225,7 +225,7 @@ async fn whoever_waits_when_it_is_asked_to_end_is_still_answered() {
     let running = Running::start(&variables);
     let mut asking = running.asking(3, &[]);
     let mut answers = Vec::new();
-    // A refusal tells that all three are in: one went, one was refused, and so one waits.
+    // A refusal shows that all three have arrived: one was admitted, one refused, and one waits.
     while !asking.is_empty() && count(&answers, 429, "") == 0 {
         answers.push(asking.join_next().await.expect("asked").expect("answered"));
     }

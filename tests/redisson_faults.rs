@@ -28,7 +28,7 @@ async fn proxied(bench: &Bench) -> (Proxy, Redisson) {
     (proxy, redisson)
 }
 
-/// Waits until the limiter has so many members.
+/// Waits until the limiter has `count` members.
 async fn until_members(bench: &mut Bench, count: i64) {
     let begun = Instant::now();
     loop {
@@ -120,7 +120,7 @@ async fn a_release_whose_answer_is_lost_may_be_tried_again() {
     assert_eq!((held.count(), bench.value().await), (0, Some(10)));
 }
 
-/// Another that waits for the word hears of it when the one who asks is gone.
+/// Another waiter goes on when the caller that asks Redis has left.
 #[tokio::test]
 async fn a_waiter_that_is_gone_holds_nobody_up() {
     let bench = Bench::of(1, 50).await;

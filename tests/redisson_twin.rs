@@ -30,7 +30,7 @@ enum History {
     Wild,
 }
 
-/// A limiter told twice.
+/// A limiter in Lua and in Rust.
 struct Twins {
     connection: MultiplexedConnection,
     /// The digest of the script.
@@ -74,7 +74,7 @@ impl Twins {
         PermitLog::new(quota).rule(quota).expect("a rule")
     }
 
-    /// What the script tells, without `now`.
+    /// What the script replies, without `now`.
     async fn call(&mut self, operation: &str, arguments: &[&[u8]]) -> Vec<i64> {
         let mut call = cmd("EVALSHA");
         call.arg(&self.script).arg(5);
@@ -130,7 +130,7 @@ impl Twins {
         (value, pairs.into_iter().map(|(member, score)| (score, member)).collect())
     }
 
-    /// The µs until so many ms after the millisecond that holds now.
+    /// The µs until `millis` ms after the millisecond that holds now.
     fn until(&self, millis: i64) -> i64 {
         (millis * 1_000 - self.now % 1_000).max(0)
     }

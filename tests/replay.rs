@@ -25,7 +25,7 @@ fn replay(options: &str, traffic: &str) -> Output {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the example");
     let mut input = child.stdin.take().expect("its input");
     let traffic = traffic.to_owned();
-    // Whoever stops at a line reads no further, so what follows may not be taken.
+    // A replay that stops at a line reads no further, so what follows may not be written.
     let writer = thread::spawn(move || _ = input.write_all(traffic.as_bytes()));
     let output = child.wait_with_output().expect("its output");
     writer.join().expect("written");

@@ -238,8 +238,8 @@ async fn of_a_log_only_the_form_that_is_written_is_read() {
     }
 }
 
-/// What lies deeper is met only by who must know it, and even a log that nobody could have written
-/// comes to an end.
+/// A broken member inside a log is found only by a decision that reads it. Even a log that no
+/// script could have written comes to an end.
 #[tokio::test]
 async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
     let server = Server::start();

@@ -131,7 +131,7 @@ impl Bench {
         println!("bench case=bytes token_bucket={:.0} set={:.0}", ours / each, plain / each);
     }
 
-    /// `redis-benchmark`, so many keys to a call.
+    /// `redis-benchmark`, with `batch` keys in each call.
     fn benchmark(&self, batch: usize, depth: usize, keys: usize, calls: usize) -> Cost {
         let mut command = vec![String::from("EVALSHA"), self.digest.clone(), batch.to_string()];
         let key = if keys == 1 { "000000000000" } else { "__rand_int__" };

@@ -69,8 +69,8 @@ fn each<A: InLua>(site: &Site, name: &str, algorithm: A) {
     );
 }
 
-/// A log of so many live members on one key: its bytes, and the time that admission
-/// and refusal take.
+/// A log of `members` live members on one key: its bytes, and the time of an admission or a
+/// refusal.
 fn log(site: &Site, members: usize) -> [f64; 2] {
     const STEP: u64 = 1_000;
     site.flush();
@@ -115,7 +115,7 @@ fn charge<A: InLua>(
     scripted(site, decisions, || _ = site.charge(limiter, tasks, decisions, keys))
 }
 
-/// The time in scripts during so many decisions, for each of them.
+/// The time that scripts take for each decision of `work`.
 fn scripted(site: &Site, decisions: usize, work: impl FnOnce()) -> f64 {
     let before = site.time_in("evalsha");
     work();

@@ -2,8 +2,8 @@
 //! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs
 //! a response, `-- redisson` how long the script of Redisson's limiter holds the server.
 //!
-//! Absolute times follow the machine's mood, so the cases that ask Redis are told as ratios within
-//! one run, whose rounds are interleaved. `benches/README.md` says what stands behind each number.
+//! Absolute times vary from run to run, so the cases that call Redis are printed as ratios within
+//! one run, whose rounds are interleaved. `benches/README.md` explains each number.
 
 mod against_redis;
 mod each_algorithm;

@@ -17,7 +17,7 @@ pub(crate) struct Cost {
     pub(crate) allocs: f64,
 }
 
-/// Runs `work`, which makes so many decisions and returns how long each took.
+/// Runs `work`, which makes `decisions` decisions and returns how long each took.
 pub(crate) fn cost(
     server: &Server,
     decisions: usize,
@@ -43,7 +43,7 @@ pub(crate) fn cost(
     }
 }
 
-/// What `redis-benchmark` makes of one command, sent over one connection so many at a time.
+/// What `redis-benchmark` makes of one command, sent over one connection, `depth` at a time.
 pub(crate) fn redis_benchmark(
     server: &Server,
     command: &[String],
@@ -96,8 +96,8 @@ pub(crate) fn median_of(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// The processor time that a process has used, in steps of a nanosecond where the
-/// kernel tells them.
+/// The processor time that a process has used, in nanoseconds where the kernel
+/// counts them.
 fn processor(process: u32) -> Duration {
     let mut spent = Duration::ZERO;
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux' own account");

@@ -20,8 +20,8 @@
 //! `period` and `burst` are the options' where the line has none, but a line's `limit` is also its
 //! burst. `of` names the line, counted from 1, whose charge is given back. `"op":"penalize"` takes
 //! the cost without asking, `"op":"reset"` forgets the key. Under `redisson`, whose keys name
-//! limiters, `"op":"release"` gives the cost back for whoever took it, `"op":"available"` tells
-//! what is left, and times are cut to milliseconds.
+//! limiters, `"op":"release"` gives the cost back, whichever line took it, `"op":"available"`
+//! returns what is left, and times are cut to milliseconds.
 //!
 //! ```json
 //! {"line":1,"verdict":"allow","wait_us":0,"remaining":9,"reset_after_us":100000}

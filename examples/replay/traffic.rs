@@ -32,9 +32,9 @@ pub(crate) enum Op {
     Refund,
     Penalize,
     Reset,
-    /// redisson: gives permits back, whoever took them.
+    /// redisson: gives permits back, whichever line took them.
     Release,
-    /// redisson: tells how many are left.
+    /// redisson: returns how many are left.
     Available,
 }
 

@@ -1,5 +1,5 @@
-//! Both sides hammer one limiter, and somebody looks on: no window holds more than the rate, and
-//! little of it is lost.
+//! Both sides call one limiter without pause, and an observer reads its keys: no window holds more
+//! than the rate, and little of it is lost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const THREADS: usize = 4;
 const RATE: usize = 1_000;
 const INTERVAL: u64 = 1_000;
 
-/// What the limiter's set of permits held, as it was seen by somebody who looked on.
+/// What the observer saw in the limiter's set of permits.
 ///
 /// Java stamps a grant before it sends the call, so its stored time lies before the server's: by so
 /// much the windows that are judged are shorter than an interval.
@@ -56,7 +56,7 @@ struct Seen {
     lag: u64,
 }
 
-/// Looks at what is stored until it is told to stop: each grant stays for an interval.
+/// Reads what is stored until `stop` is set: each grant stays for an interval.
 async fn look_on(mut connection: MultiplexedConnection, stop: Arc<AtomicBool>) -> Seen {
     let script = "local time = redis.call('TIME')
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -81,7 +81,7 @@ async fn look_on(mut connection: MultiplexedConnection, stop: Arc<AtomicBool>) -
     }
 }
 
-/// The most grants in any stretch of so many ms.
+/// The most grants in any stretch of `length` ms.
 fn worst_window_of(sorted: &[u64], length: u64) -> usize {
     let mut oldest = 0;
     let inside = |(place, at): (usize, &u64)| {

@@ -296,7 +296,7 @@ async fn names_with_braces_are_the_same(both: &mut Both) {
     }
 }
 
-/// Everybody who waits gets his permits, and the rate holds.
+/// Every waiter gets its permits, and the rate holds.
 async fn both_wait_for_each_other(both: &mut Both) {
     both.name("waiting");
     both.java("trySetRate OVERALL 1 300", "true");

@@ -1,4 +1,4 @@
-//! Asked without pause, an algorithm admits nearly all that its bound allows.
+//! Called without pause, an algorithm admits nearly all that its bound allows.
 
 use std::time::Duration;
 

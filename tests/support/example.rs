@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Builds the example called `name`, and tells where it is.
+/// Builds the example called `name`, and returns its path.
 pub fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folder = test.ancestors().nth(2).expect("where cargo builds").to_owned();

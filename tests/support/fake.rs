@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers every script with `reply`, and tells where.
+/// Answers every script with `reply`. Returns the address.
 pub async fn answering(reply: Vec<u8>) -> SocketAddr {
     answering_in_turn(vec![reply]).await
 }
 
-/// Answers each script with the next reply, at last always with the last, and tells where.
+/// Answers each script with the next reply, in the end always with the last. Returns the address.
 pub async fn answering_in_turn(replies: Vec<Vec<u8>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -21,7 +21,7 @@ pub enum Fault {
     Delay(Duration),
     /// One byte at a time, this far apart.
     Trickle(Duration),
-    /// So many bytes pass, then the connection is closed.
+    /// This number of bytes pass, then the connection is closed.
     CutAfter(usize),
     /// The connection is reset when an answer comes.
     Reset,
@@ -31,7 +31,7 @@ pub enum Fault {
     Hold,
     /// The connection is closed in the answers' direction alone.
     HalfClose,
-    /// Nothing passes in either direction, and nobody is told.
+    /// Nothing passes in either direction, and neither side notices.
     BlackHole,
 }
 

@@ -16,12 +16,12 @@ use super::Server;
 
 pub const BASE: u64 = 1_767_225_600_000;
 
-/// What an acquire was told.
+/// The answer to an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Granted, and so many are left.
+    /// Granted; the permits that are left.
     G(u64),
-    /// Refused, for so many ms.
+    /// Refused; the wait in ms.
     W(u64),
     /// More than the rate.
     Exceeds,
@@ -62,7 +62,7 @@ impl Bench {
         self.told(&self.redisson, permits).await.0
     }
 
-    /// What is told, and the reservation.
+    /// The answer, and the reservation.
     pub async fn told(&self, redisson: &Redisson, permits: u64) -> (Told, Option<Reservation>) {
         let mut decision =
             redisson.check(&Charge::new("r").cost(permits)).await.expect("a decision");
@@ -105,8 +105,8 @@ impl Bench {
         pairs.iter().map(|(member, at)| (permits(member), *at as u64 - BASE)).collect()
     }
 
-    /// What Java is told that calls `acquire`, `release` or `available`: `nil` if it takes
-    /// permits, else the wait.
+    /// What Java gets when it calls `acquire`, `release` or `available`: `nil` if it takes permits,
+    /// else the wait.
     pub async fn java(&mut self, call: &str, permits: u32, millis: u64) -> String {
         let script = include_str!("java.lua");
         let mut asked = cmd("EVAL");

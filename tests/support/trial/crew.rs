@@ -1,7 +1,7 @@
-//! The crew: this very binary, started again as worker processes, each with a pool of its own.
+//! The crew: worker processes of this very binary, each with a pool of its own.
 //!
-//! A pipe starts them together: each says that it is ready and waits for a line. What each was told
-//! comes back in a file.
+//! A pipe starts them together: each says that it is ready and waits for a line. Each writes the
+//! answers that it got to a file.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _, stdin};
@@ -21,7 +21,7 @@ use super::workload::Workload;
 /// Calls that a run is cut at, for memory's sake.
 const MOST_CALLS: usize = 2_000_000;
 
-/// How many ask, and for how long: from the environment, else what a debug build can bear.
+/// How many tasks call, and for how long: from the environment, else what suits a debug build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) processes: u16,
@@ -47,8 +47,7 @@ pub(crate) fn number<T: FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Lets a crew loose on the server at `url`, and returns how many calls it began,
-/// and a row for each.
+/// Runs a crew against the server at `url`. Returns how many calls it began, and a row for each.
 pub(crate) fn run(
     algorithm: &Algorithm,
     workload: Workload,
@@ -126,10 +125,10 @@ impl Drop for Worker {
     }
 }
 
-/// A worker's life, if this process was started as one.
+/// Does the work of a worker, if this process was started as one.
 pub(crate) fn work() {
     let Ok(role) = std::env::var("ORACLE_ROLE") else { return };
-    let var = |name| std::env::var(name).expect("what a worker is told");
+    let var = |name| std::env::var(name).expect("a worker's variable");
     let (algorithm, workload) = role.split_once(' ').expect("an algorithm and a workload");
     let (algorithm, workload) = (Algorithm::called(algorithm), Workload::called(workload));
     let process = var("ORACLE_WORKER").parse().expect("a number");

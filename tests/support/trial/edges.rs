@@ -54,7 +54,7 @@ impl Walk {
         }
     }
 
-    /// Steps forward and asks until it is refused; returns the cost and the wait.
+    /// Steps forward and calls until it is refused. Returns the cost and the wait.
     async fn until_refused(&mut self) -> (u64, Duration) {
         let period = self.quota.period().as_micros() as u64;
         let unit = period / self.quota.limit();
@@ -70,7 +70,7 @@ impl Walk {
         }
     }
 
-    /// Comes to a refusal, and asks on both sides of every edge that it told.
+    /// Comes to a refusal, and calls on both sides of the instant when its wait ends.
     async fn check_edges(&mut self) {
         let (cost, wait) = self.until_refused().await;
         let place = format!("{:?} at {}, cost {cost}", self.quota, self.clock.load(Relaxed));

@@ -1,4 +1,4 @@
-//! Asked without pause, an algorithm admits nearly all that its bound allows. Otherwise one that
+//! Called without pause, an algorithm admits nearly all that its bound allows. Otherwise one that
 //! refuses everything would break no bound. The clock is the test's own, so that the machine's
 //! speed decides nothing.
 
@@ -16,7 +16,7 @@ const START: u64 = 1_767_225_600_000_000;
 /// Three periods and a little, in steps of a millisecond: five times what is admitted is asked for.
 const STEPS: u64 = 1_700;
 
-/// The units that an algorithm admits to those who wait so long, and the most that it may.
+/// The units that an algorithm admits to callers with this `patience`, and the most that it may.
 pub(crate) async fn used(
     algorithm: &Algorithm,
     pool: Pool,

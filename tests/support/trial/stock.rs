@@ -1,4 +1,4 @@
-//! Taking stock: what Redis holds and has counted, against what the models say that it must (S4).
+//! Compares what Redis holds and has counted with what the models say (S4).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -11,8 +11,8 @@ use super::algorithms::SECOND;
 use super::model::Model;
 use crate::support::Server;
 
-/// What is not as it must be: each key's state, no more script runs than calls, and
-/// so many writes: no more than changes, none for a refusal or a peek (S5).
+/// What is not as it must be: each key's state, no more script runs than `calls`, and as many
+/// writes as `changes` says: none for a refusal or a peek (S5).
 pub(crate) fn faults(
     server: &Server,
     models: &BTreeMap<u32, Box<dyn Model>>,

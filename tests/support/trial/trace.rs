@@ -44,7 +44,7 @@ impl Event {
     }
 }
 
-/// One call. Zero stands where nothing was told.
+/// One call. A field without a value is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) key: u32,

@@ -53,7 +53,7 @@ pub(crate) trait Model: Debug {
     /// The units that a reservation gives back at `now`.
     fn returnable(&self, now: i128, cost: i128, mark: Mark) -> i128;
 
-    /// Puts units of a reservation back, as told.
+    /// Puts `units` of a reservation back.
     fn put_back(&mut self, mark: Mark, units: i128);
 
     /// The units that would be admitted at `now`.
@@ -70,8 +70,7 @@ pub(crate) trait Model: Debug {
         1
     }
 
-    /// How many values so many changes may write, of which `fewest` came apart from others,
-    /// in so many calls.
+    /// How many values `changes` changes may write, of which `fewest` came apart from others.
     fn writes(&self, fewest: usize, changes: usize, _calls: usize) -> RangeInclusive<usize> {
         self.keys() * fewest..=self.keys() * changes
     }

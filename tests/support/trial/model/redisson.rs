@@ -15,7 +15,7 @@ pub(crate) struct Permits {
     interval: i128,
     /// Instants in ms, in the order in which they were granted.
     grants: Vec<Grant>,
-    /// When somebody asked last, in ms: what had expired by then is removed, also by a refusal.
+    /// The time of the last call in ms: it removed what had expired, even if it was refused.
     asked: Cell<i128>,
 }
 
@@ -105,7 +105,7 @@ impl Model for Permits {
         members == stored && value.parse() == Ok(self.limit - used)
     }
 
-    /// A member and the value, and after an expiry the value alone, whoever asks.
+    /// A change writes a member and the value. After an expiry any call writes the value alone.
     fn writes(&self, fewest: usize, changes: usize, calls: usize) -> RangeInclusive<usize> {
         fewest..=2 * changes + calls
     }

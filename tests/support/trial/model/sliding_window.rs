@@ -18,7 +18,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Ten cells, as the algorithm has unless told otherwise.
+    /// Ten cells, as the algorithm has by default.
     pub(crate) fn boxed(quota: Quota) -> Box<dyn Model> {
         let (limit, period, _) = numbers(quota);
         let width = ceil(period, 10);

@@ -75,7 +75,7 @@ impl Warm {
         }
     }
 
-    /// The interval that so many permits above the threshold make.
+    /// The interval when `above` permits are stored above the threshold.
     fn interval(&self, above: f64) -> f64 {
         self.stable + above * self.slope
     }
@@ -168,8 +168,8 @@ impl Model for Warm {
         excess
     }
 
-    /// What the warm-up costs aside, and where reservations follow one another: who comes late
-    /// finds nothing stored that is cheaper, so time that nobody waits through is lost.
+    /// What the warm-up costs aside, and where reservations follow one another: a late
+    /// caller finds nothing stored that is cheaper, so time without a waiter is lost.
     fn most(&self, first: i128, last: i128) -> (Range<i128>, i128) {
         if !self.reserved {
             return (first..first, 0);
