@@ -86,14 +86,14 @@ impl Batcher {
             let inline = send_inline(Arc::clone(self), charge, permit);
             return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), queued: None });
         }
-        // On a plain server nobody asks whether a charge was sent.
+        // On a plain server it does not matter whether a charge was sent.
         charge.waiting = self.config.pool.is_clustered().then(Arc::default);
         let queued = charge.waiting.as_ref().map(Arc::downgrade);
         self.enqueue(&worker, charge)?;
         Ok(Submitted { receiver, inline: None, queued })
     }
 
-    /// Sends a request whose answer nobody awaits. Best effort: a refund that is lost errs on the safe side.
+    /// Sends a request without awaiting its answer. Best effort: a refund that is lost errs on the safe side.
     pub(super) fn send_unattended(&self, request: Request) {
         if let Ok(worker) = self.worker() {
             let charge = self.config.unattended(request, Instant::now() + LATE);

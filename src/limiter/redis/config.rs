@@ -9,7 +9,7 @@ use super::script::Script;
 use crate::algorithm::InLua;
 use crate::limiter::named::Clock;
 
-/// The most charges in one call unless set otherwise; Redis serves nobody else meanwhile.
+/// The most charges in one call unless set otherwise. Redis serves no other client during a call.
 const MAX_BATCH_SIZE: usize = 64;
 
 /// The most charges in one call.
@@ -64,7 +64,7 @@ impl Config {
         self.max_batch_size = charges.clamp(1, largest);
     }
 
-    /// A charge whose answer nobody awaits.
+    /// A charge without a receiver of its answer.
     pub(super) fn unattended(&self, request: Request, deadline: Instant) -> Queued {
         let slot = self.pool.slot(&request.key);
         Queued { request, slot, deadline, reply_to: None, place: None, waiting: None }

@@ -12,8 +12,8 @@ use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 /// How long a late answer is awaited after its deadline, so that what it took can be refunded.
 pub(crate) const LATE: Duration = Duration::from_millis(500);
 
-/// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means that nobody wants
-/// the answer any more, and nothing is sent.
+/// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means that
+/// the answer is not wanted any more, and nothing is sent.
 pub(crate) async fn eval(
     connection: Arc<dyn SharedConnection>,
     script: &Script,

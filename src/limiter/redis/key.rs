@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_a_cluster() {
-        // As CLUSTER KEYSLOT tells them.
+        // As CLUSTER KEYSLOT answers.
         assert_eq!(slot("123456789"), 12_739);
         assert_eq!(slot("sluice:api:tb1:{foo}"), 12_182);
         assert_eq!(slot("foo"), 12_182);

@@ -136,7 +136,7 @@ impl<A: InLua> Redis<A> {
 
     /// Decides by `clock`, the time since the Unix epoch. Default: the server's.
     ///
-    /// For tests and replays: callers whose clocks differ give each other's time away. It is read once for each
+    /// For tests and replays: callers whose clocks differ admit each other's charges early. It is read once for each
     /// call, when that is sent.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {

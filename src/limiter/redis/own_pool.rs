@@ -1,6 +1,6 @@
 //! The crate's own pool: a fixed number of connections for each runtime, each shared by many calls.
 //!
-//! OwnPool are made when a call asks for one, by a task of that call's runtime. When that task ends early, since
+//! Connections are made when a call asks for one, by a task of that call's runtime. When that task ends early, since
 //! its runtime ended or since it panicked, the next call starts another. Each runtime has connections of its own,
 //! since a socket is read only while its runtime runs.
 

@@ -126,7 +126,7 @@ impl Future for Pending {
     }
 }
 
-/// The error of a charge that nobody will answer any more.
+/// The error of a charge that will get no answer any more.
 fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
     if deadline.at <= Instant::now() {
         // Its call was given up long ago, and its own timer has not fired yet.

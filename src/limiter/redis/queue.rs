@@ -33,7 +33,7 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    /// Whether the answer still matters to anybody.
+    /// Whether the answer is still wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.reply_to.as_ref().is_none_or(|reply_to| !reply_to.is_closed())
     }

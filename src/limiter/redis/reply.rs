@@ -37,13 +37,13 @@ pub(super) struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Unpacks the reply to a call of `charges` under so many quotas each.
+    /// Unpacks the reply to a call of `charges`, each under `quotas` quotas.
     ///
     /// # Errors
     ///
     /// If it has another shape than the script gives it.
     pub(super) fn read(reply: &'a Value, charges: usize, quotas: usize) -> Result<Self, Error> {
-        // Of several it is told besides which one refuses.
+        // Of several quotas the script also names the one that refuses.
         let width = WIDTH + MARK_LENGTH * quotas + usize::from(quotas > 1);
         let Value::BulkString(packed) = reply else { return Err(malformed_reply()) };
         let elements = unpack(packed).ok_or_else(malformed_reply)?;
@@ -171,7 +171,7 @@ fn byte(rest: &mut &[u8]) -> Option<u8> {
     Some(*first)
 }
 
-/// A number of so many bytes, the highest first.
+/// An unsigned number of `bytes` bytes, the highest first.
 fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
     let (number, after) = rest.split_at_checked(bytes)?;
     *rest = after;
