@@ -73,7 +73,7 @@ const MODULES: &[Module] = &[
         crates: &["http", "fastrand"],
         modules: &["respond", "settle", "http", "grpc"],
     },
-    Module { files: &["grpc"], crates: &["http"], modules: &["grpc"] },
+    Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];
 
