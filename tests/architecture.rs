@@ -55,7 +55,7 @@ const MODULES: &[Module] = &[
     },
     Module {
         files: &["redisson"],
-        crates: &["redis", "tokio"],
+        crates: &["redis", "tokio", "uuid"],
         modules: &["algorithm", "limiter", "future", "redisson"],
     },
     Module {

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
+use uuid::Uuid;
 
 use self::call::{Caller, Question};
 use self::deciding::{Asked, Shared};
@@ -79,7 +80,7 @@ impl Redisson {
             caller: Caller::new(pool),
             owner: Owner::new(),
             name: NAME.into(),
-            client: grant::uuid().into(),
+            client: Uuid::new_v4().to_string().into(),
             deadline: DEADLINE,
             default_rate: None,
             queues: Arc::default(),
