@@ -265,11 +265,13 @@ async fn a_default_rate_leaves_what_is_there_alone() {
     assert!(redisson.check(&Charge::new("r")).await.unwrap().is_admitted());
 }
 
-#[test]
-#[should_panic(expected = "a rate is from 1")]
-fn a_default_rate_that_cannot_be_is_the_programmers_mistake() {
-    let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
-    let _ = Redisson::new(pool).default_rate(rate(0, 1_000));
+#[tokio::test]
+async fn a_default_rate_out_of_range_is_an_error_of_the_call() {
+    let bench = Bench::new().await;
+    let redisson = bench.redisson.clone().default_rate(rate(0, 1_000));
+    let (kind, text) = message(redisson.check(&Charge::new("r"))).await;
+    assert_eq!((kind, &*text), (ErrorKind::Configuration, "a rate is from 1 to 2^53 - 1 permits"));
+    assert!(!bench.limiter.exists().await.unwrap());
 }
 
 #[tokio::test]

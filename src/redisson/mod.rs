@@ -122,19 +122,16 @@ impl Redisson {
         self
     }
 
-    /// Gives this rate to limiters whose permits are asked for, released or reset while nothing stands under their name.
-    /// Default: asking one is an error.
+    /// Configures a limiter with this rate when it has no configuration yet and is first checked,
+    /// released or reset. Default: none, and such a call is an error.
     ///
-    /// Names that come from requests then make keys: give them a prefix, or each could be that of any key.
+    /// Names that come from requests then create keys. Give such names a prefix: without one, a
+    /// request could name any key.
     ///
-    /// # Panics
-    ///
-    /// If the rate cannot be: see [`Rate::overall`].
+    /// A rate out of range is an error of the call that would configure the limiter: see
+    /// [`Rate::overall`].
     #[must_use]
     pub fn default_rate(mut self, rate: Rate) -> Self {
-        if let Err(error) = rate.arguments() {
-            panic!("{error}");
-        }
         Arc::make_mut(&mut self.shared).default_rate = Some(rate);
         self
     }
