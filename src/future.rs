@@ -148,9 +148,10 @@ where
 {
     let Some(reservation) = decision.reservation() else { return };
     if let Some(actual) = shared.respond.actual_cost(decision, response) {
+        let is_more = actual > reservation.cost();
         let unsettled = shared.limiter.settle(reservation, actual);
         debug_assert!(
-            unsettled.is_none(),
+            unsettled.is_none() || !is_more,
             "a responder takes more without saying so, from a limiter that cannot"
         );
     }

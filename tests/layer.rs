@@ -491,6 +491,13 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     let layer = RateLimitLayer::new(admits, Global).respond(Settle::refund_if(Raise, refunds));
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
     assert_eq!(inner.called(), 1);
+
+    // A closure around a limiter hands no settlement on.
+    let wrapped = Scripted::new().allow();
+    let wrapper = |charge: &Charge| wrapped.check(charge);
+    let layer = RateLimitLayer::new(wrapper, Global).respond(Settle::refund_if(Raise, refunds));
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!((inner.called(), wrapped.settlements()), (2, vec![]));
 }
 
 #[tokio::test(start_paused = true)]

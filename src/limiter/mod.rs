@@ -83,7 +83,8 @@ pub trait Limiter {
     /// the caller's path: it returns at once.
     ///
     /// Returns the reservation if this limiter cannot settle it: it belongs to another limiter, or
-    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false. Default: returns it.
+    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false. Default: returns it, so a
+    /// closure around a limiter settles nothing.
     fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
         let _ = actual;
         Some(reservation)
