@@ -1,0 +1,138 @@
+//! What a layer settles once a request is answered, with time paused and without Redis.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::{Layer, Service, ServiceExt};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    AllInTurn, Charge, Decision, Error, ErrorKind, Global, Limiter, LimiterExt, Memory, Outcome,
+    Quota, Raise, RateLimitLayer, Refusal, Settle,
+};
+
+#[path = "support/strict.rs"]
+mod strict;
+
+use strict::Strict;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A cost that is computed from a request, such as its `Content-Length`, may come to 0.
+// Case 150.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_cost_is_0_pays_1() {
+    let limiter = Arc::new(Memory::new("bytes", TokenBucket::new(Quota::per_hour(10))));
+    let key = |request: &&str| Charge::new("alice").cost(request.len() as u64);
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), key).respond(Raise);
+    let gate = layer.layer(Strict::default());
+    gate.clone().oneshot("ten bytes!").await.unwrap();
+    gate.clone().oneshot("").await.unwrap_err();
+    tokio::time::advance(HOUR / 10).await;
+    gate.clone().oneshot("").await.unwrap();
+    assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(0));
+
+    // A peek is asked for, and the key may have nothing left.
+    let peek = |_: &&str| Charge::new("alice").cost(8).peek();
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), peek).respond(Raise);
+    layer.layer(Strict::default()).oneshot("").await.unwrap();
+    // Without a layer a cost of 0 peeks.
+    assert!(limiter.check(&Charge::new("alice").cost(0)).await.unwrap().is_admitted());
+    assert!(limiter.acquire(Charge::new("alice").cost(0)).await.is_ok());
+}
+
+/// What is to be given back or taken is, and what was refused or failed is not asked about.
+#[tokio::test(start_paused = true)]
+async fn an_answered_request_is_settled() {
+    let limiter = (0..6).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let limiter = limiter.deny(SECOND).wait(SECOND);
+    let settle = |decision: &Decision, response: &&'static str| {
+        assert!(decision.is_admitted());
+        match *response {
+            "free" => Some(0),
+            "cheap" => Some(1),
+            "dear" => Some(43),
+            "as charged" => Some(2),
+            _ => None,
+        }
+    };
+    let key = |_: &&'static str| Charge::new("alice").cost(2);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Settle::new(Raise, settle));
+    let mut gate = layer.max_wait(SECOND).layer(Strict::default());
+    for request in ["free", "dear", "as charged", "usual", "cheap", "fail", "refused", "dear"] {
+        let answer = gate.call(request).await;
+        assert_eq!(answer.is_ok(), !["fail", "refused"].contains(&request), "{request}");
+    }
+    assert_eq!(limiter.refunds(), [0]);
+    assert_eq!(limiter.settlements(), [(0, 0), (1, 43), (2, 2), (4, 1), (7, 43)]);
+}
+
+/// A limiter that cannot take more would lose what a response cost, so no request passes.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
+    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let take = |_: &Decision, _: &&'static str| 41;
+    let inner = Strict::default();
+    let layer = RateLimitLayer::new(admits, Global).respond(Settle::new(Raise, take));
+    for _ in 0..2 {
+        let error = layer.layer(inner.clone()).oneshot("hello").await.unwrap_err();
+        let Some(Refusal::Undecided(error)) = error.downcast_ref() else { panic!("{error}") };
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+    }
+    assert_eq!((inner.polled(), inner.called()), (0, 0));
+
+    let refunds = |_: &Decision, _: &&'static str| true;
+    let layer = RateLimitLayer::new(admits, Global).respond(Settle::refund_if(Raise, refunds));
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!(inner.called(), 1);
+
+    // A closure around a limiter hands no settlement on.
+    let wrapped = Scripted::new().allow();
+    let wrapper = |charge: &Charge| wrapped.check(charge);
+    let layer = RateLimitLayer::new(wrapper, Global).respond(Settle::refund_if(Raise, refunds));
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!((inner.called(), wrapped.settlements()), (2, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_needs_no_more_than_a_condition() {
+    let limiter = Scripted::new().allow().allow();
+    let free = |_: &Decision, response: &&'static str| *response == "free";
+    let layer =
+        RateLimitLayer::new(limiter.clone(), Global).respond(Settle::refund_if(Raise, free));
+    for request in ["dear", "free"] {
+        layer.layer(Strict::default()).oneshot(request).await.unwrap();
+    }
+    assert_eq!((limiter.refunds(), limiter.settlements().len()), (vec![1], 1));
+}
+
+/// What a fallback admitted is not charged to the limiter that was away.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_takes_from_the_limiter_that_decided() {
+    let settle = |_: &Decision, _: &&'static str| 41;
+    let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
+    // `AllInTurn` asks its second member twice for a decision: a peek, and a charge.
+    for (asks, in_turn) in [(1, false), (2, true)] {
+        let away = |decisions: usize| {
+            let times = 0..decisions * asks;
+            times.fold(Scripted::new(), |limiter, _| limiter.fail(ErrorKind::Infrastructure))
+        };
+        let [first, second, third] = [2, 1, 0].map(|n| away(n).allow().allow());
+        let chain = first.clone().or_else(second.clone()).or_else(third.clone()).timeout(SECOND);
+        let everybody = Scripted::new().allow().allow().allow();
+        let limiter = match in_turn {
+            true => AllInTurn::new([everybody.boxed(), chain.boxed()], keys).boxed(),
+            false => chain.boxed(),
+        };
+        let layer = RateLimitLayer::new(limiter.clone(), Global);
+        let gate = layer.respond(Settle::new(Raise, settle)).layer(Strict::default());
+        let taken = || [&first, &second, &third].map(|limiter| limiter.settlements().len());
+        for expected in [[0, 0, 1], [0, 1, 1], [1, 1, 1]] {
+            gate.clone().oneshot("hello").await.unwrap();
+            assert_eq!(taken(), expected, "in turn: {in_turn}");
+        }
+    }
+}
