@@ -1,3 +1,4 @@
+use redis::{RedisError, parse_redis_value};
 use tokio::time::advance;
 
 use super::*;
@@ -42,6 +43,18 @@ async fn one_timeout_is_no_silence_however_long_it_was() {
         assert_eq!(health.state(), State::Usable);
         health.record(&Ok(()));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_is_twice_as_long_as_the_call_that_shows_it() {
+    let (health, _) = two();
+    silent(&health, D).await;
+    let sent = Instant::now();
+    advance(Duration::from_secs(1)).await;
+    health.record_timeout(sent, false);
+    assert_eq!(health.state(), State::Usable);
+    silent(&health, Duration::from_secs(1)).await;
+    assert_eq!(health.state(), State::Silent);
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,4 +111,25 @@ fn the_first_reason_stays() {
     health.end(State::ReadOnly);
     health.end(State::Closed);
     assert_eq!(health.state(), State::ReadOnly);
+}
+
+/// The error of a server that answers `reply`.
+fn answered(reply: &str) -> RedisError {
+    parse_redis_value(reply.as_bytes()).unwrap().extract_error().unwrap_err()
+}
+
+#[test]
+fn a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes() {
+    let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    let failures = [
+        (RedisError::from(closed), State::Closed),
+        (answered("-READONLY You can't write against a read only replica.\r\n"), State::ReadOnly),
+        (answered("-ERR unknown command\r\n"), State::Usable),
+    ];
+    for (error, state) in failures {
+        let (health, _) = two();
+        health.record::<()>(&Err(error));
+        assert_eq!(health.state(), state);
+        assert_eq!(health.is_usable(), state == State::Usable);
+    }
 }
