@@ -1,7 +1,7 @@
 //! A server that shows all three verdicts with nothing but curl.
 //!
-//! `cargo run --example quickstart`, then run the line that it prints: out of the box ten requests at once give 5
-//! at once, 2 delayed by 200 and 400 ms, 3 refused.
+//! `cargo run --example quickstart`, then run the line that it prints: out of the box ten requests
+//! at once give 5 at once, 2 delayed by 200 and 400 ms, 3 refused.
 //!
 //! | variable | default | |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //! | `MAX_WAIT_MS` | 500 | 0: never delay |
 //! | `DEADLINE_MS` | 100 | for one decision in Redis; then 503 |
 //!
-//! Under `redisson` a key is taken as it comes, so that Java meets the same limiter; an application gives such keys a
-//! prefix, or a request could name any key of Redis.
+//! Under `redisson` a key is taken as it comes, so that Java meets the same limiter; an application
+//! gives such keys a prefix, or a request could name any key of Redis.
 
 use std::env;
 use std::error::Error;

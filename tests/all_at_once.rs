@@ -181,7 +181,8 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
 }
 
-/// A member that states no cost takes the charge's; one that states a cost takes that; a peek takes nothing.
+/// A member that states no cost takes the charge's; one that states a cost takes that; a
+/// peek takes nothing.
 #[tokio::test]
 async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
     type Keys = fn(&Charge) -> [Charge; 2];
@@ -314,7 +315,8 @@ async fn in_turn_late_replies_never_open_the_gate() {
     assert!(answers.into_iter().all(|answer| kind(answer) == ErrorKind::Saturation));
 }
 
-/// What asking in turn costs on a busy key: `cargo test --release --test together -- --ignored --nocapture`.
+/// What asking in turn costs on a busy key:
+/// `cargo test --release --test together -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measure, not a promise"]
 async fn what_is_lost_in_turn() {

@@ -56,7 +56,8 @@ async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
 async fn a_loading_server_is_infrastructure() {
     let mut server = Server::start();
     let mut connection = server.connection().await;
-    // Large enough that 6.2 answers meanwhile: it looks at its sockets every 2 MB that it has loaded.
+    // Large enough that 6.2 answers meanwhile: it looks at its sockets every 2 MB
+    // that it has loaded.
     let mut fill = redis::pipe();
     for key in 0..2_000 {
         fill.set(key, "x".repeat(8 * 1024)).ignore();
@@ -204,7 +205,8 @@ async fn the_rights_that_are_documented_suffice() {
     let clock = Arc::clone(&now);
     let given = log.clone().clock(move || Duration::from_secs(clock.load(Relaxed)));
     for limiter in [log, given] {
-        // A first write, refunds, refusals that search, what is old in part and as a whole, and a clock set back.
+        // A first write, refunds, refusals that search, what is old in part and as a whole, and
+        // a clock set back.
         for time in [20_000, 20_000, 21_800, 23_600, 50_000, 10_000] {
             now.store(time, Relaxed);
             let mut taken = limiter.check(&one()).await.unwrap();

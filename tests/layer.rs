@@ -238,7 +238,8 @@ async fn where_nothing_can_be_reserved_it_asks_again_while_patience_lasts() {
     assert_eq!(error.downcast_ref::<Refusal>().unwrap().retry_after(), Some(2 * SECOND));
     assert_eq!((limiter.charges().len(), limiter.left()), (2, 1));
 
-    // A slot that was reserved by a second question comes as much later, and is given back until then.
+    // A slot that was reserved by a second question comes as much later, and is given
+    // back until then.
     let limiter = Scripted::new().retry(10 * SECOND).wait(5 * SECOND);
     let service = layer(&limiter).max_wait(HOUR).layer(Strict::default());
     let waiting = tokio::time::timeout(12 * SECOND, service.oneshot("hello"));

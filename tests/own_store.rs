@@ -1,6 +1,7 @@
 //! A store that somebody else writes: a limiter outside the crate whose reservations are its own.
 //!
-//! It counts in rows, as a table of DynamoDB would: each admission writes a row, and a settlement changes it.
+//! It counts in rows, as a table of DynamoDB would: each admission writes a row, and a
+//! settlement changes it.
 
 use std::collections::HashMap;
 use std::future::{Ready, ready};

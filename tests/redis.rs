@@ -291,7 +291,8 @@ async fn fifty_waiters_of_a_tuple_that_hang_up_close_the_key_to_nobody() {
     assert_eq!(after_fifty_hung_up(&server, counters).await, [0, 20, 20]);
 }
 
-/// How many are admitted at once after 20 were and 50 that waited hung up: at that moment, 12 s later, and a minute later.
+/// How many are admitted at once after 20 were and 50 that waited hung up: at that moment, 12 s
+/// later, and a minute later.
 async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize; 3] {
     let now = Arc::new(AtomicU64::new(1_767_225_600));
     let clock = Arc::clone(&now);

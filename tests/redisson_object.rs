@@ -1,4 +1,5 @@
-//! The rest of Redisson's object: configuration, release, life time, clients, clocks, and Memory in its place.
+//! The rest of Redisson's object: configuration, release, life time, clients, clocks, and
+//! Memory in its place.
 
 #![cfg(feature = "redisson")]
 

@@ -58,7 +58,8 @@ async fn of_80_waiters_one_asks_at_a_time() {
         println!(
             "redisson waiters=80 processes={clients} rate={permits} interval_ms={millis} calls_per_admission={each:.2}"
         );
-        // All at the same moment, so each asks once at first; then one of each process asks for each permit.
+        // All at the same moment, so each asks once at first; then one of each process asks
+        // for each permit.
         assert!(each <= 1.1 + clients as f64, "{each} calls for each admission");
     }
 }

@@ -1,4 +1,5 @@
-//! What settling costs a response: the same gate with and without it, in Redis, in interleaved rounds.
+//! What settling costs a response: the same gate with and without it, in Redis, in
+//! interleaved rounds.
 
 use std::convert::Infallible;
 

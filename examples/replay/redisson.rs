@@ -1,4 +1,5 @@
-//! Redisson's limiter: a key is a limiter's name, and who is refused would ask again, for which no line stands here.
+//! Redisson's limiter: a key is a limiter's name, and who is refused would ask again, for which no
+//! line stands here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

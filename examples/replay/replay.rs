@@ -266,7 +266,8 @@ impl<G: Gate> Replay<G> {
         Ok(told)
     }
 
-    /// What a line without a decision is told: of trouble that is its own, since any other ends the replay.
+    /// What a line without a decision is told: of trouble that is its own, since any other
+    /// ends the replay.
     fn told(&self, number: usize, error: Error) -> Result<Told, Stop> {
         match error.kind() {
             ErrorKind::Infrastructure | ErrorKind::Saturation | ErrorKind::Capacity => {

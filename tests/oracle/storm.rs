@@ -1,7 +1,8 @@
-//! Storms of refunds: thousands of callers hang up at once, at the head of a queue, in its middle or at its tail.
+//! Storms of refunds: thousands of callers hang up at once, at the head of a queue, in its
+//! middle or at its tail.
 //!
-//! Whatever comes back, the bound must hold for what is kept and for all that is reserved afterwards; and of what the
-//! spec lets a reservation give back, nearly all must come.
+//! Whatever comes back, the bound must hold for what is kept and for all that is reserved
+//! afterwards; and of what the spec lets a reservation give back, nearly all must come.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -69,7 +70,8 @@ impl Queue {
         }
     }
 
-    /// Gives so many reservations back at once; returns the units that may come back and those that did.
+    /// Gives so many reservations back at once; returns the units that may come back
+    /// and those that did.
     async fn storm(&mut self, from: usize, count: usize) -> (i128, i128) {
         let now = i128::from(START);
         let gone: Vec<_> = self.held.drain(from..from + count).collect();
@@ -131,7 +133,8 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     }
 }
 
-/// Then each slot is told as the model has it: what a waiter of several quotas leaves behind is nothing.
+/// Then each slot is told as the model has it: what a waiter of several quotas leaves
+/// behind is nothing.
 #[test]
 fn after_waiters_hang_up_one_by_one_every_slot_is_the_models() {
     let _turn = turn();

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 
 use tower::{BoxError, Service};
 
-/// A service that insists on the tower contract: only the very value that was polled ready is called.
+/// A service that insists on the tower contract: only the very value that was polled
+/// ready is called.
 #[derive(Default)]
 pub(crate) struct Strict {
     ready: bool,

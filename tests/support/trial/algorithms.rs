@@ -26,7 +26,8 @@ pub(crate) struct Algorithm {
     pub(crate) quota: fn(Quota, u64) -> Quota,
     pub(crate) limiter: fn(Quota, Site) -> Arc<dyn Judged>,
     pub(crate) model: fn(Quota) -> Box<dyn Model>,
-    /// What is taken of a key of 3 units to begin with, each time of another key, after which no more than 3 fit.
+    /// What is taken of a key of 3 units to begin with, each time of another key, after which no
+    /// more than 3 fit.
     pub(crate) openings: &'static [u64],
     /// Whether a refused charge goes at once when its wait is over.
     pub(crate) at_once: bool,
@@ -126,7 +127,8 @@ impl Algorithm {
         Self { openings: &[1, 3], books: false, ..self }
     }
 
-    /// The most scripts that run for so many calls: a key that has no configuration gets one, and is asked once more.
+    /// The most scripts that run for so many calls: a key that has no configuration gets one, and
+    /// is asked once more.
     pub(crate) fn runs(&self, calls: usize) -> usize {
         if self.books { calls } else { 3 * calls }
     }

@@ -1,13 +1,14 @@
 //! The judge: what a trace shows, event by event, against the model that the spec documents.
 //!
-//! - `over`: admissions that the model does not make or that come earlier than it books them, waits told
-//!   too short, units given back too many (S2), and grants that break the bound of some window (S1).
+//! - `over`: admissions that the model does not make or that come earlier than it books them,
+//!   waits told too short, units given back too many (S2), and grants that break the bound of
+//!   some window (S1).
 //! - `unjustified`: refusals where the model admits, waits longer than the model's, units kept.
-//! - `faults`: these in words, and whatever else is not as it must be: an error, a wrong `remaining` or
-//!   `reset_after`, an order that cannot be known, a `now` outside of its call.
+//! - `faults`: these in words, and whatever else is not as it must be: an error, a wrong
+//!   `remaining` or `reset_after`, an order that cannot be known, a `now` outside of its call.
 //!
-//! After a difference the model follows what was told, so that one mistake is not counted again with
-//! every later event.
+//! After a difference the model follows what was told, so that one mistake is not counted again
+//! with every later event.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -137,8 +138,9 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The reply tells no `now`, but it lies between sent and received: what is given back must be right
-    /// at either end. Nothing is right too once the state is old, since then it may have expired.
+    /// The reply tells no `now`, but it lies between sent and received: what is given back
+    /// must be right at either end. Nothing is right too once the state is old, since then it
+    /// may have expired.
     fn refund(&mut self, row: &Row) {
         let Some((mark, grant)) = self.reserved.remove(&(row.process, row.task, row.of)) else {
             return self.findings.tell(row, "gives back what was not reserved");

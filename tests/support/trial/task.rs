@@ -1,4 +1,4 @@
-//! One task of a worker: it asks, and writes down what it was told.
+//! One task of a worker: it calls a limiter, and writes down the answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tower_sluice::{Charge, Error, Outcome, Reservation};
 use super::algorithms::Judged;
 use super::trace::{Event, Row, nanos};
 
-/// Who asks, what it has seen, and when it is done.
+/// A caller, the answers that it got, and when it is done.
 pub(crate) struct Task {
     pub(crate) process: u16,
     pub(crate) number: u16,

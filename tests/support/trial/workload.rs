@@ -1,7 +1,7 @@
-//! Four ways to ask, each of which finds what the others miss.
+//! Four ways to call a limiter, each of which finds what the others miss.
 //!
-//! Saturation alone is not enough: a key that expires a millisecond early passes it, and only who
-//! comes back right at the edge can tell.
+//! Saturation alone is not enough: a key that expires a millisecond early passes it. Only a caller
+//! that comes back right at the edge notices.
 
 use std::time::Duration;
 
