@@ -115,17 +115,17 @@ function fixed_window.report(rule, state, now)
   return remaining, reset - now
 end
 
-function fixed_window.apply_refund(rule, state, now, cost, mark_begin, mark_units, from, from_units)
+function fixed_window.apply_refund(rule, state, now, units, cost, mark_begin, mark_units, from, from_units)
   state = alive(rule, state, now)
   if not state or state.begin ~= mark_begin then
     return nil
   end
   -- The state is exactly what the charge left: nothing else stands in the window.
-  if from > 0 and state.units == mark_units then
-    return { begin = from, units = from_units }, cost
+  if from > 0 and units == cost and state.units == mark_units then
+    return { begin = from, units = from_units }, units
   end
-  local units = math.min(cost, state.units)
-  return { begin = state.begin, units = state.units - units }, units
+  local given = math.min(units, state.units)
+  return { begin = state.begin, units = state.units - given }, given
 end
 
 function fixed_window.mark(state)

@@ -189,15 +189,17 @@ local function all_of(...)
     return least, latest
   end
 
-  function several.apply_refund(rule, state, now, cost, ...)
+  function several.apply_refund(rule, state, now, units, cost, ...)
     local mark, most = { ... }, 0
     local next = changed(state, function(j, member, one)
-      local given, units
+      local next, given
       if one then
-        given, units = member.apply_refund(rule[j], one, now, cost, unpack(mark, j * MARK_LENGTH - MARK_LENGTH + 1, j * MARK_LENGTH))
+        local first = (j - 1) * MARK_LENGTH + 1
+        next, given =
+          member.apply_refund(rule[j], one, now, units, cost, unpack(mark, first, j * MARK_LENGTH))
       end
-      most = math.max(most, units or 0)
-      return given
+      most = math.max(most, given or 0)
+      return next
     end)
     return next or nil, most
   end

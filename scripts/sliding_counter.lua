@@ -157,26 +157,26 @@ function sliding_counter.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_counter.apply_refund(rule, state, now, cost, mark_latest, from, from_current, from_previous)
+function sliding_counter.apply_refund(rule, state, now, units, cost, mark_latest, from, from_current, from_previous)
   state = rebase(rule, state)
   local mark_begin = begin_of(rule, mark_latest)
   if mark_begin + 2 * rule.period <= now then
     return nil
   end
-  if from > 0 then
+  if from > 0 and units == cost then
     local before = { begin = begin_of(rule, from), current = from_current, previous = from_previous, latest = from }
     local current, previous = units_of(rule, before, mark_begin)
     if state.latest == mark_latest and state.current == current + cost and state.previous == previous then
-      return before, cost
+      return before, units
     end
   end
   local current, previous = state.current, state.previous
   local given
   if state.begin == mark_begin then
-    given = math.min(cost, current)
+    given = math.min(units, current)
     current = current - given
   elseif state.begin - rule.period == mark_begin then
-    given = math.min(cost, previous)
+    given = math.min(units, previous)
     previous = previous - given
   else
     return nil

@@ -248,7 +248,7 @@ function sliding_log.report(rule, state, now)
   return remaining, math.max(0, last.at + rule.period - now)
 end
 
-function sliding_log.apply_refund(rule, state, now, cost, mark_at, mark_lap, mark_total)
+function sliding_log.apply_refund(rule, state, now, units, cost, mark_at, mark_lap, mark_total)
   local last = state.last
   if not last or last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total or last.units ~= cost then
     return nil
@@ -256,11 +256,20 @@ function sliding_log.apply_refund(rule, state, now, cost, mark_at, mark_lap, mar
   if last.at + rule.period <= now then
     return nil
   end
-  if state.added then
-    return state.before or { wiped = state.wiped }, cost
+  local before, log = state.before, state.log
+  if not state.added then
+    local dropped = state.dropped + 1
+    before = { last = ranked(log, -1 - dropped), log = log, dropped = dropped }
   end
-  local dropped = state.dropped + 1
-  return { last = ranked(state.log, -1 - dropped), log = state.log, dropped = dropped }, cost
+  if units == cost then
+    return before or { wiped = state.wiped }, units
+  end
+  -- The same member, with fewer units. The totals borrow from the laps, as they carry into them.
+  local kept = { at = last.at, lap = last.lap, total = last.total - units, units = cost - units }
+  if kept.total < 0 then
+    kept.lap, kept.total = (kept.lap - 1) % 100000, kept.total + LAP
+  end
+  return { last = kept, before = before, added = true, log = log, wiped = state.wiped }, units
 end
 
 function sliding_log.mark(state)

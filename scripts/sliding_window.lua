@@ -187,7 +187,7 @@ function sliding_window.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_window.apply_refund(rule, state, now, cost, mark_newest, mark_width, from, pushed)
+function sliding_window.apply_refund(rule, state, now, units, cost, mark_newest, mark_width, from, pushed)
   state = rebase(rule, state)
   local back = state.newest - mark_newest
   if state.width ~= mark_width or back < 0 or back > rule.cells then
@@ -197,17 +197,17 @@ function sliding_window.apply_refund(rule, state, now, cost, mark_newest, mark_w
     return nil
   end
   -- The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
-  if from > 0 and back == 0 and after(rule, state, from) == cost then
-    return restored(rule, state, from, pushed), cost
+  if from > 0 and units == cost and back == 0 and after(rule, state, from) == cost then
+    return restored(rule, state, from, pushed), units
   end
-  local units = {}
+  local kept = {}
   for i = 1, rule.cells + 1 do
-    units[i] = state.units[i]
+    kept[i] = state.units[i]
   end
   local place = rule.cells + 1 - back
-  local given = math.min(cost, units[place])
-  units[place] = units[place] - given
-  return { width = state.width, newest = state.newest, units = units }, given
+  local given = math.min(units, kept[place])
+  kept[place] = kept[place] - given
+  return { width = state.width, newest = state.newest, units = kept }, given
 end
 
 function sliding_window.mark(state)

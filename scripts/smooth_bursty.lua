@@ -159,13 +159,21 @@ function smooth_bursty.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.cap - credit) / rule.unit_denominator)
 end
 
-function smooth_bursty.apply_refund(rule, state, now, cost, mark_next, mark_before, mark_added, mark_shift)
+function smooth_bursty.apply_refund(rule, state, now, units, cost, mark_next, mark_before, mark_added, mark_shift)
   local before = mark_before - rule.unit_denominator
   local after = before + mark_added * rule.unit_denominator - cost * rule.unit_numerator
   if not same_rate(rule, state) or state.next ~= mark_next or state.credit ~= after then
     return nil
   end
-  return changed(state, before, state.next - mark_added - mark_shift, state.last), cost
+  if units == cost then
+    return changed(state, before, state.next - mark_added - mark_shift, state.last), units
+  end
+  -- The slot is kept, so a charge that waited for its own cost gives no time back.
+  local kept = cost - units
+  local debt = debt(rule, before, kept)
+  local credit = before + debt * rule.unit_denominator - kept * rule.unit_numerator
+  local next = rule.own_cost and state.next or state.next - mark_added + debt
+  return changed(state, credit, next, state.last), units
 end
 
 function smooth_bursty.mark(state)

@@ -162,13 +162,24 @@ function smooth_warming_up.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.most - stored) * (rule.warm_up / rule.most))
 end
 
-function smooth_warming_up.apply_refund(rule, state, now, cost, mark_next, mark_high, mark_low, mark_added)
+function smooth_warming_up.apply_refund(rule, state, now, units, cost, mark_next, mark_high, mark_low, mark_added)
   local before = struct.unpack('>d', struct.pack('>I4I4', mark_high, mark_low))
   local after = before - math.min(cost, before)
   if not same_rate(rule, state) or state.next ~= mark_next or state.stored ~= after then
     return nil
   end
-  return changed(state, before, state.next - mark_added, state.last), cost
+  if units == cost then
+    return changed(state, before, state.next - mark_added, state.last), units
+  end
+  -- The slot is kept, so a charge that waited for its own cost gives no time back.
+  local kept = cost - units
+  local whole = price(rule, before, cost)
+  if whole > mark_added then
+    return nil
+  end
+  local less = math.max(0, whole - price(rule, before, kept))
+  local next = state.next - (rule.own_cost and 0 or less)
+  return changed(state, before - math.min(kept, before), next, state.last), units
 end
 
 function smooth_warming_up.mark(state)

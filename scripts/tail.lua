@@ -42,12 +42,12 @@ local function penalize(algorithm, rule, state, now, cost)
 end
 
 -- Gives a reservation back. Returns the units that were, and the state to store if it changed.
-local function refund(algorithm, rule, state, now, cost, ...)
-  if not state then
+local function refund(algorithm, rule, state, now, units, cost, ...)
+  if not state or units < 1 or units > cost then
     return REFUNDED, 0, nil
   end
-  local next, units = algorithm.apply_refund(rule, state, now, cost, ...)
-  return REFUNDED, units or 0, next
+  local next, given = algorithm.apply_refund(rule, state, now, units, cost, ...)
+  return REFUNDED, given or 0, next
 end
 
 -- Why a key that reads as absent cannot be used: it may hold another type.
@@ -129,13 +129,15 @@ local function run(algorithm)
       at = at + 1
       rule = read_rule()
     end
-    local op, cost, max_wait, mark = ARGV[at], nil, nil, nil
-    if op == 'refund' then
-      cost, mark = tonumber(ARGV[at + 1]), {}
+    local op, units, cost, max_wait, mark = ARGV[at], nil, nil, nil, nil
+    if op == 'refund' or op == 'refund_part' then
+      units = tonumber(ARGV[at + 1])
+      at = at + (op == 'refund' and 1 or 2)
+      cost, mark = tonumber(ARGV[at]), {}
       for i = 1, MARK_LENGTH * quotas do
-        mark[i] = tonumber(ARGV[at + 1 + i]) or ARGV[at + 1 + i]
+        mark[i] = tonumber(ARGV[at + i]) or ARGV[at + i]
       end
-      at = at + 2 + MARK_LENGTH * quotas
+      op, at = 'refund', at + 1 + MARK_LENGTH * quotas
     elseif op == 'penalize' then
       cost = tonumber(ARGV[at + 1])
       at = at + 2
@@ -171,7 +173,7 @@ local function run(algorithm)
       if not op then
         outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, max_wait)
       elseif op == 'refund' then
-        outcome, wait, next = refund(algorithm, rule, state, now, cost, unpack(mark))
+        outcome, wait, next = refund(algorithm, rule, state, now, units, cost, unpack(mark))
       elseif op == 'penalize' then
         outcome, wait, next = penalize(algorithm, rule, state, now, cost)
       else

@@ -120,20 +120,30 @@ function token_bucket.report(rule, state, now)
   return remaining, part > 0 and ahead + 1 or ahead
 end
 
-function token_bucket.apply_refund(rule, state, now, cost, mark_full, mark_part, from, from_part)
+function token_bucket.apply_refund(rule, state, now, units, cost, mark_full, mark_part, from, from_part)
   local full, part = start_of(rule, state, 0)
   if full ~= mark_full or part ~= mark_part then
     return nil
   end
-  if from > 0 then
-    return { full = from, part = from_part, denominator = rule.unit_denominator }, cost
+  if from > 0 and units == cost then
+    return { full = from, part = from_part, denominator = rule.unit_denominator }, units
   end
-  local whole, rest = time(rule, cost)
+  if units ~= cost then
+    -- While its slot is ahead nothing is given back, or a later charge could come before it.
+    local ahead, spare = rule.span, rule.spare
+    if from > 0 then
+      ahead, spare = time(rule, cost)
+    end
+    if full - ahead + (part > spare and 1 or 0) > now then
+      return nil
+    end
+  end
+  local whole, rest = time(rule, units)
   full, part = full - whole, part - rest
   if part < 0 then
     full, part = full - 1, part + rule.unit_denominator
   end
-  return { full = full, part = part, denominator = rule.unit_denominator }, cost
+  return { full = full, part = part, denominator = rule.unit_denominator }, units
 end
 
 function token_bucket.mark(state)

@@ -12,10 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
 use support::Server;
+use support::script::{
+    self, FIXED_WINDOW, SLIDING_COUNTER, SLIDING_LOG, SLIDING_WINDOW, SMOOTH_BURSTY,
+    SMOOTH_WARMING_UP, TOKEN_BUCKET,
+};
 use tower_sluice::algorithm::{
-    Algorithm, Check, FixedWindow, InLua, Mark, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Algorithm, Check, FixedWindow, InLua, Mark, Refund, Report, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
     Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis, Reservation,
@@ -110,7 +116,8 @@ async fn compare<A: InLua>(
                 };
                 let Twins { lua: reservation, quota, cost, mark } = reservations.remove(which);
                 let rule = algorithm.rule(quota).expect("a rule");
-                let units = A::refund(&rule, &mut state, instant, cost, &mark).unwrap_or(0);
+                let refund = Refund::whole(cost, &mark);
+                let units = A::refund(&rule, &mut state, instant, &refund).unwrap_or(0);
                 let from_lua = lua.refund_confirmed(reservation).await.expect("lua gives back");
                 assert_eq!(from_lua as i64, units, "{place}");
                 continue;
@@ -301,6 +308,101 @@ async fn several_quotas_agree_with_their_script() {
     .await;
 }
 
+/// Parts of charges are given back, by the script itself and by its twin. Returns how many units.
+async fn compare_parts<A: InLua>(
+    algorithm: A,
+    scripts: &[script::Algorithm],
+    connection: &mut MultiplexedConnection,
+) -> i64 {
+    let quotas = algorithm.quota();
+    let rule = algorithm.rule(quotas.clone()).expect("a rule");
+    let text = script::text_of(scripts);
+    let mut sum = 0;
+    for history in 1..=30 {
+        let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ history);
+        let keys: Vec<_> = (0..scripts.len()).map(|part| format!("{history} {part}")).collect();
+        let mut now = START as i64;
+        let mut state: Option<A::State> = None;
+        let mut reservations: Vec<(i64, Mark, Vec<String>)> = Vec::new();
+        for _ in 0..60 {
+            now += if dice.below(3) == 0 { step(&mut dice, &quotas) } else { 0 };
+            let place = format!("{}, history {history}, {now}", std::any::type_name::<A>());
+            let mut call = cmd("EVAL");
+            call.arg(&text).arg(keys.len()).arg(&keys).arg(now).arg(A::arguments(&rule)).arg(1);
+            if dice.below(5) < 2 && !reservations.is_empty() {
+                let back = dice.below(reservations.len().min(3));
+                let which = reservations.len() - 1 - back;
+                let (cost, mark, from_lua) = reservations.remove(which);
+                let units = dice.pick(&[1, 1, cost / 2, cost - 1, cost, 0, cost + 1]);
+                call.arg("refund_part").arg(units).arg(cost).arg(from_lua);
+                let reply: Vec<Value> = call.query_async(connection).await.expect("a reply");
+                let refund = Refund { units, cost, mark: &mark };
+                let given = A::refund(&rule, &mut state, now, &refund).unwrap_or(0);
+                assert_eq!(reply[1..3], [Value::Int(5), Value::Int(given)], "{place}: {refund:?}");
+                sum += given;
+                continue;
+            }
+            let check = Check {
+                cost: dice.pick(&[0, 1, 2, 3, 4]),
+                max_wait: dice.pick(&[0, 0, 60_000_000]),
+            };
+            call.arg(check.cost).arg(check.max_wait);
+            let reply: Vec<Value> = call.query_async(connection).await.expect("a reply");
+            let answer = A::step(&rule, &mut state, now, check);
+            let (outcome, wait) = match answer.verdict {
+                Verdict::Allow => (0, 0),
+                Verdict::Wait(wait) => (1, wait),
+                Verdict::Deny(wait) => (2, wait),
+                Verdict::Never => (3, 0),
+            };
+            let Report { remaining, reset_after } = answer.report;
+            let told = [outcome, wait, remaining, reset_after].map(Value::Int);
+            assert_eq!(reply[1..5], told, "{place}: {check:?}");
+            if let (Verdict::Allow | Verdict::Wait(_), Some(mark)) = (answer.verdict, answer.mark) {
+                let words = reply[5..5 + 4 * keys.len()].iter().map(script::word).collect();
+                reservations.push((check.cost, mark, words));
+            }
+        }
+    }
+    sum
+}
+
+#[tokio::test]
+async fn parts_of_a_charge_are_given_back_alike() {
+    let server = Server::start();
+    let connection = &mut server.connection().await;
+    let (five, ten) = (Quota::per_second(5), Quota::new(10, 3 * SECOND));
+    let bursty = SmoothBursty::new(five);
+    let warming_up = SmoothWarmingUp::new(five, SECOND);
+    let mut units = Vec::new();
+    macro_rules! compare {
+        ($($algorithm:expr, $scripts:expr;)+) => {$(
+            script::ask::<()>(connection, "FLUSHALL").await;
+            units.push(compare_parts($algorithm, &$scripts, connection).await);
+        )+};
+    }
+    compare! {
+        TokenBucket::new(five), [TOKEN_BUCKET];
+        TokenBucket::new(micros(7, 10).burst(4)), [TOKEN_BUCKET];
+        FixedWindow::new(five), [FIXED_WINDOW];
+        FixedWindow::new(five).anchored(), [FIXED_WINDOW];
+        SlidingLog::new(five), [SLIDING_LOG];
+        SlidingWindow::new(five), [SLIDING_WINDOW];
+        SlidingCounter::new(five), [SLIDING_COUNTER];
+        bursty, [SMOOTH_BURSTY];
+        bursty.wait_for_own_cost(), [SMOOTH_BURSTY];
+        warming_up, [SMOOTH_WARMING_UP];
+        warming_up.wait_for_own_cost(), [SMOOTH_WARMING_UP];
+        (TokenBucket::new(five), FixedWindow::new(ten)), [TOKEN_BUCKET, FIXED_WINDOW];
+        (SlidingWindow::new(five), SlidingCounter::new(ten)), [SLIDING_WINDOW, SLIDING_COUNTER];
+        (SlidingLog::new(five), SlidingLog::new(ten)), [SLIDING_LOG, SLIDING_LOG];
+        (bursty, SlidingLog::new(ten)), [SMOOTH_BURSTY, SLIDING_LOG];
+        (warming_up, TokenBucket::new(ten)), [SMOOTH_WARMING_UP, TOKEN_BUCKET];
+    }
+    println!("twins refunded parts={units:?}");
+    assert!(units.iter().all(|units| *units > 100), "{units:?}");
+}
+
 /// Waiters of several quotas hang up, the latest first: from then on every charge is decided as though they had never
 /// come.
 fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
@@ -342,7 +444,7 @@ fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
             let due = waited.first().map_or(now, |waited| waited.0);
             now += dice.pick(&[0, 1, (due - now) / 2, due - now - 1]).max(0);
             for (_, cost, mark) in waited.iter().rev() {
-                let units = A::refund(&rule, &mut state, now, *cost, mark);
+                let units = A::refund(&rule, &mut state, now, &Refund::whole(*cost, mark));
                 assert_eq!(units, Some(*cost), "{name}, history {history}");
             }
             let mut later = now;
@@ -399,6 +501,12 @@ impl Bound {
 
 /// Waiters of several quotas hang up in any order: what stands keeps every bound, and nobody is reserved before another.
 fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
+    give_back_in_any_order(algorithm.clone(), bounds, false);
+    give_back_in_any_order(algorithm, bounds, true);
+}
+
+/// The same, and parts of what was taken are given back as well.
+fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: bool) {
     let name = std::any::type_name::<A>();
     let quotas = algorithm.quota();
     let rule = algorithm.rule(quotas.clone()).expect("a rule");
@@ -414,9 +522,16 @@ fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
                     _ => standing.len() - 1 - dice.below(standing.len().min(4)),
                 };
                 let (at, cost, mark) = standing[which].clone();
-                // A waiter whose slot has come is not given back.
-                if at > now {
-                    A::refund(&rule, &mut state, now, cost, &mark);
+                if parts && cost > 1 && dice.below(2) == 0 {
+                    // Also a request that is answered may have cost less. A part is given back once.
+                    let units = 1 + dice.below(cost as usize - 1) as i64;
+                    let refund = Refund { units, cost, mark: &mark };
+                    let given = A::refund(&rule, &mut state, now, &refund).unwrap_or(0);
+                    assert!((0..=units).contains(&given), "{name}, history {history}");
+                    standing[which] = (at, cost - given, Mark::default());
+                } else if at > now && mark != Mark::default() {
+                    // A waiter whose slot has come is not given back.
+                    A::refund(&rule, &mut state, now, &Refund::whole(cost, &mark));
                     standing.remove(which);
                 }
                 continue;

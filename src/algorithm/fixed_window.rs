@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
+    sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -211,24 +212,18 @@ impl Algorithm for FixedWindow {
         Report { remaining, reset_after: reset - now }
     }
 
-    fn apply_refund(
-        rule: &Rule,
-        state: &mut State,
-        now: i64,
-        cost: i64,
-        mark: &Mark,
-    ) -> Option<i64> {
+    fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
         let alive = rule.alive(Some(state), now)?;
-        let [mark_begin, mark_units, from, from_units] = mark.first;
+        let [mark_begin, mark_units, from, from_units] = refund.mark.first;
         if alive.begin != mark_begin {
             return None;
         }
         // The state is exactly what the charge left: nothing else stands in the window.
-        if from > 0 && alive.units == mark_units {
+        if from > 0 && refund.is_whole() && alive.units == mark_units {
             *state = State::of(from, from_units);
-            return Some(cost);
+            return Some(refund.units);
         }
-        let units = cost.min(alive.units);
+        let units = refund.units.min(alive.units);
         *state = State::of(alive.begin, alive.units - units);
         Some(units)
     }

@@ -51,6 +51,19 @@
 //! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 //! ```
 //!
+//! # What an algorithm gives back
+//!
+//! A refund acts on the state as it finds it, and never breaks a bound. It gives back all units of a
+//! charge, or a part of them:
+//!
+//! | | all of a charge | a part of it |
+//! |---|---|---|
+//! | windows, cells, counters | while the window or cell that counted it lasts | the same |
+//! | log | only of the newest charge | the same |
+//! | token bucket | only if no other charge was taken since | the same, once its slot has come |
+//! | smooth limiters | only if no other charge was taken since | the same; a charge that waited for its own cost gives back permits, but no time |
+//! | tuples | each what it can | the same |
+//!
 //! # By hand
 //!
 //! Time is an argument, in microseconds since the Unix epoch, and no float decides:
@@ -94,7 +107,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-pub use verdict::{Answer, Check, Report, Verdict};
+pub use verdict::{Answer, Check, Refund, Report, Verdict};
 
 /// The token bucket by its other name: the generic cell rate algorithm keeps the same instant.
 pub type Gcra = TokenBucket;
@@ -207,14 +220,16 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// What remains, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
-    /// Gives back a reservation of `cost` whose mark is `mark`. Returns the units given back; `None` if
-    /// none may be, and the state is as before.
+    /// Gives back units of a reservation. Returns how many it gave back; `None` if it gives none, and
+    /// the state is as before.
+    ///
+    /// All units restore what the reservation took. Fewer leave the state that a charge of the kept
+    /// units at the same slot would have left. The slot itself is kept: no later charge comes before it.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
         now: i64,
-        cost: i64,
-        mark: &Mark,
+        refund: &Refund<'_>,
     ) -> Option<i64>;
 
     /// The mark of a state: a reservation keeps it, so that its refund recognises the state.
@@ -262,20 +277,19 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark, ..answer::<Self>(rule, seen, now, verdict, blocking) }
     }
 
-    /// Gives a reservation back and returns the units given back: the twin of `refund` in `scripts/tail.lua`.
-    /// `None` leaves the state as it is.
+    /// Gives back units of a reservation, and returns how many: the twin of `refund` in
+    /// `scripts/tail.lua`. `None` leaves the state as it is.
     fn refund(
         rule: &Self::Rule,
         state: &mut Option<Self::State>,
         now: i64,
-        cost: i64,
-        mark: &Mark,
+        refund: &Refund<'_>,
     ) -> Option<i64> {
-        let state = state.as_mut()?;
+        let state = state.as_mut().filter(|_| (1..=refund.cost).contains(&refund.units))?;
         let Some(mut clamped) = Self::clamp(rule, state, now) else {
-            return Self::apply_refund(rule, state, now, cost, mark);
+            return Self::apply_refund(rule, state, now, refund);
         };
-        let units = Self::apply_refund(rule, &mut clamped, now, cost, mark)?;
+        let units = Self::apply_refund(rule, &mut clamped, now, refund)?;
         *state = clamped;
         Some(units)
     }

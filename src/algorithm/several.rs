@@ -4,7 +4,7 @@
 //!
 //! The twin of `scripts/several.lua`.
 
-use super::{Algorithm, InLua, Mark, Part, Report, sealed::Sealed, sealed::Single};
+use super::{Algorithm, InLua, Mark, Part, Refund, Report, sealed::Sealed, sealed::Single};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! tuple {
@@ -136,12 +136,13 @@ macro_rules! tuple {
                 rule: &Self::Rule,
                 state: &mut Self::State,
                 now: i64,
-                cost: i64,
-                mark: &Mark,
+                refund: &Refund<'_>,
             ) -> Option<i64> {
                 let given = [$(
                     state.$place.as_mut().and_then(|one| {
-                        $member::apply_refund(&rule.$place, one, now, cost, &mark.of($place))
+                        let mark = refund.mark.of($place);
+                        let refund = Refund { mark: &mark, ..*refund };
+                        $member::apply_refund(&rule.$place, one, now, &refund)
                     })
                 ),+];
                 given.into_iter().fold(None, Option::max)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use windows::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Report, checked_horizon, exact,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
     sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -170,27 +170,21 @@ impl Algorithm for SlidingCounter {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn apply_refund(
-        rule: &Rule,
-        state: &mut State,
-        now: i64,
-        cost: i64,
-        mark: &Mark,
-    ) -> Option<i64> {
+    fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
         let mut next = rule.rebase(Some(state))?;
-        let [mark_latest, from, current, previous] = mark.first;
+        let [mark_latest, from, current, previous] = refund.mark.first;
         let mark_begin = rule.begin(mark_latest);
         if mark_begin + 2 * rule.period <= now {
             return None;
         }
-        if from > 0 {
+        if from > 0 && refund.is_whole() {
             let (begin, latest) = (rule.begin(from), from);
             let before = State { begin, current, previous, latest, from: [0; 3] };
             let (current, previous) = rule.units(&before, mark_begin);
-            let exact = (mark_latest, current + cost, previous);
+            let exact = (mark_latest, current + refund.cost, previous);
             if (next.latest, next.current, next.previous) == exact {
                 *state = before;
-                return Some(cost);
+                return Some(refund.units);
             }
         }
         let units = if next.begin == mark_begin {
@@ -200,7 +194,7 @@ impl Algorithm for SlidingCounter {
         } else {
             return None;
         };
-        let given = cost.min(*units);
+        let given = refund.units.min(*units);
         *units -= given;
         if from > 0 && given > 0 && next.latest > now {
             // What is reserved into the room that this leaves, at the same latest instant, must not pass for what was there.

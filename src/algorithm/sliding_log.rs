@@ -10,7 +10,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Algorithm, HORIZON, InLua, Mark, Report, checked_horizon, exact, sealed::Sealed};
+use super::{
+    Algorithm, HORIZON, InLua, Mark, Refund, Report, checked_horizon, exact, sealed::Sealed,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The most units that a log of this algorithm may come to hold, which keeps every difference of totals exact.
@@ -215,19 +217,19 @@ impl Algorithm for SlidingLog {
     }
 
     /// Only the newest member's: the totals after an older one would be wrong.
-    fn apply_refund(
-        rule: &Rule,
-        state: &mut State,
-        now: i64,
-        cost: i64,
-        mark: &Mark,
-    ) -> Option<i64> {
-        let last = state.last()?;
-        if last.at + rule.period <= now || last.units != cost || Self::mark(state) != *mark {
+    fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
+        let newest = Self::mark(state);
+        let last = state.members.back_mut()?;
+        if last.at + rule.period <= now || last.units != refund.cost || newest != *refund.mark {
             return None;
         }
-        state.members.pop_back();
-        Some(cost)
+        if refund.is_whole() {
+            state.members.pop_back();
+        } else {
+            last.units -= refund.units;
+            last.total -= refund.units;
+        }
+        Some(refund.units)
     }
 
     fn mark(state: &State) -> Mark {
@@ -272,7 +274,7 @@ mod tests {
         }
 
         fn refund(&mut self, at: i64, cost: i64, mark: Mark) -> Option<i64> {
-            SlidingLog::refund(&self.0, &mut self.1, T0 + at, cost, &mark)
+            SlidingLog::refund(&self.0, &mut self.1, T0 + at, &Refund::whole(cost, &mark))
         }
 
         fn len(&self) -> usize {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use cells::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
+    sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -186,15 +187,9 @@ impl Algorithm for SlidingWindow {
         Report { remaining, reset_after: (rule.end(&state) - now).max(0) }
     }
 
-    fn apply_refund(
-        rule: &Rule,
-        state: &mut State,
-        now: i64,
-        cost: i64,
-        mark: &Mark,
-    ) -> Option<i64> {
+    fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
         let mut next = rule.rebase(Some(state))?;
-        let [mark_newest, mark_width, from, _] = mark.first;
+        let [mark_newest, mark_width, from, _] = refund.mark.first;
         let back = next.newest - mark_newest;
         if next.width != mark_width || back < 0 || back > rule.cells {
             return None;
@@ -203,12 +198,13 @@ impl Algorithm for SlidingWindow {
             return None;
         }
         // The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
-        if from > 0 && back == 0 && rule.after(&next, from) == cost {
-            *state = rule.restored(&next, from, mark.list(0));
-            return Some(cost);
+        let alone = back == 0 && rule.after(&next, from) == refund.cost;
+        if from > 0 && refund.is_whole() && alone {
+            *state = rule.restored(&next, from, refund.mark.list(0));
+            return Some(refund.units);
         }
         let place = (rule.cells - back) as usize;
-        let given = cost.min(next.units[place]);
+        let given = refund.units.min(next.units[place]);
         next.units[place] -= given;
         *state = next;
         Some(given)

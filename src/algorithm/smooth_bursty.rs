@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Mark, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, checked_horizon, exact,
+    sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -272,22 +273,22 @@ impl Algorithm for SmoothBursty {
         Report { remaining, reset_after: ahead + full }
     }
 
-    fn apply_refund(
-        rule: &Rule,
-        state: &mut State,
-        _now: i64,
-        cost: i64,
-        mark: &Mark,
-    ) -> Option<i64> {
-        let [next, before, added, shift] = mark.first;
+    fn apply_refund(rule: &Rule, state: &mut State, _now: i64, refund: &Refund<'_>) -> Option<i64> {
+        let [next, before, added, shift] = refund.mark.first;
         let before = before - rule.unit_denominator;
-        let after = before + added * rule.unit_denominator - cost * rule.unit_numerator;
+        let after = before + added * rule.unit_denominator - refund.cost * rule.unit_numerator;
         if !rule.has_rate_of(state) || (state.next, state.credit) != (next, after) {
             return None;
         }
-        let next = state.next - added - shift;
-        *state = State { credit: before, next, before: 0, added: 0, shift: 0, ..*state };
-        Some(cost)
+        let (mut credit, mut next) = (before, state.next - added - shift);
+        if !refund.is_whole() {
+            // The slot is kept, so a charge that waited for its own cost gives no time back.
+            let debt = rule.debt(before, refund.kept());
+            credit += debt * rule.unit_denominator - refund.kept() * rule.unit_numerator;
+            next = if rule.own_cost { state.next } else { state.next - added + debt };
+        }
+        *state = State { credit, next, before: 0, added: 0, shift: 0, ..*state };
+        Some(refund.units)
     }
 
     fn mark(state: &State) -> Mark {

@@ -11,7 +11,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Mark, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, checked_horizon, exact,
+    sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -285,22 +286,26 @@ impl Algorithm for SmoothWarmingUp {
         Report { remaining, reset_after: ahead + rule.rest(stored) }
     }
 
-    fn apply_refund(
-        rule: &Rule,
-        state: &mut State,
-        _now: i64,
-        cost: i64,
-        mark: &Mark,
-    ) -> Option<i64> {
-        let [next, high, low, added] = mark.first;
+    fn apply_refund(rule: &Rule, state: &mut State, _now: i64, refund: &Refund<'_>) -> Option<i64> {
+        let [next, high, low, added] = refund.mark.first;
         let before = f64::from_bits(high.cast_unsigned() << 32 | low.cast_unsigned());
-        let after = before - before.min(cost as f64);
+        let after = before - before.min(refund.cost as f64);
         if !rule.has_rate_of(state) || (state.next, state.stored) != (next, after) {
             return None;
         }
-        let next = state.next - added;
-        *state = State { stored: before, next, before: 0.0, added: 0, ..*state };
-        Some(cost)
+        let (mut stored, mut next) = (before, state.next - added);
+        if !refund.is_whole() {
+            // The slot is kept, so a charge that waited for its own cost gives no time back.
+            let price = rule.price(before, refund.cost);
+            if price > added {
+                return None;
+            }
+            stored = before - before.min(refund.kept() as f64);
+            let less = price - rule.price(before, refund.kept());
+            next = state.next - if rule.own_cost { 0 } else { less.max(0) };
+        }
+        *state = State { stored, next, before: 0.0, added: 0, ..*state };
+        Some(refund.units)
     }
 
     fn mark(state: &State) -> Mark {

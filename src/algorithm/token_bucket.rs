@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Report, checked_horizon, exact,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
     sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -196,28 +196,30 @@ impl Algorithm for TokenBucket {
         Report { remaining, reset_after: ahead + i64::from(part > 0) }
     }
 
-    fn apply_refund(
-        rule: &Rule,
-        state: &mut State,
-        _now: i64,
-        cost: i64,
-        mark: &Mark,
-    ) -> Option<i64> {
+    fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
         let (full, part) = state.rebase(rule);
-        let [mark_full, mark_part, from, from_part] = mark.first;
+        let [mark_full, mark_part, from, from_part] = refund.mark.first;
         if (full, part) != (mark_full, mark_part) {
             return None;
         }
-        if from > 0 {
+        if from > 0 && refund.is_whole() {
             *state = State {
                 full: from,
                 part: from_part,
                 denominator: rule.unit_denominator,
                 from: (0, 0),
             };
-            return Some(cost);
+            return Some(refund.units);
         }
-        let time = rule.time(cost);
+        if !refund.is_whole() {
+            // While its slot is ahead nothing is given back, or a later charge could come before it.
+            let (ahead, rest) =
+                if from > 0 { rule.time(refund.cost) } else { (rule.span, rule.spare) };
+            if full - ahead + i64::from(part > rest) > now {
+                return None;
+            }
+        }
+        let time = rule.time(refund.units);
         let borrow = i64::from(part < time.1);
         *state = State {
             full: full - time.0 - borrow,
@@ -225,7 +227,7 @@ impl Algorithm for TokenBucket {
             denominator: rule.unit_denominator,
             from: (0, 0),
         };
-        Some(cost)
+        Some(refund.units)
     }
 
     fn mark(state: &State) -> Mark {
@@ -326,10 +328,10 @@ mod tests {
             TokenBucket::step(&rule, &mut state, T0, check);
             TokenBucket::mark(state.as_ref().unwrap())
         });
-        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &first), None);
+        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::whole(1, &first)), None);
         // The slot was rounded up from 333,333 1/3, and so is what its refund leaves.
         let unbooked = State { full: T0 + 333_334, part: 0, denominator: 3, from: (0, 0) };
-        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, 1, &second), Some(1));
+        assert_eq!(TokenBucket::refund(&rule, &mut state, T0, &Refund::whole(1, &second)), Some(1));
         assert_eq!(state.map(|state| state.rebase(&rule)), Some(unbooked.rebase(&rule)));
     }
 }

@@ -33,6 +33,34 @@ pub struct Report {
     pub reset_after: i64,
 }
 
+/// Units of a reservation that are to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refund<'a> {
+    /// The units to give back, 1 to `cost`. Other numbers give nothing back.
+    pub units: i64,
+    /// The units that the reservation took.
+    pub cost: i64,
+    /// The mark that the reservation keeps.
+    pub mark: &'a Mark,
+}
+
+impl<'a> Refund<'a> {
+    /// All units of a reservation.
+    #[must_use]
+    pub const fn whole(cost: i64, mark: &'a Mark) -> Self {
+        Self { units: cost, cost, mark }
+    }
+
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.units == self.cost
+    }
+
+    /// The units that the reservation keeps.
+    pub(super) const fn kept(&self) -> i64 {
+        self.cost - self.units
+    }
+}
+
 /// What was decided about a charge: by a step in this process, or by a script on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {

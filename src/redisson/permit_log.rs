@@ -12,7 +12,7 @@ use state::{CHUNK, MOST, State, member, permits_of, until};
 
 use super::grant::Grant;
 use crate::algorithm::sealed::Sealed;
-use crate::algorithm::{Algorithm, Answer, Check, Mark, Report, Verdict, exact};
+use crate::algorithm::{Algorithm, Answer, Check, Mark, Refund, Report, Verdict, exact};
 use crate::quota::{Quota, QuotaError, Quotas};
 use crate::{Error, Memory};
 
@@ -228,8 +228,9 @@ impl Algorithm for PermitLog {
         Self::available(rule, &mut state.cloned().unwrap_or_default(), now).1
     }
 
-    fn apply_refund(rule: &Rule, state: &mut State, _: i64, cost: i64, mark: &Mark) -> Option<i64> {
-        Self::put_back(rule, state, cost, &numbered(mark.first[0]), cost)
+    fn apply_refund(rule: &Rule, state: &mut State, _: i64, refund: &Refund<'_>) -> Option<i64> {
+        let Refund { units, cost, mark } = *refund;
+        Self::put_back(rule, state, units, &numbered(mark.first[0]), cost)
     }
 
     fn mark(state: &State) -> Mark {

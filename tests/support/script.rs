@@ -51,6 +51,29 @@ pub const ALGORITHMS: [Algorithm; 7] = [
 
 pub const NOW: i64 = 1_767_225_600_000_000;
 
+/// The script of one algorithm, or of several as one.
+pub fn text_of(algorithms: &[Algorithm]) -> String {
+    let mut files: Vec<_> = algorithms.iter().map(|algorithm| algorithm.1).collect();
+    files.dedup();
+    let names: Vec<_> = algorithms.iter().map(|algorithm| algorithm.0).collect();
+    let (files, names) = (files.join("\n"), names.join(", "));
+    match algorithms {
+        [_] => format!("{HEAD}\n{files}\n{TAIL}\nreturn cmsgpack.unpack(run({names}))"),
+        _ => format!(
+            "{HEAD}\n{files}\n{TAIL}\n{SEVERAL}\nreturn cmsgpack.unpack(run(all_of({names})))"
+        ),
+    }
+}
+
+/// An element of a reply as a word of a later call.
+pub fn word(value: &Value) -> String {
+    match value {
+        Value::Int(number) => number.to_string(),
+        Value::BulkString(text) => String::from_utf8(text.clone()).expect("a text"),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// One call, as the contract has it.
 pub struct Call {
     pub command: Cmd,

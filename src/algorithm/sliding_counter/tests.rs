@@ -68,7 +68,13 @@ fn refund_returns_to_the_window_it_was_counted_in() {
     let second = SlidingCounter::consume(&rule, Some(first), T0 + 1_000_000, 3, T0 + 1_000_000);
     let mark = SlidingCounter::mark(&first);
     let mut state = Some(second);
-    assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, 4, &mark), None);
-    assert_eq!(SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, 4, &mark), Some(4));
+    assert_eq!(
+        SlidingCounter::refund(&rule, &mut state, T0 + 2_000_000, &Refund::whole(4, &mark)),
+        None
+    );
+    assert_eq!(
+        SlidingCounter::refund(&rule, &mut state, T0 + 1_000_000, &Refund::whole(4, &mark)),
+        Some(4)
+    );
     assert_eq!(state.unwrap().previous, 0);
 }

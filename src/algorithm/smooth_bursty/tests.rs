@@ -153,7 +153,10 @@ fn refund_unwinds_what_was_taken_from_credit_and_time() {
         SmoothBursty::step(&rule, &mut state, T0, check);
         state.unwrap()
     });
-    let mut back = |of| SmoothBursty::refund(&rule, &mut state, T0, 4, &SmoothBursty::mark(of));
+    let mut back = |of| {
+        let mark = SmoothBursty::mark(of);
+        SmoothBursty::refund(&rule, &mut state, T0, &Refund::whole(4, &mark))
+    };
     assert_eq!([back(&first), back(&second)], [None, Some(4)]);
     assert_eq!(back(&first), Some(4));
     let state = state.unwrap();

@@ -121,7 +121,8 @@ fn refund_restores_the_permits_to_the_last_bit() {
     let first = SmoothWarmingUp::consume(&rule, None, T0, 3, T0);
     let second = SmoothWarmingUp::consume(&rule, Some(first), T0, 50, T0);
     let back = |state: &mut Option<State>, cost, of: &State| {
-        SmoothWarmingUp::refund(&rule, state, T0, cost, &SmoothWarmingUp::mark(of))
+        let mark = SmoothWarmingUp::mark(of);
+        SmoothWarmingUp::refund(&rule, state, T0, &Refund::whole(cost, &mark))
     };
     let mut state = Some(second);
     assert_eq!(back(&mut state, 3, &first), None);

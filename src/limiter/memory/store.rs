@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::shard::Shard;
-use crate::algorithm::{Algorithm, Answer, Verdict};
+use crate::algorithm::{Algorithm, Answer, Refund, Verdict};
 use crate::charge::Key;
 use crate::limiter::named::{Clock, NamedAlgorithm, Provenance, Taken, instant, units};
 use crate::limiter::{Operation, digest};
@@ -73,10 +73,12 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn settle(&self, taken: &Taken, cost: u64, actual: u64) -> Result<u64, Error> {
         let Taken { key, quota, mark } = taken;
         let rule = self.named.rule(quota)?;
+        let less = units(cost.saturating_sub(actual));
         let more = units(actual.saturating_sub(cost));
+        let refund = Refund { units: less, cost: units(cost), mark };
         let (refunded, _) = self.update(key.as_str(), |now, state| {
             let refunded = match actual.cmp(&cost) {
-                Ordering::Less => A::refund(&rule, state, now, units(cost - actual), mark),
+                Ordering::Less => A::refund(&rule, state, now, &refund),
                 Ordering::Equal => None,
                 Ordering::Greater => A::penalize(&rule, state, now, more).mark.map(|_| 0),
             };

@@ -92,7 +92,7 @@ impl<A: InLua> Inner<A> {
     ) -> Result<Option<Request>, Error> {
         let Taken { key, quota, mark } = taken;
         let op = match actual.cmp(&cost) {
-            Ordering::Less => Op::Refund { cost: units(cost - actual), mark },
+            Ordering::Less => Op::Refund { units: units(cost - actual), cost: units(cost), mark },
             Ordering::Equal => return Ok(None),
             Ordering::Greater => Op::Penalize { cost: units(actual - cost) },
         };

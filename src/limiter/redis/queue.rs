@@ -73,7 +73,7 @@ impl Answered {
         let Self { mut request, entry: Entry::Decided(answer), .. } = self else { return None };
         let Op::Check { cost: cost @ 1.., .. } = request.op else { return None };
         let (Verdict::Allow | Verdict::Wait(_)) = answer.verdict else { return None };
-        request.op = Op::Refund { cost, mark: answer.mark.unwrap_or_default() };
+        request.op = Op::Refund { units: cost, cost, mark: answer.mark.unwrap_or_default() };
         Some(request)
     }
 }

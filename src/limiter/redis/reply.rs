@@ -102,7 +102,7 @@ impl<'a> Reply<'a> {
             (3, Op::Check { .. }) => Ok(decided(Verdict::Never)),
             (0, Op::Penalize { .. } | Op::Reset) if wait == 0 => Ok(decided(Verdict::Allow)),
             (2, Op::Penalize { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
-            (5, Op::Refund { cost, .. }) if wait <= *cost => Ok(Entry::Refunded { units: wait }),
+            (5, Op::Refund { units, .. }) if wait <= *units => Ok(Entry::Refunded { units: wait }),
             _ => Err(malformed_reply()),
         }
     }

@@ -17,8 +17,8 @@ pub(super) struct Request {
 pub(super) enum Op {
     /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports and takes nothing.
     Check { cost: i64, max_wait: i64 },
-    /// Gives back the reservation of `cost` units that left the state `left`.
-    Refund { cost: i64, mark: Mark },
+    /// Gives back `units` of the reservation of `cost` units whose mark is `mark`.
+    Refund { units: i64, cost: i64, mark: Mark },
     /// Takes `cost` units, whether or not they fit.
     Penalize { cost: i64 },
     /// Forgets the key.

@@ -99,8 +99,12 @@ impl Call<'_> {
             }
             match &run[0].op {
                 Op::Check { cost, max_wait } => call.arg(cost).arg(max_wait),
-                Op::Refund { cost, mark } => {
-                    call.arg("refund").arg(cost);
+                Op::Refund { units, cost, mark } => {
+                    if units == cost {
+                        call.arg("refund").arg(cost);
+                    } else {
+                        call.arg("refund_part").arg(units).arg(cost);
+                    }
                     let numbers = [mark.first].into_iter().chain(mark.more.iter().copied());
                     for (place, [one, two, three, four]) in numbers.enumerate() {
                         call.arg(one).arg(two).arg(three);

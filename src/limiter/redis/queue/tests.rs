@@ -18,7 +18,7 @@ fn check(cost: i64) -> Op {
 }
 
 fn refund(mark: i64) -> Op {
-    Op::Refund { cost: 1, mark: [mark, 0, 0, 0].into() }
+    Op::Refund { units: 1, cost: 1, mark: [mark, 0, 0, 0].into() }
 }
 
 /// A queue with these operations of one slot, and their receivers.
