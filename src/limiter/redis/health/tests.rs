@@ -85,6 +85,7 @@ async fn a_busy_process_waits_longer() {
 #[tokio::test(start_paused = true)]
 async fn one_silent_connection_goes_alone() {
     let (silenced, other) = two();
+    advance(D).await;
     let sent = Instant::now();
     while silenced.is_usable() {
         assert!(sent.elapsed() < Duration::from_secs(1));
@@ -97,6 +98,7 @@ async fn one_silent_connection_goes_alone() {
 #[tokio::test(start_paused = true)]
 async fn silent_connections_go_together() {
     let (first, second) = two();
+    advance(D).await;
     silent(&first, LONGEST_SILENCE / 2).await;
     silent(&second, LONGEST_SILENCE / 2).await;
     assert_eq!((first.state(), second.state()), (State::Silent, State::Silent));
