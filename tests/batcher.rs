@@ -8,9 +8,8 @@ mod support;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use support::Server;
-use support::faults::calls;
+use support::faults::{calls, run};
 use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -25,12 +24,6 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 fn yearly(url: &str, limit: u64) -> Redis<FixedWindow> {
     let pool = Pool::builder(url).and_then(|pool| pool.size(1).build()).expect("an address");
     Redis::new("test", FixedWindow::new(Quota::new(limit, YEAR)), pool).deadline(PATIENT)
-}
-
-async fn run(connection: &mut MultiplexedConnection, words: &str) {
-    let mut words = words.split(' ');
-    let mut command = redis::cmd(words.next().expect("a command"));
-    command.arg(words.collect::<Vec<_>>()).exec_async(connection).await.expect("a reply");
 }
 
 type Asker = tokio_test::task::Spawn<Pin<Box<tower_sluice::future::RedisFuture<FixedWindow>>>>;
@@ -94,8 +87,8 @@ async fn a_broken_key_fails_its_own_charges_and_no_others() {
     let limiter = yearly(&server.url(), 1_000);
     limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
-    run(&mut connection, "RPUSH sluice:test:fw1:{list} x").await;
-    run(&mut connection, "SET sluice:test:fw1:{corrupt} nan").await;
+    run(&mut connection, &["RPUSH", "sluice:test:fw1:{list}", "x"]).await;
+    run(&mut connection, &["SET", "sluice:test:fw1:{corrupt}", "nan"]).await;
     let own = |limit| Charge::new("own").quota(Quota::new(limit, YEAR));
     let asked = [
         Charge::new("fine"),
@@ -109,7 +102,7 @@ async fn a_broken_key_fails_its_own_charges_and_no_others() {
         Charge::new("fine").cost(1_001),
         Charge::new("fine").cost(u64::MAX),
     ];
-    run(&mut connection, "SCRIPT FLUSH").await;
+    run(&mut connection, &["SCRIPT", "FLUSH"]).await;
     let answers = together(&limiter, asked).await;
     assert_eq!(answers[..2], [Ok(Outcome::Allow); 2]);
     assert_eq!(
@@ -233,7 +226,7 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
             let asked = together(&limiter, (0..50).map(|_| "k"));
             let cut = async {
                 tokio::task::yield_now().await;
-                run(&mut connection, "CLIENT KILL TYPE normal SKIPME yes").await;
+                run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
             };
             tokio::join!(asked, cut).0
         };
@@ -356,7 +349,7 @@ async fn a_script_whose_callers_have_left_is_not_sent_again() {
     limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     for batch in [1, 10] {
-        run(&mut connection, "SCRIPT FLUSH").await;
+        run(&mut connection, &["SCRIPT", "FLUSH"]).await;
         let before = calls(&mut connection, "eval").await;
         let unknown = calls(&mut connection, "evalsha").await;
         proxy.set(Fault::Delay(Duration::from_millis(300)));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bb8_redis::bb8;
+use bb8_redis::{RedisConnectionManager, bb8};
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use support::faults::*;
@@ -137,6 +137,31 @@ async fn a_resolver_that_panics_is_asked_again() {
     until(&limiter, ErrorKind::Configuration).await;
     let back = until_well(&limiter).await;
     println!("fault case=136 asked={} back_ms={}", asked.load(Relaxed), back.as_millis());
+}
+
+#[tokio::test]
+async fn killed_connections_are_replaced_before_they_are_used() {
+    let server = Server::start();
+    let limiter = yearly(&server.url()).deadline(LONG);
+    let mut connection = server.connection().await;
+    for _ in 0..50 {
+        limiter.check(&one()).await.unwrap();
+        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        // The notice travels through this process; it takes turns, not time.
+        while limiter.check(&one()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_bb8_pool_of_cheap_clones_will_do() {
+    let server = Server::start();
+    let manager = RedisConnectionManager::new(server.url()).unwrap();
+    let stock = bb8::Pool::builder().build(manager).await.unwrap();
+    let limiter = over(Pool::from_bb8(stock)).deadline(LONG);
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    assert_eq!(taken(&server).await, 1);
 }
 
 /// A manager of connections to whichever server is the primary at the moment, as a sentinel's is.
