@@ -1,8 +1,11 @@
 -- Fixed window. The twin of src/algorithm/fixed_window.rs.
 --
--- Arguments of a rule:  horizon  limit  period  anchored     1: a window starts with its first charge; 0: with the epoch's periods
--- Stored:               an instant in the latest window that holds units (anchored: its start), and the units, as `begin:units`
--- Mark of a state:     begin  units, and of the state before a wait that it reserved with others: from  from_units
+-- Arguments of a rule:  horizon  limit  period  anchored     1: a window starts with its first
+--                       charge; 0: with the epoch's periods
+-- Stored:               an instant in the latest window that holds units (anchored: its start), and
+--                       the units, as `begin:units`
+-- Mark of a state:      begin  units, and of the state before a wait that it reserved with others:
+--                       from  from_units
 
 local fixed_window = { arguments = 4 }
 

@@ -6,7 +6,8 @@ local ONE_HOUR = 3600000
 local LONG_AGO = 1
 local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
 
--- The number that `text` is, if it is one that a script writes: digits, exact, without leading zeros.
+-- The number that `text` is, if it is one that a script writes: digits, exact,
+-- without leading zeros.
 local function integer(text)
   if #text > 16 or not string.find(text, '^%d+$') then
     return nil

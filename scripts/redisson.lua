@@ -1,18 +1,23 @@
--- Redisson's RRateLimiter on Redisson's own keys: its permits. The twin of src/redisson/permit_log.rs.
--- After head.lua and before redisson_settings.lua it is a script of its own.
+-- Redisson's RRateLimiter on Redisson's own keys: its permits. The twin of
+-- src/redisson/permit_log.rs. After head.lua and before redisson_settings.lua it is a
+-- script of its own.
 --
--- KEYS    the limiter's name; the value and the permits of everybody; the value and the permits of one client
+-- KEYS    the limiter's name; the value and the permits of everybody; the value and the permits of
+--         one client
 -- ARGV    now in µs since the Unix epoch, or empty: the server's TIME; an operation; its arguments
 -- Reply   a list of integers: an outcome, now in µs, and what the operation tells. Waits are in ms.
 --         Where Redis refused a command, its error.
--- Stored  name     a hash, the configuration: rate, interval (ms), type (0 everybody, 1 each client), keepAliveTime (ms)
+-- Stored  name     a hash, the configuration: rate, interval (ms), type (0 everybody, 1 each
+--                  client), keepAliveTime (ms)
 --         value    the free permits; below 0 where a lower rate found more in use
---         permits  a sorted set with a member for each grant, its score the time in ms. A member ends with its permits,
---                  four bytes in the order of this machine; before them stand random bytes, and how many those are.
+--         permits  a sorted set with a member for each grant, its score the time in ms. A member
+--                  ends with its permits, four bytes in the order of this machine; before them
+--                  stand random bytes, and how many those are.
 
 local DONE, REFUSED, EXCEEDS, NO_CONFIGURATION, BAD_CONFIGURATION = 0, 1, 2, 3, 4
 
--- The members that one command reads or removes, and that one call does: the server serves nobody else meanwhile.
+-- The members that one command reads or removes, and that one call does: the server serves
+-- nobody else meanwhile.
 local CHUNK, MOST = 256, 4096
 
 -- So few members are added up, to see whether the value is right.
@@ -54,8 +59,8 @@ local function signed(text)
   return number and number > 0 and -number or nil
 end
 
--- What is stored for a configuration: the value, which is nil if it is missing or no number, and the count of members.
--- Or nil and why it cannot be read.
+-- What is stored for a configuration: the value, which is nil if it is missing or no number, and
+-- the count of members. Or nil and why it cannot be read.
 local function books_of(rate, interval, kind, keep_alive)
   local books = { rate = rate, interval = interval, per_client = kind == '1', keep_alive = keep_alive }
   books.value_key, books.permits = KEYS[2], KEYS[3]
@@ -72,7 +77,8 @@ local function books_of(rate, interval, kind, keep_alive)
   return books
 end
 
--- The configuration of the limiter: rate, interval, type, keepAliveTime. Or nil and why there is none.
+-- The configuration of the limiter: rate, interval, type, keepAliveTime. Or nil and
+-- why there is none.
 local function configuration()
   local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
   if fields.err then
@@ -127,8 +133,9 @@ local function settle(books, now, only_look)
   end
   if gone > 0 then
     local value = books.value + removed
-    -- Each member holds a permit at least, so their count caps the value where adding them up would take long. More than
-    -- the rate is only where permits were credited twice: then they are added up.
+    -- Each member holds a permit at least, so their count caps the value where adding them up
+    -- would take long. More than the rate is only where permits were credited twice: then
+    -- they are added up.
     local held = books.count > FEW and value <= books.rate and books.count or total(books)
     books.value = math.min(value, books.rate - held)
   end
@@ -142,10 +149,12 @@ local function heal(books)
   end
 end
 
--- The wait until so many more permits are free, in ms; a lower bound if more members than one call reads stand before.
+-- The wait until so many more permits are free, in ms; a lower bound if more members than one call
+-- reads stand before.
 local function wait_for(books, now, permits)
   local freed, last, first = 0, nil, 0
-  -- Most members hold a permit at least, so that for few permits few are read. One score is: they are dear to format.
+  -- Most members hold a permit at least, so that for few permits few are read. One score is: they
+  -- are dear to format.
   local count = math.max(16, math.min(permits, CHUNK))
   while freed < permits and first < math.min(books.count, MOST) do
     local chunk = redis.call('ZRANGE', books.permits, first, math.min(first + count, MOST) - 1)
@@ -169,8 +178,9 @@ local function store(books)
   end
 end
 
--- Sets when keys expire: as keepAliveTime has it, else as the configuration does. Those of everybody must not go before
--- the configuration; a client's own, which nobody else reads, go by themselves, and not before the permits expire.
+-- Sets when keys expire: as keepAliveTime has it, else as the configuration does. Those of
+-- everybody must not go before the configuration; a client's own, which nobody else reads, go by
+-- themselves, and not before the permits expire.
 local function extend(books)
   local rest = books.keep_alive
   if rest > 0 then
@@ -188,8 +198,8 @@ local function extend(books)
   write('PEXPIRE', books.permits, rest)
 end
 
--- What a decision tells besides its outcome: the wait, of a grant that until the next permit if none is left; the permits
--- left; when all are free again; and the rate.
+-- What a decision tells besides its outcome: the wait, of a grant that until the next permit if
+-- none is left; the permits left; when all are free again; and the rate.
 local function report(books, now, outcome, wait)
   local newest = redis.call('ZRANGE', books.permits, -1, -1, 'WITHSCORES')
   local reset = newest[2] and math.ceil(tonumber(newest[2]) + books.interval - now) or 0
@@ -212,7 +222,8 @@ local function take_from(books, member, permits)
   return permits
 end
 
--- Adds to the value what members that are gone held. A missing value stays missing: the members tell what it is.
+-- Adds to the value what members that are gone held. A missing value stays missing: the members
+-- tell what it is.
 local function credit(books, permits)
   if books.value then
     books.value = math.min(books.value + permits, books.rate)
@@ -270,7 +281,8 @@ function operations.acquire(books, now, permits, random)
   return report(books, now, outcome, wait)
 end
 
--- Gives back permits of the oldest members that have not expired. Tells how many, and whether there may be more.
+-- Gives back permits of the oldest members that have not expired. Tells how many, and whether
+-- there may be more.
 function operations.release(books, now, permits)
   permits = tonumber(permits)
   local freed, seen, chunk = 0, 0, nil

@@ -1,7 +1,8 @@
--- Redisson's RRateLimiter on Redisson's own keys: its rate and its life. Comes after redisson.lua, where keys, arguments and
--- replies are described, and runs both.
+-- Redisson's RRateLimiter on Redisson's own keys: its rate and its life. Comes after redisson.lua,
+-- where keys, arguments and replies are described, and runs both.
 
--- What is done without a look at the permits, whatever stands in their place. Each returns the same, or an error reply.
+-- What is done without a look at the permits, whatever stands in their place. Each returns the
+-- same, or an error reply.
 local settings = {}
 
 function settings.config()
@@ -23,7 +24,8 @@ function settings.reset()
   return DONE, 0, found[1], 0, found[1], found[2]
 end
 
--- Writes a configuration, and returns the books under it as they were. Or nil and why they cannot be read.
+-- Writes a configuration, and returns the books under it as they were. Or nil and why
+-- they cannot be read.
 local function configure(rate, interval, kind, keep_alive)
   local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
   if not books then
@@ -36,7 +38,8 @@ local function configure(rate, interval, kind, keep_alive)
   return books
 end
 
--- Configures a limiter that has no whole configuration, or only one of whose name there is nothing. Tells whether it had none.
+-- Configures a limiter that has no whole configuration, or only one of whose name there is nothing.
+-- Tells whether it had none.
 function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
   local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type')
   if fields.err then
@@ -60,7 +63,8 @@ function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
   return DONE, 1
 end
 
--- Configures a limiter anew, or only one that exists; its permits are forgotten or kept. Tells whether it was done.
+-- Configures a limiter anew, or only one that exists; its permits are forgotten or kept. Tells
+-- whether it was done.
 function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_alive)
   local before = redis.pcall('HMGET', KEYS[1], 'type', 'keepAliveTime')
   if before.err then

@@ -2,10 +2,11 @@
 --
 -- Arguments of a rule:  those of each member
 -- Stored:               each member's state under a key of its own
--- Mark of a state:     four numbers for each member
+-- Mark of a state:      four numbers for each member
 
--- Keys may be asked for in any company: what is known of each stands by its name, and a charge's state, which holds the
--- members' states by number, is put together for it and taken apart once it is decided.
+-- Keys may be asked for in any company: what is known of each stands by its name, and a
+-- charge's state, which holds the members' states by number, is put together for it and taken
+-- apart once it is decided.
 local function all_of(...)
   local members = { ... }
   local several = { quotas = #members, arguments = 0, texts = false }
@@ -14,8 +15,9 @@ local function all_of(...)
     several.texts = several.texts or not member.load
   end
 
-  -- By a key's name: its member, and its state; the text it held, and the number if that is a plain one; the rule that
-  -- it was changed under; whether it was reset; and why it cannot be used. And the names in order.
+  -- By a key's name: its member, and its state; the text it held, and the number if that is a plain
+  -- one; the rule that it was changed under; whether it was reset; and why it cannot be used. And
+  -- the names in order.
   local keys, order = {}, {}
 
   local function known(j, key, text)
@@ -36,7 +38,8 @@ local function all_of(...)
     return one
   end
 
-  -- A state with the same members, of which `change` makes new ones: it returns one, or nil to keep what is.
+  -- A state with the same members, of which `change` makes new ones: it returns one, or nil
+  -- to keep what is.
   local function changed(state, change)
     local next = { changed = {} }
     local any = false
@@ -129,7 +132,8 @@ local function all_of(...)
   end
 
   function several.earliest_fit(rule, state, at, cost)
-    -- What fits at an instant fits at every later one, so the latest of all is the earliest for all.
+    -- What fits at an instant fits at every later one, so the latest of all is the
+    -- earliest for all.
     local latest = at
     for j, member in ipairs(members) do
       local instant = member.earliest_fit(rule[j], state and state[j], at, cost)

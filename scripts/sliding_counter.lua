@@ -1,9 +1,11 @@
 -- Sliding counter: two weighted windows. The twin of src/algorithm/sliding_counter.rs.
 --
 -- Arguments of a rule:  horizon  limit  period
--- Stored:               the start of the latest window that holds units, its units, those of the one before, and the
---                       latest instant of admission, as `begin:current:previous:latest`
--- Mark of a state:     latest, and of the state before if it was taken with others: from (its latest)
+-- Stored:               the start of the latest window that holds units, its units, those of the
+--                       one before, and the latest instant of admission, as
+--                       `begin:current:previous:latest`
+-- Mark of a state:      latest, and of the state before if it was taken with others: from (its
+--                       latest)
 --                       from_current  from_previous
 
 local sliding_counter = { arguments = 3 }
@@ -107,7 +109,8 @@ function sliding_counter.earliest_fit(rule, state, at, cost)
     local current, previous = units_of(rule, state, begin)
     local room = rule.limit - cost - current
     if room >= 0 then
-      -- The longest that may be left of the window for the one before it to weigh no more than the room.
+      -- The longest that may be left of the window for the one before it to weigh no
+      -- more than the room.
       local rest = rule.period
       if previous > room then
         local share = room * rule.period
@@ -183,7 +186,8 @@ function sliding_counter.apply_refund(rule, state, now, units, cost, mark_latest
   end
   local latest = state.latest
   if from > 0 and given > 0 and latest > now then
-    -- What is reserved into the room that this leaves, at the same latest instant, must not pass for what was there.
+    -- What is reserved into the room that this leaves, at the same latest instant, must not pass
+    -- for what was there.
     latest = latest + 1
     if latest > now + rule.horizon or begin_of(rule, latest) ~= state.begin then
       return nil

@@ -1,10 +1,11 @@
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
 -- Arguments of a rule:  horizon  limit  period
--- Stored:               a sorted set with one member for each charge. The score is the instant of admission, the member
---                       `total:units`: the units so far, these included, in twenty digits, and those of this charge.
---                       The units between two members are a difference of totals, so no decision walks the log.
--- Mark of a state:     at  lap  total
+-- Stored:               a sorted set with one member for each charge. The score is the instant of
+--                       admission, the member `total:units`: the units so far, these included, in
+--                       twenty digits, and those of this charge. The units between two members are
+--                       a difference of totals, so no decision walks the log.
+-- Mark of a state:      at  lap  total
 
 local sliding_log = { arguments = 3 }
 
@@ -16,7 +17,8 @@ local PRUNED = 256
 
 -- A state is what one decision left:
 --   last     the newest member, or nil if there is none
---   before   if this call added that member: the state that it was added to, or nil if there was none
+--   before   if this call added that member: the state that it was added to, or nil if there was
+--            none
 --   added    whether this call added that member
 --   log      what is stored, read piece by piece as it is asked for; nil if nothing stored counts
 --   dropped  how many stored members were given back, from the newest on
@@ -84,7 +86,8 @@ local function count(state, cutoff)
   return after(first, last) + first.units
 end
 
--- The same, counted once for a state: most charges of a busy key are refused, and leave it as it is.
+-- The same, counted once for a state: most charges of a busy key are refused, and
+-- leave it as it is.
 local function used(state, cutoff)
   if state.cutoff ~= cutoff then
     state.cutoff, state.used = cutoff, count(state, cutoff)
@@ -92,7 +95,8 @@ local function used(state, cutoff)
   return state.used
 end
 
--- The oldest member with no more than `room` units after it: as many fit as soon as it is out of the window.
+-- The oldest member with no more than `room` units after it: as many fit as soon as it is
+-- out of the window.
 local function find_leaver(state, room)
   local last, found = state.last, state.last
   while state.added do

@@ -1,8 +1,11 @@
 -- Sliding window by cells. The twin of src/algorithm/sliding_window.rs.
 --
--- Arguments of a rule:  horizon  limit  width  cells     the period is cut into cells of `width` microseconds
--- Stored:               the width, the newest cell, and the units of the cells up to it, as `width:newest,units,..,units`
--- Mark of a state:     newest  width, and of the state before a wait that it reserved with others: from (its newest)
+-- Arguments of a rule:  horizon  limit  width  cells     the period is cut into cells of `width`
+--                       microseconds
+-- Stored:               the width, the newest cell, and the units of the cells up to it, as
+--                       `width:newest,units,..,units`
+-- Mark of a state:      newest  width, and of the state before a wait that it reserved with others:
+--                       from (its newest)
 --                       pushed (units of cells that still count, but not in the newest's period)
 
 local sliding_window = { arguments = 4 }
@@ -38,7 +41,8 @@ local function sum(rule, state, at)
   return total
 end
 
--- The units of the state in the cells from `first` to `last`, as `,units,..,units`; 0 if there are none.
+-- The units of the state in the cells from `first` to `last`, as `,units,..,units`; 0
+-- if there are none.
 local function listed(rule, state, first, last)
   local units, total = {}, 0
   for cell = first, last do
@@ -196,7 +200,8 @@ function sliding_window.apply_refund(rule, state, now, units, cost, mark_newest,
   if (mark_newest + rule.cells + 1) * rule.width <= now then
     return nil
   end
-  -- The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
+  -- The cells are exactly what the charge left: nothing else stands in those that it
+  -- reached by waiting.
   if from > 0 and units == cost and back == 0 and after(rule, state, from) == cost then
     return restored(rule, state, from, pushed), units
   end

@@ -1,10 +1,13 @@
--- Smooth bursty: Guava's pacing with a store of unused permits. The twin of src/algorithm/smooth_bursty.rs.
+-- Smooth bursty: Guava's pacing with a store of unused permits. The twin of
+-- src/algorithm/smooth_bursty.rs.
 --
--- Arguments of a rule:  horizon  unit_denominator  unit_numerator  burst  own_cost  full     a permit takes
---                       unit_numerator / unit_denominator microseconds; burst: how long permits are stored
--- Stored:               the credit in microseconds over the denominator, the instant from which on nobody waits, the rate, and the last
---                       now, as `credit:next:unit_denominator/unit_numerator:last`
--- Mark of a state:     next  credit before, made positive  what was added to next, for its debt and
+-- Arguments of a rule:  horizon  unit_denominator  unit_numerator  burst  own_cost  full     a
+--                       permit takes unit_numerator / unit_denominator microseconds; burst: how
+--                       long permits are stored
+-- Stored:               the credit in microseconds over the denominator, the instant from which on
+--                       nobody waits, the rate, and the last now, as
+--                       `credit:next:unit_denominator/unit_numerator:last`
+-- Mark of a state:      next  credit before, made positive  what was added to next, for its debt and
 --                       for a later start
 
 local smooth_bursty = { arguments = 6 }

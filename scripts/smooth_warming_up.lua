@@ -1,11 +1,14 @@
--- Smooth warming up: Guava's pacing, slow after a rest. The twin of src/algorithm/smooth_warming_up.rs.
--- The one algorithm that computes with fractions, as its model does, in the order in which that does.
+-- Smooth warming up: Guava's pacing, slow after a rest. The twin of
+-- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
+-- does, in the order in which that does.
 --
--- Arguments of a rule:  horizon  unit_denominator  unit_numerator  warm_up  factor  own_cost     a permit takes
---                       unit_numerator / unit_denominator microseconds; factor: in thousandths
--- Stored:               the stored permits, the instant from which on nobody waits, the rate, and the last now, as
---                       `stored:next:unit_denominator/unit_numerator:last`
--- Mark of a state:     next  the stored permits before, as two halves of a double  what was added to next
+-- Arguments of a rule:  horizon  unit_denominator  unit_numerator  warm_up  factor  own_cost     a
+--                       permit takes unit_numerator / unit_denominator microseconds; factor: in
+--                       thousandths
+-- Stored:               the stored permits, the instant from which on nobody waits, the rate, and
+--                       the last now, as `stored:next:unit_denominator/unit_numerator:last`
+-- Mark of a state:      next  the stored permits before, as two halves of a double  what was added
+--                       to next
 
 local smooth_warming_up = { arguments = 6 }
 
@@ -55,7 +58,8 @@ local function resynced(rule, state, now)
   return stored, next
 end
 
--- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear, all else is not.
+-- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
+-- all else is not.
 local function price(rule, stored, cost)
   local take = math.min(cost, stored)
   local fresh = cost - take

@@ -2,8 +2,10 @@
 --
 -- Arguments of a rule:  horizon  unit_numerator  unit_denominator  burst
 --                       one unit takes unit_numerator / unit_denominator microseconds
--- Stored:               the instant at which the bucket is full again, as `full` or `full+part/denominator`
--- Mark of a state:     full  part, and of the state before a wait that it reserved with others: from  from_part
+-- Stored:               the instant at which the bucket is full again, as `full` or
+--                       `full+part/denominator`
+-- Mark of a state:      full  part, and of the state before a wait that it reserved with others:
+--                       from  from_part
 
 local token_bucket = { arguments = 4 }
 

@@ -1,7 +1,7 @@
 //! What is asked: a key, a cost, and how long the asker would wait.
 //!
-//! A key extractor makes charges from requests; workers make them from a string. Most carry a key and
-//! nothing else, so every string is a charge of one unit.
+//! A key extractor makes charges from requests; workers make them from a string. Most carry a key
+//! and nothing else, so every string is a charge of one unit.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,7 +22,8 @@ use crate::Quotas;
 
 /// An owned key, kept as it was given: a clone of a constant or of an [`Arc`] allocates nothing.
 ///
-/// Keys are often secrets, so `Debug` prints the length alone. Everything that holds a key prints it through this type.
+/// Keys are often secrets, so `Debug` prints the length alone. Everything that holds a key prints
+/// it through this type.
 #[derive(Clone)]
 pub(crate) enum Key {
     Constant(&'static str),
@@ -54,10 +55,12 @@ enum Cost {
     Peek,
 }
 
-/// A request for units of a key's quota. Its `Debug` output does not show the key, which may be a secret.
+/// A request for units of a key's quota. Its `Debug` output does not show the key, which
+/// may be a secret.
 ///
 /// Read by limiters through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
-/// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and [`deadline`](Charge::deadline).
+/// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and
+/// [`deadline`](Charge::deadline).
 #[derive(Clone, Debug)]
 pub struct Charge {
     key: Key,
@@ -74,11 +77,12 @@ impl Charge {
         key.into()
     }
 
-    /// Sets the units asked for. Default: 1, and for a member of [`AllInTurn`] or [`AllAtOnce`] the cost of the charge that they
-    /// decide about.
+    /// Sets the units asked for. Default: 1, and for a member of [`AllInTurn`] or [`AllAtOnce`] the
+    /// cost of the charge that they decide about.
     ///
-    /// A layer counts a cost of 0 as 1, so that a cost computed from a request, such as its `Content-Length`, is never a
-    /// free pass: there, [`peek`](Charge::peek) says so. Asked directly, a limiter takes a cost of 0 as a peek.
+    /// A layer counts a cost of 0 as 1, so that a cost computed from a request, such as its
+    /// `Content-Length`, is never a free pass: there, [`peek`](Charge::peek) says so. Asked
+    /// directly, a limiter takes a cost of 0 as a peek.
     ///
     /// [`AllInTurn`]: crate::AllInTurn
     /// [`AllAtOnce`]: crate::AllAtOnce
@@ -90,9 +94,9 @@ impl Charge {
 
     /// Asks how the key stands, and takes nothing: the cost is 0, also through a layer.
     ///
-    /// The request then passes even if the key has nothing left, unless the key owes. A peek yields no
-    /// [`Reservation`](crate::Reservation), so nothing is settled after the response. For a cost that is known
-    /// only then, charge an estimate and [`settle`](crate::HttpResponder::settle) it.
+    /// The request then passes even if the key has nothing left, unless the key owes. A peek yields
+    /// no [`Reservation`](crate::Reservation), so nothing is settled after the response. For a cost
+    /// that is known only then, charge an estimate and [`settle`](crate::HttpResponder::settle) it.
     #[must_use]
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;
@@ -101,9 +105,9 @@ impl Charge {
 
     /// Sets a quota of this key's own, for tiers and plans. Default: the limiter's.
     ///
-    /// State is kept when a key's quota changes: what was taken lies where it lay, and what is too much is cut. Let a
-    /// key come under one quota at a time: one that is asked under a long and a short period in turn may forget with the
-    /// second what it counted for the first.
+    /// State is kept when a key's quota changes: what was taken lies where it lay, and what is too
+    /// much is cut. Let a key come under one quota at a time: one that is asked under a long and a
+    /// short period in turn may forget with the second what it counted for the first.
     ///
     /// For a limiter of several quotas it is a tuple of as many.
     #[must_use]
@@ -112,7 +116,8 @@ impl Charge {
         self
     }
 
-    /// Sets the longest wait that may be reserved; 0 admits now or not at all. Default: the layer's.
+    /// Sets the longest wait that may be reserved; 0 admits now or not at all.
+    /// Default: the layer's.
     ///
     /// An algorithm reserves no further ahead than its horizon, 60 s unless set.
     #[must_use]
@@ -151,8 +156,9 @@ impl Charge {
 
     /// The instant by which the decision itself is needed, if a [`timeout`] set one.
     ///
-    /// It is read from tokio's clock: `tokio::time::Instant::from_std` turns it into an instant to sleep until.
-    /// A limiter that asks others hands this instant on, so that all of them together keep to it.
+    /// It is read from tokio's clock: `tokio::time::Instant::from_std` turns it into an instant
+    /// to sleep until. A limiter that asks others hands this instant on, so that all of them
+    /// together keep to it.
     ///
     /// [`timeout`]: crate::LimiterExt::timeout
     #[must_use]
@@ -166,8 +172,9 @@ impl Charge {
         self
     }
 
-    /// The charge of one limiter, of several that decide about `whole`. Where it states no cost it takes that of `whole`.
-    /// It takes nothing if `whole` takes nothing, and is decided when `whole` is.
+    /// The charge of one limiter, of several that decide about `whole`. Where it states no
+    /// cost it takes that of `whole`. It takes nothing if `whole` takes nothing, and is
+    /// decided when `whole` is.
     pub(crate) fn part_of(mut self, whole: &Charge) -> Self {
         self.cost = match (whole.get_cost(), self.cost) {
             (0, _) => Cost::Peek,

@@ -103,7 +103,8 @@ impl Decision {
         self.limiter.as_deref()
     }
 
-    /// The quota that it was decided by: of several the one that refuses or delays, else the one that has least left.
+    /// The quota that it was decided by: of several the one that refuses or delays, else the one
+    /// that has least left.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
         self.quota
@@ -133,8 +134,8 @@ impl Decision {
         self.place
     }
 
-    /// How long an admitted charge was held back: the wait that was reserved, or the time that went by until it was its turn
-    /// where nothing can be reserved.
+    /// How long an admitted charge was held back: the wait that was reserved, or the time that went
+    /// by until it was its turn where nothing can be reserved.
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.outcome {
@@ -143,7 +144,8 @@ impl Decision {
         }
     }
 
-    /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if nothing was taken.
+    /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if
+    /// nothing was taken.
     ///
     /// [`Limiter::settle`]: crate::Limiter::settle
     pub fn reservation(&mut self) -> Option<Reservation> {

@@ -1,8 +1,8 @@
 //! Why there is no decision, and whether that may open the gate.
 //!
 //! A refusal is a [`Decision`](crate::Decision); an [`Error`] means that nobody decided. Its
-//! [`ErrorKind`] says what a fallback may make of it: only trouble that no request can cause may admit
-//! unasked, so that nobody opens the gate by breaking it.
+//! [`ErrorKind`] says what a fallback may make of it: only trouble that no request can cause may
+//! admit unasked, so that nobody opens the gate by breaking it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,8 +22,8 @@ use tower::BoxError;
 pub enum ErrorKind {
     /// The store is away: refused, reset, silent, loading, read-only. No request can cause it.
     Infrastructure,
-    /// This process asks more than its connections carry while answers arrive, or a timer of its own ended the wait.
-    /// Load causes it.
+    /// This process asks more than its connections carry while answers arrive, or a timer of its
+    /// own ended the wait. Load causes it.
     Saturation,
     /// The store, or the memory of this process, is full.
     Capacity,
@@ -44,7 +44,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `kind`, for limiters of your own. The message is lower-case, without a full stop.
+    /// An error of `kind`, for limiters of your own. The message is lower-case,
+    /// without a full stop.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, message: message.into(), source: None }

@@ -140,7 +140,8 @@ where
     }
 }
 
-/// Refunds or takes the difference to what the request cost in the end. The response does not wait for it.
+/// Refunds or takes the difference to what the request cost in the end. The response does
+/// not wait for it.
 fn settle<L, K, R, Req, Res, E>(shared: &Shared<L, K, R>, decision: &mut Decision, response: &Res)
 where
     L: Limiter,

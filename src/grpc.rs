@@ -1,8 +1,8 @@
 //! gRPC at the edge: refusals as trailers-only statuses, which need no gRPC library.
 //!
-//! A gRPC client reads neither a 429 nor `Retry-After`. It reads `grpc-status`, the delay that its details
-//! carry as `google.rpc.RetryInfo`, and `grpc-retry-pushback-ms`; one header block that also ends the stream
-//! carries them all, since a response that begins apart would commit the call.
+//! A gRPC client reads neither a 429 nor `Retry-After`. It reads `grpc-status`, the delay that its
+//! details carry as `google.rpc.RetryInfo`, and `grpc-retry-pushback-ms`; one header block that
+//! also ends the stream carries them all, since a response that begins apart would commit the call.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ const UNAVAILABLE: u8 = 14;
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
-/// The content type that a refusal of this request carries, if the request is gRPC. Letters count in either case.
+/// The content type that a refusal of this request carries, if the request is gRPC. Letters
+/// count in either case.
 pub(crate) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
     let asked = request.get(CONTENT_TYPE)?;
     let rest = strip(asked.as_bytes(), b"application/grpc")?;
@@ -54,8 +55,8 @@ pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Writes the status of `refusal` into the headers of an empty response. `undecided` is when to come back if
-/// nobody could decide.
+/// Writes the status of `refusal` into the headers of an empty response. `undecided` is when to
+/// come back if nobody could decide.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     content_type: HeaderValue,
@@ -77,7 +78,8 @@ pub(crate) fn write(
     };
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert("grpc-status", u16::from(code).into());
-    // What a refusal says of itself is plain ASCII without a per cent sign, which needs no encoding.
+    // What a refusal says of itself is plain ASCII without a per cent sign, which
+    // needs no encoding.
     if let Ok(message) = HeaderValue::try_from(refusal.to_string()) {
         headers.insert("grpc-message", message);
     }

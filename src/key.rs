@@ -3,8 +3,8 @@
 //! No key is not a free pass: `None` and `Err` get the configured answer, 400 unless set otherwise.
 //! Exemption is said with [`Exempt`](crate::Exempt).
 //!
-//! A cost computed from the request counts as at least 1: [`Charge::peek`](crate::Charge::peek) lets a request pass and
-//! takes nothing.
+//! A cost computed from the request counts as at least 1: [`Charge::peek`](crate::Charge::peek)
+//! lets a request pass and takes nothing.
 //!
 //! ```
 //! use tower_sluice::{Exempt, IntoCharge, KeyExtractor, Keyed};
@@ -73,7 +73,8 @@ pub enum Keyed {
 pub struct Exempt;
 
 /// What a key closure may return: `&'static str`, `String`, `Arc<str>`, [`Charge`], [`Exempt`],
-/// [`Keyed`], and an `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
+/// [`Keyed`], and an `Option` or `Result` of these, where `None` and `Err` mean that
+/// there is no key.
 ///
 /// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
 /// lifetime error: end it with `.to_owned()`.

@@ -17,8 +17,8 @@ const WAITERS: usize = 1_024;
 
 /// Limits every service that it wraps, all by one limiter.
 ///
-/// Clones share the limiter and the number of requests that wait, so a framework may apply the layer to
-/// each route. A clone can be set up further; that does not change the others.
+/// Clones share the limiter and the number of requests that wait, so a framework may apply the
+/// layer to each route. A clone can be set up further; that does not change the others.
 pub struct RateLimitLayer<L, K, R> {
     shared: Arc<Shared<L, K, R>>,
 }
@@ -26,9 +26,9 @@ pub struct RateLimitLayer<L, K, R> {
 impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// Limits requests by `limiter`, each charged to the key that `key` finds in it.
     ///
-    /// `key` is usually a closure over the request: see [`KeyExtractor`](crate::KeyExtractor). Refusals
-    /// are answered by [`HttpResponder`]; [`respond`](RateLimitLayer::respond) changes that, also for
-    /// services that do not speak HTTP.
+    /// `key` is usually a closure over the request: see [`KeyExtractor`](crate::KeyExtractor).
+    /// Refusals are answered by [`HttpResponder`]; [`respond`](RateLimitLayer::respond) changes
+    /// that, also for services that do not speak HTTP.
     #[must_use]
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
@@ -40,16 +40,18 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
 }
 
 impl<L, K, R> RateLimitLayer<L, K, R> {
-    /// Lets a request that does not fit now wait up to `wait` for its slot. Default: 0, which refuses it.
+    /// Lets a request that does not fit now wait up to `wait` for its slot. Default: 0,
+    /// which refuses it.
     ///
-    /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm reserves no further
-    /// ahead than its horizon, 60 s unless set.
+    /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm reserves no
+    /// further ahead than its horizon, 60 s unless set.
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }
     }
 
-    /// Lets at most `requests` wait at once; the others are admitted now or refused. Default: 1,024.
+    /// Lets at most `requests` wait at once; the others are admitted now or
+    /// refused. Default: 1,024.
     ///
     /// The clones made from here on, and the services, share this number.
     #[must_use]

@@ -6,9 +6,9 @@
 //!
 //! # Inside
 //!
-//! Arrows point one way: words know nobody, arithmetic knows words, limiters know arithmetic, the tower
-//! part knows limiters by their trait, and the edges know the tower part. `tests/architecture.rs` holds
-//! that as data.
+//! Arrows point one way: words know nobody, arithmetic knows words, limiters know arithmetic, the
+//! tower part knows limiters by their trait, and the edges know the tower part.
+//! `tests/architecture.rs` holds that as data.
 // Without a feature, links to what it adds are plain text.
 #![cfg_attr(
     not(all(feature = "redis", feature = "redisson")),

@@ -1,8 +1,8 @@
 //! How much may pass: a limit per period, and how much of it at once.
 //!
-//! A [`Quota`] is checked where it is made, because every algorithm computes with exact integers that
-//! a Lua number can hold: in a `const` the wrong one does not compile, and [`Quota::try_new`] returns
-//! the reason for those that come from a file.
+//! A [`Quota`] is checked where it is made, because every algorithm computes with exact integers
+//! that a Lua number can hold: in a `const` the wrong one does not compile, and [`Quota::try_new`]
+//! returns the reason for those that come from a file.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,8 +30,8 @@ const MOST: u64 = 1 << 50;
 
 /// `limit` units per `period`, of which at most `burst` at once.
 ///
-/// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The burst is the limit
-/// unless it is set.
+/// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The burst is the
+/// limit unless it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,

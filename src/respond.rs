@@ -1,7 +1,8 @@
 //! What a caller sees when its request does not pass.
 //!
-//! [`HttpResponder`](crate::HttpResponder) is what a layer starts with. [`Raise`] is for services that
-//! have no response to make up, and a closure takes the request and its [`Refusal`] and returns the response.
+//! [`HttpResponder`](crate::HttpResponder) is what a layer starts with. [`Raise`] is for services
+//! that have no response to make up, and a closure takes the request and its [`Refusal`] and
+//! returns the response.
 //!
 //! ```
 //! use tower_sluice::{Refusal, Respond};
@@ -47,8 +48,8 @@ pub trait Respond<Req, Res, E> {
         false
     }
 
-    /// The units that an admitted request cost in the end, now that it is answered. Default: `None`,
-    /// which keeps what was charged.
+    /// The units that an admitted request cost in the end, now that it is answered. Default:
+    /// `None`, which keeps what was charged.
     ///
     /// It is asked only if something was charged, and once.
     fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64> {

@@ -73,8 +73,8 @@ where
     }
 }
 
-/// Asks for as long as the charge, else the layer, would wait, and no longer than the caller does. If too
-/// many requests wait already, this one is admitted now or not at all.
+/// Asks for as long as the charge, else the layer, would wait, and no longer than the caller does.
+/// If too many requests wait already, this one is admitted now or not at all.
 fn admission<L: Limiter, K, R>(
     shared: &Shared<L, K, R>,
     charge: Charge,

@@ -6,8 +6,8 @@ use crate::{Decision, Refusal, Respond};
 
 /// A responder, and what its requests cost in the end.
 ///
-/// Some costs are known only afterwards: a 304 that should not count, a login that counts only if it
-/// failed, the bytes of a body, the tokens of a language model. Made by
+/// Some costs are known only afterwards: a 304 that should not count, a login that counts only if
+/// it failed, the bytes of a body, the tokens of a language model. Made by
 /// [`HttpResponder::settle`](crate::HttpResponder::settle) and
 /// [`refund_if`](crate::HttpResponder::refund_if); [`Settle::new`] wraps a responder of your own.
 ///
@@ -32,11 +32,12 @@ use crate::{Decision, Refusal, Respond};
 /// # let _ = layer;
 /// ```
 ///
-/// Inside axum's `.layer(..)` the body's type is inferred: `|_: &Decision, response: &Response<_>|`.
+/// Inside axum's `.layer(..)` the body's type is inferred:
+/// `|_: &Decision, response: &Response<_>|`.
 ///
-/// The response is not delayed. The limiter that decided settles, also where that was the fallback of an
-/// `or_else`. A peek and [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled. A body that
-/// streams has no length yet: take the [`Reservation`](crate::Reservation) in
+/// The response is not delayed. The limiter that decided settles, also where that was the fallback
+/// of an `or_else`. A peek and [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled. A
+/// body that streams has no length yet: take the [`Reservation`](crate::Reservation) in
 /// [`Respond::annotate`], and settle it where the body ends.
 ///
 /// # What an algorithm can refund, and take
@@ -49,8 +50,8 @@ use crate::{Decision, Refusal, Respond};
 /// | smooth limiters | only if no other was decided since | all of it: the next caller waits for it |
 /// | tuples | what each can; a wait on which no other was decided since, wholly | what each can |
 ///
-/// To refund more would break the bound. Where a refund must never be lost on a busy key, count in a
-/// window. For bytes and tokens a bucket suits best, since it remembers debt.
+/// To refund more would break the bound. Where a refund must never be lost on a busy key, count in
+/// a window. For bytes and tokens a bucket suits best, since it remembers debt.
 #[derive(Clone, Copy, Debug)]
 pub struct Settle<R, F> {
     respond: R,
@@ -58,13 +59,13 @@ pub struct Settle<R, F> {
 }
 
 impl<R, F> Settle<R, F> {
-    /// Answers as `respond` does. `cost` is a closure over `&Decision` and the response. It returns the
-    /// units that the request cost in the end, or `None` to keep what was charged.
+    /// Answers as `respond` does. `cost` is a closure over `&Decision` and the response. It returns
+    /// the units that the request cost in the end, or `None` to keep what was charged.
     ///
-    /// The closure may return more than was charged, and not every limiter can take more: closures and
-    /// Redisson's cannot. Before such a limiter every request is refused as undecided, with an error of
-    /// kind [`Configuration`](crate::ErrorKind::Configuration). Use [`refund_if`](Settle::refund_if)
-    /// where nothing more is taken.
+    /// The closure may return more than was charged, and not every limiter can take more: closures
+    /// and Redisson's cannot. Before such a limiter every request is refused as undecided, with an
+    /// error of kind [`Configuration`](crate::ErrorKind::Configuration). Use
+    /// [`refund_if`](Settle::refund_if) where nothing more is taken.
     #[must_use]
     pub const fn new(respond: R, cost: F) -> Self {
         Self { respond, cost }
@@ -72,8 +73,8 @@ impl<R, F> Settle<R, F> {
 }
 
 impl<R, F> Settle<R, RefundIf<F>> {
-    /// Answers as `respond` does, and refunds a request if `condition` holds, a closure over `&Decision`
-    /// and the response.
+    /// Answers as `respond` does, and refunds a request if `condition` holds, a closure over
+    /// `&Decision` and the response.
     #[must_use]
     pub const fn refund_if(respond: R, condition: F) -> Self {
         Self { respond, cost: RefundIf(condition) }
@@ -84,8 +85,8 @@ impl<R, F> Settle<R, RefundIf<F>> {
 #[derive(Clone, Copy, Debug)]
 pub struct RefundIf<F>(F);
 
-/// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, or a [`RefundIf`].
-/// Sealed.
+/// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, or a
+/// [`RefundIf`]. Sealed.
 pub trait ActualCost<Res>: sealed::Sealed<Res> {
     #[doc(hidden)]
     const TAKES_MORE: bool;

@@ -1,4 +1,5 @@
-//! A limiter that plays given decisions and records what it was asked, for unit tests without Redis.
+//! A limiter that plays given decisions and records what it was asked, for unit
+//! tests without Redis.
 //!
 //! ```
 //! use std::time::Duration;

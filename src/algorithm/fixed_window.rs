@@ -1,8 +1,8 @@
 //! Fixed window: so many units in each period of the clock.
 //!
-//! The cheapest to explain and to store: a count that starts anew with each period. Windows are aligned
-//! to the Unix epoch, so that a day's quota starts at midnight UTC for everyone; or anchored, so that each key's
-//! starts with its first charge.
+//! The cheapest to explain and to store: a count that starts anew with each period. Windows are
+//! aligned to the Unix epoch, so that a day's quota starts at midnight UTC for everyone; or
+//! anchored, so that each key's starts with its first charge.
 //!
 //! The twin of `scripts/fixed_window.lua`.
 
@@ -16,17 +16,17 @@ use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Admits a number in each period of the clock, or in a period that begins with the first charge.
 ///
-/// **Bound.** At most `limit` units in each window, and so at most twice that in any period: the end of one window
-/// and the begin of the next may meet.
+/// **Bound.** At most `limit` units in each window, and so at most twice that in any period: the
+/// end of one window and the begin of the next may meet.
 ///
-/// **Cost.** An instant and a count for each key: 159 bytes in Redis; 30 µs of script time alone, 6.6 in a batch of
-/// 64.
+/// **Cost.** An instant and a count for each key: 159 bytes in Redis; 30 µs of script time alone,
+/// 6.6 in a batch of 64.
 ///
-/// **Choose it** for what is sold by the period, such as 1,000 a day, and for charges that are given back often: a
-/// window takes back exactly.
+/// **Choose it** for what is sold by the period, such as 1,000 a day, and for charges that are
+/// given back often: a window takes back exactly.
 ///
-/// **Timeline.** Two a second: what comes in the last moment of a second and in the first of the next goes, four
-/// within a moment.
+/// **Timeline.** Two a second: what comes in the last moment of a second and in the first of the
+/// next goes, four within a moment.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, FixedWindow, Verdict::*};
@@ -54,7 +54,8 @@ pub struct FixedWindow {
 impl FixedWindow {
     /// The quota's limit in each of its periods.
     ///
-    /// A window has no burst: no limiter is built with a quota whose burst is another than its limit.
+    /// A window has no burst: no limiter is built with a quota whose burst is
+    /// another than its limit.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, anchored: false }
@@ -115,7 +116,8 @@ impl Rule {
 pub struct State {
     begin: i64,
     units: i64,
-    /// For the refund of the wait that left this state, reserved with others: the instant and the units before.
+    /// For the refund of the wait that left this state, reserved with others: the instant and
+    /// the units before.
     from: (i64, i64),
 }
 

@@ -7,7 +7,8 @@ use super::Algorithm;
 pub trait InLua: Algorithm {
     /// Its file's name.
     const NAME: &'static str;
-    /// What its keys carry between the limiter's name and the charge's key: kind and format version.
+    /// What its keys carry between the limiter's name and the charge's key: kind
+    /// and format version.
     const TAG: &'static str;
     /// Its Lua twin, which defines a table of this algorithm's name.
     const SCRIPT: &'static str;

@@ -1,6 +1,7 @@
 //! What a refund needs to know about the state that a charge left.
 
-/// Identifies the state that a decision wrote, and holds what a refund needs of the state before it.
+/// Identifies the state that a decision wrote, and holds what a refund needs of the
+/// state before it.
 ///
 /// It has four numbers for each quota, unused ones being 0, and a list where four are too few. The
 /// first number grows from one reservation of a key to the next.

@@ -53,7 +53,8 @@ macro_rules! tuple {
                 at: i64,
                 cost: i64,
             ) -> Option<i64> {
-                // What fits at an instant fits at every later one, so the latest of all is the earliest for all.
+                // What fits at an instant fits at every later one, so the latest of all is the
+                // earliest for all.
                 let fits = [$(
                     $member::earliest_fit(
                         &rule.$place,

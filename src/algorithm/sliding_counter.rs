@@ -1,7 +1,8 @@
 //! Sliding counter: two fixed windows, the earlier one weighted by what is left of it.
 //!
-//! The approximation that gateways use. It costs four numbers whatever the limit, and smooths the edge of a fixed
-//! window away for steady traffic: what was taken in the window before is assumed to have been spread evenly over it.
+//! The approximation that gateways use. It costs four numbers whatever the limit, and smooths the
+//! edge of a fixed window away for steady traffic: what was taken in the window before is assumed
+//! to have been spread evenly over it.
 //!
 //! The twin of `scripts/sliding_counter.lua`.
 
@@ -17,17 +18,19 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Weighs the window before by what is left of it: what many gateways do, here with waits that are exact.
+/// Weighs the window before by what is left of it: what many gateways do, here with
+/// waits that are exact.
 ///
 /// **Bound.** Below `2 * limit` units in any stretch of a period; `limit` for steady traffic.
 ///
-/// **Cost.** Two counts and two instants: 173 bytes in Redis; 28 µs of script time alone, 11 in a batch of 64.
+/// **Cost.** Two counts and two instants: 173 bytes in Redis; 28 µs of script time alone, 11
+/// in a batch of 64.
 ///
-/// **Choose it** to replace such a gateway with the same decisions, or where a large limit need hold only roughly but
-/// should not jump with the clock.
+/// **Choose it** to replace such a gateway with the same decisions, or where a large limit need
+/// hold only roughly but should not jump with the clock.
 ///
-/// **Timeline.** Ten a second are taken at the end of a second: a tenth into the next one they weigh nine, and one
-/// fits.
+/// **Timeline.** Ten a second are taken at the end of a second: a tenth into the next one they
+/// weigh nine, and one fits.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SlidingCounter, Verdict::*};
@@ -54,8 +57,9 @@ pub struct SlidingCounter {
 impl SlidingCounter {
     /// About the quota's limit in any stretch of its period.
     ///
-    /// A window has no burst: no limiter is built with a quota whose burst is another than its limit. Nor is one whose
-    /// limit times the period in µs exceeds 2^53, which a day reaches at 104,000 units.
+    /// A window has no burst: no limiter is built with a quota whose burst is another than its
+    /// limit. Nor is one whose limit times the period in µs exceeds 2^53, which a day reaches
+    /// at 104,000 units.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON }
@@ -121,7 +125,8 @@ impl Algorithm for SlidingCounter {
             let (current, previous) = rule.units(&state, begin);
             let room = rule.limit - cost - current;
             if room >= 0 {
-                // The longest that may be left of the window for the one before it to weigh no more than the room.
+                // The longest that may be left of the window for the one before it to weigh no
+                // more than the room.
                 let mut rest = rule.period;
                 if previous > room {
                     rest = room * rule.period / previous;
@@ -197,7 +202,8 @@ impl Algorithm for SlidingCounter {
         let given = refund.units.min(*units);
         *units -= given;
         if from > 0 && given > 0 && next.latest > now {
-            // What is reserved into the room that this leaves, at the same latest instant, must not pass for what was there.
+            // What is reserved into the room that this leaves, at the same latest instant, must not
+            // pass for what was there.
             next.latest += 1;
             if next.latest > now + rule.horizon || rule.begin(next.latest) != next.begin {
                 return None;

@@ -1,9 +1,10 @@
 //! Sliding log: every admission of the last period is remembered, so nothing is rounded.
 //!
-//! A charge fits as soon as enough of what came before it is a period old. Each member of the log carries the running
-//! total of units, so that the units between two of them are a difference and the member that must leave first is found
-//! by halving: a decision costs the logarithm of the log's length. What it costs is memory, a member for each charge of
-//! the last period, whatever its cost; so limits above 10,000 must be asked for ([`SlidingLog::max_limit`]).
+//! A charge fits as soon as enough of what came before it is a period old. Each member of the log
+//! carries the running total of units, so that the units between two of them are a difference and
+//! the member that must leave first is found by halving: a decision costs the logarithm of the
+//! log's length. What it costs is memory, a member for each charge of the last period, whatever its
+//! cost; so limits above 10,000 must be asked for ([`SlidingLog::max_limit`]).
 //!
 //! The twin of `scripts/sliding_log.lua`.
 
@@ -15,7 +16,8 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The most units that a log of this algorithm may come to hold, which keeps every difference of totals exact.
+/// The most units that a log of this algorithm may come to hold, which keeps every difference
+/// of totals exact.
 const MOST: i128 = 100_000_000_000_000;
 
 /// The script keeps a total in two numbers: how often it went past so many, and the rest.
@@ -28,14 +30,15 @@ const PRUNED: usize = 256;
 ///
 /// **Bound.** At most `limit` units in any stretch of a period, and no throughput is lost for it.
 ///
-/// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for ten, 1.2 MB for
-/// 10,000); 47 µs of script time alone, at 10,000 members no more than 1.2 times as long as at ten. Limits above
-/// 10,000 must be asked for: [`max_limit`](SlidingLog::max_limit).
+/// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
+/// ten, 1.2 MB for 10,000); 47 µs of script time alone, at 10,000 members no more than 1.2 times as
+/// long as at ten. Limits above 10,000 must be asked for: [`max_limit`](SlidingLog::max_limit).
 ///
-/// **Choose it** where a small limit must hold exactly over every window, such as five attempts in any minute.
+/// **Choose it** where a small limit must hold exactly over every window, such as five
+/// attempts in any minute.
 ///
-/// **Timeline.** Five a second: three at the start, two 150 ms later; a unit comes back exactly a second after it
-/// went.
+/// **Timeline.** Five a second: three at the start, two 150 ms later; a unit comes back exactly a
+/// second after it went.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SlidingLog, Verdict::*};
@@ -63,15 +66,15 @@ pub struct SlidingLog {
 impl SlidingLog {
     /// The quota's limit in any stretch of its period.
     ///
-    /// A log has no burst: no limiter is built with a quota whose burst is another than its limit, or whose limit
-    /// exceeds [`max_limit`](SlidingLog::max_limit).
+    /// A log has no burst: no limiter is built with a quota whose burst is another than its limit,
+    /// or whose limit exceeds [`max_limit`](SlidingLog::max_limit).
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, max_limit: 10_000 }
     }
 
-    /// Sets the largest limit that a quota may have, since so many members may have to be stored for each key, at about
-    /// 120 bytes. Default: 10,000.
+    /// Sets the largest limit that a quota may have, since so many members may have to be stored
+    /// for each key, at about 120 bytes. Default: 10,000.
     #[must_use]
     pub const fn max_limit(self, units: u64) -> Self {
         Self { max_limit: units, ..self }
@@ -179,7 +182,8 @@ impl Algorithm for SlidingLog {
         if state.used(from - rule.period) <= room {
             return Some(from);
         }
-        // The oldest member with no more than `room` units after it: as many fit as soon as it is out of the window.
+        // The oldest member with no more than `room` units after it: as many fit as soon as it is
+        // out of the window.
         let leaver = state.members.partition_point(|member| last.total - member.total > room);
         Some(from.max(state.members[leaver].at + rule.period))
     }

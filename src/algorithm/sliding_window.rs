@@ -1,8 +1,9 @@
 //! Sliding window by cells: no window of a period, wherever it begins, holds more than the limit.
 //!
-//! The period is cut into cells, and each keeps a count. A charge fits where the counts of a whole period and one cell
-//! more leave room for it: with that cell the promise holds for every window, not only for those that begin with one.
-//! It costs a number for each cell, whatever the limit, and up to `1 / (cells + 1)` of the throughput.
+//! The period is cut into cells, and each keeps a count. A charge fits where the counts of a whole
+//! period and one cell more leave room for it: with that cell the promise holds for every window,
+//! not only for those that begin with one. It costs a number for each cell, whatever the limit, and
+//! up to `1 / (cells + 1)` of the throughput.
 //!
 //! The twin of `scripts/sliding_window.lua`.
 
@@ -20,16 +21,16 @@ use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Counts by cells of the period: strict over every window, at a fixed size.
 ///
-/// **Bound.** At most `limit` units in any stretch of a period. In return at least `cells / (cells + 1)` of the
-/// throughput is reached.
+/// **Bound.** At most `limit` units in any stretch of a period. In return at least
+/// `cells / (cells + 1)` of the throughput is reached.
 ///
-/// **Cost.** A count for each cell: 173 bytes in Redis with 10 cells; 35 µs of script time alone, 15 in a batch of
-/// 64.
+/// **Cost.** A count for each cell: 173 bytes in Redis with 10 cells; 35 µs of script time alone,
+/// 15 in a batch of 64.
 ///
 /// **Choose it** where a large limit must hold over every window and a log would be too long.
 ///
-/// **Timeline.** Five a second in ten cells: what was taken in the first cell comes back a period and a cell after
-/// that cell began.
+/// **Timeline.** Five a second in ten cells: what was taken in the first cell comes back a period
+/// and a cell after that cell began.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SlidingWindow, Verdict::*};
@@ -57,13 +58,15 @@ pub struct SlidingWindow {
 impl SlidingWindow {
     /// The quota's limit in any stretch of its period.
     ///
-    /// A window has no burst: no limiter is built with a quota whose burst is another than its limit.
+    /// A window has no burst: no limiter is built with a quota whose burst is
+    /// another than its limit.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, cells: 10 }
     }
 
-    /// Sets how many cells a period has, 1 to 60: the more, the closer the throughput comes to the limit. Default: 10.
+    /// Sets how many cells a period has, 1 to 60: the more, the closer the throughput comes to the
+    /// limit. Default: 10.
     ///
     /// # Panics
     ///
@@ -197,7 +200,8 @@ impl Algorithm for SlidingWindow {
         if (mark_newest + rule.cells + 1) * rule.width <= now {
             return None;
         }
-        // The cells are exactly what the charge left: nothing else stands in those that it reached by waiting.
+        // The cells are exactly what the charge left: nothing else stands in those that it
+        // reached by waiting.
         let alone = back == 0 && rule.after(&next, from) == refund.cost;
         if from > 0 && refund.is_whole() && alone {
             *state = rule.restored(&next, from, refund.mark.list(0));

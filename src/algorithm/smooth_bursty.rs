@@ -1,8 +1,9 @@
 //! Smooth bursty: pacing with a store of unused permits, as Guava's `RateLimiter` has it.
 //!
-//! Permits appear one by one, and those that nobody asks for are stored, up to a burst. A charge is admitted as soon as
-//! those before it are paid for, and its own debt is waited for by whoever comes next: an idle limiter admits any cost
-//! at once. With [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost) each caller waits for its own.
+//! Permits appear one by one, and those that nobody asks for are stored, up to a burst. A charge is
+//! admitted as soon as those before it are paid for, and its own debt is waited for by whoever
+//! comes next: an idle limiter admits any cost at once. With
+//! [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost) each caller waits for its own.
 //!
 //! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_bursty.lua`.
 
@@ -14,21 +15,22 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Paces as Guava's `RateLimiter` does: permits come one by one, some are stored, and a debt is paid by whoever comes
-/// next.
+/// Paces as Guava's `RateLimiter` does: permits come one by one, some are stored, and a debt is
+/// paid by whoever comes next.
 ///
-/// **Bound.** Between any two admissions, the stored permits and those of the time between: `(max_burst + d) * limit
-/// / period`, and one charge more. With `wait_for_own_cost` the last charge is within that
-/// too, to a permit.
+/// **Bound.** Between any two admissions, the stored permits and those of the time between:
+/// `(max_burst + d) * limit / period`, and one charge more. With `wait_for_own_cost` the last
+/// charge is within that too, to a permit.
 ///
-/// **Cost.** A credit and two instants for each key: 187 bytes in Redis; 31 µs of script time alone, 9.6 in a batch
-/// of 64.
+/// **Cost.** A credit and two instants for each key: 187 bytes in Redis; 31 µs of script time
+/// alone, 9.6 in a batch of 64.
 ///
-/// **Choose it** where a dear charge should pass at once and delay the next instead, or to agree with services that
-/// use Guava. Where everybody should pay for itself: [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost).
+/// **Choose it** where a dear charge should pass at once and delay the next instead, or to agree
+/// with services that use Guava. Where everybody should pay for itself:
+/// [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost).
 ///
-/// **Timeline.** At 5 a second with a second stored: three leave two stored; four take them and two fresh ones that
-/// the next one waits 400 ms for.
+/// **Timeline.** At 5 a second with a second stored: three leave two stored; four take them and two
+/// fresh ones that the next one waits 400 ms for.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SmoothBursty, Verdict::*};
@@ -57,8 +59,8 @@ pub struct SmoothBursty {
 impl SmoothBursty {
     /// A pace of the quota's limit per period, which stores the permits of a second.
     ///
-    /// What it stores is [`max_burst`](SmoothBursty::max_burst): no limiter is built with a quota whose burst is another
-    /// than its limit.
+    /// What it stores is [`max_burst`](SmoothBursty::max_burst): no limiter is built with a quota
+    /// whose burst is another than its limit.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         let burst = Duration::from_secs(1);
@@ -71,8 +73,8 @@ impl SmoothBursty {
         Self { burst, ..self }
     }
 
-    /// Begins with no permits stored, as a new limiter of Guava does. Default: with all, since a key is forgotten when it
-    /// is full.
+    /// Begins with no permits stored, as a new limiter of Guava does. Default: with all, since a
+    /// key is forgotten when it is full.
     #[must_use]
     pub const fn start_empty(self) -> Self {
         Self { full: false, ..self }
@@ -80,17 +82,17 @@ impl SmoothBursty {
 
     /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
     ///
-    /// A charge then fits only once it is paid for, so its cost counts in the test of its `max_wait`.
-    /// A key then starts full, and a store of less than one permit is refused: without a
-    /// `max_wait` no charge would ever pass.
+    /// A charge then fits only once it is paid for, so its cost counts in the test of its
+    /// `max_wait`. A key then starts full, and a store of less than one permit is refused: without
+    /// a `max_wait` no charge would ever pass.
     #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }
 
-    /// The longest wait that a cache of so many buckets makes, for [`max_wait`](crate::Charge::max_wait): with
-    /// `wait_for_own_cost`,
-    /// at most `ratio * burst` single permits are waited for at a time. A usual ratio is 0.5.
+    /// The longest wait that a cache of so many buckets makes, for
+    /// [`max_wait`](crate::Charge::max_wait): with `wait_for_own_cost`, at most `ratio * burst`
+    /// single permits are waited for at a time. A usual ratio is 0.5.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
@@ -163,8 +165,8 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For the refund of the charge that left this state: the credit before, and what was added to `next`, for its
-    /// debt and for a later start.
+    /// For the refund of the charge that left this state: the credit before, and what was added to
+    /// `next`, for its debt and for a later start.
     before: i64,
     added: i64,
     shift: i64,

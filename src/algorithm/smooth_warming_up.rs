@@ -1,12 +1,14 @@
-//! Smooth warming up: pacing that is slow after a rest, as Guava's `RateLimiter` with a warm-up period has it.
+//! Smooth warming up: pacing that is slow after a rest, as Guava's `RateLimiter` with a
+//! warm-up period has it.
 //!
-//! For what has to warm up, such as caches and connections: the longer a limiter rested, the dearer its first permits,
-//! up to a factor, and once the warm-up period's worth is used they come at the stable pace. As with
-//! [`SmoothBursty`](super::SmoothBursty), a charge waits for those before it, and with
-//! [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) for itself.
+//! For what has to warm up, such as caches and connections: the longer a limiter rested, the dearer
+//! its first permits, up to a factor, and once the warm-up period's worth is used they come at the
+//! stable pace. As with [`SmoothBursty`](super::SmoothBursty), a charge waits for those before it,
+//! and with [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) for itself.
 //!
-//! The one algorithm that computes with fractions, since what it promises is to agree with its model to the last bit.
-//! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_warming_up.lua`.
+//! The one algorithm that computes with fractions, since what it promises is to agree with its
+//! model to the last bit. After `SmoothRateLimiter` of Guava. The twin of
+//! `scripts/smooth_warming_up.lua`.
 
 use std::time::Duration;
 
@@ -18,16 +20,18 @@ use crate::quota::{Quota, QuotaError, Quotas};
 
 /// Paces as Guava's warming-up limiter does: the longer it rested, the dearer its first permits.
 ///
-/// **Bound.** As [`SmoothBursty`](super::SmoothBursty), without a burst: stored permits cost more than fresh ones.
+/// **Bound.** As [`SmoothBursty`](super::SmoothBursty), without a burst: stored permits cost more
+/// than fresh ones.
 ///
-/// **Cost.** Permits and two instants for each key: 173 bytes in Redis; 40 µs of script time alone, 10 in a batch of
-/// 64.
+/// **Cost.** Permits and two instants for each key: 173 bytes in Redis; 40 µs of script time alone,
+/// 10 in a batch of 64.
 ///
-/// **Choose it** for what has to warm up itself, such as caches and connections behind a quiet service. It is the one
-/// algorithm that computes with fractions, as its model does, and to the last bit.
+/// **Choose it** for what has to warm up itself, such as caches and connections behind a
+/// quiet service. It is the one algorithm that computes with fractions, as its model does,
+/// and to the last bit.
 ///
-/// **Timeline.** At 5 a second, 4 s warm: from cold each permit takes less than the one before, from 580 ms down to
-/// 200.
+/// **Timeline.** At 5 a second, 4 s warm: from cold each permit takes less than the one before,
+/// from 580 ms down to 200.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SmoothWarmingUp, Verdict::*};
@@ -56,7 +60,8 @@ pub struct SmoothWarmingUp {
 impl SmoothWarmingUp {
     /// A pace of the quota's limit per period, reached `warm_up` after a long rest.
     ///
-    /// No limiter is built with a quota whose burst is another than its limit, or with a warm-up of 0.
+    /// No limiter is built with a quota whose burst is another than its limit, or
+    /// with a warm-up of 0.
     #[must_use]
     pub const fn new(quota: Quota, warm_up: Duration) -> Self {
         Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: HORIZON }
@@ -75,14 +80,16 @@ impl SmoothWarmingUp {
 
     /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
     ///
-    /// A charge then fits only once it is paid for, so its cost counts in the test of its `max_wait`.
+    /// A charge then fits only once it is paid for, so its cost counts in the test
+    /// of its `max_wait`.
     #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
     }
 
-    /// The longest wait that a cache of so many buckets makes, for [`max_wait`](crate::Charge::max_wait): the bucket is
-    /// what is stored when cold, at the stable pace. A usual ratio is 0.5.
+    /// The longest wait that a cache of so many buckets makes, for
+    /// [`max_wait`](crate::Charge::max_wait): the bucket is what is stored when cold, at the stable
+    /// pace. A usual ratio is 0.5.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
         let factor = f64::from(self.thousandths) / 1_000.0;
@@ -132,7 +139,8 @@ impl Rule {
             == (self.unit_denominator, self.unit_numerator)
     }
 
-    /// The state under this rule's rate, with what the time since has stored: the permits, and next.
+    /// The state under this rule's rate, with what the time since has stored: the
+    /// permits, and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (f64, i64) {
         let Some(state) = state else { return (self.most, now) };
         let (mut stored, mut next) = (state.stored, state.next);
@@ -152,7 +160,8 @@ impl Rule {
         (stored, next)
     }
 
-    /// The time that a cost takes, in whole µs: what is stored above the threshold is dear, all else is not.
+    /// The time that a cost takes, in whole µs: what is stored above the threshold is dear,
+    /// all else is not.
     fn price(&self, stored: f64, cost: i64) -> i64 {
         let mut take = stored.min(cost as f64);
         let fresh = cost as f64 - take;
@@ -182,7 +191,8 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For the refund of the charge that left this state: the permits before, and what was added to `next`.
+    /// For the refund of the charge that left this state: the permits before, and what was
+    /// added to `next`.
     before: f64,
     added: i64,
 }

@@ -6,7 +6,8 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::{IntoCharge, KeyExtractor, Keyed};
 
-/// A request without its body. Its `Debug` output shows no address and no header, because these hold keys.
+/// A request without its body. Its `Debug` output shows no address and no header, because
+/// these hold keys.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -56,7 +57,8 @@ impl fmt::Debug for Head<'_> {
 /// Finds keys in the head of a request, whatever its body: one closure for several frameworks.
 ///
 /// ```
-/// use tower_sluice::{Global, HttpResponder, Memory, Quota, RateLimitLayer, algorithm::TokenBucket, by_head};
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Global, HttpResponder, Memory, Quota, RateLimitLayer, by_head};
 ///
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
 /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")));

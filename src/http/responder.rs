@@ -7,8 +7,8 @@
 //! | undecided, since the key or the cost cannot be | 400 | |
 //! | no key | 400, or as set | |
 //!
-//! A gRPC request, known by its content type, gets a trailers-only status instead: 8 with the delay, 14, or 3;
-//! and it never waits longer than its `grpc-timeout`.
+//! A gRPC request, known by its content type, gets a trailers-only status instead: 8 with the
+//! delay, 14, or 3; and it never waits longer than its `grpc-timeout`.
 //!
 //! A store that is away is never told as 429: the caller did nothing wrong.
 
@@ -47,11 +47,11 @@ impl HttpResponder {
         Self { no_key: status }
     }
 
-    /// Sets what a request cost in the end, once it is answered: `cost` is a closure over `&Decision` and
-    /// `&Response<_>` that returns units, or `None` to keep what was charged.
+    /// Sets what a request cost in the end, once it is answered: `cost` is a closure over
+    /// `&Decision` and `&Response<_>` that returns units, or `None` to keep what was charged.
     ///
-    /// Less is refunded, more is taken. Before a limiter that cannot take more every request is refused:
-    /// see [`Settle::new`].
+    /// Less is refunded, more is taken. Before a limiter that cannot take more every request is
+    /// refused: see [`Settle::new`].
     #[must_use]
     pub const fn settle<F>(self, cost: F) -> Settle<Self, F> {
         Settle::new(self, cost)

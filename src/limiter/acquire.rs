@@ -1,5 +1,6 @@
 //! Admission, the part of the story that a layer's request and a worker share: ask, sleep what is
-//! reserved, ask again where nothing can be reserved, and give the slot back if nobody is left to use it.
+//! reserved, ask again where nothing can be reserved, and give the slot back if nobody
+//! is left to use it.
 
 use std::fmt;
 use std::future::Future;
@@ -18,8 +19,8 @@ use crate::{Charge, Decision, Error, Outcome, Refusal};
 const JITTER: u64 = 1_000;
 
 pin_project! {
-    /// One charge on its way through the gate. Its owner lends it the limiter and keeps the decision, and must
-    /// `abandon` it when dropped.
+    /// One charge on its way through the gate. Its owner lends it the limiter and keeps the
+    /// decision, and must `abandon` it when dropped.
     pub(crate) struct Admission<C> {
         // For asking again, and as the earliest instant that the decision can have been made at.
         asked: Option<Asked>,

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use super::{Limiter, Operation};
 use crate::{Charge, Decision, Error, Reservation};
 
-/// The future of [`Boxed`], of [`AllInTurn`](crate::AllInTurn) and of [`Redisson`](crate::redisson::Redisson).
+/// The future of [`Boxed`], of [`AllInTurn`](crate::AllInTurn) and of
+/// [`Redisson`](crate::redisson::Redisson).
 pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
-/// See [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates once per decision.
+/// See [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates
+/// once per decision.
 #[derive(Clone)]
 pub struct Boxed(Arc<dyn Erased + Send + Sync>);
 

@@ -1,8 +1,9 @@
 //! The embedded limiter: the same algorithms, decided in this process.
 //!
-//! For tests, for a single instance, and as the share that a process falls back to while the store is
-//! away. It is bounded and honest: keys that are as good as new are dropped as time passes, and when
-//! it is full of live ones it answers with a capacity error instead of forgetting anybody's debt.
+//! For tests, for a single instance, and as the share that a process falls back to while the
+//! store is away. It is bounded and honest: keys that are as good as new are dropped as time
+//! passes, and when it is full of live ones it answers with a capacity error instead of
+//! forgetting anybody's debt.
 //!
 //! Its clock is tokio's, so that a test with paused time decides what it says.
 //!
@@ -44,8 +45,9 @@ const CAPACITY: usize = 100_000;
 ///
 /// # How much memory it takes
 ///
-/// It is bounded in bytes as well as in keys: a key of more than 64 bytes is kept as its digest. Measured with keys of 64
-/// bytes, at the moment at which the tables have just grown and are emptiest, a key takes at most
+/// It is bounded in bytes as well as in keys: a key of more than 64 bytes is kept as its digest.
+/// Measured with keys of 64 bytes, at the moment at which the tables have just grown and are
+/// emptiest, a key takes at most
 ///
 /// | bytes | algorithm |
 /// |---|---|
@@ -55,8 +57,9 @@ const CAPACITY: usize = 100_000;
 /// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are reserved |
 /// | the sum of its members' | a tuple |
 ///
-/// So 100,000 keys of a token bucket take at most 30 MB, whatever requests send as keys. A log keeps at most as many
-/// charges as its limit admits in a period and, with reserved waits, within its horizon; [`max_limit`] bounds the limit.
+/// So 100,000 keys of a token bucket take at most 30 MB, whatever requests send as keys. A log
+/// keeps at most as many charges as its limit admits in a period and, with reserved waits, within
+/// its horizon; [`max_limit`] bounds the limit.
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow
@@ -85,7 +88,8 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// # Errors
     ///
-    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot compute with exactly.
+    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot
+    /// compute with exactly.
     ///
     /// # Panics
     ///
@@ -101,8 +105,9 @@ impl<A: Algorithm> Memory<A> {
     /// Sets how many live keys are held, at least 1, and forgets all that are. Default: 100,000.
     ///
     /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few per
-    /// cent early. A decision looks at 256 keys at the most to find an old one to drop: after a jump of the clock, a new
-    /// key may be refused as though the memory were full until a few decisions later.
+    /// cent early. A decision looks at 256 keys at the most to find an old one to drop: after a
+    /// jump of the clock, a new key may be refused as though the memory were full until a few
+    /// decisions later.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).hold(keys.max(1));
@@ -111,8 +116,8 @@ impl<A: Algorithm> Memory<A> {
 
     /// Decides by `clock`, the time since the Unix epoch. Default: tokio's.
     ///
-    /// Such a clock may step back, to when a key was not yet as good as new: keys are dropped only where the memory is
-    /// full.
+    /// Such a clock may step back, to when a key was not yet as good as new: keys are dropped only
+    /// where the memory is full.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let store = Arc::make_mut(&mut self.store);
@@ -132,8 +137,8 @@ impl<A: Algorithm> Memory<A> {
         self.len() == 0
     }
 
-    /// Refunds all of a reservation, and returns how many units it could: 0 if others were decided on
-    /// it since.
+    /// Refunds all of a reservation, and returns how many units it could: 0 if others were
+    /// decided on it since.
     ///
     /// # Errors
     ///
@@ -143,7 +148,8 @@ impl<A: Algorithm> Memory<A> {
         self.store.settle(&taken, cost, 0)
     }
 
-    /// Changes the state of a key under the limiter's own rule. `change` returns when the state expires, if it is kept.
+    /// Changes the state of a key under the limiter's own rule. `change` returns when the state
+    /// expires, if it is kept.
     #[cfg(feature = "redisson")]
     pub(crate) fn update_state<T>(
         &self,

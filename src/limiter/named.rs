@@ -1,5 +1,5 @@
-//! What every limiter that runs an algorithm does alike: it reads a charge into numbers, and an answer's
-//! numbers into a decision.
+//! What every limiter that runs an algorithm does alike: it reads a charge into numbers, and an
+//! answer's numbers into a decision.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,10 @@
-//! What to do when a limiter cannot decide. Without a fallback the answer is an error, which HTTP callers see as 503.
+//! What to do when a limiter cannot decide. Without a fallback the answer is an error, which HTTP
+//! callers see as 503.
 //!
-//! A fallback is asked only for errors that no request can cause, else a request could open the gate: see
-//! [`ErrorKind`]. [`FailOpen`] admits while the store is away. Another limiter, such as a
-//! [`Memory`](crate::Memory) with this process's share, keeps a bound, and therefore answers under load as well.
+//! A fallback is asked only for errors that no request can cause, else a request could open the
+//! gate: see [`ErrorKind`]. [`FailOpen`] admits while the store is away. Another limiter, such as
+//! a [`Memory`](crate::Memory) with this process's share, keeps a bound, and therefore answers
+//! under load as well.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! A last chance for an answer when a deadline has passed.
 //!
-//! A busy process fires timers before it reads replies that have already arrived. So a caller that waits for a reply lets
-//! the runtime catch up before it gives up.
+//! A busy process fires timers before it reads replies that have already arrived. So a caller that
+//! waits for a reply lets the runtime catch up before it gives up.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 /// How many times the runtime gets to run everything that is ready.
 const ROUNDS: usize = 6;
 
-/// As many are enough for a reply: it passes from the socket to the task that reads it, to the task that distributes
-/// it, to the caller. Where they take long, nothing more can be learned.
+/// As many are enough for a reply: it passes from the socket to the task that reads it, to the task
+/// that distributes it, to the caller. Where they take long, nothing more can be learned.
 const LEAST_ROUNDS: usize = 3;
 
 /// A timer that fires later than this shows that the process is busy.
@@ -39,7 +39,8 @@ impl Overtime {
         self.deadline.elapsed() > SLACK
     }
 
-    /// Lets the runtime read what has arrived. Ends early once the process has turned out to be busy.
+    /// Lets the runtime read what has arrived. Ends early once the process has
+    /// turned out to be busy.
     pub(super) async fn catch_up(self) {
         for round in 1..=ROUNDS {
             // The runtime polls its sockets before it continues here.

@@ -1,9 +1,10 @@
 //! A deadline for the decision itself, so that a silent store costs a caller milliseconds.
 //!
-//! The deadline is one instant, and it travels with the charge: a limiter that asks several others gives each of them
-//! what is left. Only the limiter that asks the store can distinguish a store that is away from one that is busy.
-//! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms later, and lets the runtime
-//! catch up, so that the better answer comes first. It says nothing about a store, so its error is of kind
+//! The deadline is one instant, and it travels with the charge: a limiter that asks several others
+//! gives each of them what is left. Only the limiter that asks the store can distinguish a store
+//! that is away from one that is busy. The timer here is a backstop for limiters that ignore the
+//! charge's deadline. It fires 5 ms later, and lets the runtime catch up, so that the better answer
+//! comes first. It says nothing about a store, so its error is of kind
 //! [`Saturation`](ErrorKind::Saturation).
 
 use std::fmt;

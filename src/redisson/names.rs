@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::limiter::named::check_key;
 use crate::{Error, ErrorKind};
 
-/// The keys of one limiter: its name, the value and the permits of everybody, and those of one client.
+/// The keys of one limiter: its name, the value and the permits of everybody, and
+/// those of one client.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     keys: Arc<[String; 5]>,

@@ -45,7 +45,8 @@ impl Rule {
         (0, 0)
     }
 
-    /// The units that count at `at`: those of the window before weigh what is left of it, rounded up.
+    /// The units that count at `at`: those of the window before weigh what is left
+    /// of it, rounded up.
     pub(super) fn used(&self, state: &State, at: i64) -> i64 {
         let begin = self.begin(at);
         let (current, previous) = self.units(state, begin);
@@ -64,13 +65,15 @@ impl Rule {
     }
 }
 
-/// The latest window that holds units, its units and those of the one before, and the latest instant of admission.
+/// The latest window that holds units, its units and those of the one before, and the latest
+/// instant of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     pub(super) begin: i64,
     pub(super) current: i64,
     pub(super) previous: i64,
     pub(super) latest: i64,
-    /// For the refund of the charge that left this state, taken with others: the latest instant before, and the units.
+    /// For the refund of the charge that left this state, taken with others: the latest instant
+    /// before, and the units.
     pub(super) from: [i64; 3],
 }

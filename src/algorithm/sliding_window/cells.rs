@@ -10,7 +10,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The state in this rule's cells: units that lie in others move to the cell of their last instant.
+    /// The state in this rule's cells: units that lie in others move to the cell of
+    /// their last instant.
     pub(super) fn rebase(&self, state: Option<&State>) -> Option<State> {
         let state = state?;
         if state.width == self.width && state.units.len() as i64 == self.cells + 1 {
@@ -40,7 +41,8 @@ impl Rule {
         if units.iter().sum::<i64>() > 0 { units } else { Vec::new() }
     }
 
-    /// The last cell that a charge pushed out which made `newest` the newest cell where `from` was it.
+    /// The last cell that a charge pushed out which made `newest` the newest cell
+    /// where `from` was it.
     pub(super) fn last_pushed(&self, newest: i64, from: i64) -> i64 {
         (newest - self.cells - 1).min(from)
     }
@@ -78,8 +80,8 @@ pub struct State {
     pub(super) width: i64,
     pub(super) newest: i64,
     pub(super) units: Vec<i64>,
-    /// For the refund of the wait that left this state, reserved with others: the newest cell before, and the units of
-    /// cells that still count, but not in the newest's period.
+    /// For the refund of the wait that left this state, reserved with others: the newest cell
+    /// before, and the units of cells that still count, but not in the newest's period.
     pub(super) from: i64,
     pub(super) pushed: Vec<i64>,
 }

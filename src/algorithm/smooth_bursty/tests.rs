@@ -4,7 +4,8 @@ use crate::algorithm::{Check, Verdict};
 const T0: i64 = 1_767_225_600_000_000;
 const FOR_EVER: i64 = 1 << 50;
 
-/// One limiter, asked in ms: the wait in ms if it was granted, else the time until it would go at once.
+/// One limiter, asked in ms: the wait in ms if it was granted, else the time until it
+/// would go at once.
 struct Pace(SmoothBursty, Quota, Option<State>);
 
 impl Pace {

@@ -3,7 +3,8 @@ use crate::algorithm::{Check, Verdict};
 
 const T0: i64 = 1_767_225_600_000_000;
 
-/// One limiter, asked in ms: the wait in µs if it was granted, else the time until it would go at once.
+/// One limiter, asked in ms: the wait in µs if it was granted, else the time until it
+/// would go at once.
 struct Pace(SmoothWarmingUp, Quota, Option<State>);
 
 impl Pace {

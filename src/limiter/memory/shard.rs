@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use crate::{Error, ErrorKind};
 
-/// The most keys that one decision looks at to find one to drop, so that no decision holds the lock for long.
+/// The most keys that one decision looks at to find one to drop, so that no decision holds
+/// the lock for long.
 const LOOKS: usize = 256;
 
-/// The keys that each decision looks at besides, so that the first of them can nearly always be dropped.
+/// The keys that each decision looks at besides, so that the first of them can nearly
+/// always be dropped.
 const UPKEEP: usize = 2;
 
 pub(super) struct Shard<S> {
@@ -47,8 +49,8 @@ impl<S> Shard<S> {
         self.entries.len()
     }
 
-    /// Lets `change` have the state of a key. It returns since when the state is old if it changed it. Returns what else
-    /// it returned, and the name as it is held if it changed the state.
+    /// Lets `change` have the state of a key. It returns since when the state is old if it changed
+    /// it. Returns what else it returned, and the name as it is held if it changed the state.
     ///
     /// # Errors
     ///

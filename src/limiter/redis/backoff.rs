@@ -15,8 +15,9 @@ const MEMORY: Duration = Duration::from_secs(2);
 
 /// Says when the next attempt to connect may begin.
 ///
-/// Without trouble it may begin at once. After a failure there are at most ten attempts a second, in whichever number
-/// of connections; half of each pause is random, so that the processes of a fleet do not connect at the same moment.
+/// Without trouble it may begin at once. After a failure there are at most ten attempts a second,
+/// in whichever number of connections; half of each pause is random, so that the processes of a
+/// fleet do not connect at the same moment.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,

@@ -1,9 +1,11 @@
 //! Gathers the charges of one limiter into script calls.
 //!
-//! A charge that finds the limiter idle is sent at once, by its own task. All others go to a worker, which sends those
-//! that wait in batches: no timer delays a charge, and the busier the limiter, the larger its batches.
+//! A charge that finds the limiter idle is sent at once, by its own task. All others go to a
+//! worker, which sends those that wait in batches: no timer delays a charge, and the busier the
+//! limiter, the larger its batches.
 //!
-//! Each runtime has a worker of its own. A runtime that has ended, or that nobody polls, delays no other.
+//! Each runtime has a worker of its own. A runtime that has ended, or that nobody polls,
+//! delays no other.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -66,7 +68,8 @@ impl Batcher {
         &self.config
     }
 
-    /// Takes a charge in. If it found the limiter idle, the caller has to poll the future that sends it.
+    /// Takes a charge in. If it found the limiter idle, the caller has to poll the
+    /// future that sends it.
     ///
     /// # Errors
     ///
@@ -93,7 +96,8 @@ impl Batcher {
         Ok(Submitted { receiver, inline: None, queued })
     }
 
-    /// Sends a request without awaiting its answer. Best effort: a refund that is lost errs on the safe side.
+    /// Sends a request without awaiting its answer. Best effort: a refund that is lost errs
+    /// on the safe side.
     pub(super) fn send_unattended(&self, request: Request) {
         if let Ok(worker) = self.worker() {
             let charge = self.config.unattended(request, Instant::now() + LATE);
@@ -165,7 +169,8 @@ async fn send_inline(batcher: Arc<Batcher>, charge: Queued, permit: OwnedSemapho
     refunds.into_iter().for_each(|request| batcher.send_unattended(request));
 }
 
-/// Nothing panics while one of these is locked, so a poisoned lock protects a whole state all the same.
+/// Nothing panics while one of these is locked, so a poisoned lock protects a whole
+/// state all the same.
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

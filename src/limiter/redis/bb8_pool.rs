@@ -1,8 +1,8 @@
 //! Connections of a bb8 pool that the application brings.
 //!
-//! In bb8 only a pool's manager can say that a connection is broken, and the managers that come with redis never do.
-//! So when a server turns out to be read-only, the pool's connections are replaced where they are: each is checked out
-//! in turn, and exchanged for a new one.
+//! In bb8 only a pool's manager can say that a connection is broken, and the managers that come
+//! with redis never do. So when a server turns out to be read-only, the pool's connections are
+//! replaced where they are: each is checked out in turn, and exchanged for a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,7 +20,8 @@ use super::error;
 use crate::limiter::overtime::Overtime;
 use crate::{Error, ErrorKind};
 
-/// How long a connection is used before the pool is asked for the next one, which it may test with a PING.
+/// How long a connection is used before the pool is asked for the next one, which it may
+/// test with a PING.
 const TRUST: Duration = Duration::from_millis(10);
 
 /// The connections of a bb8 pool.
@@ -98,7 +99,8 @@ where
         runtime.spawn(async move {
             let given = &replacement.0;
             for _ in 0..given.pool.state().connections {
-                // Connecting succeeds also while the server is read-only, so the pause comes before.
+                // Connecting succeeds also while the server is read-only, so the
+                // pause comes before.
                 let pause = given.backoff().wait(Instant::now());
                 sleep_until(pause.unwrap_or_else(Instant::now)).await;
                 given.backoff().begin(Instant::now());

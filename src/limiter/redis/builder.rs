@@ -67,15 +67,16 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets how long an answer is awaited at most. Default: as long as the decision's deadline allows.
+    /// Sets how long an answer is awaited at most. Default: as long as the decision's
+    /// deadline allows.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout.min(LONGEST));
         self
     }
 
-    /// Resolves the host's name by `resolve`, anew for each connection: for service discovery. Default: the system's
-    /// way.
+    /// Resolves the host's name by `resolve`, anew for each connection: for service discovery.
+    /// Default: the system's way.
     #[must_use]
     pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
     where
@@ -106,8 +107,9 @@ impl PoolBuilder {
     ///
     /// # Errors
     ///
-    /// Of kind [`Configuration`](crate::ErrorKind::Configuration), if the crate was built without what the address needs:
-    /// `rediss://` needs the feature `rustls`, and a crypto provider that the application installs before.
+    /// Of kind [`Configuration`](crate::ErrorKind::Configuration), if the crate was built without
+    /// what the address needs: `rediss://` needs the feature `rustls`, and a crypto provider that
+    /// the application installs before.
     pub fn build(self) -> Result<Pool, Error> {
         let server = Server::new(self.info, self.connect_timeout, self.resolver)?;
         Ok(Pool::new(OwnPool::new(server, self.size as usize), self.response_timeout))

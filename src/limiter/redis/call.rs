@@ -32,7 +32,8 @@ pub(super) struct Ended {
     pub(super) late: Option<Late>,
 }
 
-/// A call that has no reply after this time no longer counts as in flight: other charges may have little time.
+/// A call that has no reply after this time no longer counts as in flight: other charges may
+/// have little time.
 const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Sends a batch, and waits for the reply until the earliest deadline in it.

@@ -28,7 +28,8 @@ pub(super) trait Connections: Send + Sync {
     fn connection(self: Arc<Self>) -> Connecting;
     /// The number of connections, at least 1.
     fn size(&self) -> usize;
-    /// Why there is no connection, if the last attempt to connect has failed: load of this process cannot cause that.
+    /// Why there is no connection, if the last attempt to connect has failed: load of this process
+    /// cannot cause that.
     fn away(&self) -> Option<Error>;
     /// The error of a call that got neither a connection nor a reply in time.
     fn no_reply(&self) -> Error;
@@ -40,8 +41,8 @@ pub(crate) trait SharedConnection: Send + Sync {
     fn send(&self, command: Cmd) -> Reply;
     /// Whether another call may use it without asking the pool first.
     fn is_alive(&self) -> bool;
-    /// Records that a call sent at `sent` has no reply at its deadline, which is now. A process that is busy may not
-    /// have read the reply yet.
+    /// Records that a call sent at `sent` has no reply at its deadline, which is now. A process
+    /// that is busy may not have read the reply yet.
     fn record_timeout(&self, sent: Instant, is_busy: bool);
     /// Records that the server takes no writes.
     fn mark_read_only(&self);

@@ -1,7 +1,8 @@
 //! Why an answer is missing at its deadline: the process is busy, or the server is silent.
 //!
-//! A timer that fires late, or a reply that arrived meanwhile, counts as load, which never opens the gate. The timers
-//! of all charges count: a busy process delays some of them, and reads all replies late.
+//! A timer that fires late, or a reply that arrived meanwhile, counts as load, which never
+//! opens the gate. The timers of all charges count: a busy process delays some of them, and
+//! reads all replies late.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -41,7 +42,8 @@ impl Deadline {
         pool.was_busy_since(self.start)
     }
 
-    /// The error of a charge that has no answer now. One that was not sent waits for replies of all servers.
+    /// The error of a charge that has no answer now. One that was not sent waits for
+    /// replies of all servers.
     pub(crate) fn missed(&self, pool: &Pool, was_sent: bool) -> Error {
         let is_busy = self.is_busy(pool);
         if let Some(error) = pool.away() {
@@ -60,7 +62,8 @@ impl Deadline {
         pool.no_reply()
     }
 
-    /// Waits for an answer until the deadline, and a little longer if the process is busy. `None`: there is none.
+    /// Waits for an answer until the deadline, and a little longer if the process is busy.
+    /// `None`: there is none.
     pub(crate) async fn answer<F: Future>(self, mut answer: Pin<&mut F>) -> Option<F::Output> {
         if let Ok(answer) = timeout_at(self.at, &mut answer).await {
             return Some(answer);
@@ -72,7 +75,8 @@ impl Deadline {
         }
     }
 
-    /// As [`answer`](Self::answer), and records what the answer says of the server, or that there is none.
+    /// As [`answer`](Self::answer), and records what the answer says of the server, or
+    /// that there is none.
     pub(crate) async fn reply<F: Future>(
         self,
         pool: &Pool,

@@ -1,8 +1,10 @@
-//! What Redis answers when it does not decide: its kind, and a text that repeats nothing of the call.
+//! What Redis answers when it does not decide: its kind, and a text that repeats
+//! nothing of the call.
 //!
-//! Servers word one error in several ways. Redis 6.2 puts the place in the script before what was caught there, and a
-//! sentence more before what was raised; Redis 7 and Valkey put the place behind. So a reply is first reduced to its
-//! code and text. The code alone decides, but for the bare `ERR`.
+//! Servers word one error in several ways. Redis 6.2 puts the place in the script before what
+//! was caught there, and a sentence more before what was raised; Redis 7 and Valkey put the
+//! place behind. So a reply is first reduced to its code and text. The code alone decides, but
+//! for the bare `ERR`.
 
 use redis::RedisError;
 
@@ -137,8 +139,8 @@ pub(crate) fn met_read_only(error: &RedisError) -> bool {
     sent(error).is_some_and(|text| is_read_only(&text))
 }
 
-/// The error that a failed call stands for. Its cause is kept only where the server sent nothing: what it sent may repeat
-/// arguments of the call.
+/// The error that a failed call stands for. Its cause is kept only where the server sent nothing:
+/// what it sent may repeat arguments of the call.
 pub(crate) fn call(error: RedisError) -> Error {
     if let Some(text) = sent(&error) {
         return reply(&text);

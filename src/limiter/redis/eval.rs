@@ -1,6 +1,7 @@
 //! One script call: EVALSHA, then EVAL if the server does not know the script.
 //!
-//! A call that may have landed is never sent again: only NOSCRIPT says for certain that nothing ran.
+//! A call that may have landed is never sent again: only NOSCRIPT says for certain
+//! that nothing ran.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 /// How long a late answer is awaited after its deadline, so that what it took can be refunded.
 pub(crate) const LATE: Duration = Duration::from_millis(500);
 
-/// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means that
-/// the answer is not wanted any more, and nothing is sent.
+/// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means
+/// that the answer is not wanted any more, and nothing is sent.
 pub(crate) async fn eval(
     connection: Arc<dyn SharedConnection>,
     script: &Script,

@@ -114,8 +114,8 @@ impl<A: InLua> Inner<A> {
 pin_project! {
     /// The future of a decision in Redis.
     ///
-    /// Dropped while its charge is on the way, the charge may be taken all the same. It is then refunded where
-    /// that is safe.
+    /// Dropped while its charge is on the way, the charge may be taken all the same. It is then
+    /// refunded where that is safe.
     #[must_use = "nothing is decided until it is awaited"]
     pub struct RedisFuture<A: InLua> {
         inner: Arc<Inner<A>>,

@@ -1,8 +1,8 @@
 //! What is known of a connection without asking it.
 //!
-//! bb8 sends a PING before each use. Here three signs that cost no round trip show that a connection is of no more
-//! use: the task that reads its socket has ended, the server takes no writes, or no reply has come for a while
-//! although calls wait for one.
+//! bb8 sends a PING before each use. Here three signs that cost no round trip show that a
+//! connection is of no more use: the task that reads its socket has ended, the server takes no
+//! writes, or no reply has come for a while although calls wait for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -13,14 +13,16 @@ use tokio::time::Instant;
 
 use super::error;
 
-/// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a fork or a
-/// slow command, and short enough to leave an address that swallows everything.
+/// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a
+/// fork or a slow command, and short enough to leave an address that swallows everything.
 pub(super) const LONGEST_SILENCE: Duration = Duration::from_millis(300);
 
-/// How many times longer a connection may be silent in a process that is too busy to read replies at once.
+/// How many times longer a connection may be silent in a process that is too busy to read
+/// replies at once.
 const BUSY: u32 = 10;
 
-/// Timeouts that are further apart belong to two silences: the reply to the first came after everybody had left.
+/// Timeouts that are further apart belong to two silences: the reply to the first came after
+/// everybody had left.
 const APART: Duration = Duration::from_secs(2);
 
 /// Whether a connection can be used, and why not.
@@ -45,7 +47,8 @@ pub(super) struct Health {
     generation: u32,
 }
 
-/// The health of all connections to one server. When all of them are silent, they are given up together.
+/// The health of all connections to one server. When all of them are silent, they are
+/// given up together.
 #[derive(Debug)]
 pub(super) struct ServerHealth {
     /// Silences are measured from here.
@@ -106,8 +109,9 @@ impl Health {
 
     /// Records that a call sent at `sent` has no reply at its deadline, which is now.
     ///
-    /// The calls of one moment time out together, and one pause of the server is no reason to reconnect. So a
-    /// silence counts only if it is long, and clearly longer than this call has waited.
+    /// The calls of one moment time out together, and one pause of the server is no reason
+    /// to reconnect. So a silence counts only if it is long, and clearly longer than this
+    /// call has waited.
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
         let sent = self.server.clock(sent);

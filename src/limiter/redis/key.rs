@@ -1,12 +1,13 @@
 //! What a charge's key is called in Redis.
 //!
-//! Prefix, limiter, algorithm with its format's version, and the key in braces, so that a cluster keeps
-//! all keys of one decision together: `sluice:api:tb1:{user-42}`. Whatever a request sends, a
+//! Prefix, limiter, algorithm with its format's version, and the key in braces, so that a cluster
+//! keeps all keys of one decision together: `sluice:api:tb1:{user-42}`. Whatever a request sends, a
 //! name stays short and its braces are ours; two different keys never share one.
 //!
-//! A colon separates the parts, so the limiter's name has none: in `eu:api` it becomes `%3A`. Read from the braces
-//! backwards, the parts cannot be mistaken, whatever the prefix is. Braces and `%` in a prefix become `%7B`, `%7D` and
-//! `%25`: a cluster takes the first braces of a name for its hash tag.
+//! A colon separates the parts, so the limiter's name has none: in `eu:api` it becomes `%3A`.
+//! Read from the braces backwards, the parts cannot be mistaken, whatever the prefix is. Braces
+//! and `%` in a prefix become `%7B`, `%7D` and `%25`: a cluster takes the first braces of a name
+//! for its hash tag.
 
 use std::fmt::Write as _;
 
@@ -16,8 +17,8 @@ use crate::limiter::digest::{LONGEST, MARK, push_digest};
 /// The hash slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// What stands before the braces for the limiter called `name`: once for each quota, which is numbered if it is one of
-/// several.
+/// What stands before the braces for the limiter called `name`: once for each quota, which is
+/// numbered if it is one of several.
 pub(super) fn key_prefixes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
     let parts = A::parts();
     let prefix = escaped(prefix, &['%', '{', '}']);

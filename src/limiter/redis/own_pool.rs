@@ -1,8 +1,8 @@
 //! The crate's own pool: a fixed number of connections for each runtime, each shared by many calls.
 //!
-//! Connections are made when a call asks for one, by a task of that call's runtime. When that task ends early, since
-//! its runtime ended or since it panicked, the next call starts another. Each runtime has connections of its own,
-//! since a socket is read only while its runtime runs.
+//! Connections are made when a call asks for one, by a task of that call's runtime. When that task
+//! ends early, since its runtime ended or since it panicked, the next call starts another. Each
+//! runtime has connections of its own, since a socket is read only while its runtime runs.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -52,7 +52,8 @@ impl OwnPool {
         Self { server, size, state, changed, lifetime }
     }
 
-    /// The next usable connection, or when to look again. Starts the attempts to connect that are due.
+    /// The next usable connection, or when to look again. Starts the attempts to
+    /// connect that are due.
     fn next(self: &Arc<Self>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
         let mut state = self.lock();

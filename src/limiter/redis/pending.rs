@@ -1,4 +1,5 @@
-//! The caller's half of a decision: it awaits the answer until the deadline, and refunds it when dropped.
+//! The caller's half of a decision: it awaits the answer until the deadline, and refunds
+//! it when dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -64,8 +65,8 @@ impl Pending {
             if let Some(request) = unheard.and_then(Answered::into_refund) {
                 this.batcher.send_unattended(request);
             }
-            // A call that was sent goes on without its caller: it refunds what it took. It ends soon after its deadline.
-            // One that panicked has nothing left to do.
+            // A call that was sent goes on without its caller: it refunds what it took. It ends
+            // soon after its deadline. One that panicked has nothing left to do.
             if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current())
                 && !std::thread::panicking()
             {

@@ -1,8 +1,8 @@
 //! One pool of connections for many limiters.
 //!
-//! Connections are shared, not checked out: a call takes a clone of one and gives it back at once, so
-//! that many calls travel on one socket. The pool is lazy: it connects when it is first asked, and a
-//! server that is away fails decisions, never the start of an application.
+//! Connections are shared, not checked out: a call takes a clone of one and gives it back at once,
+//! so that many calls travel on one socket. The pool is lazy: it connects when it is first asked,
+//! and a server that is away fails decisions, never the start of an application.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,9 +28,11 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(86_400);
 pub struct Pool {
     source: Arc<dyn Connections>,
     response_timeout: Option<Duration>,
-    /// The number of replies: one counter for a server; for a cluster one for each hash slot, and one for all.
+    /// The number of replies: one counter for a server; for a cluster one for each hash slot,
+    /// and one for all.
     replies: Arc<[AtomicU64]>,
-    /// For each of them but the last, when a call first missed its deadline since the last reply; 0: none did.
+    /// For each of them but the last, when a call first missed its deadline since the last
+    /// reply; 0: none did.
     missed: Arc<[AtomicU64]>,
     start: Instant,
     /// When a timer fired late last, in microseconds since `start`; 0: never.
@@ -43,12 +45,14 @@ impl Pool {
     /// Connections of any bb8 pool whose connections are cheap clones that share one socket or know
     /// a whole cluster: a server, a cluster, a sentinel's primary.
     ///
-    /// Leave `test_on_check_out` on: the managers that come with redis notice a dead connection in no
-    /// other way. The pool belongs to limiters alone, since a blocking command would hold them all up.
+    /// Leave `test_on_check_out` on: the managers that come with redis notice a dead
+    /// connection in no other way. The pool belongs to limiters alone, since a blocking
+    /// command would hold them all up.
     ///
-    /// When a server turns out to be read-only, as a primary does after a failover, every connection of the pool is
-    /// replaced in turn by a new one of its manager, at most ten a second. Unlike with [`connect`](Self::connect), a
-    /// silent connection is left only when bb8's own test fails, and an error does not say why connecting failed.
+    /// When a server turns out to be read-only, as a primary does after a failover, every
+    /// connection of the pool is replaced in turn by a new one of its manager, at most ten a
+    /// second. Unlike with [`connect`](Self::connect), a silent connection is left only when bb8's
+    /// own test fails, and an error does not say why connecting failed.
     #[must_use]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where
@@ -60,8 +64,9 @@ impl Pool {
 
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
     ///
-    /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that a cluster finds the slot by
-    /// the charge's key alone. The name of a limiter holds no colon in Redis: in `eu:api` it becomes `%3A`.
+    /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that a
+    /// cluster finds the slot by the charge's key alone. The name of a limiter holds no colon in
+    /// Redis: in `eu:api` it becomes `%3A`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
@@ -178,7 +183,8 @@ impl Pool {
         self.replies[self.replies.len() - 1].load(Relaxed)
     }
 
-    /// Whether a server of a cluster has been silent for long, while others answer. A call has just missed its deadline.
+    /// Whether a server of a cluster has been silent for long, while others answer. A call has just
+    /// missed its deadline.
     pub(super) fn is_silent(&self, slot: u16) -> bool {
         let now = self.now();
         let missed = &self.missed[usize::from(slot)];

@@ -1,11 +1,12 @@
 //! The charges that wait to be sent, by hash slot: refunds first, then in order of arrival.
 //!
-//! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot only, so there each
-//! batch takes the charges of one slot.
+//! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot
+//! only, so there each batch takes the charges of one slot.
 //!
-//! The latest reservation is refunded first: a refund acts on the state that its reservation left, so reservations
-//! unwind in the order opposite to that in which they were made, and before new charges change the state. Calls that
-//! run side by side could swap refunds, so only one call of a slot carries refunds at a time.
+//! The latest reservation is refunded first: a refund acts on the state that its reservation left,
+//! so reservations unwind in the order opposite to that in which they were made, and before new
+//! charges change the state. Calls that run side by side could swap refunds, so only one call of a
+//! slot carries refunds at a time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

@@ -21,7 +21,8 @@ use super::error;
 use super::health::{Health, ServerHealth, State};
 use crate::{Error, ErrorKind};
 
-/// How long a connection may be idle before the system probes it, so that firewalls on the way do not forget it.
+/// How long a connection may be idle before the system probes it, so that firewalls on the way
+/// do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A server that can be connected to.
@@ -98,7 +99,8 @@ pub(super) fn unusable(error: RedisError) -> Error {
     Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
 }
 
-/// Whether TLS is what failed: the certificate is not trusted, or the server speaks no TLS. The network is not.
+/// Whether TLS is what failed: the certificate is not trusted, or the server speaks no TLS.
+/// The network is not.
 fn is_tls_failure(error: &RedisError) -> bool {
     type Shared = Arc<dyn std::error::Error + Send + Sync>;
     let Some(cause) = error.source().filter(|_| error.kind() == redis::ErrorKind::Io) else {

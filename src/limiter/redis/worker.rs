@@ -1,9 +1,11 @@
-//! The task that owns a limiter's queue: it receives charges, sends them in batches, and passes refunds on.
+//! The task that owns a limiter's queue: it receives charges, sends them in batches, and
+//! passes refunds on.
 //!
-//! Each call runs as a task of its own, so that replies are read while the next batch is put together.
+//! Each call runs as a task of its own, so that replies are read while the next batch
+//! is put together.
 //!
-//! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and every call has ended,
-//! or with its runtime.
+//! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and
+//! every call has ended, or with its runtime.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -20,7 +22,8 @@ use super::connections::Connecting;
 use super::eval::LATE;
 use super::queue::{Queue, Queued};
 
-/// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits or is in flight.
+/// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
+/// or is in flight.
 pub(super) async fn run(
     config: Arc<Config>,
     mut arrivals: UnboundedReceiver<Queued>,
@@ -91,8 +94,8 @@ fn finish(config: &Config, queue: &mut Queue, ended: Ended, late: &mut JoinSet<E
     }
 }
 
-/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock goes on here and ends the worker;
-/// the next charge starts another.
+/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock goes on
+/// here and ends the worker; the next charge starts another.
 fn unless_cancelled(ended: Result<Ended, JoinError>) -> Option<Ended> {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(ended) => Some(ended),

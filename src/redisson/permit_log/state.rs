@@ -1,4 +1,5 @@
-//! What is stored of one limiter, and what becomes of it: a count of free permits beside a log of grants.
+//! What is stored of one limiter, and what becomes of it: a count of free permits beside
+//! a log of grants.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +43,9 @@ impl State {
         let Some(mut value) = self.value else { return rule.rate - self.total() };
         if gone > 0 {
             value += removed;
-            // Each member holds a permit at least, so their count caps the value where adding them up would take long.
-            // More than the rate is only where permits were credited twice: then they are added up.
+            // Each member holds a permit at least, so their count caps the value where adding them
+            // up would take long. More than the rate is only where permits were credited twice:
+            // then they are added up.
             let held = match self.members.len() {
                 count @ FEW.. if count > FEW && value <= rule.rate => count as i64,
                 _ => self.total(),
@@ -93,7 +95,8 @@ impl State {
         (self.value, self.members.len(), self.drawn)
     }
 
-    /// The wait until so many more permits are free, in ms; a lower bound if too many members stand before.
+    /// The wait until so many more permits are free, in ms; a lower bound if too many
+    /// members stand before.
     pub(super) fn wait_for(&self, rule: &Rule, now: i64, permits: i64) -> i64 {
         let (mut freed, mut last) = (0, now);
         for (score, member) in self.members.iter().take(MOST) {
@@ -124,7 +127,8 @@ impl State {
         self.members.iter().any(|(_, stored)| stored == member)
     }
 
-    /// What is told where nothing may be changed. A count that is missing is not worth adding many members up.
+    /// What is told where nothing may be changed. A count that is missing is not worth adding
+    /// many members up.
     pub(super) fn look(&self, rule: &Rule, now: i64) -> Report {
         let mut seen = self.clone();
         let lost = seen.value.is_none();
