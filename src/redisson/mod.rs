@@ -8,14 +8,17 @@
 //!
 //! What differs from Java, and why, stands in `docs/redisson.md`.
 
-mod call;
-mod deciding;
+mod decide;
 mod grant;
-mod names;
+mod keys;
 mod object;
 mod permit_log;
-mod queue;
+mod queues;
 mod rate;
+mod refund_on_drop;
+mod reply;
+mod request;
+mod sender;
 
 pub use object::{Permits, RRateLimiter};
 pub use permit_log::PermitLog;
@@ -28,9 +31,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use self::call::{Caller, Question};
-use self::deciding::{Asked, Shared};
-use self::names::Names;
+use self::decide::{Inner, ParsedCharge};
+use self::keys::Keys;
+use self::request::Request;
+use self::sender::Sender;
 use crate::future::BoxedFuture;
 use crate::limiter::redis::sending::{DEADLINE, LONGEST};
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
@@ -43,7 +47,7 @@ struct Page;
 /// What decisions call it.
 const NAME: &str = "redisson";
 
-/// Redisson's limiters in one Redis, each under the name that it has in Java: a charge's key names it. Cheap to clone.
+/// Redisson's limiters in one Redis, each under the name that it has in Java: a charge's key keys it. Cheap to clone.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -65,19 +69,19 @@ const NAME: &str = "redisson";
 /// # Ok(()) }
 /// ```
 ///
-/// As a limiter it goes into a [`RateLimitLayer`](crate::RateLimitLayer) with a closure that names it. Names are taken
+/// As a limiter it goes into a [`RateLimitLayer`](crate::RateLimitLayer) with a closure that keys it. Keys are taken
 /// verbatim, so that one which a request brings should get a prefix: it could otherwise be that of any key.
 #[derive(Clone)]
 pub struct Redisson {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
 impl Redisson {
     /// The limiters over `pool`, whose prefix they do not have.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
-        let shared = Shared {
-            caller: Caller::new(pool),
+        let inner = Inner {
+            sender: Sender::new(pool),
             owner: Owner::new(),
             name: NAME.into(),
             client: Uuid::new_v4().to_string().into(),
@@ -86,22 +90,22 @@ impl Redisson {
             queues: Arc::default(),
             grants: Arc::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { inner: Arc::new(inner) }
     }
 
     /// Sets the client id, by which limiters of [`RateType::PerClient`] are counted. Default: a random one, which clones
     /// share.
     #[must_use]
     pub fn client_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        let shared = self.apart();
-        shared.client = id.into();
+        let inner = self.apart();
+        inner.client = id.into();
         self
     }
 
     /// Sets how long a call may take, waiting for a connection included; a day at most. Default: 100 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.shared).deadline = deadline.min(LONGEST);
+        Arc::make_mut(&mut self.inner).deadline = deadline.min(LONGEST);
         self
     }
 
@@ -117,41 +121,41 @@ impl Redisson {
     /// Decides by `clock`, the time since the Unix epoch, cut to milliseconds. Default: the server's.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let shared = self.apart();
-        shared.caller.clock = Some(Arc::new(clock));
+        let inner = self.apart();
+        inner.sender.clock = Some(Arc::new(clock));
         self
     }
 
     /// Configures a limiter with this rate when it has no configuration yet and is first checked,
     /// released or reset. Default: none, and such a call is an error.
     ///
-    /// Names that come from requests then create keys. Give such names a prefix: without one, a
+    /// Keys that come from requests then create keys. Give such keys a prefix: without one, a
     /// request could name any key.
     ///
     /// A rate out of range is an error of the call that would configure the limiter: see
     /// [`Rate::overall`].
     #[must_use]
     pub fn default_rate(mut self, rate: Rate) -> Self {
-        Arc::make_mut(&mut self.shared).default_rate = Some(rate);
+        Arc::make_mut(&mut self.inner).default_rate = Some(rate);
         self
     }
 
     /// For what clones do not share any more: who waits for what, and whose reservations are whose.
-    fn apart(&mut self) -> &mut Shared {
-        let shared = Arc::make_mut(&mut self.shared);
-        (shared.owner, shared.queues) = (Owner::new(), Arc::default());
-        shared
+    fn apart(&mut self) -> &mut Inner {
+        let inner = Arc::make_mut(&mut self.inner);
+        (inner.owner, inner.queues) = (Owner::new(), Arc::default());
+        inner
     }
 
-    /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps names, it is the mapped one.
+    /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps keys, it is the mapped one.
     ///
     /// # Errors
     ///
     /// If the name is empty, or its braces would spread its keys over a cluster: it has either no brace at all, or its
     /// first `{` opens a `{tag}` that is not empty.
     pub fn rate_limiter(&self, name: &str) -> Result<RRateLimiter, Error> {
-        let names = Names::of(name, &self.shared.client)?;
-        Ok(RRateLimiter::new(self.clone(), names))
+        let keys = Keys::new(name, &self.inner.client)?;
+        Ok(RRateLimiter::new(self.clone(), keys))
     }
 
     /// Gives a reservation back, and tells how many permits that were: 0 if they have expired or were released otherwise.
@@ -161,7 +165,7 @@ impl Redisson {
     /// If the reservation is another limiter's, or Redis cannot be asked.
     pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
         let held = reservation.cost();
-        self.shared.put_back(&reservation, held, held).await
+        self.inner.refund(&reservation, held, held).await
     }
 }
 
@@ -169,37 +173,37 @@ impl Limiter for Redisson {
     type Future = BoxedFuture;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        let (shared, asked) = (Arc::clone(&self.shared), self.shared.read(charge));
-        Box::pin(async move { shared.decide(asked?).await })
+        let (inner, charge) = (Arc::clone(&self.inner), self.inner.read(charge));
+        Box::pin(async move { inner.decide(charge?).await })
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         if operation != Operation::Reset {
             return None;
         }
-        let (shared, asked) = (Arc::clone(&self.shared), self.shared.read(charge));
+        let (inner, charge) = (Arc::clone(&self.inner), self.inner.read(charge));
         Some(Box::pin(async move {
-            let Asked { names, deadline, .. } = asked?;
-            let question = Question::new(&names, "reset", [""; 0]);
-            let ask = || shared.caller.call(&question, deadline);
-            let answer = shared.configured(&names, deadline, ask).await;
-            shared.queues.forget(names.name());
-            shared.decision(&answer?, names.name(), None)
+            let ParsedCharge { keys, deadline, .. } = charge?;
+            let request = Request::new(&keys, "reset", [""; 0]);
+            let call = || inner.sender.call(&request, deadline);
+            let reply = inner.with_default_rate(&keys, deadline, call).await;
+            inner.queues.forget_refusal(keys.name());
+            inner.decision(&reply?, keys.name(), None)
         }))
     }
 
     /// The format has no room for a debt: a settlement that would take more is handed back.
     fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
         let cost = reservation.cost();
-        if reservation.owner() != self.shared.owner || actual > cost {
+        if reservation.owner() != self.inner.owner || actual > cost {
             return Some(reservation);
         }
         if actual < cost
             && let Ok(runtime) = Handle::try_current()
         {
-            let shared = Arc::clone(&self.shared);
+            let inner = Arc::clone(&self.inner);
             // Best effort: permits that do not come back err on the safe side.
-            runtime.spawn(async move { shared.put_back(&reservation, cost - actual, cost).await });
+            runtime.spawn(async move { inner.refund(&reservation, cost - actual, cost).await });
         }
         None
     }
@@ -207,9 +211,9 @@ impl Limiter for Redisson {
 
 impl fmt::Debug for Redisson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { caller, client, deadline, .. } = &*self.shared;
+        let Inner { sender, client, deadline, .. } = &*self.inner;
         f.debug_struct("Redisson")
-            .field("pool", &caller.pool)
+            .field("pool", &sender.pool)
             .field("client_id", client)
             .field("deadline", deadline)
             .finish_non_exhaustive()

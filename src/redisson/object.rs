@@ -7,10 +7,10 @@ use redis::cmd;
 use tokio::time::Instant;
 
 use super::Redisson;
-use super::call::{NO_CONFIGURATION, Question, Told};
-use super::deciding::checked;
-use super::names::Names;
+use super::keys::Keys;
 use super::rate::{INEXACT, LONGEST, Rate, millis};
+use super::reply::{NO_CONFIGURATION, ScriptReply};
+use super::request::Request;
 use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation};
 
 /// One of Redisson's limiters: Java's `RRateLimiter`. Made by [`Redisson::rate_limiter`]; cheap to clone.
@@ -20,18 +20,18 @@ use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation}
 #[derive(Clone)]
 pub struct RRateLimiter {
     redisson: Redisson,
-    names: Names,
+    keys: Keys,
 }
 
 impl RRateLimiter {
-    pub(super) fn new(redisson: Redisson, names: Names) -> Self {
-        Self { redisson, names }
+    pub(super) fn new(redisson: Redisson, keys: Keys) -> Self {
+        Self { redisson, keys }
     }
 
     /// `getName`.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.names.name()
+        self.keys.name()
     }
 
     /// `trySetRate`: configures the limiter if it is not, and tells whether it was not.
@@ -88,11 +88,11 @@ impl RRateLimiter {
     ///
     /// If one is stored that cannot be, or Redis cannot be asked.
     pub async fn config(&self) -> Result<Option<Rate>, Error> {
-        let told = self.call("config", [""; 0]).await?;
-        if told.outcome == NO_CONFIGURATION {
+        let reply = self.call("config", [""; 0]).await?;
+        if reply.outcome == NO_CONFIGURATION {
             return Ok(None);
         }
-        checked(told)?.numbers().map(|numbers| Some(Rate::told(numbers)))
+        reply.configured()?.numbers().map(|numbers| Some(Rate::from_reply(numbers)))
     }
 
     /// `availablePermits`: how many would be had now.
@@ -171,7 +171,7 @@ impl RRateLimiter {
     /// If the limiter is not configured, or Redis cannot be asked.
     pub async fn release(&self, permits: u64) -> Result<u64, Error> {
         let released = self.release_oldest(permits).await;
-        self.redisson.shared.queues.forget(self.name());
+        self.redisson.inner.queues.forget_refusal(self.name());
         released
     }
 
@@ -180,12 +180,12 @@ impl RRateLimiter {
         while freed < permits {
             // One call gives back thousands of members at the most.
             let rest = (permits - freed).min(INEXACT);
-            let question = Question::new(&self.names, "release", [rest.to_string()]);
-            let shared = &self.redisson.shared;
-            let deadline = shared.deadline();
-            let ask = || shared.caller.call(&question, deadline);
-            let told = shared.configured(&self.names, deadline, ask).await?;
-            let [more, may_be_more] = told.numbers()?;
+            let request = Request::new(&self.keys, "release", [rest.to_string()]);
+            let inner = &self.redisson.inner;
+            let deadline = inner.deadline();
+            let call = || inner.sender.call(&request, deadline);
+            let reply = inner.with_default_rate(&self.keys, deadline, call).await?;
+            let [more, may_be_more] = reply.numbers()?;
             // Whatever a server answers, this ends, and tells no more than was asked for.
             freed += more.max(0).cast_unsigned().min(rest);
             if may_be_more == 0 || more <= 0 {
@@ -203,7 +203,7 @@ impl RRateLimiter {
     /// If Redis cannot be asked.
     pub async fn delete(&self) -> Result<bool, Error> {
         let deleted = self.yes("each", ["UNLINK"]).await;
-        self.redisson.shared.queues.forget(self.name());
+        self.redisson.inner.queues.forget_refusal(self.name());
         deleted
     }
 
@@ -263,7 +263,7 @@ impl RRateLimiter {
     async fn set(&self, only_if_exists: bool, keep: bool, rate: Rate) -> Result<bool, Error> {
         let flags = [only_if_exists, keep].map(|flag| u8::from(flag).to_string());
         let done = self.yes("set", flags.into_iter().chain(rate.arguments()?)).await;
-        self.redisson.shared.queues.forget(self.name());
+        self.redisson.inner.queues.forget_refusal(self.name());
         done
     }
 
@@ -271,9 +271,9 @@ impl RRateLimiter {
         &self,
         operation: &'static str,
         arguments: impl IntoIterator<Item = T>,
-    ) -> Result<Told, Error> {
-        let question = Question::new(&self.names, operation, arguments);
-        self.redisson.shared.caller.call(&question, self.deadline()).await
+    ) -> Result<ScriptReply, Error> {
+        let request = Request::new(&self.keys, operation, arguments);
+        self.redisson.inner.sender.call(&request, self.deadline()).await
     }
 
     /// Asks what is answered by yes or no.
@@ -282,17 +282,17 @@ impl RRateLimiter {
         operation: &'static str,
         arguments: impl IntoIterator<Item = T>,
     ) -> Result<bool, Error> {
-        let [answer] = checked(self.call(operation, arguments).await?)?.numbers()?;
+        let [answer] = self.call(operation, arguments).await?.configured()?.numbers()?;
         Ok(answer == 1)
     }
 
     async fn number(&self, command: &str) -> Result<i64, Error> {
         let command = cmd(command).arg(self.name()).take();
-        self.redisson.shared.caller.command(&self.names, command, self.deadline()).await
+        self.redisson.inner.sender.command(&self.keys, command, self.deadline()).await
     }
 
     fn deadline(&self) -> Instant {
-        self.redisson.shared.deadline()
+        self.redisson.inner.deadline()
     }
 }
 
@@ -339,8 +339,7 @@ impl Permits {
             if is_new {
                 self.held.push(rest);
             }
-            let freed =
-                self.limiter.redisson.shared.put_back(&self.reservation, part, held).await?;
+            let freed = self.limiter.redisson.inner.refund(&self.reservation, part, held).await?;
             if freed > 0 {
                 self.held =
                     Vec::from_iter(Some(held.saturating_sub(freed)).filter(|rest| *rest > 0));

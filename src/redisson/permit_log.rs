@@ -10,7 +10,7 @@ mod state;
 
 use state::{CHUNK, MOST, State, member, permits_of, until};
 
-use super::grant::Grant;
+use super::grant::GrantId;
 use crate::algorithm::sealed::Sealed;
 use crate::algorithm::{Algorithm, Answer, Check, Mark, Refund, Report, Verdict, exact};
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -156,7 +156,7 @@ pub struct Rule {
 }
 
 /// The bytes of the grant of this number.
-fn numbered(number: i64) -> Grant {
+fn numbered(number: i64) -> GrantId {
     i128::from(number).to_be_bytes()
 }
 

@@ -113,8 +113,8 @@ impl Rate {
         Ok([self.permits, interval, rate_type, keep_alive].map(|number| number.to_string()))
     }
 
-    /// As the script tells it.
-    pub(super) fn told([permits, interval, rate_type, keep_alive]: [i64; 4]) -> Self {
+    /// As the script returns it.
+    pub(super) fn from_reply([permits, interval, rate_type, keep_alive]: [i64; 4]) -> Self {
         let millis = |millis: i64| Duration::from_millis(millis.max(0).cast_unsigned());
         let rate_type = if rate_type == 0 { RateType::Overall } else { RateType::PerClient };
         let (permits, interval) = (permits.max(0).cast_unsigned(), millis(interval));

@@ -1,4 +1,4 @@
-//! What a limiter's keys are called: as Redisson calls them, to the letter.
+//! The names of a limiter's keys: exactly Redisson's.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use crate::{Error, ErrorKind};
 /// The keys of one limiter: its name, the value and the permits of everybody, and
 /// those of one client.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct Keys {
     keys: Arc<[String; 5]>,
 }
 
-impl Names {
+impl Keys {
     /// The keys of the limiter called `name`, for the client of this id.
     ///
     /// # Errors
     ///
     /// If a cluster would not keep them together.
-    pub(super) fn of(name: &str, client: &str) -> Result<Self, Error> {
+    pub(super) fn new(name: &str, client: &str) -> Result<Self, Error> {
         check_key(name)?;
         let keeps_together = match name.split_once('{') {
             Some((_, rest)) => rest.split_once('}').is_some_and(|(tag, _)| !tag.is_empty()),
@@ -38,7 +38,7 @@ impl Names {
         &self.keys[0]
     }
 
-    pub(super) fn keys(&self) -> &[String] {
+    pub(super) fn all(&self) -> &[String] {
         &*self.keys
     }
 }
@@ -50,26 +50,26 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_redisson() {
-        let names = Names::of("orders", "id").unwrap();
-        let keys = [
+        let keys = Keys::new("orders", "id").unwrap();
+        let expected = [
             "orders",
             "{orders}:value",
             "{orders}:permits",
             "{orders}:value:id",
             "{orders}:permits:id",
         ];
-        assert_eq!(names.keys(), keys);
-        assert_eq!(Names::of("a:{b}:c", "id").unwrap().keys()[1], "a:{b}:c:value");
+        assert_eq!(keys.all(), expected);
+        assert_eq!(Keys::new("a:{b}:c", "id").unwrap().all()[1], "a:{b}:c:value");
     }
 
     #[test]
-    fn names_that_a_cluster_would_tear_apart_are_refused() {
+    fn names_whose_keys_a_cluster_would_separate_are_errors() {
         for name in ["", "a{b", "{}x", "a}b", "{", "}", "a{}b{c}", &"x".repeat(64 * 1024 + 1)] {
-            assert_eq!(Names::of(name, "id").unwrap_err().kind(), ErrorKind::Request, "{name:.9}");
+            assert_eq!(Keys::new(name, "id").unwrap_err().kind(), ErrorKind::Request, "{name:.9}");
         }
         for name in ["a", "a b", "{a}", "a{b}c", "{a}b}c", "{{a}", "é", "a:b"] {
-            let names = Names::of(name, "i}{d").unwrap();
-            assert!(names.keys().iter().all(|key| slot(key) == slot(name)), "{names:?}");
+            let keys = Keys::new(name, "i}{d").unwrap();
+            assert!(keys.all().iter().all(|key| slot(key) == slot(name)), "{keys:?}");
         }
     }
 }

@@ -1,0 +1,184 @@
+//! Decides a charge: in its turn, by one call, and again if the limiter had no configuration.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::grant::{GrantId, GrantIds};
+use super::keys::Keys;
+use super::queues::{Queues, Turn};
+use super::rate::Rate;
+use super::reply::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, ScriptReply};
+use super::request::Request;
+use super::sender::Sender;
+use crate::limiter::redis::sending::malformed_reply;
+use crate::limiter::timeout;
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
+
+/// The payload of a reservation: the name of the limiter, and the id of the grant.
+type Granted = (String, GrantId);
+
+/// The parts that clones of a [`Redisson`](super::Redisson) share.
+#[derive(Clone)]
+pub(super) struct Inner {
+    pub(super) sender: Sender,
+    pub(super) owner: Owner,
+    pub(super) name: Arc<str>,
+    pub(super) client: Arc<str>,
+    pub(super) deadline: Duration,
+    pub(super) default_rate: Option<Rate>,
+    pub(super) queues: Arc<Queues>,
+    pub(super) grants: Arc<GrantIds>,
+}
+
+/// A charge, read into what the script needs.
+pub(super) struct ParsedCharge {
+    pub(super) keys: Keys,
+    pub(super) permits: u32,
+    pub(super) max_wait: Duration,
+    pub(super) deadline: Instant,
+}
+
+impl Inner {
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
+        let keys = Keys::new(charge.key(), &self.client)?;
+        if charge.get_quota().is_some() {
+            let message = "the rate of a redisson limiter is stored in redis, so a charge has no quota of its own";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        let permits = u32::try_from(charge.get_cost()).map_err(|_| too_many())?;
+        let deadline = timeout::deadline(charge, self.deadline);
+        let max_wait = charge.get_max_wait().unwrap_or_default();
+        Ok(ParsedCharge { keys, permits, max_wait, deadline })
+    }
+
+    /// Decides a charge. It waits for its turn if others of this process wait for the same limiter.
+    pub(super) async fn decide(&self, charge: ParsedCharge) -> Result<Decision, Error> {
+        let ParsedCharge { keys, permits, max_wait, deadline } = charge;
+        if permits == 0 {
+            let request = Request::new(&keys, "available", [""; 0]);
+            let call = || self.sender.call(&request, deadline);
+            let reply = self.with_default_rate(&keys, deadline, call).await?;
+            return self.decision(&reply, keys.name(), None);
+        }
+        let attempt = if max_wait.is_zero() {
+            None
+        } else {
+            let now = Instant::now();
+            let end = now + (deadline.saturating_duration_since(now) / 2).min(max_wait);
+            let wait_until = now.checked_add(max_wait);
+            match self.queues.turn(keys.name(), permits, wait_until, end).await {
+                Turn::Ask(attempt) => Some(attempt),
+                Turn::Wait(pause) => return Ok(Decision::new(Outcome::Retry(pause))),
+            }
+        };
+        let grant = self.grants.next();
+        let call = || self.sender.acquire(&keys, permits, grant, deadline);
+        let reply = self.with_default_rate(&keys, deadline, call).await?;
+        let decision = self.decision(&reply, keys.name(), Some((permits, grant)))?;
+        if let Some(attempt) = attempt {
+            let [wait, remaining, _, rate, _] = reply.numbers()?;
+            let rate = rate.max(0).cast_unsigned();
+            match decision.outcome() {
+                Outcome::Retry(wait) => attempt.refused(wait, rate),
+                Outcome::Allow => {
+                    let remaining = remaining.max(0).cast_unsigned();
+                    attempt.admitted(remaining, until(reply.now, wait), rate);
+                }
+                _ => {}
+            }
+        }
+        Ok(decision)
+    }
+
+    /// Calls the script. If the limiter has no configuration, sets the default rate and calls again.
+    pub(super) async fn with_default_rate<F>(
+        &self,
+        keys: &Keys,
+        deadline: Instant,
+        call: impl Fn() -> F,
+    ) -> Result<ScriptReply, Error>
+    where
+        F: Future<Output = Result<ScriptReply, Error>>,
+    {
+        let reply = call().await?;
+        match self.default_rate {
+            Some(rate) if reply.outcome == NO_CONFIGURATION => {
+                let request = Request::set_if_absent(keys, rate)?;
+                self.sender.call(&request, deadline).await?.configured()?;
+                call().await?.configured()
+            }
+            _ => reply.configured(),
+        }
+    }
+
+    /// The decision that a reply stands for. `granted`: the permits that were asked for, and their grant.
+    pub(super) fn decision(
+        &self,
+        reply: &ScriptReply,
+        key: &str,
+        granted: Option<(u32, GrantId)>,
+    ) -> Result<Decision, Error> {
+        let [wait, remaining, reset, rate, interval] = reply.numbers()?;
+        let outcome = match reply.outcome {
+            DONE => Outcome::Allow,
+            REFUSED if wait > 0 => Outcome::Retry(until(reply.now, wait)),
+            EXCEEDS => Outcome::Deny { retry_after: None },
+            _ => return Err(malformed_reply()),
+        };
+        let quota = Rate::from_reply([rate, interval, 0, 0]).quota();
+        let now = Duration::from_micros(reply.now.max(0).cast_unsigned());
+        let decision = Decision::new(outcome)
+            .with_origin(Origin::Store)
+            .with_report(remaining.max(0).cast_unsigned(), until(reply.now, reset))
+            .with_instant(now, 0);
+        let decision = match quota {
+            Some(quota) => decision.with_limiter(Arc::clone(&self.name), quota),
+            None => decision,
+        };
+        Ok(match granted {
+            Some((permits, grant)) if outcome == Outcome::Allow => {
+                let granted: Granted = (key.to_owned(), grant);
+                decision.with_reservation(Reservation::new(self.owner, permits.into(), granted))
+            }
+            _ => decision,
+        })
+    }
+
+    /// Refunds permits of a reservation that holds `held`, and returns how many were refunded.
+    pub(super) async fn refund(
+        &self,
+        reservation: &Reservation,
+        permits: u64,
+        held: u64,
+    ) -> Result<u64, Error> {
+        let granted =
+            reservation.payload::<Granted>().filter(|_| reservation.owner() == self.owner);
+        let Some((name, grant)) = granted else {
+            return Err(Error::new(ErrorKind::Request, "the reservation is another limiter's"));
+        };
+        let keys = Keys::new(name, &self.client)?;
+        let number = |permits: u64| u32::try_from(permits).map_err(|_| too_many());
+        let request = Request::refund(&keys, number(permits)?, grant, number(held)?);
+        let reply = self.sender.call(&request, self.deadline()).await;
+        self.queues.forget_refusal(keys.name());
+        let [freed] = reply?.configured()?.numbers()?;
+        Ok(freed.max(0).cast_unsigned())
+    }
+}
+
+fn too_many() -> Error {
+    Error::new(ErrorKind::Request, "more than 4,294,967,295 permits at once")
+}
+
+/// The time until `millis` after the millisecond that holds `now`.
+fn until(now: i64, millis: i64) -> Duration {
+    let micros = millis.max(0).saturating_mul(1_000).saturating_sub(now % 1_000);
+    Duration::from_micros(micros.max(0).cast_unsigned())
+}

@@ -1,0 +1,270 @@
+//! Which callers of this process ask for a limiter that others wait for.
+//!
+//! The format has no room for reservations, so every refused caller asks again. Of many callers that
+//! wait for one permit, all but one would ask for nothing. Callers that can wait therefore share what
+//! the last refusal said.
+//!
+//! - While it holds, and for a second at most, they wait until its end and do not ask.
+//! - Then one of them asks, or as many as there were permits left for. The others wait to be woken.
+//! - A caller that cannot wait until the end of the refusal always asks.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// How long a refusal is believed. Others may refund permits or raise the rate meanwhile.
+const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
+
+/// How long an idle queue is kept: callers whose pause is over come back soon after.
+const IDLE_LIFETIME: Duration = Duration::from_secs(2);
+
+/// Longer names have no queue, because many of them would take much memory.
+const LONGEST_NAME: usize = 1_024;
+
+/// Idle queues are dropped from this number of queues on.
+const SWEEP_FROM: usize = 64;
+
+/// The most queues.
+const MAX_QUEUES: usize = 65_536;
+
+/// The queues of one limiter, by name.
+#[derive(Default)]
+pub(super) struct Queues {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    by_name: HashMap<String, Queue>,
+    /// The number of queues from which on idle ones are dropped.
+    sweep_at: usize,
+    /// When idle ones may be dropped again.
+    next_sweep: Option<Instant>,
+}
+
+/// The last refusal under a name, and the callers that ask and wait.
+struct Queue {
+    /// This number of permits is not free before `refused_until`.
+    refused_permits: u32,
+    refused_until: Instant,
+    /// When the refusal came.
+    refused_at: Instant,
+    /// The rate of the limiter: more permits are never granted.
+    rate: u64,
+    /// The permits that were free after the last admission.
+    free_permits: u64,
+    /// The permits that callers ask for now.
+    requested_permits: u64,
+    /// The callers that wait to be woken.
+    waiters: VecDeque<oneshot::Sender<Wakeup>>,
+}
+
+/// Wakes a waiter. When the waiter is gone, it wakes the next one.
+struct Wakeup {
+    queues: Arc<Queues>,
+    name: String,
+    was_received: bool,
+}
+
+/// What a caller does next.
+pub(super) enum Turn {
+    /// It asks now, and reports the result to the attempt.
+    Ask(Attempt),
+    /// It comes back after this time.
+    Wait(Duration),
+}
+
+/// A caller that asks. Others may wait for its result.
+pub(super) struct Attempt {
+    queues: Arc<Queues>,
+    name: String,
+    permits: u32,
+    /// Whether the queue counts its permits as requested.
+    is_counted: bool,
+}
+
+impl Queues {
+    /// Waits for a turn to ask for permits of `name`, until `end` at the latest. `wait_until` is when
+    /// the caller's `max_wait` ends, if it does.
+    pub(super) async fn turn(
+        self: &Arc<Self>,
+        name: &str,
+        permits: u32,
+        wait_until: Option<Instant>,
+        end: Instant,
+    ) -> Turn {
+        let ask = |is_counted| {
+            Turn::Ask(Attempt {
+                queues: Arc::clone(self),
+                name: name.to_owned(),
+                permits,
+                is_counted,
+            })
+        };
+        loop {
+            let wakeup = {
+                let mut state = self.lock();
+                let now = Instant::now();
+                if state.by_name.get(name).is_some_and(|queue| queue.is_idle(now)) {
+                    state.by_name.remove(name);
+                }
+                let Some(queue) = state.by_name.get_mut(name) else { return ask(false) };
+                // Only Redis refuses: a caller that cannot wait until the end of the refusal asks at once.
+                let ends_too_late = wait_until.is_some_and(|end| end < queue.refused_until);
+                if permits >= queue.refused_permits && ends_too_late {
+                    return ask(queue.count(permits));
+                }
+                if let Some(wait) = queue.wait(permits, now) {
+                    return Turn::Wait(wait.min(queue.refused_at + REFUSAL_LIFETIME - now));
+                }
+                if queue.requested_permits == 0
+                    || queue.requested_permits + u64::from(permits) <= queue.free_permits
+                    || now >= end
+                {
+                    return ask(queue.count(permits));
+                }
+                let (sender, wakeup) = oneshot::channel();
+                while queue.waiters.front().is_some_and(oneshot::Sender::is_closed) {
+                    queue.waiters.pop_front();
+                }
+                queue.waiters.push_back(sender);
+                wakeup
+            };
+            // Woken or not, the caller looks at the queue again.
+            if let Ok(Ok(mut wakeup)) = timeout_at(end, wakeup).await {
+                wakeup.was_received = true;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is locked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets a refusal, because permits were refunded.
+    pub(super) fn forget_refusal(&self, name: &str) {
+        if let Some(queue) = self.lock().by_name.get_mut(name) {
+            queue.refused_until = Instant::now();
+        }
+    }
+}
+
+impl Queue {
+    fn count(&mut self, permits: u32) -> bool {
+        self.requested_permits += u64::from(permits);
+        true
+    }
+
+    /// How long this number of permits is known not to be free.
+    fn wait(&self, permits: u32, now: Instant) -> Option<Duration> {
+        let is_known = now < self.refused_until && now < self.refused_at + REFUSAL_LIFETIME;
+        let is_affected = permits >= self.refused_permits && u64::from(permits) <= self.rate;
+        (is_known && is_affected).then(|| self.refused_until - now)
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        let is_unused =
+            self.requested_permits == 0 && self.waiters.iter().all(oneshot::Sender::is_closed);
+        is_unused
+            && now >= self.refused_until.max(self.refused_at + REFUSAL_LIFETIME) + IDLE_LIFETIME
+    }
+
+    /// Wakes the waiters that may ask now, or all if a refusal is known. The others keep waiting.
+    fn wake(&mut self, queues: &Arc<Queues>, name: &str, now: Instant) {
+        let is_known = now < self.refused_until.min(self.refused_at + REFUSAL_LIFETIME);
+        let most = if is_known { usize::MAX } else { self.free_permits.max(1) as usize };
+        let mut woken = 0;
+        while woken < most
+            && let Some(next) = self.waiters.pop_front()
+        {
+            let wakeup =
+                Wakeup { queues: Arc::clone(queues), name: name.to_owned(), was_received: false };
+            match next.send(wakeup) {
+                Ok(()) => woken += 1,
+                Err(mut unreceived) => unreceived.was_received = true,
+            }
+        }
+    }
+}
+
+impl Drop for Wakeup {
+    fn drop(&mut self) {
+        if self.was_received {
+            return;
+        }
+        if let Some(queue) = self.queues.lock().by_name.get_mut(&self.name) {
+            queue.wake(&self.queues, &self.name, Instant::now());
+        }
+    }
+}
+
+impl Attempt {
+    /// Reports an admission that left `remaining` permits of the rate. If it left none, `next` is the
+    /// wait until one is free.
+    pub(super) fn admitted(self, remaining: u64, next: Duration, rate: u64) {
+        if remaining == 0 && !next.is_zero() {
+            return self.record_refusal(1, next, rate);
+        }
+        if let Some(queue) = self.queues.lock().by_name.get_mut(&self.name) {
+            queue.free_permits = remaining;
+        }
+    }
+
+    /// Reports a refusal for `wait` under a rate.
+    pub(super) fn refused(self, wait: Duration, rate: u64) {
+        let permits = self.permits;
+        self.record_refusal(permits, wait, rate);
+    }
+
+    /// Records that this number of permits is not free for `wait`.
+    fn record_refusal(self, permits: u32, wait: Duration, rate: u64) {
+        let now = Instant::now();
+        let mut state = self.queues.lock();
+        let State { by_name, sweep_at, next_sweep } = &mut *state;
+        if by_name.len() >= (*sweep_at).max(SWEEP_FROM) && next_sweep.is_none_or(|next| now >= next)
+        {
+            by_name.retain(|_, queue| !queue.is_idle(now));
+            (*sweep_at, *next_sweep) =
+                ((2 * by_name.len()).min(MAX_QUEUES), Some(now + IDLE_LIFETIME));
+        }
+        let is_new = !by_name.contains_key(&self.name);
+        if is_new && (by_name.len() >= MAX_QUEUES || self.name.len() > LONGEST_NAME) {
+            return;
+        }
+        let queue = by_name.entry(self.name.clone()).or_insert_with(|| Queue {
+            refused_permits: permits,
+            refused_until: now,
+            refused_at: now,
+            rate,
+            free_permits: 0,
+            requested_permits: 0,
+            waiters: VecDeque::new(),
+        });
+        (queue.free_permits, queue.rate) = (0, rate);
+        // A known refusal of fewer permits also covers this one.
+        if queue.wait(permits, now).is_none() || permits <= queue.refused_permits {
+            (queue.refused_permits, queue.refused_until, queue.refused_at) =
+                (permits, now + wait, now);
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let mut state = self.queues.lock();
+        if let Some(queue) = state.by_name.get_mut(&self.name) {
+            if self.is_counted {
+                queue.requested_permits =
+                    queue.requested_permits.saturating_sub(self.permits.into());
+            }
+            queue.wake(&self.queues, &self.name, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! Sends requests to the script, and refunds what it granted to callers who have left.
+//!
+//! Random bytes identify a grant. So an `acquire` may be sent again over another connection: the
+//! script grants it once. No other request is sent again, unless the server says that it did not run
+//! it. When the caller of an `acquire` leaves, the reply is awaited a little longer, and what the
+//! script granted is refunded.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+
+use super::grant::GrantId;
+use super::keys::Keys;
+use super::refund_on_drop::RefundOnDrop;
+use super::reply::{DONE, ScriptReply};
+use super::request::Request;
+use crate::limiter::named::{Clock, instant};
+use crate::limiter::redis::sending::{
+    Deadline, Script, SharedConnection, call_error, eval, is_reply, malformed_reply, met_read_only,
+};
+use crate::{Error, ErrorKind, Pool};
+
+/// The pause before a request is sent again to a cluster that is moving its keys.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// The most requests in flight, late replies included.
+const MAX_IN_FLIGHT: usize = 16_384;
+
+const SCRIPT: [&str; 3] = [
+    include_str!("../../scripts/redisson.lua"),
+    include_str!("../../scripts/redisson_settings.lua"),
+    "return run()\n",
+];
+
+/// Sends requests to the servers of a pool.
+#[derive(Clone)]
+pub(super) struct Sender {
+    pub(super) pool: Pool,
+    /// The caller's clock; `None`: the server's.
+    pub(super) clock: Option<Clock>,
+    script: Arc<Script>,
+    in_flight: Arc<Semaphore>,
+}
+
+/// A reply to come. `None`: nothing was sent, because the deadline had passed.
+pub(super) type PendingReply = Pin<Box<dyn Future<Output = Option<RedisResult<Value>>> + Send>>;
+
+/// Why a request has no reply of the script.
+pub(super) enum Failure {
+    /// The deadline passed after the request was sent.
+    TimedOut(Error),
+    /// The deadline passed before anything was sent.
+    Unsent(Error),
+    /// The server replied with an error, or the connection broke.
+    Failed(RedisError),
+}
+
+impl Sender {
+    pub(super) fn new(pool: Pool) -> Self {
+        let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+        Self { pool, clock: None, script: Arc::new(Script::with_head(&SCRIPT)), in_flight }
+    }
+
+    /// Sends a request and awaits its reply.
+    pub(super) async fn call(
+        &self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<ScriptReply, Error> {
+        let _slot = self.slot()?;
+        self.exchange(request, deadline).await
+    }
+
+    /// A deadline for the server that holds a limiter's keys.
+    pub(super) fn deadline(&self, keys: &Keys, at: Instant) -> Deadline {
+        Deadline::new(self.pool.reply_deadline(at), &self.pool, self.pool.slot(keys.name()))
+    }
+
+    /// As [`call`](Self::call), for a caller that holds a slot already.
+    pub(super) async fn exchange(
+        &self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<ScriptReply, Error> {
+        let deadline = self.deadline(&request.keys, deadline);
+        loop {
+            let connection = self.connection(deadline).await?;
+            let mut reply = None;
+            match self.send(&connection, request, &mut reply, deadline).await? {
+                Ok(reply) => return ScriptReply::read(reply),
+                Err(Failure::Failed(error))
+                    if is_moving_keys(&error) && has_time_to_retry(deadline.at) =>
+                {
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(failure) => return Err(Error::from(failure)),
+            }
+        }
+    }
+
+    /// Takes permits for a grant. When the caller leaves, they are refunded.
+    pub(super) async fn acquire(
+        &self,
+        keys: &Keys,
+        permits: u32,
+        grant: GrantId,
+        deadline: Instant,
+    ) -> Result<ScriptReply, Error> {
+        let request = Request::acquire(keys, permits, &grant);
+        let deadline = self.deadline(keys, deadline);
+        let mut refund = RefundOnDrop {
+            sender: self,
+            keys,
+            permits,
+            grant,
+            slot: Some(self.slot()?),
+            connection: None,
+            reply: None,
+            is_needed: false,
+        };
+        let mut sent_again = false;
+        loop {
+            let connection = self.connection(deadline).await?;
+            (refund.connection, refund.is_needed) = (Some(Arc::clone(&connection)), true);
+            match self.send(&connection, &request, &mut refund.reply, deadline).await? {
+                Ok(reply) => {
+                    let reply = ScriptReply::read(reply)?;
+                    // Else it is no reply of the script, or the first request may still arrive.
+                    refund.is_needed = match reply.outcome {
+                        DONE => reply.numbers::<5>().is_err(),
+                        _ => sent_again,
+                    };
+                    return Ok(reply);
+                }
+                Err(Failure::Failed(error))
+                    if is_moving_keys(&error) && has_time_to_retry(deadline.at) =>
+                {
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(Failure::Failed(error)) if error.is_io_error() && !sent_again => {
+                    sent_again = true;
+                }
+                Err(failure) => {
+                    refund.is_needed = sent_again || !took_nothing(&failure);
+                    return Err(Error::from(failure));
+                }
+            }
+        }
+    }
+
+    /// Sends a command that is no script.
+    pub(super) async fn command(
+        &self,
+        keys: &Keys,
+        command: Cmd,
+        deadline: Instant,
+    ) -> Result<i64, Error> {
+        let _slot = self.slot()?;
+        let deadline = self.deadline(keys, deadline);
+        let connection = self.connection(deadline).await?;
+        let reply = connection.send(command);
+        let mut reply: PendingReply = Box::pin(async move { Some(reply.await) });
+        let reply =
+            self.await_reply(&*connection, &mut reply, deadline).await.map_err(Error::from)?;
+        redis::from_redis_value(reply).map_err(|_| malformed_reply())
+    }
+
+    /// A slot among the requests in flight.
+    fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
+        Arc::clone(&self.in_flight)
+            .try_acquire_owned()
+            .map_err(|_| Error::new(ErrorKind::Saturation, "too many calls are under way"))
+    }
+
+    /// Waits for a connection until the deadline.
+    async fn connection(&self, deadline: Deadline) -> Result<Arc<dyn SharedConnection>, Error> {
+        let connecting = pin!(self.pool.connection());
+        let connection = deadline.answer(connecting).await;
+        connection.unwrap_or_else(|| Err(deadline.missed(&self.pool, true)))
+    }
+
+    /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.
+    pub(super) async fn send(
+        &self,
+        connection: &Arc<dyn SharedConnection>,
+        request: &Request,
+        reply: &mut Option<PendingReply>,
+        deadline: Deadline,
+    ) -> Result<Result<Value, Failure>, Error> {
+        let now = self.clock.as_ref().map(|clock| instant(clock())).transpose()?;
+        let (shared, script) = (Arc::clone(connection), Arc::clone(&self.script));
+        let request = request.clone();
+        let pending = Box::pin(async move {
+            let arguments = |command: &mut Cmd| {
+                let keys = request.keys.all();
+                command.arg(keys.len()).arg(keys);
+                match now {
+                    Some(now) => command.arg(now),
+                    None => command.arg(""),
+                };
+                command.arg(request.operation).arg(&request.arguments);
+                Instant::now() <= deadline.at
+            };
+            eval(shared, &script, arguments).await
+        });
+        let answer = self.await_reply(&**connection, reply.insert(pending), deadline).await;
+        if !matches!(answer, Err(Failure::TimedOut(_))) {
+            *reply = None;
+        }
+        Ok(answer)
+    }
+
+    /// Awaits a reply until the deadline, and records what it says of the server.
+    async fn await_reply(
+        &self,
+        connection: &dyn SharedConnection,
+        reply: &mut PendingReply,
+        deadline: Deadline,
+    ) -> Result<Value, Failure> {
+        let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
+        let answer = deadline.reply(&self.pool, connection, Pin::new(reply), was_answered).await;
+        let missed = || deadline.missed(&self.pool, true);
+        let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
+        let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
+        let answer = answer.and_then(Value::extract_error).map_err(Failure::Failed);
+        if let Err(Failure::Failed(error)) = &answer
+            && met_read_only(error)
+        {
+            connection.mark_read_only();
+        }
+        answer
+    }
+}
+
+/// Whether a cluster is moving the keys to another server, and ran nothing.
+fn is_moving_keys(error: &RedisError) -> bool {
+    error.kind() == redis::ErrorKind::Server(ServerErrorKind::TryAgain)
+}
+
+/// Whether it is certain that the script granted nothing.
+fn took_nothing(failure: &Failure) -> bool {
+    match failure {
+        Failure::TimedOut(_) => false,
+        Failure::Unsent(_) => true,
+        Failure::Failed(error) => {
+            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
+        }
+    }
+}
+
+/// Whether a pause and another try fit before the deadline.
+fn has_time_to_retry(deadline: Instant) -> bool {
+    Instant::now() + RETRY_PAUSE < deadline
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::TimedOut(error) | Failure::Unsent(error) => error,
+            Failure::Failed(error) => call_error(error),
+        }
+    }
+}
