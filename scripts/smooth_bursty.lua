@@ -7,8 +7,8 @@
 -- Stored:               the credit in microseconds over the denominator, the instant from which on
 --                       nobody waits, the rate, and the last now, as
 --                       `credit:next:unit_denominator/unit_numerator:last`
--- Mark of a state:      next  credit before, made positive  what was added to next, for its debt and
---                       for a later start
+-- Mark of a state:      next  credit before, made positive  what was added to next, for its debt
+--                       and for a later start
 
 local smooth_bursty = { arguments = 6 }
 

@@ -7,7 +7,7 @@
 //! reservations back at once. `planted.rs` shows that the judge finds every mistake planted in the
 //! histories of `history.rs`.
 //!
-//! A new algorithm is a model and a line in `algorithms.rs`. The size comes from
+//! A new algorithm is a model and a line in `trial/algorithms.rs`. The size comes from
 //! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
 //! `ORACLE_STATES` (2,400 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (100
 //! reservations in a storm); `ORACLE_ONLY` picks the algorithms whose names begin so. These sizes
