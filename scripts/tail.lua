@@ -141,6 +141,9 @@ local function run(algorithm)
     elseif op == 'penalize' then
       cost = tonumber(ARGV[at + 1])
       at = at + 2
+    elseif op == 'estimate' then
+      cost, max_wait = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+      at = at + 3
     elseif op == 'reset' then
       at = at + 1
     else
@@ -168,7 +171,8 @@ local function run(algorithm)
       local clamped = state and algorithm.clamp(rule, state, now)
       state = clamped or state
 
-      local blocking = algorithm.blocking_quota and not op and algorithm.blocking_quota(rule, state, now, cost)
+      local asks = not op or op == 'estimate'
+      local blocking = algorithm.blocking_quota and asks and algorithm.blocking_quota(rule, state, now, cost)
       local outcome, wait, next
       if not op then
         outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, max_wait)
@@ -176,6 +180,9 @@ local function run(algorithm)
         outcome, wait, next = refund(algorithm, rule, state, now, units, cost, unpack(mark))
       elseif op == 'penalize' then
         outcome, wait, next = penalize(algorithm, rule, state, now, cost)
+      elseif op == 'estimate' then
+        -- What would be decided; the next state is dropped.
+        outcome, wait = decide(algorithm, rule, state, nil, now, cost, max_wait)
       else
         -- Whatever the key holds, it holds it no more.
         outcome, wait, state = ALLOW, 0, nil
@@ -205,7 +212,7 @@ local function run(algorithm)
         reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = one or 0, two or 0, three or 0, four or 0
       else
         algorithm.write_mark(state, reply, n + 4)
-        if op then
+        if not asks then
           blocking = algorithm.blocking_quota(rule, state, now, 0)
         end
         -- Counted from 0.

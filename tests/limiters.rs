@@ -265,6 +265,8 @@ async fn what_a_limiter_cannot_do_is_an_error() {
     let error = closure.boxed().penalize("x").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert!(closure.peek("x").await.unwrap().is_admitted());
+    let error = closure.estimate("x").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
     let error = closure.reset("x").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
 }

@@ -16,7 +16,10 @@ use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{
     FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
 };
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
+use tower_sluice::{
+    AllAtOnce, AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
+    Quota, Redis,
+};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -378,4 +381,38 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     assert_eq!(limiter.reset("x").await.unwrap().remaining(), Some(5));
     assert_eq!(calls(&mut connection, "unlink").await, 3);
     assert_eq!(limiter.penalize(Charge::new("x").cost(4)).await.unwrap().remaining(), Some(1));
+}
+
+#[tokio::test]
+async fn an_estimate_tells_the_wait_and_takes_nothing() {
+    let server = Server::start();
+    let bucket = TokenBucket::new(Quota::per_hour(5));
+    let pair = (bucket, TokenBucket::new(Quota::per_hour(50)));
+    let pool = pool(&server);
+    let redis = |name| Redis::new(name, bucket, pool.clone()).deadline(PATIENT);
+    let two_quotas = Redis::new("two", pair, pool.clone()).deadline(PATIENT);
+    let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
+    let limiters = [
+        ("Redis", redis("one").boxed()),
+        ("Memory", Memory::new("one", bucket).boxed()),
+        ("Redis, two quotas", two_quotas.boxed()),
+        ("Memory, two quotas", Memory::new("two", pair).boxed()),
+        ("AllAtOnce", AllAtOnce::new((redis("a"), redis("b")), keys).boxed()),
+        ("AllInTurn", AllInTurn::new([redis("c").boxed(), redis("d").boxed()], keys).boxed()),
+    ];
+    for (name, limiter) in limiters {
+        let charge = |cost| Charge::new("x").cost(cost);
+        assert!(limiter.check(&charge(4)).await.unwrap().is_admitted(), "{name}");
+        let mut fits = limiter.estimate(charge(1)).await.unwrap();
+        assert_eq!((fits.outcome(), fits.remaining()), (Outcome::Allow, Some(1)), "{name}");
+        assert!(fits.reservation().is_none(), "{name}");
+        // Two units more, at 720 s each, but for the time that the test takes.
+        let waits = limiter.estimate(charge(3)).await.unwrap();
+        let wait = waits.retry_after().unwrap().as_secs_f64();
+        assert!((1_380.0..=1_440.0).contains(&wait), "{name}: {wait} s");
+        assert_eq!(waits.remaining(), Some(1), "{name}");
+        let never = limiter.estimate(charge(6)).await.unwrap();
+        assert_eq!(never.outcome(), Outcome::Deny { retry_after: None }, "{name}");
+        assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(1), "{name}");
+    }
 }

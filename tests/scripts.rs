@@ -70,7 +70,7 @@ async fn a_charge_may_bring_its_own_quota() {
 }
 
 #[tokio::test]
-async fn a_refusal_and_a_peek_write_nothing() {
+async fn a_refusal_a_peek_and_an_estimate_write_nothing() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let call = Call::bucket(Some(NOW), &["k"]).check(5, 0);
@@ -80,11 +80,17 @@ async fn a_refusal_and_a_peek_write_nothing() {
         expires(&mut connection, "k").await,
         ran(&mut connection, "set").await,
     );
-    let call = Call::bucket(Some(NOW + 1), &["k", "k", "k", "k"]);
+    let call = Call::bucket(Some(NOW + 1), &["k"; 7]);
     let call = call.check(1, 0).check(1, 199_998).check(6, 60_000_000).check(0, 0);
+    let call = call.estimate(1, 199_999).estimate(2, 0).estimate(6, 0);
     let (_, told) = call.on(&mut connection).await;
     let outcomes: Vec<_> = told.iter().map(Told::outcome).collect();
-    assert_eq!(outcomes, [2, 2, 3, 0]);
+    assert_eq!(outcomes, [2, 2, 3, 0, 1, 2, 3]);
+    let waits = [&told[4], &told[5]].map(|told| match told {
+        Told::Numbers([_, wait, remaining, ..]) => (*wait, *remaining),
+        Told::Failed(code) => panic!("{code}"),
+    });
+    assert_eq!(waits, [(199_999, 0), (399_999, 0)]);
     let after = (
         ask::<String>(&mut connection, "GET k").await,
         expires(&mut connection, "k").await,

@@ -134,6 +134,21 @@ async fn compare<A: InLua>(
                 assert_eq!(verdict(&from_lua), from_rust, "{place}: penalty of {cost}");
                 continue;
             }
+            if dice.below(20) == 0 {
+                let cost = dice.pick(&[0, 1, 2, capacity, capacity + 1]);
+                let max_wait = dice.pick(&[0, unit, 60_000_000]);
+                let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
+                let charge = charge.max_wait(Duration::from_micros(max_wait));
+                let mut from_lua = lua.estimate(charge).await.expect("lua estimates");
+                let check = Check { cost: cost as i64, max_wait: max_wait as i64 };
+                let told = A::estimate(&rule, state.as_ref(), instant, check);
+                let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
+                assert_eq!(verdict(&from_lua), from_rust, "{place}: estimate of {check:?}");
+                let named = quota.as_slice().get(told.quota_index).copied();
+                assert_eq!(from_lua.quota(), named, "{place}");
+                assert!(from_lua.reservation().is_none(), "{place}: an estimate takes nothing");
+                continue;
+            }
             if dice.below(60) == 0 {
                 lua.reset(Charge::new(Arc::clone(&key))).await.expect("lua forgets");
                 state = None;

@@ -255,6 +255,16 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark: state.map(Self::mark), ..answer }
     }
 
+    /// What `step` would answer, but for the units: nothing is taken, and the report is of the key as it
+    /// stands. The twin of the operation `estimate` in `scripts/tail.lua`.
+    fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
+        let clamped = state.and_then(|state| Self::clamp(rule, state, now));
+        let seen = clamped.as_ref().or(state);
+        let blocking = Self::blocking_quota(rule, seen, now, check.cost);
+        let (verdict, _) = judge::<Self>(rule, seen, now, check);
+        answer::<Self>(rule, seen, now, verdict, blocking)
+    }
+
     /// Takes a cost without a check that it fits, unless the debt is past the horizon. Answers as a
     /// peek after it would be answered: the twin of `penalize` in `scripts/tail.lua`.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {

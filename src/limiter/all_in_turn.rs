@@ -7,12 +7,13 @@
 //! a charge is admitted now, or refused with the time to come back. Where all are in one Redis, [`AllAtOnce`](crate::AllAtOnce) asks
 //! them in one call, exactly, and reserves waits.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Boxed, BoxedFuture, Limiter, Operation};
-use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 
 /// Limiters over different keys, all or nothing.
 ///
@@ -190,7 +191,7 @@ where
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// The same of each; the answer is the one that has least left.
+    /// The same of each. The answer is the one that refuses longest, else the one that has least left.
     pub(super) fn operate_each(
         &self,
         operation: Operation,
@@ -198,13 +199,19 @@ impl<const N: usize, F> AllInTurn<N, F> {
     ) -> Option<BoxedFuture> {
         let asked = self.limiters.iter().zip(charges);
         let answers: Vec<_> = asked
-            .map(|(limiter, charge)| limiter.operate(operation, charge))
+            .map(|(limiter, charge)| match operation {
+                // In turn nobody waits, so an estimate does not either.
+                Operation::Estimate => {
+                    limiter.operate(operation, &charge.clone().max_wait(Duration::ZERO))
+                }
+                _ => limiter.operate(operation, charge),
+            })
             .collect::<Option<_>>()?;
         Some(Box::pin(async move {
             let mut tightest: Option<Decision> = None;
             for answer in answers {
-                let decision = answer.await?;
-                if tightest.as_ref().is_none_or(|least| decision.remaining() < least.remaining()) {
+                let decision = answer.await?.denied();
+                if tightest.as_ref().is_none_or(|least| is_tighter(&decision, least)) {
                     tightest = Some(decision);
                 }
             }
@@ -212,6 +219,16 @@ impl<const N: usize, F> AllInTurn<N, F> {
             tightest.ok_or_else(none)
         }))
     }
+}
+
+/// Whether a decision refuses where another admits, or refuses longer, or has less left.
+fn is_tighter(decision: &Decision, other: &Decision) -> bool {
+    let wait = |decision: &Decision| match decision.outcome() {
+        Outcome::Deny { retry_after } => retry_after.unwrap_or(Duration::MAX),
+        _ => Duration::ZERO,
+    };
+    let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
+    (Reverse(wait(decision)), left(decision)) < (Reverse(wait(other)), left(other))
 }
 
 impl<const N: usize, F> Clone for AllInTurn<N, F> {

@@ -188,6 +188,34 @@ pub trait LimiterExt: Limiter + Sized {
         self.settle(reservation, 0)
     }
 
+    /// What a check of a charge would answer now, without taking anything: whether it would be admitted,
+    /// and how long it would wait or had to wait.
+    ///
+    /// `remaining` and `reset_after` are of the key as it stands. The estimate promises nothing: another
+    /// charge may come first. A [`peek`](LimiterExt::peek) has cost 0, so it does not tell about a cost.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, algorithm::TokenBucket};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(60).burst(10)));
+    /// limiter.acquire(Charge::new("alice").cost(10)).await.unwrap();
+    /// let estimate = limiter.estimate(Charge::new("alice").cost(5)).await?;
+    /// let wait = estimate.retry_after().unwrap();
+    /// assert!(wait > Duration::from_secs(4) && wait <= Duration::from_secs(5));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As a check; and of the kind [`Configuration`](crate::ErrorKind::Configuration) if the limiter
+    /// cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
+    }
+
     /// Takes without asking whether it fits: against abuse. What a request cost in the end is for
     /// [`settle`](Limiter::settle).
     ///

@@ -1,11 +1,13 @@
-//! What support and admin endpoints do to a key, besides asking.
+//! What support and admin endpoints do to a key, besides checks.
 //!
 //! ```
-//! use tower_sluice::{Limiter, LimiterExt, Memory, Quota, algorithm::TokenBucket};
+//! use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota, algorithm::TokenBucket};
 //!
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
 //! let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5)));
+//! let estimate = limiter.estimate(Charge::new("mallory").cost(5)).await?;
+//! assert_eq!((estimate.outcome(), estimate.remaining()), (Outcome::Allow, Some(5)));
 //! let owing = limiter.penalize("mallory").await?;
 //! assert_eq!(owing.remaining(), Some(4));
 //! assert_eq!(limiter.peek("mallory").await?.remaining(), Some(4));
@@ -21,10 +23,12 @@ use pin_project_lite::pin_project;
 
 use crate::{Decision, Error, ErrorKind};
 
-/// A change to a key that asks for no admission.
+/// What can be asked of a key besides admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
+    /// Answers as a check would, and takes nothing.
+    Estimate,
     /// Takes the charge's units, whether or not they fit.
     Penalize,
     /// Forgets what was taken.

@@ -114,6 +114,11 @@ impl Call {
         self
     }
 
+    pub fn estimate(mut self, cost: i64, max_wait: i64) -> Self {
+        self.command.arg(1).arg("estimate").arg(cost).arg(max_wait);
+        self
+    }
+
     pub fn penalize(mut self, cost: i64) -> Self {
         self.command.arg(1).arg("penalize").arg(cost);
         self

@@ -54,6 +54,10 @@ impl<A: Algorithm> Store<A> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
         let ((answer, now), _) = self.update(&name, |now, state| {
+            if operation == Operation::Estimate {
+                let answer = A::estimate(&parsed.rule, state.as_ref(), now, parsed.check);
+                return ((answer, now), None);
+            }
             if operation == Operation::Reset {
                 *state = None;
                 let report = A::report(&parsed.rule, None, now);

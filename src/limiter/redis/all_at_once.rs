@@ -155,6 +155,9 @@ where
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture<A>> {
         let asked = match operation {
+            Operation::Estimate => {
+                self.ask(charge, |Check { cost, max_wait }| Op::Estimate { cost, max_wait })
+            }
             Operation::Penalize => self.ask(charge, |Check { cost, .. }| Op::Penalize { cost }),
             // A reset has no cost, so costs cannot differ.
             Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),

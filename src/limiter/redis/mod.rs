@@ -213,6 +213,9 @@ impl<A: InLua> Limiter for Redis<A> {
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
         Some(match operation {
+            Operation::Estimate => {
+                self.inner.ask(charge, |Check { cost, max_wait }| Op::Estimate { cost, max_wait })
+            }
             Operation::Penalize => {
                 self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost })
             }

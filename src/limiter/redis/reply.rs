@@ -94,12 +94,16 @@ impl<'a> Reply<'a> {
         let mark = Some(mark);
         let decided = |verdict| Entry::Decided(Answer { verdict, report, quota_index, mark });
         match (outcome, &request.op) {
-            (0, Op::Check { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
-            (1, Op::Check { max_wait, .. }) if (1..=*max_wait).contains(&wait) => {
+            (0, Op::Check { .. } | Op::Estimate { .. }) if wait == 0 => Ok(decided(Verdict::Allow)),
+            (1, Op::Check { max_wait, .. } | Op::Estimate { max_wait, .. })
+                if (1..=*max_wait).contains(&wait) =>
+            {
                 Ok(decided(Verdict::Wait(wait)))
             }
-            (2, Op::Check { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
-            (3, Op::Check { .. }) => Ok(decided(Verdict::Never)),
+            (2, Op::Check { .. } | Op::Estimate { .. }) if wait > 0 => {
+                Ok(decided(Verdict::Deny(wait)))
+            }
+            (3, Op::Check { .. } | Op::Estimate { .. }) => Ok(decided(Verdict::Never)),
             (0, Op::Penalize { .. } | Op::Reset) if wait == 0 => Ok(decided(Verdict::Allow)),
             (2, Op::Penalize { .. }) if wait > 0 => Ok(decided(Verdict::Deny(wait))),
             (5, Op::Refund { units, .. }) if wait <= *units => Ok(Entry::Refunded { units: wait }),

@@ -19,6 +19,8 @@ pub(super) enum Op {
     Check { cost: i64, max_wait: i64 },
     /// Gives back `units` of the reservation of `cost` units whose mark is `mark`.
     Refund { units: i64, cost: i64, mark: Mark },
+    /// Answers as a check would, and takes nothing.
+    Estimate { cost: i64, max_wait: i64 },
     /// Takes `cost` units, whether or not they fit.
     Penalize { cost: i64 },
     /// Forgets the key.

@@ -115,6 +115,7 @@ impl Call<'_> {
                     }
                     &mut *call
                 }
+                Op::Estimate { cost, max_wait } => call.arg("estimate").arg(cost).arg(max_wait),
                 Op::Penalize { cost } => call.arg("penalize").arg(cost),
                 Op::Reset => call.arg("reset"),
             };
