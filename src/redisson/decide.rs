@@ -97,7 +97,8 @@ impl Inner {
         Ok(decision)
     }
 
-    /// Calls the script. If the limiter has no configuration, sets the default rate and calls again.
+    /// Calls the script. If the limiter has no configuration, sets the default rate
+    /// and calls again.
     pub(super) async fn with_default_rate<F>(
         &self,
         keys: &Keys,
@@ -118,7 +119,8 @@ impl Inner {
         }
     }
 
-    /// The decision that a reply stands for. `granted`: the permits that were asked for, and their grant.
+    /// The decision that a reply stands for. `granted`: the permits that were asked for,
+    /// and their grant.
     pub(super) fn decision(
         &self,
         reply: &ScriptReply,

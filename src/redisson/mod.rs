@@ -1,10 +1,11 @@
 //! Redisson's `RRateLimiter` on Redisson's own keys: Java and Rust share one limiter.
 //!
-//! A charge's key is a limiter's name. How it travels: `names.rs` tells the keys; `deciding.rs` asks `queue.rs` whether
-//! somebody of this process asks already; `grant.rs` draws the bytes that it is known by; and `call.rs` sends one call of
-//! `scripts/redisson.lua`, which knows the rate by itself, since that is stored. The answer is
-//! [`Outcome::Retry`](crate::Outcome::Retry) where others reserve a wait: the format has no room for a reservation. `object.rs` is
-//! the rest of what Java's object does, `rate.rs` its configuration.
+//! A charge's key is a limiter's name. How it travels: `names.rs` tells the keys; `deciding.rs`
+//! asks `queue.rs` whether somebody of this process asks already; `grant.rs` draws the bytes that
+//! it is known by; and `call.rs` sends one call of `scripts/redisson.lua`, which knows the rate by
+//! itself, since that is stored. The answer is [`Outcome::Retry`](crate::Outcome::Retry) where
+//! others reserve a wait: the format has no room for a reservation. `object.rs` is the rest of what
+//! Java's object does, `rate.rs` its configuration.
 //!
 //! What differs from Java, and why, stands in `docs/redisson.md`.
 
@@ -47,7 +48,8 @@ struct Page;
 /// What decisions call it.
 const NAME: &str = "redisson";
 
-/// Redisson's limiters in one Redis, each under the name that it has in Java: a charge's key keys it. Cheap to clone.
+/// Redisson's limiters in one Redis, each under the name that it has in Java: a charge's key keys
+/// it. Cheap to clone.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -69,8 +71,9 @@ const NAME: &str = "redisson";
 /// # Ok(()) }
 /// ```
 ///
-/// As a limiter it goes into a [`RateLimitLayer`](crate::RateLimitLayer) with a closure that keys it. Keys are taken
-/// verbatim, so that one which a request brings should get a prefix: it could otherwise be that of any key.
+/// As a limiter it goes into a [`RateLimitLayer`](crate::RateLimitLayer) with a closure that keys
+/// it. Keys are taken verbatim, so that one which a request brings should get a prefix: it could
+/// otherwise be that of any key.
 #[derive(Clone)]
 pub struct Redisson {
     inner: Arc<Inner>,
@@ -93,8 +96,8 @@ impl Redisson {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Sets the client id, by which limiters of [`RateType::PerClient`] are counted. Default: a random one, which clones
-    /// share.
+    /// Sets the client id, by which limiters of [`RateType::PerClient`] are counted. Default: a
+    /// random one, which clones share.
     #[must_use]
     pub fn client_id(mut self, id: impl Into<Arc<str>>) -> Self {
         let inner = self.apart();
@@ -102,7 +105,8 @@ impl Redisson {
         self
     }
 
-    /// Sets how long a call may take, waiting for a connection included; a day at most. Default: 100 ms.
+    /// Sets how long a call may take, waiting for a connection included; a day at most.
+    /// Default: 100 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         Arc::make_mut(&mut self.inner).deadline = deadline.min(LONGEST);
@@ -111,14 +115,15 @@ impl Redisson {
 
     /// Decides by this machine's clock, as Redisson does. Default: the server's.
     ///
-    /// For fleets of Java processes whose clocks agree with each other, but not with the server's. Whoever's clock is
-    /// ahead frees everybody else's permits early.
+    /// For fleets of Java processes whose clocks agree with each other, but not with the server's.
+    /// Whoever's clock is ahead frees everybody else's permits early.
     #[must_use]
     pub fn caller_clock(self) -> Self {
         self.clock(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// Decides by `clock`, the time since the Unix epoch, cut to milliseconds. Default: the server's.
+    /// Decides by `clock`, the time since the Unix epoch, cut to milliseconds.
+    /// Default: the server's.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let inner = self.apart();
@@ -147,18 +152,20 @@ impl Redisson {
         inner
     }
 
-    /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps keys, it is the mapped one.
+    /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps keys, it
+    /// is the mapped one.
     ///
     /// # Errors
     ///
-    /// If the name is empty, or its braces would spread its keys over a cluster: it has either no brace at all, or its
-    /// first `{` opens a `{tag}` that is not empty.
+    /// If the name is empty, or its braces would spread its keys over a cluster: it has either no
+    /// brace at all, or its first `{` opens a `{tag}` that is not empty.
     pub fn rate_limiter(&self, name: &str) -> Result<RRateLimiter, Error> {
         let keys = Keys::new(name, &self.inner.client)?;
         Ok(RRateLimiter::new(self.clone(), keys))
     }
 
-    /// Gives a reservation back, and tells how many permits that were: 0 if they have expired or were released otherwise.
+    /// Gives a reservation back, and tells how many permits that were: 0 if they have expired or
+    /// were released otherwise.
     ///
     /// # Errors
     ///

@@ -13,10 +13,12 @@ use super::reply::{NO_CONFIGURATION, ScriptReply};
 use super::request::Request;
 use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation};
 
-/// One of Redisson's limiters: Java's `RRateLimiter`. Made by [`Redisson::rate_limiter`]; cheap to clone.
+/// One of Redisson's limiters: Java's `RRateLimiter`. Made by
+/// [`Redisson::rate_limiter`]; cheap to clone.
 ///
-/// Every call's error says why Redis could not be asked, or that the limiter has no configuration yet, in Java's words:
-/// `RateLimiter is not initialized`. No call is sent twice but one for permits, which are taken once all the same.
+/// Every call's error says why Redis could not be asked, or that the limiter has no configuration
+/// yet, in Java's words: `RateLimiter is not initialized`. No call is sent twice but one for
+/// permits, which are taken once all the same.
 #[derive(Clone)]
 pub struct RRateLimiter {
     redisson: Redisson,
@@ -53,8 +55,8 @@ impl RRateLimiter {
         self.set(false, false, rate).await.map(drop)
     }
 
-    /// `setRate` with `keepState`: what was taken stays taken. Where the new rate is below that, nothing is admitted until
-    /// enough has expired.
+    /// `setRate` with `keepState`: what was taken stays taken. Where the new rate is below that,
+    /// nothing is admitted until enough has expired.
     ///
     /// # Errors
     ///
@@ -63,7 +65,8 @@ impl RRateLimiter {
         self.set(false, true, rate).await.map(drop)
     }
 
-    /// `updateRate`: as [`set_rate`](Self::set_rate) if the limiter is configured, and tells whether it is.
+    /// `updateRate`: as [`set_rate`](Self::set_rate) if the limiter is configured, and
+    /// tells whether it is.
     ///
     /// # Errors
     ///
@@ -72,8 +75,8 @@ impl RRateLimiter {
         self.set(true, false, rate).await
     }
 
-    /// `updateRate` with `keepState`: as [`set_rate_keeping_state`](Self::set_rate_keeping_state) if the limiter is
-    /// configured, and tells whether it is.
+    /// `updateRate` with `keepState`: as [`set_rate_keeping_state`](Self::set_rate_keeping_state)
+    /// if the limiter is configured, and tells whether it is.
     ///
     /// # Errors
     ///
@@ -109,13 +112,14 @@ impl RRateLimiter {
     ///
     /// # Errors
     ///
-    /// If `permits` is not from 1 to 2^32 - 1 or exceeds the rate, the limiter is not configured, or Redis cannot be asked.
+    /// If `permits` is not from 1 to 2^32 - 1 or exceeds the rate, the limiter is not configured,
+    /// or Redis cannot be asked.
     pub async fn try_acquire(&self, permits: u64) -> Result<Option<Permits>, Error> {
         self.try_acquire_for(permits, Duration::ZERO).await
     }
 
-    /// `tryAcquire(n, timeout)`: takes permits as soon as they are free, waiting for so long; a longer wait is refused at
-    /// once.
+    /// `tryAcquire(n, timeout)`: takes permits as soon as they are free, waiting for so long; a
+    /// longer wait is refused at once.
     ///
     /// # Errors
     ///
@@ -163,8 +167,8 @@ impl RRateLimiter {
         }
     }
 
-    /// `release(n)`: gives back permits of whoever took the oldest that have not expired, and tells how many. To give back
-    /// your own, [`Permits::release`].
+    /// `release(n)`: gives back permits of whoever took the oldest that have not expired, and tells
+    /// how many. To give back your own, [`Permits::release`].
     ///
     /// # Errors
     ///
@@ -195,8 +199,8 @@ impl RRateLimiter {
         Ok(freed)
     }
 
-    /// `delete`: deletes the configuration and what was taken, of this client and of everybody; tells whether there was
-    /// anything.
+    /// `delete`: deletes the configuration and what was taken, of this client and of everybody;
+    /// tells whether there was anything.
     ///
     /// # Errors
     ///
@@ -321,8 +325,8 @@ impl Permits {
         self.held.first().copied().unwrap_or(0)
     }
 
-    /// Gives back so many of these, and tells how many were: none if they have expired, or were released by another's
-    /// `release(n)`; then none is left to give back.
+    /// Gives back so many of these, and tells how many were: none if they have expired, or were
+    /// released by another's `release(n)`; then none is left to give back.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Which callers of this process ask for a limiter that others wait for.
 //!
-//! The format has no room for reservations, so every refused caller asks again. Of many callers that
-//! wait for one permit, all but one would ask for nothing. Callers that can wait therefore share what
-//! the last refusal said.
+//! The format has no room for reservations, so every refused caller asks again. Of many callers
+//! that wait for one permit, all but one would ask for nothing. Callers that can wait therefore
+//! share what the last refusal said.
 //!
 //! - While it holds, and for a second at most, they wait until its end and do not ask.
 //! - Then one of them asks, or as many as there were permits left for. The others wait to be woken.
@@ -87,8 +87,8 @@ pub(super) struct Attempt {
 }
 
 impl Queues {
-    /// Waits for a turn to ask for permits of `name`, until `end` at the latest. `wait_until` is when
-    /// the caller's `max_wait` ends, if it does.
+    /// Waits for a turn to ask for permits of `name`, until `end` at the latest. `wait_until` is
+    /// when the caller's `max_wait` ends, if it does.
     pub(super) async fn turn(
         self: &Arc<Self>,
         name: &str,
@@ -112,7 +112,8 @@ impl Queues {
                     state.by_name.remove(name);
                 }
                 let Some(queue) = state.by_name.get_mut(name) else { return ask(false) };
-                // Only Redis refuses: a caller that cannot wait until the end of the refusal asks at once.
+                // Only Redis refuses: a caller that cannot wait until the end of the
+                // refusal asks at once.
                 let ends_too_late = wait_until.is_some_and(|end| end < queue.refused_until);
                 if permits >= queue.refused_permits && ends_too_late {
                     return ask(queue.count(permits));
@@ -203,8 +204,8 @@ impl Drop for Wakeup {
 }
 
 impl Attempt {
-    /// Reports an admission that left `remaining` permits of the rate. If it left none, `next` is the
-    /// wait until one is free.
+    /// Reports an admission that left `remaining` permits of the rate. If it left none, `next` is
+    /// the wait until one is free.
     pub(super) fn admitted(self, remaining: u64, next: Duration, rate: u64) {
         if remaining == 0 && !next.is_zero() {
             return self.record_refusal(1, next, rate);

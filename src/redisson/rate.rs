@@ -39,8 +39,8 @@ pub struct Rate {
 impl Rate {
     /// `RateType.OVERALL`: one budget for everybody.
     ///
-    /// What cannot be is an error where it is used: a rate from 1 to 2^53 - 1, an interval of at least 1 and at most 2^52
-    /// whole milliseconds.
+    /// What cannot be is an error where it is used: a rate from 1 to 2^53 - 1, an interval of at
+    /// least 1 and at most 2^52 whole milliseconds.
     #[must_use]
     pub const fn overall(permits: u64, interval: Duration) -> Self {
         Self { rate_type: RateType::Overall, permits, interval, keep_alive: None }
@@ -52,7 +52,8 @@ impl Rate {
         Self { rate_type: RateType::PerClient, permits, interval, keep_alive: None }
     }
 
-    /// Deletes the limiter when it was not used for so long: Java's `keepAliveTime`, at least the interval. Default: never.
+    /// Deletes the limiter when it was not used for so long: Java's `keepAliveTime`, at least the
+    /// interval. Default: never.
     #[must_use]
     pub const fn keep_alive(self, time: Duration) -> Self {
         let keep_alive = if time.is_zero() { None } else { Some(time) };

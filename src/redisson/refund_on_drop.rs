@@ -32,7 +32,8 @@ impl Drop for RefundOnDrop<'_> {
         if !self.is_needed {
             return;
         }
-        // Best effort: permits that are not refunded expire. Too few are then granted, never too many.
+        // Best effort: permits that are not refunded expire. Too few are then
+        // granted, never too many.
         let Ok(runtime) = Handle::try_current() else { return };
         let refund = Request::refund(self.keys, self.permits, &self.grant, self.permits);
         let sender = self.sender.clone();
@@ -48,8 +49,8 @@ impl Drop for RefundOnDrop<'_> {
             {
                 return;
             }
-            // Over the same connection the refund arrives after the grant, even on a connection that
-            // seemed silent.
+            // Over the same connection the refund arrives after the grant, even on a connection
+            // that seemed silent.
             if let Some(connection) = connection {
                 let deadline = sender.deadline(&refund.keys, Instant::now() + LATE);
                 if let Ok(Ok(_)) = sender.send(&connection, &refund, &mut None, deadline).await {

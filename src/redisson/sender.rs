@@ -1,9 +1,9 @@
 //! Sends requests to the script, and refunds what it granted to callers who have left.
 //!
 //! Random bytes identify a grant. So an `acquire` may be sent again over another connection: the
-//! script grants it once. No other request is sent again, unless the server says that it did not run
-//! it. When the caller of an `acquire` leaves, the reply is awaited a little longer, and what the
-//! script granted is refunded.
+//! script grants it once. No other request is sent again, unless the server says that it did not
+//! run it. When the caller of an `acquire` leaves, the reply is awaited a little longer, and what
+//! the script granted is refunded.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
