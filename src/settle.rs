@@ -50,7 +50,8 @@ use crate::{Decision, Refusal, Respond};
 /// | smooth limiters | only if no other was decided since | all of it: the next caller waits for it |
 /// | tuples | what each can; a wait on which no other was decided since, wholly | what each can |
 ///
-/// To refund more would break the bound. Where a refund must never be lost on a busy key, count in
+/// A part is refunded where all of it could be; a reserved slot itself stays where it is. To refund
+/// more would break the bound. Where a refund must never be lost on a busy key, count in
 /// a window. For bytes and tokens a bucket suits best, since it remembers debt.
 #[derive(Clone, Copy, Debug)]
 pub struct Settle<R, F> {

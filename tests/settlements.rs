@@ -1,11 +1,11 @@
-//! What a layer settles once a request is answered, with time paused and without Redis.
+//! What a layer settles once a request is answered, with time paused where no Redis is asked.
 
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower::{Layer, Service, ServiceExt};
-use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     AllInTurn, Charge, Decision, Error, ErrorKind, Global, Limiter, LimiterExt, Memory, Outcome,
@@ -14,8 +14,13 @@ use tower_sluice::{
 
 #[path = "support/strict.rs"]
 mod strict;
+#[cfg(feature = "redis")]
+mod support;
 
 use strict::Strict;
+
+#[cfg(feature = "redis")]
+use tower_sluice::{Pool, Redis};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -135,4 +140,55 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
             assert_eq!(taken(), expected, "in turn: {in_turn}");
         }
     }
+}
+
+/// What is left of 20 after a charge of 8 was settled to each of these costs.
+async fn left_after_settling<L: Limiter>(limiter: L) -> [u64; 4] {
+    let mut left = [0; 4];
+    for (at, (key, actual)) in
+        [("none", 0), ("less", 3), ("same", 8), ("more", 13)].into_iter().enumerate()
+    {
+        let mut decision = limiter.check(&Charge::new(key).cost(8)).await.unwrap();
+        assert!(limiter.settle(decision.reservation().unwrap(), actual).is_none());
+        let expected = 20 - actual;
+        // It happens off the path: in Redis a little later.
+        for _ in 0..10_000 {
+            left[at] = limiter.peek(key).await.unwrap().remaining().unwrap();
+            if left[at] == expected {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    left
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_is_settled_to_less_and_to_more_in_memory() {
+    let quota = Quota::per_day(20);
+    let expected = [20, 17, 12, 7];
+    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
+    assert_eq!(left_after_settling(Memory::new("bucket", bucket)).await, expected);
+    assert_eq!(left_after_settling(Memory::new("window", window)).await, expected);
+    assert_eq!(left_after_settling(Memory::new("both", (bucket, window))).await, expected);
+    assert_eq!(left_after_settling(Memory::new("log", SlidingLog::new(quota))).await, expected);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
+    let server = support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let quota = Quota::per_day(20);
+    let expected = [20, 17, 12, 7];
+    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
+    let patient = 20 * SECOND;
+    let of_bucket = Redis::new("bucket", bucket, pool.clone()).deadline(patient);
+    assert_eq!(left_after_settling(of_bucket).await, expected);
+    let of_window = Redis::new("window", window, pool.clone()).deadline(patient);
+    assert_eq!(left_after_settling(of_window).await, expected);
+    let of_both = Redis::new("both", (bucket, window), pool.clone()).deadline(patient);
+    assert_eq!(left_after_settling(of_both).await, expected);
+    let of_log = Redis::new("log", SlidingLog::new(quota), pool).deadline(patient);
+    assert_eq!(left_after_settling(of_log).await, expected);
 }
