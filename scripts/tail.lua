@@ -3,11 +3,13 @@
 
 local ALLOW, WAIT, DENY, NEVER, REFUNDED = 0, 1, 2, 3, 5
 
--- The numbers of a mark, for each quota: a mark identifies a state, and holds what a refund needs of the one before.
+-- The numbers of a mark, for each quota: a mark identifies a state, and holds what a refund needs
+-- of the one before.
 local MARK_LENGTH = 4
 
--- How much longer than its state a key lives, in µs: as long as the state stays within one such stretch,
--- the expiry that was set first suffices. Part of the format: every writer of a key keeps to one number.
+-- How much longer than its state a key lives, in µs: as long as the state stays within one such
+-- stretch, the expiry that was set first suffices. Part of the format: every writer of a key
+-- keeps to one number.
 local SPARE = 10000000
 
 -- Decides one charge. The twin of `step` in src/algorithm/mod.rs.
@@ -28,8 +30,9 @@ local function decide(algorithm, rule, state, was_clamped, now, cost, max_wait)
   return DENY, wait, was_clamped and state or nil
 end
 
--- Takes without asking whether it fits, so long as the debt is not past the horizon. Returns what a peek would then be
--- told, and the state to store if it changed. The twin of `penalize` in src/algorithm/mod.rs.
+-- Takes without asking whether it fits, so long as the debt is not past the horizon. Returns what a
+-- peek would then be told, and the state to store if it changed. The twin of `penalize` in
+-- src/algorithm/mod.rs.
 local function penalize(algorithm, rule, state, now, cost)
   local instant, next = algorithm.earliest_fit(rule, state, now, 0), nil
   if instant - now <= rule.horizon and cost > 0 then
@@ -111,8 +114,8 @@ local function run(algorithm)
   -- A charge has a key for each of its quotas; the first stands for all.
   local quotas = algorithm.quotas or 1
   local texts = algorithm.load and not algorithm.texts and {} or redis.call('MGET', unpack(KEYS))
-  -- What is known of a key, at the place of its first charge. A rule stands where the state has changed.
-  -- (Several plain arrays: a table for each key would cost more than all the arithmetic.)
+  -- What is known of a key, at the place of its first charge. A rule stands where the state has
+  -- changed. (Several plain arrays: a table for each key would cost more than all the arithmetic.)
   local places, states, numbers, rules, broken, reset = {}, {}, {}, {}, {}, {}
   local reply = { now }
   local n = 1

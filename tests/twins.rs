@@ -418,8 +418,8 @@ async fn parts_of_a_charge_are_given_back_alike() {
     assert!(units.iter().all(|units| *units > 100), "{units:?}");
 }
 
-/// Waiters of several quotas hang up, the latest first: from then on every charge is decided as though they had never
-/// come.
+/// Waiters of several quotas hang up, the latest first: from then on every charge is decided as
+/// though they had never come.
 fn hang_up<A: Algorithm>(algorithm: A, histories: u64) {
     let name = std::any::type_name::<A>();
     let rule = algorithm.rule(algorithm.quota()).expect("a rule");
@@ -514,7 +514,8 @@ impl Bound {
     }
 }
 
-/// Waiters of several quotas hang up in any order: what stands keeps every bound, and nobody is reserved before another.
+/// Waiters of several quotas hang up in any order: what stands keeps every bound, and nobody is
+/// reserved before another.
 fn hang_up_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound]) {
     give_back_in_any_order(algorithm.clone(), bounds, false);
     give_back_in_any_order(algorithm, bounds, true);
@@ -538,7 +539,8 @@ fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: b
                 };
                 let (at, cost, mark) = standing[which].clone();
                 if parts && cost > 1 && dice.below(2) == 0 {
-                    // Also a request that is answered may have cost less. A part is given back once.
+                    // Also a request that is answered may have cost less. A part is
+                    // given back once.
                     let units = 1 + dice.below(cost as usize - 1) as i64;
                     let refund = Refund { units, cost, mark: &mark };
                     let given = A::refund(&rule, &mut state, now, &refund).unwrap_or(0);

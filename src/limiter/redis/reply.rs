@@ -1,7 +1,9 @@
-//! A script's reply, read with suspicion: whatever a server sends, nothing is admitted that was not decided.
+//! A script's reply, read with suspicion: whatever a server sends, nothing is admitted that
+//! was not decided.
 //!
-//! It is one string, a flat list that the server's `cmsgpack` packed: cheaper to send and to read than an array. Of
-//! that format only what a script uses is known here: a list of integers and texts.
+//! It is one string, a flat list that the server's `cmsgpack` packed: cheaper to send and to
+//! read than an array. Of that format only what a script uses is known here: a list of
+//! integers and texts.
 
 use redis::Value;
 

@@ -15,7 +15,8 @@ pub(super) struct Request {
 /// What the script does to the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports and takes nothing.
+    /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports
+    /// and takes nothing.
     Check { cost: i64, max_wait: i64 },
     /// Gives back `units` of the reservation of `cost` units whose mark is `mark`.
     Refund { units: i64, cost: i64, mark: Mark },
