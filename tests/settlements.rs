@@ -89,17 +89,22 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     }
     assert_eq!((inner.polled(), inner.called()), (0, 0));
 
+    // A responder that settles nothing takes no more.
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise);
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!(inner.called(), 1);
+
     let refunds = |_: &Decision, _: &&'static str| true;
     let layer = RateLimitLayer::new(admits, Global).respond(Settle::refund_if(Raise, refunds));
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
-    assert_eq!(inner.called(), 1);
+    assert_eq!(inner.called(), 2);
 
     // A closure around a limiter hands no settlement on.
     let wrapped = Scripted::new().allow();
     let wrapper = |charge: &Charge| wrapped.check(charge);
     let layer = RateLimitLayer::new(wrapper, Global).respond(Settle::refund_if(Raise, refunds));
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
-    assert_eq!((inner.called(), wrapped.settlements()), (2, vec![]));
+    assert_eq!((inner.called(), wrapped.settlements()), (3, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
