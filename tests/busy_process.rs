@@ -2,7 +2,11 @@
 //!
 //! The timeout is long, so that a server on a busy machine answers within it; a thread of its own
 //! sees whether it does. With the usual one, on an idle machine:
-//! `BUSY_TIMEOUT_MS=20 BUSY_REQUESTS=40 cargo test --all-features --test busy_process -- --nocapture`.
+//!
+//! ```sh
+//! BUSY_TIMEOUT_MS=20 BUSY_REQUESTS=40 \
+//!   cargo test --all-features --test busy_process -- --nocapture
+//! ```
 
 #![cfg(feature = "redis")]
 
