@@ -24,18 +24,18 @@ function settings.reset()
   return DONE, 0, found[1], 0, found[1], found[2]
 end
 
--- Writes a configuration, and returns the books under it as they were. Or nil and why
+-- Writes a configuration, and returns the limiter under it as they were. Or nil and why
 -- they cannot be read.
 local function configure(rate, interval, kind, keep_alive)
-  local books, fault = books_of(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
-  if not books then
+  local limiter, fault = read_limiter(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  if not limiter then
     return nil, fault
   end
   write('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'type', kind, 'keepAliveTime', keep_alive)
   if keep_alive ~= '0' then
     write('PEXPIRE', KEYS[1], keep_alive)
   end
-  return books
+  return limiter
 end
 
 -- Configures a limiter that has no whole configuration, or only one of whose name there is nothing.
@@ -49,16 +49,16 @@ function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
   elseif only_if_absent == '1' and redis.call('EXISTS', KEYS[1]) == 1 then
     return NO_CONFIGURATION
   end
-  local books, fault = configure(rate, interval, kind, keep_alive)
-  if not books then
+  local limiter, fault = configure(rate, interval, kind, keep_alive)
+  if not limiter then
     return fault
   end
-  if books.count > 0 then
-    books.value = books.rate - total(books)
-    store(books)
-    extend(books)
+  if limiter.count > 0 then
+    limiter.value = limiter.rate - total_permits(limiter)
+    store_value(limiter)
+    set_expiry(limiter)
   else
-    write('DEL', books.value_key)
+    write('DEL', limiter.value_key)
   end
   return DONE, 1
 end
@@ -72,26 +72,26 @@ function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_aliv
   elseif only_if_exists == '1' and redis.call('EXISTS', KEYS[1]) == 0 then
     return DONE, 0
   end
-  local books, fault = configure(rate, interval, kind, keep_alive)
-  if not books then
+  local limiter, fault = configure(rate, interval, kind, keep_alive)
+  if not limiter then
     return fault
   end
   if (before[2] or '0') ~= '0' and keep_alive == '0' then
-    for _, key in ipairs({ KEYS[1], books.value_key, books.permits }) do
+    for _, key in ipairs({ KEYS[1], limiter.value_key, limiter.permits_key }) do
       write('PERSIST', key)
     end
   end
   if before[1] and before[1] ~= kind then
     write('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-    books.value, books.stored, books.count = nil, nil, 0
+    limiter.value, limiter.stored, limiter.count = nil, nil, 0
   elseif keep == '0' then
-    write('UNLINK', books.value_key, books.permits)
+    write('UNLINK', limiter.value_key, limiter.permits_key)
   end
   if keep == '1' then
-    settle(books, now)
-    books.value = books.rate - total(books)
-    store(books)
-    extend(books)
+    remove_expired(limiter, now)
+    limiter.value = limiter.rate - total_permits(limiter)
+    store_value(limiter)
+    set_expiry(limiter)
   end
   return DONE, 1
 end
@@ -111,22 +111,22 @@ end
 
 local function run()
   local now = clock(ARGV[1])
-  local millis, told = (now - now % 1000) / 1000, nil
+  local millis, result = (now - now % 1000) / 1000, nil
   if settings[ARGV[2]] then
-    told = { settings[ARGV[2]](millis, unpack(ARGV, 3)) }
+    result = { settings[ARGV[2]](millis, unpack(ARGV, 3)) }
   else
     local found, fault = configuration()
-    local books = nil
+    local limiter = nil
     if found then
-      books, fault = books_of(unpack(found))
+      limiter, fault = read_limiter(unpack(found))
     end
-    told = books and { operations[ARGV[2]](books, millis, unpack(ARGV, 3)) } or { fault }
+    result = limiter and { operations[ARGV[2]](limiter, millis, unpack(ARGV, 3)) } or { fault }
   end
-  if why then
-    return redis.error_reply(why)
-  elseif type(told[1]) == 'table' then
-    return told[1]
+  if write_error then
+    return redis.error_reply(write_error)
+  elseif type(result[1]) == 'table' then
+    return result[1]
   end
-  table.insert(told, 2, now)
-  return told
+  table.insert(result, 2, now)
+  return result
 end

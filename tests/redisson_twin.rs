@@ -141,7 +141,7 @@ impl Twins {
             0 => {
                 // Of a grant that took the last one, and was not sent again, when
                 // the next one comes.
-                let next = PermitLog::next(&self.rule(), &self.state, self.now);
+                let next = PermitLog::next_permit(&self.rule(), &self.state, self.now);
                 assert!(wait == 0 || (left == 0 && self.until(wait) == next), "{place}");
                 Verdict::Allow
             }
@@ -203,9 +203,9 @@ impl Twins {
                 let (grant, held) = self.grants[self.dice.usize(..self.grants.len())];
                 let part = self.dice.i64(1..=held + 1);
                 let [one, other] = [part, held].map(|number| number.to_string());
-                let told = self.call("return", &[one.as_bytes(), &grant, other.as_bytes()]).await;
-                let freed =
-                    PermitLog::put_back(&rule, &mut self.state, part, &grant, held).unwrap_or(0);
+                let told = self.call("refund", &[one.as_bytes(), &grant, other.as_bytes()]).await;
+                let freed = PermitLog::refund_grant(&rule, &mut self.state, part, &grant, held)
+                    .unwrap_or(0);
                 assert_eq!(told, [0, freed], "{place}");
             }
             13 => {
@@ -227,7 +227,7 @@ impl Twins {
                 let arguments = ["0", "1", &rate, &interval, "0", "0"].map(str::as_bytes);
                 assert_eq!(self.call("set", &arguments).await, [0, 1]);
                 let rule = self.rule();
-                PermitLog::keep(&rule, &mut self.state, self.now);
+                PermitLog::keep_state(&rule, &mut self.state, self.now);
             }
             16 => {
                 self.run(cmd("DEL").arg("{r}:permits")).await;

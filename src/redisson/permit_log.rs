@@ -8,7 +8,7 @@
 
 mod state;
 
-use state::{CHUNK, MOST, State, member, permits_of, until};
+use state::{CHUNK, MAX_MEMBERS, State, member_of, permits_of, until};
 
 use super::grant::GrantId;
 use crate::algorithm::sealed::Sealed;
@@ -71,15 +71,15 @@ impl PermitLog {
         permits: i64,
         grant: &[u8],
     ) -> (Verdict, Report) {
-        let member = member(grant, permits);
+        let member = member_of(grant, permits);
         if state.holds(&member) {
-            return (Verdict::Allow, state.look(rule, now));
+            return (Verdict::Allow, state.report_unchanged(rule, now));
         }
         state.add(rule, now, permits, member)
     }
 
     /// The wait until a permit is free, in µs.
-    pub fn next(rule: &Rule, state: &State, now: i64) -> i64 {
+    pub fn next_permit(rule: &Rule, state: &State, now: i64) -> i64 {
         match state.value {
             Some(1..) => 0,
             _ => until(now, state.wait_for(rule, now / 1_000, 1)),
@@ -88,9 +88,9 @@ impl PermitLog {
 
     /// Tells how many permits are free. A count that is missing stays missing.
     pub fn available(rule: &Rule, state: &mut State, now: i64) -> (Verdict, Report) {
-        let settled = state.settle(rule, now / 1_000);
+        let settled = state.remove_expired(rule, now / 1_000);
         state.value = state.value.map(|_| settled);
-        let value = state.heal(rule, settled);
+        let value = state.repair(rule, settled);
         let verdict = match value {
             0.. => Verdict::Allow,
             _ => Verdict::Deny(until(now, state.wait_for(rule, now / 1_000, -value))),
@@ -110,41 +110,41 @@ impl PermitLog {
                 let held = permits_of(&stored);
                 if freed + held > permits {
                     if freed < permits {
-                        freed += state.take_from(score, stored, permits - freed);
+                        freed += state.remove_permits(score, stored, permits - freed);
                     }
                     break;
                 }
-                freed += state.take_from(score, stored, held);
+                freed += state.remove_permits(score, stored, held);
                 whole += 1;
             }
             seen += whole;
-            if freed == permits || whole < CHUNK || seen >= MOST {
+            if freed == permits || whole < CHUNK || seen >= MAX_MEMBERS {
                 break;
             }
         }
         state.credit(rule, freed);
-        (freed, freed < permits && seen >= MOST)
+        (freed, freed < permits && seen >= MAX_MEMBERS)
     }
 
     /// Gives back permits of one grant that took `held`, if it is still stored. Tells how many.
-    pub fn put_back(
+    pub fn refund_grant(
         rule: &Rule,
         state: &mut State,
         permits: i64,
         grant: &[u8],
         held: i64,
     ) -> Option<i64> {
-        let member = member(grant, held);
+        let member = member_of(grant, held);
         let (score, member) = state.members.iter().find(|(_, stored)| *stored == member)?.clone();
-        let freed = state.take_from(score, member, permits.min(held));
+        let freed = state.remove_permits(score, member, permits.min(held));
         state.credit(rule, freed);
         Some(freed)
     }
 
     /// Goes on under another rate: what is taken stays taken.
-    pub fn keep(rule: &Rule, state: &mut State, now: i64) {
-        state.settle(rule, now / 1_000);
-        state.value = Some(rule.rate - state.total());
+    pub fn keep_state(rule: &Rule, state: &mut State, now: i64) {
+        state.remove_expired(rule, now / 1_000);
+        state.value = Some(rule.rate - state.total_permits());
     }
 }
 
@@ -203,8 +203,8 @@ impl Algorithm for PermitLog {
             return None;
         }
         let mut seen = state.cloned().unwrap_or_default();
-        let settled = seen.settle(rule, at / 1_000);
-        let value = seen.heal(rule, settled);
+        let settled = seen.remove_expired(rule, at / 1_000);
+        let value = seen.repair(rule, settled);
         if value >= cost {
             return Some(at);
         }
@@ -213,10 +213,10 @@ impl Algorithm for PermitLog {
 
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _: i64) -> State {
         let mut state = state.unwrap_or_default();
-        state.drawn += 1;
-        let settled = state.settle(rule, at / 1_000);
-        state.value = Some(state.heal(rule, settled) - cost);
-        state.members.insert((at / 1_000, member(&numbered(exact(state.drawn)), cost)));
+        state.grant_count += 1;
+        let settled = state.remove_expired(rule, at / 1_000);
+        state.value = Some(state.repair(rule, settled) - cost);
+        state.members.insert((at / 1_000, member_of(&numbered(exact(state.grant_count)), cost)));
         state
     }
 
@@ -230,28 +230,28 @@ impl Algorithm for PermitLog {
 
     fn apply_refund(rule: &Rule, state: &mut State, _: i64, refund: &Refund<'_>) -> Option<i64> {
         let Refund { units, cost, mark } = *refund;
-        Self::put_back(rule, state, units, &numbered(mark.first[0]), cost)
+        Self::refund_grant(rule, state, units, &numbered(mark.first[0]), cost)
     }
 
     fn mark(state: &State) -> Mark {
-        [exact(state.drawn), 0, 0, 0].into()
+        [exact(state.grant_count), 0, 0, 0].into()
     }
 
     /// As the script does: what has expired is removed by refusals and peeks too.
     fn step(rule: &Rule, state: &mut Option<State>, now: i64, check: Check) -> Answer {
         let mut next = state.take().unwrap_or_default();
-        let before = next.signs();
+        let before = next.fingerprint();
         let (verdict, report) = match check.cost {
             0 => Self::available(rule, &mut next, now),
-            cost if cost > LARGEST => (Verdict::Never, next.look(rule, now)),
+            cost if cost > LARGEST => (Verdict::Never, next.report_unchanged(rule, now)),
             cost => {
-                let grant = numbered(exact(next.drawn + 1));
-                let told = next.add(rule, now, cost, member(&grant, cost));
-                next.drawn += u64::from(told.0 == Verdict::Allow);
+                let grant = numbered(exact(next.grant_count + 1));
+                let told = next.add(rule, now, cost, member_of(&grant, cost));
+                next.grant_count += u64::from(told.0 == Verdict::Allow);
                 told
             }
         };
-        let changed = next.signs() != before;
+        let changed = next.fingerprint() != before;
         let mark = changed.then(|| Self::mark(&next));
         *state = (next != State::default()).then_some(next);
         Answer { verdict, report, quota_index: 0, mark }

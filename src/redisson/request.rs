@@ -37,6 +37,6 @@ impl Request {
     /// Refunds permits of a grant that holds `held`.
     pub(super) fn refund(keys: &Keys, permits: u32, grant: &GrantId, held: u32) -> Self {
         let (permits, held) = (permits.to_string(), held.to_string());
-        Self::new(keys, "return", [permits.as_bytes(), grant, held.as_bytes()])
+        Self::new(keys, "refund", [permits.as_bytes(), grant, held.as_bytes()])
     }
 }

@@ -8,10 +8,10 @@ use crate::algorithm::{Report, Verdict};
 
 /// The members that are read at once, and those that one step removes or looks at.
 pub(super) const CHUNK: usize = 256;
-pub(super) const MOST: usize = 4_096;
+pub(super) const MAX_MEMBERS: usize = 4_096;
 
 /// So few members are added up, to see whether the count is right.
-const FEW: usize = 256;
+const SUM_LIMIT: usize = 256;
 
 /// What is stored of a limiter besides its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,34 +21,34 @@ pub struct State {
     /// The time of each grant, in ms, and its bytes, in the order of a sorted set.
     pub members: BTreeSet<(i64, Vec<u8>)>,
     /// How many grants this process has made of it.
-    pub(super) drawn: u64,
+    pub(super) grant_count: u64,
 }
 
 impl State {
     /// The permits of every member, expired or not.
-    pub(super) fn total(&self) -> i64 {
+    pub(super) fn total_permits(&self) -> i64 {
         self.members.iter().map(|(_, member)| permits_of(member)).sum()
     }
 
     /// Removes members that have expired, and tells what the count then is.
-    pub(super) fn settle(&mut self, rule: &Rule, now: i64) -> i64 {
-        let (mut removed, mut gone) = (0, 0);
-        while gone < MOST
+    pub(super) fn remove_expired(&mut self, rule: &Rule, now: i64) -> i64 {
+        let (mut removed, mut expired_count) = (0, 0);
+        while expired_count < MAX_MEMBERS
             && let Some((score, _)) = self.members.first()
             && *score <= now - rule.interval
         {
             removed += self.members.pop_first().map_or(0, |(_, member)| permits_of(&member));
-            gone += 1;
+            expired_count += 1;
         }
-        let Some(mut value) = self.value else { return rule.rate - self.total() };
-        if gone > 0 {
+        let Some(mut value) = self.value else { return rule.rate - self.total_permits() };
+        if expired_count > 0 {
             value += removed;
             // Each member holds a permit at least, so their count caps the value where adding them
             // up would take long. More than the rate is only where permits were credited twice:
             // then they are added up.
             let held = match self.members.len() {
-                count @ FEW.. if count > FEW && value <= rule.rate => count as i64,
-                _ => self.total(),
+                count @ SUM_LIMIT.. if count > SUM_LIMIT && value <= rule.rate => count as i64,
+                _ => self.total_permits(),
             };
             value = value.min(rule.rate - held);
         }
@@ -56,9 +56,9 @@ impl State {
     }
 
     /// The count with what was subtracted from it twice, or for members that are gone.
-    pub(super) fn heal(&self, rule: &Rule, value: i64) -> i64 {
+    pub(super) fn repair(&self, rule: &Rule, value: i64) -> i64 {
         match self.members.len() {
-            0..=FEW => value.max(rule.rate - self.total()),
+            0..=SUM_LIMIT => value.max(rule.rate - self.total_permits()),
             _ => value,
         }
     }
@@ -72,12 +72,12 @@ impl State {
         member: Vec<u8>,
     ) -> (Verdict, Report) {
         if permits > rule.rate {
-            return (Verdict::Never, self.look(rule, now));
+            return (Verdict::Never, self.report_unchanged(rule, now));
         }
         let millis = now / 1_000;
-        let mut value = self.settle(rule, millis);
+        let mut value = self.remove_expired(rule, millis);
         if value < permits {
-            value = self.heal(rule, value);
+            value = self.repair(rule, value);
         }
         let verdict = if value < permits {
             Verdict::Deny(until(now, self.wait_for(rule, millis, permits - value)))
@@ -91,15 +91,15 @@ impl State {
     }
 
     /// What every change but that of a part changes.
-    pub(super) fn signs(&self) -> (Option<i64>, usize, u64) {
-        (self.value, self.members.len(), self.drawn)
+    pub(super) fn fingerprint(&self) -> (Option<i64>, usize, u64) {
+        (self.value, self.members.len(), self.grant_count)
     }
 
     /// The wait until so many more permits are free, in ms; a lower bound if too many
     /// members stand before.
     pub(super) fn wait_for(&self, rule: &Rule, now: i64, permits: i64) -> i64 {
         let (mut freed, mut last) = (0, now);
-        for (score, member) in self.members.iter().take(MOST) {
+        for (score, member) in self.members.iter().take(MAX_MEMBERS) {
             if freed < permits {
                 (freed, last) = (freed + permits_of(member), *score);
             }
@@ -108,7 +108,7 @@ impl State {
     }
 
     /// Removes a member, or that part of its permits, and tells how many that were.
-    pub(super) fn take_from(&mut self, score: i64, member: Vec<u8>, permits: i64) -> i64 {
+    pub(super) fn remove_permits(&mut self, score: i64, member: Vec<u8>, permits: i64) -> i64 {
         let rest = permits_of(&member) - permits;
         if rest > 0 {
             let mut smaller = member[..member.len() - 4].to_vec();
@@ -129,11 +129,11 @@ impl State {
 
     /// What is told where nothing may be changed. A count that is missing is not worth adding
     /// many members up.
-    pub(super) fn look(&self, rule: &Rule, now: i64) -> Report {
+    pub(super) fn report_unchanged(&self, rule: &Rule, now: i64) -> Report {
         let mut seen = self.clone();
         let lost = seen.value.is_none();
-        let settled = seen.settle(rule, now / 1_000);
-        let value = if lost && seen.members.len() > FEW { 0 } else { settled };
+        let settled = seen.remove_expired(rule, now / 1_000);
+        let value = if lost && seen.members.len() > SUM_LIMIT { 0 } else { settled };
         Report { remaining: value.clamp(0, rule.rate), ..self.report(rule, now) }
     }
 
@@ -142,7 +142,7 @@ impl State {
     }
 
     pub(super) fn report(&self, rule: &Rule, now: i64) -> Report {
-        let remaining = self.value.unwrap_or_else(|| rule.rate - self.total());
+        let remaining = self.value.unwrap_or_else(|| rule.rate - self.total_permits());
         let expires_at = self.members.last().map_or(0, |(score, _)| score + rule.interval);
         Report {
             remaining: remaining.clamp(0, rule.rate),
@@ -160,6 +160,6 @@ pub(super) fn permits_of(member: &[u8]) -> i64 {
     member.last_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes).into())
 }
 
-pub(super) fn member(grant: &[u8], permits: i64) -> Vec<u8> {
+pub(super) fn member_of(grant: &[u8], permits: i64) -> Vec<u8> {
     [&[grant.len() as u8], grant, &(permits as u32).to_ne_bytes()].concat()
 }
