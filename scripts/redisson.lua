@@ -16,17 +16,17 @@
 
 local DONE, REFUSED, EXCEEDS, NO_CONFIGURATION, BAD_CONFIGURATION = 0, 1, 2, 3, 4
 
--- The members that one command reads or removes, and that one call does: the server serves
--- nobody else meanwhile.
+-- The most members that one command, and one call, reads or removes: the server serves no other
+-- caller meanwhile.
 local CHUNK, MAX_MEMBERS = 256, 4096
 
--- So few members are added up, to see whether the value is right.
+-- Up to this number of members are added up, to check the value.
 local SUM_LIMIT = 256
 
--- The longest interval and wait in ms, with which sums of instants stay exact.
+-- The longest interval and wait in ms: sums of instants stay exact.
 local LONGEST = 4503599627370496
 
--- Why a write failed: if the first one succeeds, all do.
+-- The error of the first write that failed. If the first write succeeds, all do.
 local write_error
 
 local function write(...)
@@ -37,7 +37,7 @@ local function permits_of(member)
   return #member < 4 and 0 or (struct.unpack('I', member, #member - 3))
 end
 
--- The member of a grant in the format of Redisson 3.21 and later. All that came before it are read.
+-- The member of a grant, in the format of Redisson 3.21 and later. Older formats are read too.
 local function member_of(random, permits)
   return string.char(#random) .. random .. struct.pack('I', permits)
 end
@@ -59,8 +59,8 @@ local function signed(text)
   return number and number > 0 and -number or nil
 end
 
--- What is stored for a configuration: the value, which is nil if it is missing or no number, and
--- the count of members. Or nil and why it cannot be read.
+-- Reads a limiter: its value, which is nil if it is missing or no number, and its count of
+-- members. Returns nil and the error if it cannot be read.
 local function read_limiter(rate, interval, kind, keep_alive)
   local limiter = { rate = rate, interval = interval, per_client = kind == '1', keep_alive = keep_alive }
   limiter.value_key, limiter.permits_key = KEYS[2], KEYS[3]
@@ -77,8 +77,8 @@ local function read_limiter(rate, interval, kind, keep_alive)
   return limiter
 end
 
--- The configuration of the limiter: rate, interval, type, keepAliveTime. Or nil and
--- why there is none.
+-- The configuration of the limiter: rate, interval, type, keepAliveTime. Or nil and the outcome
+-- or error.
 local function configuration()
   local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
   if fields.err then
@@ -98,7 +98,7 @@ local function configuration()
   return { rate, interval, kind, keep_alive }
 end
 
--- The permits of every member that is counted, expired or not.
+-- The permits of all counted members, expired or not.
 local function total_permits(limiter)
   if not limiter.total then
     limiter.total = 0
@@ -109,7 +109,7 @@ local function total_permits(limiter)
   return limiter.total
 end
 
--- Removes members that have expired, or only leaves them out, and makes the value what it then is.
+-- Removes expired members, or only ignores them, and updates the value.
 local function remove_expired(limiter, now, read_only)
   local removed, expired_count = 0, 0
   repeat
@@ -124,7 +124,7 @@ local function remove_expired(limiter, now, read_only)
 
   if not limiter.value then
     if read_only and limiter.count > SUM_LIMIT then
-      -- Not worth adding up for a figure.
+      -- A figure in a report is not worth adding up many members.
       limiter.value = 0
       return
     end
@@ -133,28 +133,29 @@ local function remove_expired(limiter, now, read_only)
   end
   if expired_count > 0 then
     local value = limiter.value + removed
-    -- Each member holds a permit at least, so their count caps the value where adding them up
-    -- would take long. More than the rate is only where permits were credited twice: then
-    -- they are added up.
+    -- Each member holds at least one permit. So the count of members caps the value where adding
+    -- them up would take long. Only permits that were credited twice exceed the rate: then the
+    -- members are added up.
     local held = limiter.count > SUM_LIMIT and value <= limiter.rate and limiter.count or total_permits(limiter)
     limiter.value = math.min(value, limiter.rate - held)
   end
   limiter.value = math.min(limiter.value, limiter.rate)
 end
 
--- Gives back to the value what was subtracted from it twice, or for members that are gone.
+-- Raises the value to what the members say: permits were subtracted twice, or members are
+-- missing.
 local function repair(limiter)
   if limiter.count <= SUM_LIMIT then
     limiter.value = math.max(limiter.value, limiter.rate - total_permits(limiter))
   end
 end
 
--- The wait until so many more permits are free, in ms; a lower bound if more members than one call
--- reads stand before.
+-- The wait in ms until this number of further permits is free. It is a lower bound if they are
+-- held by more members than one call reads.
 local function wait_for(limiter, now, permits)
   local freed, last, first = 0, nil, 0
-  -- Most members hold a permit at least, so that for few permits few are read. One score is: they
-  -- are dear to format.
+  -- Most members hold a permit, so few members are read for few permits. Only one score is read,
+  -- because scores are slow to format.
   local count = math.max(16, math.min(permits, CHUNK))
   while freed < permits and first < math.min(limiter.count, MAX_MEMBERS) do
     local chunk = redis.call('ZRANGE', limiter.permits_key, first, math.min(first + count, MAX_MEMBERS) - 1)
@@ -171,16 +172,16 @@ end
 
 local function store_value(limiter)
   if not limiter.stored then
-    -- What is no number keeps its expiry; what was missing has none.
+    -- A value that is no number keeps its expiry. A missing value has none.
     write('SET', limiter.value_key, limiter.value, 'KEEPTTL')
   elseif limiter.value ~= limiter.stored then
     write('INCRBY', limiter.value_key, limiter.value - limiter.stored)
   end
 end
 
--- Sets when keys expire: as keepAliveTime has it, else as the configuration does. Those of
--- everybody must not go before the configuration; a client's own, which nobody else reads, go by
--- themselves, and not before the permits expire.
+-- Sets when the keys expire: after keepAliveTime, else with the configuration. Shared keys must
+-- not expire before the configuration. A client's own keys, which no other client reads, expire
+-- alone, but not before the permits do.
 local function set_expiry(limiter)
   local rest = limiter.keep_alive
   if rest > 0 then
@@ -198,8 +199,8 @@ local function set_expiry(limiter)
   write('PEXPIRE', limiter.permits_key, rest)
 end
 
--- What a decision tells besides its outcome: the wait, of a grant that until the next permit if
--- none is left; the permits left; when all are free again; and the rate.
+-- The numbers of a decision: the outcome; the wait, which for a grant of the last permit is the
+-- wait for the next; the free permits; the time until all are free; the rate and the interval.
 local function report(limiter, now, outcome, wait)
   local newest = redis.call('ZRANGE', limiter.permits_key, -1, -1, 'WITHSCORES')
   local reset = newest[2] and math.ceil(tonumber(newest[2]) + limiter.interval - now) or 0
@@ -207,13 +208,13 @@ local function report(limiter, now, outcome, wait)
   return outcome, wait, left, math.max(0, math.min(reset, LONGEST)), limiter.rate, limiter.interval
 end
 
--- Removes a member, or that part of its permits. Tells how many that were.
+-- Removes permits from a member, or all of it. Returns how many were removed.
 local function remove_permits(limiter, member, permits)
   local rest = permits_of(member) - permits
   if rest > 0 then
     local smaller = string.sub(member, 1, -5) .. struct.pack('I', rest)
     if redis.call('ZSCORE', limiter.permits_key, smaller) then
-      -- Another grant, which the four bytes of an old format do not tell from this one.
+      -- This is another grant: the four bytes of an old format cannot distinguish the two.
       return 0
     end
     write('ZADD', limiter.permits_key, redis.call('ZSCORE', limiter.permits_key, member), smaller)
@@ -222,8 +223,8 @@ local function remove_permits(limiter, member, permits)
   return permits
 end
 
--- Adds to the value what members that are gone held. A missing value stays missing: the members
--- tell what it is.
+-- Adds freed permits to the value. A missing value stays missing, because the members say what it
+-- is.
 local function credit(limiter, permits)
   if limiter.value then
     limiter.value = math.min(limiter.value + permits, limiter.rate)
@@ -232,7 +233,7 @@ local function credit(limiter, permits)
   set_expiry(limiter)
 end
 
--- What is done to a limiter that is configured. Each returns an outcome, and what else it tells.
+-- The operations on a configured limiter. Each returns an outcome and numbers.
 local operations = {}
 
 function operations.available(limiter, now)
@@ -254,7 +255,7 @@ function operations.acquire(limiter, now, permits, random)
   permits = tonumber(permits)
   local member = member_of(random, permits)
   if redis.call('ZSCORE', limiter.permits_key, member) then
-    -- Sent again.
+    -- The request was sent again.
     remove_expired(limiter, now, true)
     set_expiry(limiter)
     return report(limiter, now, DONE, 0)
@@ -273,7 +274,7 @@ function operations.acquire(limiter, now, permits, random)
   else
     write('ZADD', limiter.permits_key, now, member)
     limiter.value, limiter.count = limiter.value - permits, limiter.count + 1
-    -- The next one need not ask in vain to hear when.
+    -- So the next caller knows when to ask.
     wait = limiter.value == 0 and wait_for(limiter, now, 1) or 0
   end
   store_value(limiter)
@@ -281,7 +282,7 @@ function operations.acquire(limiter, now, permits, random)
   return report(limiter, now, outcome, wait)
 end
 
--- Gives back permits of the oldest members that have not expired. Tells how many, and whether
+-- Releases permits of the oldest members that have not expired. Returns how many, and whether
 -- there may be more.
 function operations.release(limiter, now, permits)
   permits = tonumber(permits)
@@ -309,7 +310,7 @@ function operations.release(limiter, now, permits)
   return DONE, freed, freed < permits and seen >= MAX_MEMBERS and 1 or 0
 end
 
--- Gives back permits of one member, if it is still stored.
+-- Refunds permits of one member, if it is still stored. Returns how many.
 function operations.refund(limiter, _, permits, random, held)
   local member, freed = member_of(random, tonumber(held)), 0
   if redis.call('ZSCORE', limiter.permits_key, member) then

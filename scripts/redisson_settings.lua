@@ -1,8 +1,8 @@
--- Redisson's RRateLimiter on Redisson's own keys: its rate and its life. Comes after redisson.lua,
--- where keys, arguments and replies are described, and runs both.
+-- Redisson's RRateLimiter on Redisson's own keys: its configuration and its expiry. Comes after
+-- redisson.lua, which describes keys, arguments and replies, and runs both.
 
--- What is done without a look at the permits, whatever stands in their place. Each returns the
--- same, or an error reply.
+-- The operations that do not read the permits: they work whatever is stored there. Each returns
+-- an outcome and numbers, or an error reply.
 local settings = {}
 
 function settings.config()
@@ -13,7 +13,7 @@ function settings.config()
   return DONE, found[1], found[2], tonumber(found[3]), found[4]
 end
 
--- Forgets the permits, and keeps the configuration.
+-- Deletes the permits, and keeps the configuration.
 function settings.reset()
   local found, fault = configuration()
   if not found then
@@ -24,8 +24,8 @@ function settings.reset()
   return DONE, 0, found[1], 0, found[1], found[2]
 end
 
--- Writes a configuration, and returns the limiter under it as they were. Or nil and why
--- they cannot be read.
+-- Writes a configuration, and returns the limiter as it was. Or nil and the error if it cannot be
+-- read.
 local function configure(rate, interval, kind, keep_alive)
   local limiter, fault = read_limiter(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
   if not limiter then
@@ -38,8 +38,8 @@ local function configure(rate, interval, kind, keep_alive)
   return limiter
 end
 
--- Configures a limiter that has no whole configuration, or only one of whose name there is nothing.
--- Tells whether it had none.
+-- Configures a limiter without a complete configuration, or only a limiter without any key under
+-- its name. Returns 1 if it did.
 function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
   local fields = redis.pcall('HMGET', KEYS[1], 'rate', 'interval', 'type')
   if fields.err then
@@ -63,8 +63,8 @@ function settings.try_set(_, only_if_absent, rate, interval, kind, keep_alive)
   return DONE, 1
 end
 
--- Configures a limiter anew, or only one that exists; its permits are forgotten or kept. Tells
--- whether it was done.
+-- Configures a limiter again, or only one that exists, and deletes or keeps its permits. Returns
+-- 1 if it did.
 function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_alive)
   local before = redis.pcall('HMGET', KEYS[1], 'type', 'keepAliveTime')
   if before.err then
@@ -96,7 +96,7 @@ function settings.set(now, only_if_exists, keep, rate, interval, kind, keep_aliv
   return DONE, 1
 end
 
--- Does `command` to each key. Tells whether one was changed.
+-- Runs `command` on each key. Returns 1 if it changed one.
 function settings.each(_, command, ...)
   local changed = 0
   for _, key in ipairs(KEYS) do

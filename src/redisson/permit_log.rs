@@ -1,10 +1,11 @@
-//! Redisson's `RRateLimiter`: a log of grants in milliseconds, and a count of the permits that are free.
+//! Redisson's `RRateLimiter`: a log of grants in milliseconds, and a count of free permits.
 //!
-//! The count makes the decision, and the log tells when permits come free again. Redisson keeps the two apart, so one can
-//! be lost without the other: by eviction, by hand, by a command that was sent twice. This arithmetic reads the log
-//! wherever the count may be wrong, which Redisson's own does not, and never admits more than the log allows.
+//! The count decides, and the log says when permits become free. Redisson stores them under two
+//! keys, so the count can be wrong: after an eviction, a manual change, or a command that was
+//! sent twice. Unlike Redisson, this arithmetic then reads the log, and never admits more than
+//! the log allows.
 //!
-//! The twin of `scripts/redisson.lua`, of all that is computed there. Members are kept as the server keeps them.
+//! The twin of `scripts/redisson.lua`. Members are stored as on the server.
 
 mod state;
 
@@ -23,13 +24,14 @@ const LARGEST: i64 = u32::MAX as i64;
 ///
 /// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
 ///
-/// **Cost.** A member for each grant of the last period: at most 700 bytes for a key, and up to 100 more for each grant.
-/// The format has no room for reserved waits. A refused caller asks again.
+/// **Cost.** A key takes at most 700 bytes, and up to 100 more for each grant of the last period.
+/// The format has no room for reserved waits: a refused caller asks again.
 ///
 /// **Choose it** to test code that shares its limiter with Java; else choose
 /// [`SlidingLog`](crate::algorithm::SlidingLog).
 ///
-/// **Timeline.** Ten a second: three at the start, seven 100 ms later; then all wait for the oldest.
+/// **Timeline.** Ten a second: three at the start, seven 100 ms later. Then the next waits for
+/// the oldest to expire.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, Verdict::*};
@@ -55,15 +57,17 @@ pub struct PermitLog {
 }
 
 impl PermitLog {
-    /// The quota's limit as the rate, its period as the interval.
+    /// Takes the quota's limit as the rate and its period as the interval.
     ///
-    /// The period is in whole milliseconds and there is no burst: no limiter is built with another quota.
+    /// The period must be whole milliseconds, and the quota has no burst. A limiter with another
+    /// quota is an error when it is built.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota }
     }
 
-    /// Takes permits as the grant of these random bytes; the same grant is taken once. Instants are in µs.
+    /// Takes permits for the grant of these random bytes. A grant is taken once. Instants are in
+    /// µs.
     pub fn acquire(
         rule: &Rule,
         state: &mut State,
@@ -86,7 +90,7 @@ impl PermitLog {
         }
     }
 
-    /// Tells how many permits are free. A count that is missing stays missing.
+    /// Reports how many permits are free. A missing count stays missing.
     pub fn available(rule: &Rule, state: &mut State, now: i64) -> (Verdict, Report) {
         let settled = state.remove_expired(rule, now / 1_000);
         state.value = state.value.map(|_| settled);
@@ -98,7 +102,8 @@ impl PermitLog {
         (verdict, Report { remaining: value.clamp(0, rule.rate), ..state.report(rule, now) })
     }
 
-    /// Gives back permits of the oldest grants that have not expired. Tells how many, and whether there may be more.
+    /// Releases permits of the oldest grants that have not expired. Returns how many, and whether
+    /// there may be more.
     pub fn release(rule: &Rule, state: &mut State, now: i64, permits: i64) -> (i64, bool) {
         let live = now / 1_000 - rule.interval;
         let (mut freed, mut seen) = (0, 0);
@@ -126,7 +131,7 @@ impl PermitLog {
         (freed, freed < permits && seen >= MAX_MEMBERS)
     }
 
-    /// Gives back permits of one grant that took `held`, if it is still stored. Tells how many.
+    /// Refunds permits of one grant that holds `held`, if it is still stored. Returns how many.
     pub fn refund_grant(
         rule: &Rule,
         state: &mut State,
@@ -141,7 +146,7 @@ impl PermitLog {
         Some(freed)
     }
 
-    /// Goes on under another rate: what is taken stays taken.
+    /// Continues under another rate: taken permits stay taken.
     pub fn keep_state(rule: &Rule, state: &mut State, now: i64) {
         state.remove_expired(rule, now / 1_000);
         state.value = Some(rule.rate - state.total_permits());
@@ -155,7 +160,7 @@ pub struct Rule {
     interval: i64,
 }
 
-/// The bytes of the grant of this number.
+/// The random bytes of the grant with this number.
 fn numbered(number: i64) -> GrantId {
     i128::from(number).to_be_bytes()
 }
@@ -237,7 +242,7 @@ impl Algorithm for PermitLog {
         [exact(state.grant_count), 0, 0, 0].into()
     }
 
-    /// As the script does: what has expired is removed by refusals and peeks too.
+    /// As the script: refusals and peeks remove expired grants too.
     fn step(rule: &Rule, state: &mut Option<State>, now: i64, check: Check) -> Answer {
         let mut next = state.take().unwrap_or_default();
         let before = next.fingerprint();
@@ -246,9 +251,9 @@ impl Algorithm for PermitLog {
             cost if cost > LARGEST => (Verdict::Never, next.report_unchanged(rule, now)),
             cost => {
                 let grant = numbered(exact(next.grant_count + 1));
-                let told = next.add(rule, now, cost, member_of(&grant, cost));
-                next.grant_count += u64::from(told.0 == Verdict::Allow);
-                told
+                let decided = next.add(rule, now, cost, member_of(&grant, cost));
+                next.grant_count += u64::from(decided.0 == Verdict::Allow);
+                decided
             }
         };
         let changed = next.fingerprint() != before;
@@ -259,7 +264,7 @@ impl Algorithm for PermitLog {
 }
 
 impl Memory<PermitLog> {
-    /// Gives back permits of the oldest grants of `key`, and returns how many. As
+    /// Releases permits of the oldest grants of `key`, and returns how many. As
     /// [`RRateLimiter::release`](super::RRateLimiter::release).
     ///
     /// # Errors

@@ -1,36 +1,35 @@
-//! What is stored of one limiter, and what becomes of it: a count of free permits beside
-//! a log of grants.
+//! The state of one limiter: a count of free permits, and a log of grants.
 
 use std::collections::BTreeSet;
 
 use super::Rule;
 use crate::algorithm::{Report, Verdict};
 
-/// The members that are read at once, and those that one step removes or looks at.
+/// The members that are read at once, and the most that one step reads or removes.
 pub(super) const CHUNK: usize = 256;
 pub(super) const MAX_MEMBERS: usize = 4_096;
 
-/// So few members are added up, to see whether the count is right.
+/// Up to this number of members are added up, to check the count.
 const SUM_LIMIT: usize = 256;
 
-/// What is stored of a limiter besides its configuration.
+/// The state of a limiter, without its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The free permits; below 0 where a lower rate found more in use.
     pub value: Option<i64>,
     /// The time of each grant, in ms, and its bytes, in the order of a sorted set.
     pub members: BTreeSet<(i64, Vec<u8>)>,
-    /// How many grants this process has made of it.
+    /// The number of grants that this process made.
     pub(super) grant_count: u64,
 }
 
 impl State {
-    /// The permits of every member, expired or not.
+    /// The permits of all members, expired or not.
     pub(super) fn total_permits(&self) -> i64 {
         self.members.iter().map(|(_, member)| permits_of(member)).sum()
     }
 
-    /// Removes members that have expired, and tells what the count then is.
+    /// Removes expired members, and returns the new count.
     pub(super) fn remove_expired(&mut self, rule: &Rule, now: i64) -> i64 {
         let (mut removed, mut expired_count) = (0, 0);
         while expired_count < MAX_MEMBERS
@@ -43,9 +42,9 @@ impl State {
         let Some(mut value) = self.value else { return rule.rate - self.total_permits() };
         if expired_count > 0 {
             value += removed;
-            // Each member holds a permit at least, so their count caps the value where adding them
-            // up would take long. More than the rate is only where permits were credited twice:
-            // then they are added up.
+            // Each member holds at least one permit. So the count of members caps the value where
+            // adding them up would take long. Only permits that were credited twice exceed the
+            // rate: then the members are added up.
             let held = match self.members.len() {
                 count @ SUM_LIMIT.. if count > SUM_LIMIT && value <= rule.rate => count as i64,
                 _ => self.total_permits(),
@@ -55,7 +54,8 @@ impl State {
         value.min(rule.rate)
     }
 
-    /// The count with what was subtracted from it twice, or for members that are gone.
+    /// The count, raised to what the members say: permits were subtracted twice, or members are
+    /// missing.
     pub(super) fn repair(&self, rule: &Rule, value: i64) -> i64 {
         match self.members.len() {
             0..=SUM_LIMIT => value.max(rule.rate - self.total_permits()),
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Takes permits for a member that is not there yet.
+    /// Takes permits for a new member.
     pub(super) fn add(
         &mut self,
         rule: &Rule,
@@ -90,13 +90,13 @@ impl State {
         (verdict, self.report(rule, now))
     }
 
-    /// What every change but that of a part changes.
+    /// Differs after every change, except the removal of a part of a member.
     pub(super) fn fingerprint(&self) -> (Option<i64>, usize, u64) {
         (self.value, self.members.len(), self.grant_count)
     }
 
-    /// The wait until so many more permits are free, in ms; a lower bound if too many
-    /// members stand before.
+    /// The wait in ms until this number of further permits is free. It is a lower bound if they
+    /// are held by more members than one step reads.
     pub(super) fn wait_for(&self, rule: &Rule, now: i64, permits: i64) -> i64 {
         let (mut freed, mut last) = (0, now);
         for (score, member) in self.members.iter().take(MAX_MEMBERS) {
@@ -107,14 +107,15 @@ impl State {
         (last + rule.interval - now).max(1)
     }
 
-    /// Removes a member, or that part of its permits, and tells how many that were.
+    /// Removes permits from a member, or all of it, and returns how many were removed.
     pub(super) fn remove_permits(&mut self, score: i64, member: Vec<u8>, permits: i64) -> i64 {
         let rest = permits_of(&member) - permits;
         if rest > 0 {
             let mut smaller = member[..member.len() - 4].to_vec();
             smaller.extend((rest as u32).to_ne_bytes());
             if self.holds(&smaller) {
-                // Another grant, which the four bytes of an old format do not tell from this one.
+                // This is another grant: the four bytes of an old format cannot distinguish the
+                // two.
                 return 0;
             }
             self.members.insert((score, smaller));
@@ -127,8 +128,7 @@ impl State {
         self.members.iter().any(|(_, stored)| stored == member)
     }
 
-    /// What is told where nothing may be changed. A count that is missing is not worth adding
-    /// many members up.
+    /// The report without a change. It does not add up many members for a missing count.
     pub(super) fn report_unchanged(&self, rule: &Rule, now: i64) -> Report {
         let mut seen = self.clone();
         let lost = seen.value.is_none();
@@ -151,7 +151,7 @@ impl State {
     }
 }
 
-/// The µs until so many ms after the millisecond that holds `now`.
+/// The µs until `millis` ms after the millisecond that holds `now`.
 pub(super) fn until(now: i64, millis: i64) -> i64 {
     (millis * 1_000 - now % 1_000).max(0)
 }
