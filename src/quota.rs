@@ -19,8 +19,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a Lua number, a double, holds exactly.
-const EXACT: u128 = 1 << 53;
+/// A Lua number, a double, holds all integers below this exactly.
+pub(crate) const INEXACT: u64 = 1 << 53;
 
 /// The longest stretch that a quota may speak of: about 35 years, in microseconds.
 const LONGEST: u128 = 1 << 50;
@@ -173,7 +173,7 @@ impl Quota {
         }
         let (p, l) = self.unit();
         let product = self.burst as u128 * p as u128;
-        if product > EXACT {
+        if product > INEXACT as u128 {
             return Err(QuotaError(
                 "burst * p exceeds 2^53, where p is the numerator of the reduced fraction period / limit",
             ));

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
-    sealed::Sealed,
+    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact, micros,
+    sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -69,14 +69,11 @@ impl FixedWindow {
         Self { anchored: true, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than 365 days.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
+    /// Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: checked_horizon(horizon), ..self }
+        Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
 
@@ -138,14 +135,11 @@ impl Algorithm for FixedWindow {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
-        let quota = quota.into().one()?;
-        if quota.get_burst() != quota.limit() {
-            return Err(QuotaError("a window has no burst"));
-        }
+        let quota = without_burst(quota, "a window has no burst")?;
         Ok(Rule {
             limit: exact(quota.limit()),
-            period: quota.period().as_micros() as i64,
-            horizon: self.horizon.as_micros() as i64,
+            period: micros(quota.period()),
+            horizon: micros(self.horizon),
             anchored: self.anchored,
         })
     }

@@ -121,13 +121,16 @@ pub type LeakyBucket = TokenBucket;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::quota::{QuotaError, Quotas};
+use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The longest wait that an algorithm reserves unless told otherwise.
+/// The longest wait that an algorithm reserves unless set otherwise.
 const HORIZON: Duration = Duration::from_secs(60);
 
+/// The longest horizon that can be set.
+const LONGEST_HORIZON: Duration = Duration::from_secs(365 * 86_400);
+
 /// What a script computes with exactly is below.
-const INEXACT: i64 = 1 << 53;
+pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
 
 /// Stands for the instant of a state where there was none.
 const LONG_AGO: i64 = 1;
@@ -354,13 +357,43 @@ impl sealed::Single for SlidingCounter {}
 impl sealed::Single for SmoothBursty {}
 impl sealed::Single for SmoothWarmingUp {}
 
-/// Checks a horizon where it is set.
-const fn checked_horizon(horizon: Duration) -> Duration {
-    assert!(horizon.as_secs() <= 365 * 86_400, "a horizon of more than 365 days");
-    horizon
+/// A horizon of at most 365 days.
+const fn clamped_horizon(horizon: Duration) -> Duration {
+    if horizon.as_micros() > LONGEST_HORIZON.as_micros() { LONGEST_HORIZON } else { horizon }
+}
+
+/// The only quota of an algorithm that has no burst, or `why` it cannot follow it.
+fn without_burst(quotas: impl Into<Quotas>, why: &'static str) -> Result<Quota, QuotaError> {
+    let quota = quotas.into().one()?;
+    if quota.get_burst() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
+}
+
+/// A duration of at most 365 days, or of a quota, in µs.
+const fn micros(duration: Duration) -> i64 {
+    duration.as_micros() as i64
 }
 
 /// A number of a [`Quota`](crate::Quota), which is at most 2^53.
 pub(crate) const fn exact(number: u64) -> i64 {
     number.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setters_cut_what_is_out_of_range() {
+        let quota = Quota::per_second(5);
+        let year = 365 * 86_400 * 1_000_000;
+        let bucket = TokenBucket::new(quota).horizon(Duration::MAX);
+        assert_eq!(TokenBucket::horizon(&bucket.rule(quota).unwrap()), year);
+        let window = |cells| SlidingWindow::new(quota).cells(cells).rule(quota).unwrap();
+        assert_eq!((window(0), window(u8::MAX)), (window(1), window(60)));
+        let warm = |factor| {
+            let pace = SmoothWarmingUp::new(quota, Duration::from_secs(1)).cold_factor(factor);
+            pace.rule(quota).unwrap()
+        };
+        assert_eq!((warm(0.5), warm(f64::NAN), warm(1e9)), (warm(1.0), warm(1.0), warm(1_000.0)));
+    }
 }

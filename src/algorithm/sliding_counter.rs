@@ -13,8 +13,8 @@ use std::time::Duration;
 use windows::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
-    sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
+    micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -65,14 +65,11 @@ impl SlidingCounter {
         Self { quota, horizon: HORIZON }
     }
 
-    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than 365 days.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
+    /// Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: checked_horizon(horizon), ..self }
+        Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
 
@@ -87,16 +84,13 @@ impl Algorithm for SlidingCounter {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
-        let quota = quota.into().one()?;
-        if quota.get_burst() != quota.limit() {
-            return Err(QuotaError("a window has no burst"));
-        }
-        let (limit, period) = (exact(quota.limit()), quota.period().as_micros() as i64);
+        let quota = without_burst(quota, "a window has no burst")?;
+        let (limit, period) = (exact(quota.limit()), micros(quota.period()));
         let most = INEXACT / period;
         if limit > most {
             return Err(QuotaError("limit * period exceeds 2^53, the period in microseconds"));
         }
-        Ok(Rule { limit, period, horizon: self.horizon.as_micros() as i64, most })
+        Ok(Rule { limit, period, horizon: micros(self.horizon), most })
     }
 
     fn horizon(rule: &Rule) -> i64 {

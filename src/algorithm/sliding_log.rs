@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, InLua, Mark, Refund, Report, checked_horizon, exact, sealed::Sealed,
+    Algorithm, HORIZON, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
+    sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -80,14 +81,11 @@ impl SlidingLog {
         Self { max_limit: units, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than 365 days.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
+    /// Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: checked_horizon(horizon), ..self }
+        Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
 
@@ -139,17 +137,14 @@ impl Algorithm for SlidingLog {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
-        let quota = quota.into().one()?;
-        if quota.get_burst() != quota.limit() {
-            return Err(QuotaError("a log has no burst"));
-        }
+        let quota = without_burst(quota, "a log has no burst")?;
         if quota.limit() > self.max_limit {
             return Err(QuotaError("a log of so large a limit must be asked for: max_limit"));
         }
         let rule = Rule {
             limit: exact(quota.limit()),
-            period: quota.period().as_micros() as i64,
-            horizon: self.horizon.as_micros() as i64,
+            period: micros(quota.period()),
+            horizon: micros(self.horizon),
         };
         let periods = i128::from(rule.horizon / rule.period) + 2;
         if i128::from(rule.limit) * periods > MOST {

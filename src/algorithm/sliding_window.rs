@@ -14,8 +14,8 @@ use std::time::Duration;
 use cells::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
-    sealed::Sealed,
+    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact, micros,
+    sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -65,26 +65,19 @@ impl SlidingWindow {
         Self { quota, horizon: HORIZON, cells: 10 }
     }
 
-    /// Sets how many cells a period has, 1 to 60: the more, the closer the throughput comes to the
-    /// limit. Default: 10.
-    ///
-    /// # Panics
-    ///
-    /// If there are none, or more than 60.
+    /// Sets how many cells a period has: the more, the closer the throughput comes to the limit. 0
+    /// counts as 1, more than 60 as 60. Default: 10.
     #[must_use]
     pub const fn cells(self, cells: u8) -> Self {
-        assert!(0 < cells && cells <= 60, "1 to 60 cells");
-        Self { cells, ..self }
+        let cells = if cells == 0 { 1 } else { cells };
+        Self { cells: if cells > 60 { 60 } else { cells }, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than 365 days.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
+    /// Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: checked_horizon(horizon), ..self }
+        Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
 
@@ -99,16 +92,13 @@ impl Algorithm for SlidingWindow {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
-        let quota = quota.into().one()?;
-        if quota.get_burst() != quota.limit() {
-            return Err(QuotaError("a window has no burst"));
-        }
-        let (period, cells) = (quota.period().as_micros() as i64, i64::from(self.cells));
+        let quota = without_burst(quota, "a window has no burst")?;
+        let (period, cells) = (micros(quota.period()), i64::from(self.cells));
         Ok(Rule {
             limit: exact(quota.limit()),
             width: (period + cells - 1) / cells,
             cells,
-            horizon: self.horizon.as_micros() as i64,
+            horizon: micros(self.horizon),
         })
     }
 

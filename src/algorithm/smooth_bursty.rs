@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, checked_horizon, exact,
-    sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
+    sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -98,14 +98,11 @@ impl SmoothBursty {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than 365 days.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
+    /// Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: checked_horizon(horizon), ..self }
+        Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
 
@@ -183,10 +180,7 @@ impl Algorithm for SmoothBursty {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
-        let quota = quota.into().one()?;
-        if quota.get_burst() != quota.limit() {
-            return Err(QuotaError("a pace has no burst but what it stores: see max_burst"));
-        }
+        let quota = without_burst(quota, "a pace has no burst but what it stores: see max_burst")?;
         let (numerator, denominator) = quota.unit();
         let cap = self.burst.as_micros().saturating_mul(denominator.into());
         if cap > 1 << 52 {
@@ -200,11 +194,11 @@ impl Algorithm for SmoothBursty {
         Ok(Rule {
             unit_denominator: exact(denominator),
             unit_numerator: exact(numerator),
-            burst: self.burst.as_micros() as i64,
+            burst: micros(self.burst),
             cap: cap as i64,
             own_cost: self.own_cost,
             full: self.full || self.own_cost,
-            horizon: self.horizon.as_micros() as i64,
+            horizon: micros(self.horizon),
         })
     }
 

@@ -13,8 +13,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, checked_horizon, exact,
-    sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
+    sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -67,14 +67,12 @@ impl SmoothWarmingUp {
         Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: HORIZON }
     }
 
-    /// Sets how much dearer a permit is after a long rest, 1 to 1,000, to a thousandth. Default: 3.
-    ///
-    /// # Panics
-    ///
-    /// If it is less than 1 or more than 1,000.
+    /// Sets how much dearer a permit is after a long rest, to a thousandth. Less than 1 counts as 1,
+    /// more than 1,000 as 1,000. Default: 3.
     #[must_use]
     pub const fn cold_factor(self, factor: f64) -> Self {
-        assert!(factor >= 1.0 && factor <= 1_000.0, "a cold factor of 1 to 1,000");
+        let factor = if factor >= 1.0 { factor } else { 1.0 };
+        let factor = if factor > 1_000.0 { 1_000.0 } else { factor };
         Self { thousandths: (factor * 1_000.0 + 0.5) as u32, ..self }
     }
 
@@ -97,14 +95,11 @@ impl SmoothWarmingUp {
         Duration::try_from_secs_f64(bucket * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than 365 days.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
+    /// Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: checked_horizon(horizon), ..self }
+        Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
 
@@ -208,24 +203,21 @@ impl Algorithm for SmoothWarmingUp {
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
-        let quota = quota.into().one()?;
-        if quota.get_burst() != quota.limit() {
-            return Err(QuotaError("a pace has no burst"));
-        }
+        let quota = without_burst(quota, "a pace has no burst")?;
         let (numerator, denominator) = quota.unit();
-        let micros = self.warm_up.as_micros();
-        if micros == 0 {
+        let warm_up = self.warm_up.as_micros();
+        if warm_up == 0 {
             return Err(QuotaError("the warm-up is 0"));
         }
-        if micros > 1 << 50 || micros * u128::from(denominator) > u128::from(numerator) << 50 {
+        if warm_up > 1 << 50 || warm_up * u128::from(denominator) > u128::from(numerator) << 50 {
             return Err(QuotaError("the permits of the warm-up exceed 2^50"));
         }
         let (unit_denominator, unit_numerator) = (exact(denominator), exact(numerator));
-        let (warm_up, factor) = (micros as f64, f64::from(self.thousandths) / 1_000.0);
+        let (warm_up, factor) = (warm_up as f64, f64::from(self.thousandths) / 1_000.0);
         let (stable, threshold, most) =
             Rule::pace(warm_up, factor, unit_denominator, unit_numerator);
         let slope = (stable * factor - stable) / (most - threshold);
-        let (own_cost, horizon) = (self.own_cost, self.horizon.as_micros() as i64);
+        let (own_cost, horizon) = (self.own_cost, micros(self.horizon));
         Ok(Rule {
             unit_denominator,
             unit_numerator,

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, checked_horizon, exact,
-    sealed::Sealed,
+    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
+    micros, sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -58,14 +58,11 @@ impl TokenBucket {
         Self { quota, horizon: HORIZON }
     }
 
-    /// Sets the longest wait that is reserved for anyone, at most 365 days. Default: 60 s.
-    ///
-    /// # Panics
-    ///
-    /// If it is longer than 365 days.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
+    /// Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
-        Self { horizon: checked_horizon(horizon), ..self }
+        Self { horizon: clamped_horizon(horizon), ..self }
     }
 }
 
@@ -125,7 +122,7 @@ impl Algorithm for TokenBucket {
         let (unit_numerator, unit_denominator) = quota.unit();
         let (unit_numerator, unit_denominator, burst) =
             (exact(unit_numerator), exact(unit_denominator), exact(quota.get_burst()));
-        let horizon = self.horizon.as_micros() as i64;
+        let horizon = micros(self.horizon);
         let mut rule = Rule { unit_numerator, unit_denominator, burst, horizon, span: 0, spare: 0 };
         (rule.span, rule.spare) = rule.time(burst);
         Ok(rule)

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, Verdict};
 use crate::charge::Key;
-use crate::quota::{QuotaError, Quotas};
+use crate::quota::{INEXACT, QuotaError, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
 /// The longest key that is accepted, in bytes.
 const LONGEST_KEY: usize = 64 * 1024;
 
-/// The largest cost that is accepted: what a script computes with exactly.
-const LARGEST_COST: u64 = 1 << 53;
+/// The largest cost that is accepted.
+const LARGEST_COST: u64 = INEXACT;
 
 /// Where a caller's own clock comes from: the time since the Unix epoch.
 pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+pub(super) use crate::quota::INEXACT;
 use crate::{Error, ErrorKind, Quota};
-
-/// What a script computes with exactly is below.
-pub(super) const INEXACT: u64 = 1 << 53;
 
 /// The longest interval in ms, with which sums of instants stay exact.
 pub(super) const LONGEST: u64 = 1 << 52;

@@ -9,7 +9,7 @@ use redis::Value;
 
 use super::error;
 use super::request::{Op, Request};
-use crate::algorithm::{Answer, LATEST, Mark, Report, Verdict};
+use crate::algorithm::{Answer, INEXACT, LATEST, Mark, Report, Verdict};
 use crate::{Error, ErrorKind};
 
 /// The elements that answer one charge, besides what it left.
@@ -18,8 +18,8 @@ const WIDTH: usize = 4;
 /// The elements of what a charge left, for each quota.
 const MARK_LENGTH: usize = 4;
 
-/// No wait, count or state is larger: what a Lua number holds exactly.
-const LARGEST: i64 = 1 << 53;
+/// No wait, count or state is larger.
+const LARGEST: i64 = INEXACT;
 
 /// What a script answers about one charge.
 #[derive(Debug, PartialEq, Eq)]
