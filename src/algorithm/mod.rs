@@ -387,7 +387,8 @@ mod tests {
         let quota = Quota::per_second(5);
         let year = 365 * 86_400 * 1_000_000;
         let bucket = TokenBucket::new(quota).horizon(Duration::MAX);
-        assert_eq!(TokenBucket::horizon(&bucket.rule(quota).unwrap()), year);
+        let rule = bucket.rule(quota).unwrap();
+        assert_eq!(<TokenBucket as Algorithm>::horizon(&rule), year);
         let window = |cells| SlidingWindow::new(quota).cells(cells).rule(quota).unwrap();
         assert_eq!((window(0), window(u8::MAX)), (window(1), window(60)));
         let warm = |factor| {
