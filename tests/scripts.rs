@@ -5,8 +5,26 @@
 mod support;
 
 use redis::{Value, cmd};
+use support::algorithms::{Visit, each_algorithm};
 use support::script::*;
 use support::{Server, expires};
+use tower_sluice::Quota;
+use tower_sluice::algorithm::InLua;
+
+/// The scripts that stand in the support file are those that the crate has.
+#[test]
+fn every_algorithm_is_spoken_to() {
+    struct Names(Vec<(&'static str, usize)>);
+    impl Visit for Names {
+        fn visit<A: InLua>(&mut self, algorithm: A) {
+            let rule = algorithm.rule(algorithm.quota()).expect("a rule");
+            self.0.push((A::NAME, A::arguments(&rule).len()));
+        }
+    }
+    let mut names = Names(Vec::new());
+    each_algorithm(Quota::per_second(5), &mut names);
+    assert_eq!(names.0, ALGORITHMS.map(|(name, _, rule)| (name, rule.len())));
+}
 
 #[tokio::test]
 async fn one_call_answers_each_charge_on_its_own() {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use support::Server;
+use support::algorithms::{Visit, each_algorithm};
 use support::script::{
     self, FIXED_WINDOW, SLIDING_COUNTER, SLIDING_LOG, SLIDING_WINDOW, SMOOTH_BURSTY,
     SMOOTH_WARMING_UP, TOKEN_BUCKET,
@@ -323,6 +324,36 @@ async fn several_quotas_agree_with_their_script() {
     .await;
 }
 
+/// An estimate is what the step then answers, but for the units; and it says how the key stands.
+#[test]
+fn every_estimate_is_what_the_step_then_answers() {
+    struct Histories(usize);
+    impl Visit for Histories {
+        fn visit<A: InLua>(&mut self, algorithm: A) {
+            let quotas = algorithm.quota();
+            let rule = algorithm.rule(quotas.clone()).expect("a rule");
+            let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+            let (mut now, mut state) = (START as i64, None);
+            for _ in 0..2_000 {
+                now += step(&mut dice, &quotas) / 2;
+                let check = Check {
+                    cost: dice.pick(&[0, 1, 1, 2, 5, 6]),
+                    max_wait: dice.pick(&[0, 60_000_000]),
+                };
+                let estimate = A::estimate(&rule, state.as_ref(), now, check);
+                let report = A::report(&rule, state.as_ref(), now);
+                assert_eq!((estimate.report, &estimate.mark), (report, &None), "{}", A::NAME);
+                let answer = A::step(&rule, &mut state, now, check);
+                assert_eq!(estimate.verdict, answer.verdict, "{} {check:?}", A::NAME);
+                self.0 += usize::from(matches!(answer.verdict, Verdict::Wait(_)));
+            }
+        }
+    }
+    let mut histories = Histories(0);
+    each_algorithm(Quota::per_second(5), &mut histories);
+    assert!(histories.0 > 500, "{}", histories.0);
+}
+
 /// Parts of charges are given back, by the script itself and by its twin. Returns how many units.
 async fn compare_parts<A: InLua>(
     algorithm: A,
@@ -580,6 +611,14 @@ fn waiters_that_hang_up_in_any_order_break_no_bound_and_no_order() {
     for (one, other) in [(fast, slow), (slow, fast), (fast, Quota::new(5, 30 * SECOND))] {
         let rate = Rate(one.burst(5));
         let rates = [rate, Rate(other.burst(5))];
+        hang_up_in_any_order(bucket(one), &[rate]);
+        hang_up_in_any_order(FixedWindow::new(one), &[Periods(one)]);
+        hang_up_in_any_order(SlidingWindow::new(one), &[Any(one, 1)]);
+        hang_up_in_any_order(SlidingCounter::new(one), &[Any(one, 2)]);
+        hang_up_in_any_order(SlidingLog::new(one), &[Any(one, 1)]);
+        hang_up_in_any_order(SmoothBursty::new(one), &[]);
+        let own = SmoothBursty::new(one).wait_for_own_cost();
+        hang_up_in_any_order(own, &[Rate(one.burst(one.limit() + 1))]);
         hang_up_in_any_order((bucket(one), bucket(other)), &rates);
         hang_up_in_any_order((bucket(one), FixedWindow::new(other)), &[rate, Periods(other)]);
         let anchored = FixedWindow::new(other).anchored();

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
+pub mod algorithms;
 pub mod example;
 pub mod fake;
 pub mod faults;
