@@ -1,6 +1,7 @@
 //! Many pure steps of one algorithm, for `instructions.sh` to count:
 //! `steps <algorithm> <steps>`.
 
+#[allow(unreachable_pub, reason = "the tests share it")]
 #[path = "../tests/support/algorithms.rs"]
 mod algorithms;
 
