@@ -69,8 +69,8 @@ impl FixedWindow {
         Self { anchored: true, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
-    /// Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
+    /// that. Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -2,7 +2,8 @@
 //!
 //! Each is told twice, as a Lua script for the server and as a Rust twin for the process, and both
 //! answer one question: *what is the earliest instant at which this charge fits?* What follows from
-//! the answer (allow, reserve a wait, deny) is the same for all and stands here, in [`Algorithm::step`].
+//! the answer (allow, reserve a wait, deny) is the same for all and stands here, in
+//! [`Algorithm::step`].
 //!
 //! # Which one
 //!
@@ -20,19 +21,20 @@
 //! | a limiter that Java's Redisson uses too | the limiter [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are given back, or known afterwards | see [`Settlement`](crate::Settlement) |
 //!
-//! What each promises, costs and does stands on its page; what a bound means, and where its limits are, in
-//! `docs/what-the-bound-means.md`.
+//! What each promises, costs and does stands on its page; what a bound means, and where its limits
+//! are, in `docs/what-the-bound-means.md`.
 //!
 //! # Several at once
 //!
-//! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge fits at the earliest
-//! instant at which it fits all of them, and is taken from all or from none, in one call. The decision's
-//! [`quota`](crate::Decision::quota) is the one that refuses or delays, else the one that has least left; `remaining` is
-//! the least of all, `reset_after` the last. A charge's own quota is a tuple of as many.
+//! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge
+//! fits at the earliest instant at which it fits all of them, and is taken from all or from none,
+//! in one call. The decision's [`quota`](crate::Decision::quota) is the one that refuses or delays,
+//! else the one that has least left; `remaining` is the least of all, `reset_after` the last. A
+//! charge's own quota is a tuple of as many.
 //!
-//! Each gives back what it can. A reserved wait on which nothing was decided since goes as though it had never come, so
-//! waiters that hang up, the latest first, close the key to nobody. A refund in another order may leave an algorithm that
-//! was not in the way at the reserved slot.
+//! Each gives back what it can. A reserved wait on which nothing was decided since goes as though
+//! it had never come, so waiters that hang up, the latest first, close the key to nobody. A refund
+//! in another order may leave an algorithm that was not in the way at the reserved slot.
 //!
 //! ```
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -53,8 +55,8 @@
 //!
 //! # What an algorithm gives back
 //!
-//! A refund acts on the state as it finds it, and never breaks a bound. It gives back all units of a
-//! charge, or a part of them:
+//! A refund acts on the state as it finds it, and never breaks a bound. It gives back all units of
+//! a charge, or a part of them:
 //!
 //! | | all of a charge | a part of it |
 //! |---|---|---|
@@ -114,8 +116,8 @@ pub type Gcra = TokenBucket;
 
 /// The token bucket as a meter: what may flow in now is what the bucket would hold.
 ///
-/// As a queue it is one with `burst(1)`, whose charges bring a [`max_wait`](crate::Charge::max_wait): they leave one by
-/// one, at the quota's pace.
+/// As a queue it is one with `burst(1)`, whose charges bring a
+/// [`max_wait`](crate::Charge::max_wait): they leave one by one, at the quota's pace.
 pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
@@ -183,8 +185,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// When the state is equivalent to no state, in µs since the Unix epoch.
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64;
 
-    /// Clamps a state from the future: the clock was set back, or the quota was lowered. `None` if there is
-    /// nothing to clamp.
+    /// Clamps a state from the future: the clock was set back, or the quota was lowered. `None` if
+    /// there is nothing to clamp.
     fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State>;
 
     /// The earliest instant from `at` on at which `cost` fits; `None` if it never does.
@@ -195,8 +197,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         cost: i64,
     ) -> Option<i64>;
 
-    /// The state after `cost` units are consumed at the instant `at`, which `earliest_fit` returned.
-    /// `now` is the instant of the decision.
+    /// The state after `cost` units are consumed at the instant `at`, which `earliest_fit`
+    /// returned. `now` is the instant of the decision.
     fn consume(
         rule: &Self::Rule,
         state: Option<Self::State>,
@@ -205,8 +207,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         now: i64,
     ) -> Self::State;
 
-    /// As `consume`, for one member of a tuple: another member may have set the instant `at`. If that is
-    /// later than now, the new state remembers the one before, so that a refund restores it.
+    /// As `consume`, for one member of a tuple: another member may have set the instant
+    /// `at`. If that is later than now, the new state remembers the one before, so that a
+    /// refund restores it.
     fn consume_with_others(
         rule: &Self::Rule,
         state: Option<Self::State>,
@@ -223,11 +226,12 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// What remains, and when the key is as good as new.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
-    /// Gives back units of a reservation. Returns how many it gave back; `None` if it gives none, and
-    /// the state is as before.
+    /// Gives back units of a reservation. Returns how many it gave back; `None` if it gives none,
+    /// and the state is as before.
     ///
     /// All units restore what the reservation took. Fewer leave the state that a charge of the kept
-    /// units at the same slot would have left. The slot itself is kept: no later charge comes before it.
+    /// units at the same slot would have left. The slot itself is kept: no later charge
+    /// comes before it.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
@@ -258,8 +262,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark: state.map(Self::mark), ..answer }
     }
 
-    /// What `step` would answer, but for the units: nothing is taken, and the report is of the key as it
-    /// stands. The twin of the operation `estimate` in `scripts/tail.lua`.
+    /// What `step` would answer, but for the units: nothing is taken, and the report is of the key
+    /// as it stands. The twin of the operation `estimate` in `scripts/tail.lua`.
     fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);

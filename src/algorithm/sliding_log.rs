@@ -81,8 +81,8 @@ impl SlidingLog {
         Self { max_limit: units, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
-    /// Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
+    /// that. Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -73,8 +73,8 @@ impl SlidingWindow {
         Self { cells: if cells > 60 { 60 } else { cells }, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
-    /// Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
+    /// that. Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

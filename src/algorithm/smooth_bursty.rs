@@ -98,8 +98,8 @@ impl SmoothBursty {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
-    /// Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
+    /// that. Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

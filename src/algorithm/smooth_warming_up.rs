@@ -67,8 +67,8 @@ impl SmoothWarmingUp {
         Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: HORIZON }
     }
 
-    /// Sets how much dearer a permit is after a long rest, to a thousandth. Less than 1 counts as 1,
-    /// more than 1,000 as 1,000. Default: 3.
+    /// Sets how much dearer a permit is after a long rest, to a thousandth. Less than 1 counts as
+    /// 1, more than 1,000 as 1,000. Default: 3.
     #[must_use]
     pub const fn cold_factor(self, factor: f64) -> Self {
         let factor = if factor >= 1.0 { factor } else { 1.0 };
@@ -95,8 +95,8 @@ impl SmoothWarmingUp {
         Duration::try_from_secs_f64(bucket * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to that.
-    /// Default: 60 s.
+    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
+    /// that. Default: 60 s.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }
