@@ -5,19 +5,18 @@ use std::sync::Arc;
 use crate::limiter::named::check_key;
 use crate::{Error, ErrorKind};
 
-/// The keys of one limiter: its name, the value and the permits of everybody, and
-/// those of one client.
+/// The keys of one limiter: its name, the shared value and permits, and those of one client.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     keys: Arc<[String; 5]>,
 }
 
 impl Keys {
-    /// The keys of the limiter called `name`, for the client of this id.
+    /// The keys of the limiter called `name`, for the client with this id.
     ///
     /// # Errors
     ///
-    /// If a cluster would not keep them together.
+    /// If a cluster would store them on several servers.
     pub(super) fn new(name: &str, client: &str) -> Result<Self, Error> {
         check_key(name)?;
         let keeps_together = match name.split_once('{') {

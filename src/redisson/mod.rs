@@ -1,29 +1,38 @@
-//! Redisson's `RRateLimiter` on Redisson's own keys: Java and Rust share one limiter.
+//! Redisson's rate limiter on Redisson's own keys: Java and Rust services share one limiter.
 //!
-//! A charge's key is a limiter's name. How it travels: `names.rs` tells the keys; `deciding.rs`
-//! asks `queue.rs` whether somebody of this process asks already; `grant.rs` draws the bytes that
-//! it is known by; and `call.rs` sends one call of `scripts/redisson.lua`, which knows the rate by
-//! itself, since that is stored. The answer is [`Outcome::Retry`](crate::Outcome::Retry) where
-//! others reserve a wait: the format has no room for a reservation. `object.rs` is the rest of what
-//! Java's object does, `rate.rs` its configuration.
+//! [`Redisson`] is a [`Limiter`](crate::Limiter) whose charges name a limiter by their key.
+//! [`RRateLimiter`] has the methods of Java's object. [`PermitLog`] decides the same in this
+//! process, for tests.
 //!
-//! What differs from Java, and why, stands in `docs/redisson.md`.
+//! Where other limiters reserve a wait, this one answers
+//! [`Outcome::Retry`](crate::Outcome::Retry): the format has no room for reservations. The layer
+//! and [`acquire`](crate::LimiterExt::acquire) then ask again. Where no Java is involved, the
+//! algorithms of this crate are the better choice.
+//!
+#![doc = include_str!("../../docs/redisson.md")]
+
+// How a charge travels: `keys.rs` names the keys. `decide.rs` waits for a turn in `queues.rs`,
+// takes the random bytes of a grant from `grant.rs`, and sends a `request.rs` with `sender.rs`.
+// The script reads the rate from its keys, and answers with a `reply.rs`. `refund_on_drop.rs`
+// refunds a grant whose caller has left.
 
 mod decide;
 mod grant;
 mod keys;
-mod object;
 mod permit_log;
+mod permits;
 mod queues;
 mod rate;
+mod rate_limiter;
 mod refund_on_drop;
 mod reply;
 mod request;
 mod sender;
 
-pub use object::{Permits, RRateLimiter};
 pub use permit_log::PermitLog;
+pub use permits::Permits;
 pub use rate::{Rate, RateType};
+pub use rate_limiter::RRateLimiter;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,16 +49,11 @@ use crate::future::BoxedFuture;
 use crate::limiter::redis::sending::{DEADLINE, LONGEST};
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 
-/// The page's example compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/redisson.md")]
-struct Page;
-
-/// What decisions call it.
+/// The name of the limiter in its decisions.
 const NAME: &str = "redisson";
 
-/// Redisson's limiters in one Redis, each under the name that it has in Java: a charge's key keys
-/// it. Cheap to clone.
+/// The rate limiters of Redisson in one Redis. A charge's key is the name of a limiter. Cheap to
+/// clone.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -71,16 +75,19 @@ const NAME: &str = "redisson";
 /// # Ok(()) }
 /// ```
 ///
-/// As a limiter it goes into a [`RateLimitLayer`](crate::RateLimitLayer) with a closure that keys
-/// it. Keys are taken verbatim, so that one which a request brings should get a prefix: it could
-/// otherwise be that of any key.
+/// In a [`RateLimitLayer`](crate::RateLimitLayer), a closure over the request returns the name of
+/// its limiter. Names are used as they are. Give a name that comes from a request a prefix:
+/// without one, a request could name any key.
+///
+/// It refunds, and resets. It cannot take more than was reserved, nor
+/// [`penalize`](crate::LimiterExt::penalize): the format has no room for a debt.
 #[derive(Clone)]
 pub struct Redisson {
     inner: Arc<Inner>,
 }
 
 impl Redisson {
-    /// The limiters over `pool`, whose prefix they do not have.
+    /// The limiters in the Redis of `pool`. Their keys do not have the pool's prefix.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         let inner = Inner {
@@ -96,16 +103,16 @@ impl Redisson {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Sets the client id, by which limiters of [`RateType::PerClient`] are counted. Default: a
-    /// random one, which clones share.
+    /// Sets the client id: limiters of [`RateType::PerClient`] count the permits of each id
+    /// separately. Default: a random UUID, which clones share.
     #[must_use]
     pub fn client_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        let inner = self.apart();
+        let inner = self.detached();
         inner.client = id.into();
         self
     }
 
-    /// Sets how long a call may take, waiting for a connection included; a day at most.
+    /// Sets how long a decision may take, including the wait for a connection; at most a day.
     /// Default: 100 ms.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -115,18 +122,18 @@ impl Redisson {
 
     /// Decides by this machine's clock, as Redisson does. Default: the server's.
     ///
-    /// For fleets of Java processes whose clocks agree with each other, but not with the server's.
-    /// Whoever's clock is ahead frees everybody else's permits early.
+    /// For Java processes whose clocks agree with each other, but not with the server's. A process
+    /// whose clock is ahead frees the permits of all others early.
     #[must_use]
     pub fn caller_clock(self) -> Self {
         self.clock(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// Decides by `clock`, the time since the Unix epoch, cut to milliseconds.
-    /// Default: the server's.
+    /// Decides by `clock`, the time since the Unix epoch, truncated to milliseconds. Default: the
+    /// server's.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let inner = self.apart();
+        let inner = self.detached();
         inner.sender.clock = Some(Arc::new(clock));
         self
     }
@@ -134,7 +141,7 @@ impl Redisson {
     /// Configures a limiter with this rate when it has no configuration yet and is first checked,
     /// released or reset. Default: none, and such a call is an error.
     ///
-    /// Keys that come from requests then create keys. Give such keys a prefix: without one, a
+    /// Names that come from requests then create keys. Give such names a prefix: without one, a
     /// request could name any key.
     ///
     /// A rate out of range is an error of the call that would configure the limiter: see
@@ -145,27 +152,27 @@ impl Redisson {
         self
     }
 
-    /// For what clones do not share any more: who waits for what, and whose reservations are whose.
-    fn apart(&mut self) -> &mut Inner {
+    /// The settings, apart from those of clones: with queues and reservations of its own.
+    fn detached(&mut self) -> &mut Inner {
         let inner = Arc::make_mut(&mut self.inner);
         (inner.owner, inner.queues) = (Owner::new(), Arc::default());
         inner
     }
 
-    /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps keys, it
-    /// is the mapped one.
+    /// The limiter called `name`: Java's `getRateLimiter`. Where Java maps names, use the mapped
+    /// one.
     ///
     /// # Errors
     ///
-    /// If the name is empty, or its braces would spread its keys over a cluster: it has either no
-    /// brace at all, or its first `{` opens a `{tag}` that is not empty.
+    /// If the name is empty, or if its keys would lie in several slots of a cluster. A name has no
+    /// brace, or its first `{` opens a `{tag}` that is not empty.
     pub fn rate_limiter(&self, name: &str) -> Result<RRateLimiter, Error> {
         let keys = Keys::new(name, &self.inner.client)?;
         Ok(RRateLimiter::new(self.clone(), keys))
     }
 
-    /// Gives a reservation back, and tells how many permits that were: 0 if they have expired or
-    /// were released otherwise.
+    /// Refunds a reservation and waits for the reply. Returns the number of refunded permits: 0 if
+    /// they have expired or were released.
     ///
     /// # Errors
     ///
@@ -209,7 +216,7 @@ impl Limiter for Redisson {
             && let Ok(runtime) = Handle::try_current()
         {
             let inner = Arc::clone(&self.inner);
-            // Best effort: permits that do not come back err on the safe side.
+            // Best effort: permits that are not refunded expire.
             runtime.spawn(async move { inner.refund(&reservation, cost - actual, cost).await });
         }
         None

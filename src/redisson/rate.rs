@@ -5,19 +5,19 @@ use std::time::Duration;
 pub(super) use crate::quota::INEXACT;
 use crate::{Error, ErrorKind, Quota};
 
-/// The longest interval in ms, with which sums of instants stay exact.
+/// The longest interval in ms: sums of instants stay exact.
 pub(super) const LONGEST: u64 = 1 << 52;
 
-/// Whose permits are counted together: Java's `RateType`.
+/// Which permits are counted together: Java's `RateType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateType {
-    /// `OVERALL`: those of everybody who uses the limiter's name.
+    /// `OVERALL`: those of all clients.
     Overall,
-    /// `PER_CLIENT`: those of each client id, alone.
+    /// `PER_CLIENT`: those of each client id separately.
     PerClient,
 }
 
-/// So many permits in any stretch of an interval.
+/// A limiter's configuration: at most this number of permits in any stretch of an interval.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,10 +35,10 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `RateType.OVERALL`: one budget for everybody.
+    /// `RateType.OVERALL`: one budget for all clients.
     ///
-    /// What cannot be is an error where it is used: a rate from 1 to 2^53 - 1, an interval of at
-    /// least 1 and at most 2^52 whole milliseconds.
+    /// The rate is from 1 to 2^53 - 1 permits, the interval from 1 to 2^52 whole milliseconds. A
+    /// value out of range is an error of the method that uses the rate.
     #[must_use]
     pub const fn overall(permits: u64, interval: Duration) -> Self {
         Self { rate_type: RateType::Overall, permits, interval, keep_alive: None }
@@ -50,7 +50,7 @@ impl Rate {
         Self { rate_type: RateType::PerClient, permits, interval, keep_alive: None }
     }
 
-    /// Deletes the limiter when it was not used for so long: Java's `keepAliveTime`, at least the
+    /// Deletes a limiter that was not used for this time: Java's `keepAliveTime`. At least the
     /// interval. Default: never.
     #[must_use]
     pub const fn keep_alive(self, time: Duration) -> Self {
@@ -58,13 +58,13 @@ impl Rate {
         Self { keep_alive, ..self }
     }
 
-    /// Whose permits are counted together.
+    /// Which permits are counted together.
     #[must_use]
     pub const fn rate_type(&self) -> RateType {
         self.rate_type
     }
 
-    /// The permits.
+    /// The permits of an interval.
     #[must_use]
     pub const fn permits(&self) -> u64 {
         self.permits
@@ -76,17 +76,17 @@ impl Rate {
         self.interval
     }
 
-    /// After how long without use the limiter is deleted, if it is.
+    /// The time after which an unused limiter is deleted, if it is.
     #[must_use]
     pub const fn get_keep_alive(&self) -> Option<Duration> {
         self.keep_alive
     }
 
-    /// As the script stores it.
+    /// The arguments of the script.
     ///
     /// # Errors
     ///
-    /// If it cannot be.
+    /// If a value is out of range.
     pub(super) fn arguments(&self) -> Result<[String; 4], Error> {
         let refuse = |message| Err(Error::new(ErrorKind::Configuration, message));
         if !(1..INEXACT).contains(&self.permits) {
@@ -112,7 +112,7 @@ impl Rate {
         Ok([self.permits, interval, rate_type, keep_alive].map(|number| number.to_string()))
     }
 
-    /// As the script returns it.
+    /// Reads the numbers that the script returns.
     pub(super) fn from_reply([permits, interval, rate_type, keep_alive]: [i64; 4]) -> Self {
         let millis = |millis: i64| Duration::from_millis(millis.max(0).cast_unsigned());
         let rate_type = if rate_type == 0 { RateType::Overall } else { RateType::PerClient };
@@ -120,13 +120,13 @@ impl Rate {
         Self { rate_type, permits, interval, keep_alive: None }.keep_alive(millis(keep_alive))
     }
 
-    /// The same as a quota, where it is one.
+    /// The rate as a quota, if it is a valid one.
     pub(super) fn quota(&self) -> Option<Quota> {
         Quota::try_new(self.permits, self.interval).ok()
     }
 }
 
-/// Whole milliseconds.
+/// The time in ms, if it is whole milliseconds in range.
 pub(super) fn millis(time: Duration) -> Option<u64> {
     let millis = u64::try_from(time.as_millis()).ok()?;
     (time.subsec_nanos().is_multiple_of(1_000_000) && millis <= LONGEST).then_some(millis)

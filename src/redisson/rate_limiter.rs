@@ -1,4 +1,4 @@
-//! One limiter, with all that Java's object does.
+//! One limiter, with the methods of Java's `RRateLimiter`.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,20 +8,23 @@ use tokio::time::Instant;
 
 use super::Redisson;
 use super::keys::Keys;
+use super::permits::Permits;
 use super::rate::{INEXACT, LONGEST, Rate, millis};
 use super::reply::{NO_CONFIGURATION, ScriptReply};
 use super::request::Request;
 use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation};
 
-/// One of Redisson's limiters: Java's `RRateLimiter`. Made by
-/// [`Redisson::rate_limiter`]; cheap to clone.
+/// One of Redisson's limiters: Java's `RRateLimiter`.
 ///
-/// Every call's error says why Redis could not be asked, or that the limiter has no configuration
-/// yet, in Java's words: `RateLimiter is not initialized`. No call is sent twice but one for
-/// permits, which are taken once all the same.
+/// [`Redisson::rate_limiter`] makes it. It is cheap to clone.
+///
+/// Each method is an error if Redis is away or answers with an error, and of kind
+/// [`Configuration`](ErrorKind::Configuration) if the limiter has no configuration. The text is
+/// Java's: `RateLimiter is not initialized`. Only a request for permits is ever sent twice, and the
+/// script grants it once.
 #[derive(Clone)]
 pub struct RRateLimiter {
-    redisson: Redisson,
+    pub(super) redisson: Redisson,
     keys: Keys,
 }
 
@@ -36,17 +39,17 @@ impl RRateLimiter {
         self.keys.name()
     }
 
-    /// `trySetRate`: configures the limiter if it is not, and tells whether it was not.
+    /// `trySetRate`: configures the limiter if it has no configuration. Returns whether it did.
     ///
     /// # Errors
     ///
-    /// If the rate cannot be, or Redis cannot be asked.
+    /// If the rate is out of range, or Redis cannot be asked.
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool, Error> {
-        let anyhow = String::from("0");
-        self.yes("try_set", [anyhow].into_iter().chain(rate.arguments()?)).await
+        let always = String::from("0");
+        self.call_bool("try_set", [always].into_iter().chain(rate.arguments()?)).await
     }
 
-    /// `setRate`: configures the limiter, and forgets what was taken of it.
+    /// `setRate`: configures the limiter, and forgets the permits that were taken.
     ///
     /// # Errors
     ///
@@ -55,8 +58,8 @@ impl RRateLimiter {
         self.set(false, false, rate).await.map(drop)
     }
 
-    /// `setRate` with `keepState`: what was taken stays taken. Where the new rate is below that,
-    /// nothing is admitted until enough has expired.
+    /// `setRate` with `keepState`: taken permits stay taken. If they exceed the new rate, nothing
+    /// is granted until enough of them have expired.
     ///
     /// # Errors
     ///
@@ -65,8 +68,8 @@ impl RRateLimiter {
         self.set(false, true, rate).await.map(drop)
     }
 
-    /// `updateRate`: as [`set_rate`](Self::set_rate) if the limiter is configured, and
-    /// tells whether it is.
+    /// `updateRate`: as [`set_rate`](Self::set_rate) if the limiter is configured. Returns whether
+    /// it is.
     ///
     /// # Errors
     ///
@@ -76,7 +79,7 @@ impl RRateLimiter {
     }
 
     /// `updateRate` with `keepState`: as [`set_rate_keeping_state`](Self::set_rate_keeping_state)
-    /// if the limiter is configured, and tells whether it is.
+    /// if the limiter is configured. Returns whether it is.
     ///
     /// # Errors
     ///
@@ -85,11 +88,11 @@ impl RRateLimiter {
         self.set(true, true, rate).await
     }
 
-    /// `getConfig`: the configuration, if there is a whole one.
+    /// `getConfig`: the configuration, if there is a complete one.
     ///
     /// # Errors
     ///
-    /// If one is stored that cannot be, or Redis cannot be asked.
+    /// If the stored configuration is invalid, or Redis cannot be asked.
     pub async fn config(&self) -> Result<Option<Rate>, Error> {
         let reply = self.call("config", [""; 0]).await?;
         if reply.outcome == NO_CONFIGURATION {
@@ -98,7 +101,7 @@ impl RRateLimiter {
         reply.configured()?.numbers().map(|numbers| Some(Rate::from_reply(numbers)))
     }
 
-    /// `availablePermits`: how many would be had now.
+    /// `availablePermits`: the number of permits that are free now.
     ///
     /// # Errors
     ///
@@ -118,8 +121,8 @@ impl RRateLimiter {
         self.try_acquire_for(permits, Duration::ZERO).await
     }
 
-    /// `tryAcquire(n, timeout)`: takes permits as soon as they are free, waiting for so long; a
-    /// longer wait is refused at once.
+    /// `tryAcquire(n, timeout)`: takes permits as soon as they are free, and waits up to
+    /// `timeout`. A longer wait is refused at once.
     ///
     /// # Errors
     ///
@@ -167,8 +170,8 @@ impl RRateLimiter {
         }
     }
 
-    /// `release(n)`: gives back permits of whoever took the oldest that have not expired, and tells
-    /// how many. To give back your own, [`Permits::release`].
+    /// `release(n)`: releases the oldest permits that have not expired, whichever caller took
+    /// them. Returns how many. To release your own, use [`Permits::release`].
     ///
     /// # Errors
     ///
@@ -182,7 +185,7 @@ impl RRateLimiter {
     async fn release_oldest(&self, permits: u64) -> Result<u64, Error> {
         let mut freed = 0;
         while freed < permits {
-            // One call gives back thousands of members at the most.
+            // One call releases at most thousands of members.
             let rest = (permits - freed).min(INEXACT);
             let request = Request::new(&self.keys, "release", [rest.to_string()]);
             let inner = &self.redisson.inner;
@@ -190,7 +193,7 @@ impl RRateLimiter {
             let call = || inner.sender.call(&request, deadline);
             let reply = inner.with_default_rate(&self.keys, deadline, call).await?;
             let [more, may_be_more] = reply.numbers()?;
-            // Whatever a server answers, this ends, and tells no more than was asked for.
+            // Whatever a server replies, this ends, and counts no more than was asked for.
             freed += more.max(0).cast_unsigned().min(rest);
             if may_be_more == 0 || more <= 0 {
                 break;
@@ -199,55 +202,56 @@ impl RRateLimiter {
         Ok(freed)
     }
 
-    /// `delete`: deletes the configuration and what was taken, of this client and of everybody;
-    /// tells whether there was anything.
+    /// `delete`: deletes the configuration and the permits, this client's and the shared ones.
+    /// Returns whether there were any.
     ///
     /// # Errors
     ///
     /// If Redis cannot be asked.
     pub async fn delete(&self) -> Result<bool, Error> {
-        let deleted = self.yes("each", ["UNLINK"]).await;
+        let deleted = self.call_bool("each", ["UNLINK"]).await;
         self.redisson.inner.queues.forget_refusal(self.name());
         deleted
     }
 
-    /// `expire(duration)`: deletes the limiter after so long; tells whether it exists.
+    /// `expire(duration)`: deletes the limiter after this time. Returns whether it exists.
     ///
     /// # Errors
     ///
     /// If the time is longer than 2^52 ms, or Redis cannot be asked.
     pub async fn expire(&self, after: Duration) -> Result<bool, Error> {
-        let after = millis(Duration::from_millis(ceil(after)));
+        let after = millis(Duration::from_millis(ceil_millis(after)));
         let after = after.ok_or_else(|| Error::new(ErrorKind::Request, "longer than 2^52 ms"))?;
-        self.yes("each", ["PEXPIRE", &after.to_string()]).await
+        self.call_bool("each", ["PEXPIRE", &after.to_string()]).await
     }
 
-    /// `expire(instant)`: deletes the limiter then, by the server's clock; tells whether it exists.
+    /// `expire(instant)`: deletes the limiter at this instant of the server's clock. Returns
+    /// whether it exists.
     ///
     /// # Errors
     ///
     /// If Redis cannot be asked.
     pub async fn expire_at(&self, instant: SystemTime) -> Result<bool, Error> {
-        let at = ceil(instant.duration_since(UNIX_EPOCH).unwrap_or_default()).min(LONGEST);
-        self.yes("each", ["PEXPIREAT", &at.to_string()]).await
+        let at = ceil_millis(instant.duration_since(UNIX_EPOCH).unwrap_or_default()).min(LONGEST);
+        self.call_bool("each", ["PEXPIREAT", &at.to_string()]).await
     }
 
-    /// `clearExpire`: keeps the limiter; tells whether it would have been deleted.
+    /// `clearExpire`: keeps the limiter for ever. Returns whether it had an expiry.
     ///
     /// # Errors
     ///
     /// If Redis cannot be asked.
     pub async fn clear_expire(&self) -> Result<bool, Error> {
-        self.yes("each", ["PERSIST"]).await
+        self.call_bool("each", ["PERSIST"]).await
     }
 
-    /// `remainTimeToLive`: when the configuration will be deleted, if it will.
+    /// `remainTimeToLive`: the time until the configuration expires, if it does.
     ///
     /// # Errors
     ///
     /// If Redis cannot be asked.
     pub async fn remain_time_to_live(&self) -> Result<Option<Duration>, Error> {
-        let rest = self.number("PTTL").await?;
+        let rest = self.command("PTTL").await?;
         Ok(u64::try_from(rest).ok().map(Duration::from_millis))
     }
 
@@ -257,7 +261,7 @@ impl RRateLimiter {
     ///
     /// If Redis cannot be asked.
     pub async fn exists(&self) -> Result<bool, Error> {
-        Ok(self.number("EXISTS").await? == 1)
+        Ok(self.command("EXISTS").await? == 1)
     }
 
     fn charge(&self, permits: u64) -> Charge {
@@ -266,7 +270,7 @@ impl RRateLimiter {
 
     async fn set(&self, only_if_exists: bool, keep: bool, rate: Rate) -> Result<bool, Error> {
         let flags = [only_if_exists, keep].map(|flag| u8::from(flag).to_string());
-        let done = self.yes("set", flags.into_iter().chain(rate.arguments()?)).await;
+        let done = self.call_bool("set", flags.into_iter().chain(rate.arguments()?)).await;
         self.redisson.inner.queues.forget_refusal(self.name());
         done
     }
@@ -280,8 +284,8 @@ impl RRateLimiter {
         self.redisson.inner.sender.call(&request, self.deadline()).await
     }
 
-    /// Asks what is answered by yes or no.
-    async fn yes<T: AsRef<[u8]>>(
+    /// Calls an operation that returns 1 or 0.
+    async fn call_bool<T: AsRef<[u8]>>(
         &self,
         operation: &'static str,
         arguments: impl IntoIterator<Item = T>,
@@ -290,8 +294,8 @@ impl RRateLimiter {
         Ok(answer == 1)
     }
 
-    async fn number(&self, command: &str) -> Result<i64, Error> {
-        let command = cmd(command).arg(self.name()).take();
+    async fn command(&self, name: &str) -> Result<i64, Error> {
+        let command = cmd(name).arg(self.name()).take();
         self.redisson.inner.sender.command(&self.keys, command, self.deadline()).await
     }
 
@@ -308,57 +312,7 @@ impl fmt::Debug for RRateLimiter {
     }
 }
 
-/// Permits that were acquired. Dropped, they stay taken, and expire after an interval.
-#[derive(Debug)]
-#[must_use = "permits that are dropped stay taken until they expire"]
-pub struct Permits {
-    limiter: RRateLimiter,
-    reservation: Reservation,
-    /// How many are held: one number, and more where the answer to a release was lost.
-    held: Vec<u64>,
-}
-
-impl Permits {
-    /// How many they are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.held.first().copied().unwrap_or(0)
-    }
-
-    /// Gives back so many of these, and tells how many were: none if they have expired, or were
-    /// released by another's `release(n)`; then none is left to give back.
-    ///
-    /// # Errors
-    ///
-    /// If Redis cannot be asked. It may be tried again: none is given back twice.
-    pub async fn release(&mut self, permits: u64) -> Result<u64, Error> {
-        while let Some(&held) = self.held.first() {
-            let part = permits.min(held);
-            if part == 0 {
-                break;
-            }
-            // Until the answer is heard, either may be what is stored.
-            let rest = held - part;
-            let is_new = rest > 0 && !self.held.contains(&rest);
-            if is_new {
-                self.held.push(rest);
-            }
-            let freed = self.limiter.redisson.inner.refund(&self.reservation, part, held).await?;
-            if freed > 0 {
-                self.held =
-                    Vec::from_iter(Some(held.saturating_sub(freed)).filter(|rest| *rest > 0));
-                return Ok(freed);
-            }
-            if is_new {
-                self.held.pop();
-            }
-            self.held.remove(0);
-        }
-        Ok(0)
-    }
-}
-
-/// Milliseconds, rounded up: no key goes early.
-fn ceil(time: Duration) -> u64 {
+/// Milliseconds, rounded up, so that no key expires early.
+fn ceil_millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
