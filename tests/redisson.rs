@@ -19,29 +19,33 @@ use support::redisson::{BASE, Bench, client, message, rate};
 
 // Scenarios, numbered as where the format is described.
 
+// Scenario 1.
 #[tokio::test]
-async fn scenario_1_permits_are_counted() {
+async fn permits_are_counted() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.all(&[(3, 0, G(7)), (8, 100, W(900)), (7, 100, G(0))]).await;
     assert_eq!(bench.members().await, [(3, 0), (7, 100)]);
 }
 
+// Scenario 2.
 #[tokio::test]
-async fn scenario_2_a_permit_is_free_exactly_an_interval_later() {
+async fn a_permit_is_free_exactly_an_interval_later() {
     let bench = Bench::of(1, 1_000).await;
     bench.all(&[(1, 0, G(0)), (1, 999, W(1)), (1, 1_000, G(0))]).await;
 }
 
+// Scenario 3.
 #[tokio::test]
-async fn scenario_3_a_wait_covers_as_many_as_are_needed() {
+async fn a_wait_covers_as_many_as_are_needed() {
     let bench = Bench::of(3, 1_000).await;
     bench.all(&[(1, 0, G(2)), (1, 400, G(1)), (1, 800, G(0))]).await;
     bench.all(&[(1, 900, W(100)), (2, 900, W(500)), (3, 900, W(900))]).await;
     bench.all(&[(3, 1_799, W(1)), (3, 1_800, G(0))]).await;
 }
 
+// Scenario 4.
 #[tokio::test]
-async fn scenario_4_more_than_the_rate_is_an_error_and_creates_nothing() {
+async fn more_than_the_rate_is_an_error_and_creates_nothing() {
     let mut bench = Bench::of(10, 1_000).await;
     assert_eq!(bench.take(11, 0).await, Exceeds);
     let told = message(bench.limiter.try_acquire(11)).await;
@@ -52,8 +56,9 @@ async fn scenario_4_more_than_the_rate_is_an_error_and_creates_nothing() {
     assert_eq!(keys, ["r"]);
 }
 
+// Scenario 5.
 #[tokio::test]
-async fn scenario_5_a_limiter_without_configuration_says_so() {
+async fn a_limiter_without_configuration_says_so() {
     let mut bench = Bench::new().await;
     let told = (ErrorKind::Configuration, String::from("RateLimiter is not initialized"));
     assert_eq!(message(bench.redisson.check(&Charge::new("r"))).await, told);
@@ -64,32 +69,36 @@ async fn scenario_5_a_limiter_without_configuration_says_so() {
     assert_eq!(bench.limiter.config().await.unwrap(), None);
 }
 
+// Scenario 7.
 #[tokio::test]
-async fn scenario_7_a_lost_value_is_what_the_members_leave() {
+async fn a_lost_value_is_what_the_members_leave() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.put(&[0; 17], 4, 0).await;
     bench.all(&[(7, 500, W(500))]).await;
     assert_eq!(bench.value().await, Some(6));
 }
 
+// Scenario 8.
 #[tokio::test]
-async fn scenario_8_lost_members_leave_no_value_behind() {
+async fn lost_members_leave_no_value_behind() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.all(&[(10, 0, G(0))]).await;
     let _: i64 = bench.ask(&["DEL", "{r}:permits"]).await;
     bench.all(&[(1, 5_000, G(9))]).await;
 }
 
+// Scenario 9.
 #[tokio::test]
-async fn scenario_9_what_was_subtracted_twice_is_given_back() {
+async fn what_was_subtracted_twice_is_given_back() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.all(&[(1, 0, G(9))]).await;
     let _: () = bench.ask(&["SET", "{r}:value", "8"]).await;
     bench.all(&[(9, 100, G(0))]).await;
 }
 
+// Scenario 10.
 #[tokio::test]
-async fn scenario_10_every_historic_member_is_read_and_the_newest_written() {
+async fn every_historic_member_is_read_and_the_newest_written() {
     let float = 1.0_f32.to_ne_bytes();
     let long = [8_u64.to_ne_bytes(), [7; 8]].concat();
     let short = [[8].as_slice(), &[7; 8]].concat();
@@ -104,8 +113,9 @@ async fn scenario_10_every_historic_member_is_read_and_the_newest_written() {
     }
 }
 
+// Scenario 11.
 #[tokio::test]
-async fn scenario_11_released_permits_are_not_credited_again_when_they_expire() {
+async fn released_permits_are_not_credited_again_when_they_expire() {
     let bench = Bench::of(10, 1_000).await;
     bench.all(&[(10, 0, G(0))]).await;
     assert_eq!(bench.limiter.release(10).await.unwrap(), 10);
@@ -118,8 +128,9 @@ async fn scenario_11_released_permits_are_not_credited_again_when_they_expire() 
     bench.all(&[(10, 500, G(0)), (10, 1_001, W(499)), (10, 1_500, G(0))]).await;
 }
 
+// Scenario 12.
 #[tokio::test]
-async fn scenario_12_a_release_takes_the_oldest_and_splits_the_last() {
+async fn a_release_takes_the_oldest_and_splits_the_last() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.all(&[(5, 0, G(5)), (5, 300, G(0))]).await;
     assert_eq!(bench.limiter.release(7).await.unwrap(), 7);
@@ -127,16 +138,18 @@ async fn scenario_12_a_release_takes_the_oldest_and_splits_the_last() {
     bench.all(&[(7, 400, G(0)), (1, 400, W(900)), (4, 1_300, W(100)), (3, 1_300, G(0))]).await;
 }
 
+// Scenario 13.
 #[tokio::test]
-async fn scenario_13_a_release_credits_no_more_than_was_taken() {
+async fn a_release_credits_no_more_than_was_taken() {
     let bench = Bench::of(10, 1_000).await;
     bench.all(&[(3, 0, G(7))]).await;
     assert_eq!(bench.limiter.release(99).await.unwrap(), 3);
     bench.all(&[(10, 10, G(0)), (1, 10, W(1_000))]).await;
 }
 
+// Scenario 14.
 #[tokio::test]
-async fn scenario_14_a_lower_rate_waits_for_what_is_in_use() {
+async fn a_lower_rate_waits_for_what_is_in_use() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.all(&[(4, 0, G(6)), (4, 500, G(2))]).await;
     bench.at(600);
@@ -147,8 +160,9 @@ async fn scenario_14_a_lower_rate_waits_for_what_is_in_use() {
     bench.all(&[(1, 1_000, G(0)), (1, 1_000, W(500)), (5, 1_500, W(500)), (4, 1_500, G(0))]).await;
 }
 
+// Scenario 14.
 #[tokio::test]
-async fn scenario_14_java_lives_with_a_value_below_0() {
+async fn java_lives_with_a_value_below_0() {
     let bench = &mut Bench::of(10, 1_000).await;
     bench.all(&[(4, 0, G(6)), (4, 500, G(2))]).await;
     bench.at(600);
@@ -164,8 +178,9 @@ async fn scenario_14_java_lives_with_a_value_below_0() {
     }
 }
 
+// Scenario 15.
 #[tokio::test]
-async fn scenario_15_a_higher_rate_keeps_or_forgets_what_is_taken() {
+async fn a_higher_rate_keeps_or_forgets_what_is_taken() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.all(&[(8, 0, G(2))]).await;
     bench.at(100);
@@ -176,8 +191,9 @@ async fn scenario_15_a_higher_rate_keeps_or_forgets_what_is_taken() {
     bench.all(&[(20, 200, G(0))]).await;
 }
 
+// Scenario 16.
 #[tokio::test]
-async fn scenario_16_an_update_needs_a_limiter_and_a_try_needs_none() {
+async fn an_update_needs_a_limiter_and_a_try_needs_none() {
     let mut bench = Bench::new().await;
     assert!(!bench.limiter.update_rate(rate(10, 1_000)).await.unwrap());
     assert!(!bench.limiter.update_rate_keeping_state(rate(10, 1_000)).await.unwrap());
@@ -189,8 +205,9 @@ async fn scenario_16_an_update_needs_a_limiter_and_a_try_needs_none() {
     assert_eq!(before.len(), 8, "all four, or Java's getConfig fails");
 }
 
+// Scenario 17.
 #[tokio::test]
-async fn scenario_17_permits_of_ours_are_missing_for_java() {
+async fn permits_of_ours_are_missing_for_java() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.all(&[(4, 0, G(6))]).await;
     assert_eq!(bench.java("acquire", 6, 100).await, "nil");
@@ -200,8 +217,9 @@ async fn scenario_17_permits_of_ours_are_missing_for_java() {
     bench.all(&[(6, 1_099, W(1)), (6, 1_100, G(0))]).await;
 }
 
+// Scenario 18.
 #[tokio::test]
-async fn scenario_18_permits_of_java_are_missing_for_ours() {
+async fn permits_of_java_are_missing_for_ours() {
     let mut bench = Bench::of(10, 1_000).await;
     assert_eq!(bench.java("acquire", 4, 0).await, "nil");
     bench.all(&[(6, 100, G(0)), (1, 200, W(800))]).await;
@@ -211,8 +229,9 @@ async fn scenario_18_permits_of_java_are_missing_for_ours() {
     assert_eq!(bench.java("acquire", 6, 1_100).await, "nil");
 }
 
+// Scenario 19.
 #[tokio::test]
-async fn scenario_19_a_peek_creates_nothing_and_counts_nothing_twice() {
+async fn a_peek_creates_nothing_and_counts_nothing_twice() {
     let mut bench = Bench::of(10, 1_000).await;
     assert_eq!(bench.available(0).await, 10);
     assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 1);
@@ -231,8 +250,9 @@ async fn scenario_19_a_peek_creates_nothing_and_counts_nothing_twice() {
     bench.all(&[(10, 1_001, G(0)), (1, 1_001, W(1_000))]).await;
 }
 
+// Scenario 20.
 #[tokio::test]
-async fn scenario_20_keys_live_as_long_as_the_configuration_says() {
+async fn keys_live_as_long_as_the_configuration_says() {
     let mut bench = Bench::new().await;
     let kept = rate(10, 1_000).keep_alive(Duration::from_secs(50));
     assert!(bench.limiter.try_set_rate(kept).await.unwrap());
@@ -259,8 +279,9 @@ async fn scenario_20_keys_live_as_long_as_the_configuration_says() {
     }
 }
 
+// Scenario 21.
 #[tokio::test]
-async fn scenario_21_each_client_has_permits_of_its_own_that_go_by_themselves() {
+async fn each_client_has_permits_of_its_own_that_go_by_themselves() {
     let mut bench = Bench::new().await;
     let each = Rate::per_client(10, Duration::from_secs(60));
     assert!(bench.limiter.try_set_rate(each).await.unwrap());
@@ -279,15 +300,17 @@ async fn scenario_21_each_client_has_permits_of_its_own_that_go_by_themselves() 
     }
 }
 
+// Scenario 22.
 #[tokio::test]
-async fn scenario_22_a_clock_that_is_ahead_lengthens_waits() {
+async fn a_clock_that_is_ahead_lengthens_waits() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.java("acquire", 10, 2_000).await;
     bench.all(&[(1, 0, W(3_000))]).await;
 }
 
+// Scenario 23.
 #[tokio::test]
-async fn scenario_23_no_call_removes_more_than_4096_members() {
+async fn no_call_removes_more_than_4096_members() {
     let mut bench = Bench::of(10_000, 1_000).await;
     let mut add = cmd("ZADD");
     add.arg("{r}:permits");
@@ -302,8 +325,9 @@ async fn scenario_23_no_call_removes_more_than_4096_members() {
     bench.all(&[(5_000, 1_000, G(3_192))]).await;
 }
 
+// Scenario 24.
 #[tokio::test]
-async fn scenario_24_what_cannot_be_is_refused_without_a_command() {
+async fn what_cannot_be_is_refused_without_a_command() {
     let mut bench = Bench::of(10, 1_000).await;
     let before = bench.calls("evalsha").await + bench.calls("eval").await;
     for permits in [0, 1 << 32, u64::MAX] {
