@@ -4,12 +4,12 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower::{Layer, Service, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     AllInTurn, Charge, Decision, Error, ErrorKind, Global, Limiter, LimiterExt, Memory, Outcome,
-    Quota, Raise, RateLimitLayer, Refusal, Settle,
+    Quota, Raise, RateLimitLayer, Refusal, Respond, Settle,
 };
 
 #[path = "support/strict.rs"]
@@ -105,6 +105,34 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     let layer = RateLimitLayer::new(wrapper, Global).respond(Settle::refund_if(Raise, refunds));
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
     assert_eq!((inner.called(), wrapped.settlements()), (3, vec![]));
+}
+
+/// A responder whose callers wait for 5 ms, and which changes each response.
+struct Hurried;
+
+impl Respond<&'static str, &'static str, BoxError> for Hurried {
+    type Error = BoxError;
+
+    fn reject(&self, _: &'static str, refusal: Refusal) -> Result<&'static str, BoxError> {
+        Err(refusal.into())
+    }
+
+    fn max_wait(&self, _: &&'static str) -> Option<Duration> {
+        Some(Duration::from_millis(5))
+    }
+
+    fn annotate(&self, _: &mut Decision, response: &mut &'static str) {
+        *response = "annotated";
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_leaves_the_rest_to_the_responder() {
+    let limiter = Scripted::new().allow();
+    let settle = Settle::refund_if(Hurried, |_: &Decision, _: &&'static str| false);
+    let layer = RateLimitLayer::new(limiter.clone(), Global).max_wait(SECOND).respond(settle);
+    assert_eq!(layer.layer(Strict::default()).oneshot("hello").await.unwrap(), "annotated");
+    assert_eq!(limiter.charges()[0].get_max_wait(), Some(Duration::from_millis(5)));
 }
 
 #[tokio::test(start_paused = true)]
