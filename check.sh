@@ -48,4 +48,5 @@ cargo test --quiet --no-default-features --lib
 cargo test --quiet --no-default-features --doc
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet --all-features --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-default-features --no-deps
 say "all is well"

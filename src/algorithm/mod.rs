@@ -19,7 +19,7 @@
 //! | a slow begin after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* so many per day | a tuple of two |
 //! | a limiter that Java's Redisson uses too | the limiter [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
-//! | charges that are given back, or known afterwards | see [`Settlement`](crate::Settlement) |
+//! | charges that are given back, or known afterwards | see [`Settle`](crate::Settle) |
 //!
 //! What each promises, costs and does stands on its page; what a bound means, and where its limits
 //! are, in `docs/what-the-bound-means.md`.
