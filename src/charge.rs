@@ -51,6 +51,8 @@ impl fmt::Debug for Key {
 #[derive(Clone, Copy, Debug)]
 enum Cost {
     Unstated,
+    /// Those of the charge that this one is a part of.
+    Whole(u64),
     Units(u64),
     Peek,
 }
@@ -68,6 +70,8 @@ pub struct Charge {
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
+    /// Of a part of another charge: whether it states no cost, and so takes what that takes.
+    follows: bool,
 }
 
 impl Charge {
@@ -137,7 +141,7 @@ impl Charge {
     pub fn get_cost(&self) -> u64 {
         match self.cost {
             Cost::Unstated => 1,
-            Cost::Units(units) => units,
+            Cost::Units(units) | Cost::Whole(units) => units,
             Cost::Peek => 0,
         }
     }
@@ -176,15 +180,32 @@ impl Charge {
     /// cost it takes that of `whole`. It takes nothing if `whole` takes nothing, and is
     /// decided when `whole` is.
     pub(crate) fn part_of(mut self, whole: &Charge) -> Self {
+        self.follows = matches!(self.cost, Cost::Unstated | Cost::Whole(_));
         self.cost = match (whole.get_cost(), self.cost) {
             (0, _) => Cost::Peek,
             (units, Cost::Unstated) => Cost::Units(units),
+            // A cost that is computed from a request is never a free pass.
+            (_, Cost::Units(0)) => Cost::Units(1),
             (_, stated) => stated,
         };
         match whole.deadline {
             Some(deadline) => self.decided_by(deadline),
             None => self,
         }
+    }
+
+    /// The same charge, for the closure that makes its parts: a clone of it states no cost of its own.
+    pub(crate) fn as_whole(&self) -> Self {
+        let cost = match self.cost {
+            Cost::Peek => Cost::Peek,
+            _ => Cost::Whole(self.get_cost()),
+        };
+        Self { cost, ..self.clone() }
+    }
+
+    /// Whether it is part of another charge and takes what that takes.
+    pub(crate) fn follows_whole(&self) -> bool {
+        self.follows
     }
 
     /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
@@ -195,7 +216,14 @@ impl Charge {
     }
 
     fn of(key: Key) -> Self {
-        Self { key, cost: Cost::Unstated, quota: None, max_wait: None, deadline: None }
+        Self {
+            key,
+            cost: Cost::Unstated,
+            quota: None,
+            max_wait: None,
+            deadline: None,
+            follows: false,
+        }
     }
 }
 

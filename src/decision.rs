@@ -31,7 +31,7 @@ pub enum Origin {
     /// This process.
     Local,
     /// Nobody: the gate was left open because the store was away.
-    Unasked,
+    FailOpen,
 }
 
 /// An [`Outcome`] with what a caller may be told about it.
@@ -148,7 +148,7 @@ impl Decision {
     /// nothing was taken.
     ///
     /// [`Limiter::settle`]: crate::Limiter::settle
-    pub fn reservation(&mut self) -> Option<Reservation> {
+    pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.reservation.take()
     }
 

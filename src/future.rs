@@ -147,14 +147,10 @@ where
     L: Limiter,
     R: Respond<Req, Res, E>,
 {
-    let Some(reservation) = decision.reservation() else { return };
+    let Some(reservation) = decision.take_reservation() else { return };
     if let Some(actual) = shared.respond.actual_cost(decision, response) {
-        let is_more = actual > reservation.cost();
-        let unsettled = shared.limiter.settle(reservation, actual);
-        debug_assert!(
-            unsettled.is_none() || !is_more,
-            "a responder takes more without saying so, from a limiter that cannot"
-        );
+        let most = if shared.respond.takes_more() { u64::MAX } else { reservation.cost() };
+        let _ = shared.limiter.settle(reservation, actual.min(most));
     }
 }
 

@@ -58,11 +58,13 @@ where
         let shared = Arc::clone(&self.shared);
         let inner = self.inner.clone();
         match shared.key.extract(&request) {
-            Keyed::Charge(_) if shared.respond.takes_more() && !shared.limiter.can_take_more() => {
-                ResponseFuture::unable(request, inner, shared)
-            }
             Keyed::Charge(mut charge) => {
                 charge.pays_for_request();
+                // A peek takes nothing that could be settled.
+                let is_unable = shared.respond.takes_more() && !shared.limiter.can_take_more();
+                if is_unable && charge.get_cost() > 0 {
+                    return ResponseFuture::unable(request, inner, shared);
+                }
                 let patience = shared.respond.max_wait(&request);
                 let admission = admission(&shared, charge, patience);
                 ResponseFuture::admitting(request, inner, shared, admission)

@@ -165,12 +165,12 @@ impl Limiter for Scripted {
         Some(ready(Ok(Decision::new(Outcome::Allow))))
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         if reservation.owner() != self.owner {
-            return Some(reservation);
+            return Err(reservation);
         }
-        let Ok(number) = reservation.into_payload() else { return None };
+        let number = reservation.into_payload()?;
         self.play().settlements.push((number, actual));
-        None
+        Ok(())
     }
 }

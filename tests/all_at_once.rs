@@ -55,7 +55,7 @@ async fn one_call_decides_for_both_and_names_who_refuses() {
     assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(1));
 
     // What was reserved together comes back together.
-    assert!(both.refund(first.reservation().unwrap()).is_none());
+    assert!(both.refund(first.take_reservation().unwrap()).is_ok());
     while both.peek("alice").await.unwrap().remaining() != Some(3) {
         tokio::task::yield_now().await;
     }
@@ -177,7 +177,7 @@ async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
     let patient = Charge::new("alice").cost(3).max_wait(400 * HOUR);
     let mut admitted = all.check(&patient).await.unwrap();
     assert!(matches!(all.check(&patient).await.unwrap().outcome(), Outcome::Deny { .. }));
-    assert!(all.refund(admitted.reservation().unwrap()).is_none());
+    assert!(all.refund(admitted.take_reservation().unwrap()).is_ok());
     assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
 }
 
@@ -219,15 +219,17 @@ async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
                     "check" => assert!(limiter.check(&charge).await.unwrap().is_admitted()),
                     "penalize" => drop(limiter.penalize(charge.clone()).await.unwrap()),
                     "settle" => {
-                        let reservation = limiter.check(&charge).await.unwrap().reservation();
+                        let reservation = limiter.check(&charge).await.unwrap().take_reservation();
                         let reservation = reservation.unwrap();
-                        let actual = reservation.cost() + 2;
-                        assert!(limiter.settle(reservation, actual).is_none());
-                        expected.iter_mut().for_each(|taken| *taken += 2);
+                        assert_eq!(reservation.cost(), 3, "{name}, {stated} stated");
+                        assert!(limiter.settle(reservation, 5).is_ok());
+                        // Members that state a cost of their own keep it.
+                        expected[0] += if stated == "both" { 0 } else { 2 };
+                        expected[1] += if stated == "none" { 2 } else { 0 };
                     }
                     "refund" => {
-                        let reservation = limiter.check(&charge).await.unwrap().reservation();
-                        assert!(limiter.refund(reservation.unwrap()).is_none());
+                        let reservation = limiter.check(&charge).await.unwrap().take_reservation();
+                        assert!(limiter.refund(reservation.unwrap()).is_ok());
                         expected = before;
                     }
                     _ => {
@@ -265,7 +267,7 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     let both = AllAtOnce::new((one.clone(), everybody(&pool, 3)), keys);
     for mut decision in [one.check(&charge).await.unwrap(), both.check(&charge).await.unwrap()] {
         hides(&decision);
-        hides(&decision.reservation().unwrap());
+        hides(&decision.take_reservation().unwrap());
     }
     hides(&one);
     hides(&both);
@@ -306,7 +308,7 @@ async fn in_turn_late_replies_never_open_the_gate() {
         asking.spawn(async move { gate.check(&Charge::new("alice")).await });
     }
     let answers = asking.join_all().await;
-    let unasked = |decision: &Decision| decision.origin() == Origin::Unasked;
+    let unasked = |decision: &Decision| decision.origin() == Origin::FailOpen;
     let opened = answers.iter().flatten().filter(|decision| unasked(decision)).count();
     println!("fault case=133 decisions=10 unasked={opened}");
     assert_eq!(opened, 0);

@@ -91,7 +91,7 @@ async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>)
         match limiter.check(&Charge::new(format!("client {number}"))).await {
             Ok(decision) => {
                 match decision.origin() {
-                    Origin::Unasked => counts.unasked.lock().expect("whole").push(Instant::now()),
+                    Origin::FailOpen => counts.unasked.lock().expect("whole").push(Instant::now()),
                     _ => _ = counts.decided.fetch_add(1, Relaxed),
                 }
                 burn(handler());

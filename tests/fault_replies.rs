@@ -211,7 +211,7 @@ async fn the_rights_that_are_documented_suffice() {
             now.store(time, Relaxed);
             let mut taken = limiter.check(&one()).await.unwrap();
             limiter.check(&one().cost(2)).await.unwrap();
-            if let Some(reservation) = taken.reservation() {
+            if let Some(reservation) = taken.take_reservation() {
                 limiter.refund_confirmed(reservation).await.unwrap();
             }
             limiter.check(&one()).await.unwrap();

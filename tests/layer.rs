@@ -372,6 +372,6 @@ fn layer_and_future_are_what_frameworks_need() {
 #[test]
 fn outcomes_are_copied_and_decisions_hand_out_one_reservation() {
     let mut decision = Decision::new(Outcome::Allow);
-    assert!(decision.reservation().is_none());
+    assert!(decision.take_reservation().is_none());
     assert_eq!(decision.outcome(), Outcome::Allow);
 }

@@ -108,7 +108,7 @@ async fn only_infrastructure_opens_the_gate() {
             (ErrorKind::Infrastructure, Ok(decision)) => {
                 assert_eq!(
                     (decision.outcome(), decision.origin()),
-                    (Outcome::Allow, Origin::Unasked)
+                    (Outcome::Allow, Origin::FailOpen)
                 );
             }
             (ErrorKind::Infrastructure, Err(error)) => panic!("{error}"),
@@ -142,14 +142,14 @@ async fn reservations_find_their_limiter() {
     let second = Scripted::new().allow();
     let limiter = first.clone().or_else(second.clone()).timeout(SECOND).boxed();
     for _ in 0..2 {
-        let reservation = limiter.check(&one()).await.unwrap().reservation().unwrap();
-        assert!(limiter.refund(reservation).is_none());
+        let reservation = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+        assert!(limiter.refund(reservation).is_ok());
     }
     assert_eq!((first.refunds(), second.refunds()), (vec![0], vec![0]));
 
     let stranger = Scripted::new().allow();
-    let reservation = stranger.check(&one()).await.unwrap().reservation().unwrap();
-    assert!(limiter.refund(reservation).is_some());
+    let reservation = stranger.check(&one()).await.unwrap().take_reservation().unwrap();
+    assert!(limiter.refund(reservation).is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,14 +249,14 @@ async fn a_reservation_is_settled_by_the_limiter_that_made_it() {
     let limiter = store.clone().or_else(share.clone()).timeout(SECOND);
     for (settled, expected) in [(&share, [(0, 3)]), (&store, [(1, 3)])] {
         let mut decision = limiter.check(&one()).await.unwrap();
-        assert!(limiter.settle(decision.reservation().unwrap(), 3).is_none());
+        assert!(limiter.settle(decision.take_reservation().unwrap(), 3).is_ok());
         assert_eq!(settled.settlements(), expected);
     }
 
     // What was admitted without a decision took nothing.
     let mut decision = away().or_else(FailOpen).check(&one()).await.unwrap();
-    assert_eq!(decision.origin(), Origin::Unasked);
-    assert!(decision.reservation().is_none());
+    assert_eq!(decision.origin(), Origin::FailOpen);
+    assert!(decision.take_reservation().is_none());
 }
 
 #[tokio::test]
@@ -289,10 +289,10 @@ async fn a_wrapper_can_take_more_if_all_that_it_takes_from_can() {
     // What cannot be taken everywhere comes back, and nothing is taken.
     let last = Scripted::new().allow().allow();
     let all = AllInTurn::new([closure.boxed(), last.clone().boxed()], both);
-    let reservation = all.check(&one()).await.unwrap().reservation().unwrap();
-    let reservation = all.settle(reservation, 2).expect("the closure cannot take more");
+    let reservation = all.check(&one()).await.unwrap().take_reservation().unwrap();
+    let reservation = all.settle(reservation, 2).expect_err("the closure cannot take more");
     assert_eq!(last.settlements(), []);
-    assert!(all.settle(reservation, 0).is_none());
+    assert!(all.settle(reservation, 0).is_ok());
     assert_eq!(last.refunds(), [1]);
 }
 
@@ -319,7 +319,7 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     let mut decision = memory.check(&charge).await.unwrap();
     hides(&decision);
     hides(&memory.penalize(SECRET));
-    let reservation = decision.reservation().unwrap();
+    let reservation = decision.take_reservation().unwrap();
     hides(&reservation);
     hides(&Refusal::Denied(memory.check(&charge).await.unwrap()));
     hides(&memory.clone().timeout(SECOND).or_else(FailOpen).check(&charge));

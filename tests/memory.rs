@@ -29,8 +29,8 @@ async fn what_is_dropped_before_it_is_polled_takes_nothing() {
     assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(4));
     assert_eq!(reset.await.unwrap().remaining(), Some(5));
     // What was not reserved is taken at once.
-    let reservation = limiter.check(&Charge::new("job")).await.unwrap().reservation().unwrap();
-    assert!(limiter.settle(reservation, 3).is_none());
+    let reservation = limiter.check(&Charge::new("job")).await.unwrap().take_reservation().unwrap();
+    assert!(limiter.settle(reservation, 3).is_ok());
     assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(2));
 }
 
@@ -61,7 +61,7 @@ async fn long_keys_are_told_apart_and_can_be_given_back() {
     let mut reservations = Vec::new();
     for key in &keys {
         let mut decision = limiter.check(&Charge::new(Arc::clone(key)).cost(5)).await.unwrap();
-        reservations.extend(decision.reservation());
+        reservations.extend(decision.take_reservation());
     }
     assert_eq!((limiter.len(), reservations.len()), (3, 3));
     for (key, reservation) in keys.into_iter().zip(reservations) {
@@ -136,7 +136,7 @@ async fn a_key_that_is_kept_busy_stays() {
 #[tokio::test(start_paused = true)]
 async fn memory_gives_back_what_nobody_relies_on() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1).burst(3)));
-    let reservation = async || limiter.check(&one()).await.unwrap().reservation().unwrap();
+    let reservation = async || limiter.check(&one()).await.unwrap().take_reservation().unwrap();
     let [first, second, third] = [reservation().await, reservation().await, reservation().await];
     assert_eq!(limiter.refund_confirmed(second).unwrap(), 0);
     assert_eq!(limiter.refund_confirmed(third).unwrap(), 1);

@@ -62,17 +62,13 @@ impl Limiter for Table {
         ready(Ok(decision.with_reservation(Reservation::new(self.owner, cost, row))))
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         if reservation.owner() != self.owner {
-            return Some(reservation);
+            return Err(reservation);
         }
-        match reservation.into_payload::<Row>() {
-            Ok(Row { key, number }) => {
-                self.rows.lock().unwrap().insert((key, number), actual);
-                None
-            }
-            Err(reservation) => Some(reservation),
-        }
+        let Row { key, number } = reservation.into_payload()?;
+        self.rows.lock().unwrap().insert((key, number), actual);
+        Ok(())
     }
 
     fn can_take_more(&self) -> bool {
@@ -85,16 +81,16 @@ async fn a_store_of_ones_own_refunds_takes_more_and_hands_back_what_is_not_its_o
     let (table, other) = (Table::new(), Table::new());
     let reserve = async || {
         let mut decision = table.check(&Charge::new("alice").cost(4)).await.unwrap();
-        decision.reservation().expect("it was admitted")
+        decision.take_reservation().expect("it was admitted")
     };
     let (first, second) = (reserve().await, reserve().await);
-    assert!(table.peek("alice").await.unwrap().reservation().is_none());
+    assert!(table.peek("alice").await.unwrap().take_reservation().is_none());
     assert!(!table.check(&Charge::new("alice").cost(4)).await.unwrap().is_admitted());
 
-    let first = other.settle(first, 0).expect("another store's reservation comes back");
-    assert!(table.settle(first, 1).is_none());
+    let first = other.settle(first, 0).expect_err("another store's reservation comes back");
+    assert!(table.settle(first, 1).is_ok());
     assert_eq!(table.used("alice"), 1 + 4);
-    assert!(table.refund(second).is_none());
+    assert!(table.refund(second).is_ok());
     assert_eq!(table.used("alice"), 1);
 }
 

@@ -286,7 +286,7 @@ async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize;
     for _ in 0..50 {
         let mut decision = limiter.check(&waiter).await.unwrap();
         assert!(matches!(decision.outcome(), Outcome::Wait(_)));
-        waiters.push(decision.reservation().unwrap());
+        waiters.push(decision.take_reservation().unwrap());
     }
     for waiter in waiters.into_iter().rev() {
         assert_eq!(limiter.refund_confirmed(waiter).await.unwrap(), 1);
@@ -373,7 +373,7 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
     let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
     assert_eq!(reserved.remaining(), Some(0));
-    assert_eq!(limiter.refund_confirmed(reserved.reservation().unwrap()).await.unwrap(), 2);
+    assert_eq!(limiter.refund_confirmed(reserved.take_reservation().unwrap()).await.unwrap(), 2);
     assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
 
     let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();
@@ -405,7 +405,7 @@ async fn an_estimate_tells_the_wait_and_takes_nothing() {
         assert!(limiter.check(&charge(4)).await.unwrap().is_admitted(), "{name}");
         let mut fits = limiter.estimate(charge(1)).await.unwrap();
         assert_eq!((fits.outcome(), fits.remaining()), (Outcome::Allow, Some(1)), "{name}");
-        assert!(fits.reservation().is_none(), "{name}");
+        assert!(fits.take_reservation().is_none(), "{name}");
         // Two units more, at 720 s each, but for the time that the test takes.
         let waits = limiter.estimate(charge(3)).await.unwrap();
         let wait = waits.retry_after().unwrap().as_secs_f64();

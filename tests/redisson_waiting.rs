@@ -131,8 +131,8 @@ async fn clients_wait_apart() {
     let mut held = one.check(&patient).await.unwrap();
     assert!(matches!(one.check(&patient).await.unwrap().outcome(), Outcome::Retry(_)));
     assert!(other.check(&patient).await.unwrap().is_admitted());
-    let reservation = held.reservation().expect("taken");
-    let reservation = other.refund(reservation).expect("another client's comes back");
+    let reservation = held.take_reservation().expect("taken");
+    let reservation = other.refund(reservation).expect_err("another client's comes back");
     assert_eq!(one.refund_confirmed(reservation).await.unwrap(), 1);
 }
 

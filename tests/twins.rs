@@ -147,7 +147,10 @@ async fn compare<A: InLua>(
                 assert_eq!(verdict(&from_lua), from_rust, "{place}: estimate of {check:?}");
                 let named = quota.as_slice().get(told.quota_index).copied();
                 assert_eq!(from_lua.quota(), named, "{place}");
-                assert!(from_lua.reservation().is_none(), "{place}: an estimate takes nothing");
+                assert!(
+                    from_lua.take_reservation().is_none(),
+                    "{place}: an estimate takes nothing"
+                );
                 continue;
             }
             if dice.below(60) == 0 {
@@ -176,7 +179,7 @@ async fn compare<A: InLua>(
             );
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
-            if let Some(lua) = from_lua.reservation() {
+            if let Some(lua) = from_lua.take_reservation() {
                 let mark = A::mark(state.as_ref().expect("reserved"));
                 reservations.push(Twins { lua, quota, cost: check.cost, mark });
             }

@@ -221,7 +221,7 @@ impl<G: Gate> Replay<G> {
                 (Told::done(number, &since), None)
             }
             Ok(mut decision) => {
-                (Told::decided(number, &decision), decision.reservation().map(Box::new))
+                (Told::decided(number, &decision), decision.take_reservation().map(Box::new))
             }
             Err(error) => (self.told(number, error)?, None),
         };

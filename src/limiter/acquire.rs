@@ -71,7 +71,7 @@ impl<C> Admission<C> {
         decision: &mut Option<Decision>,
     ) {
         if let StateProj::Waiting { due, .. } = self.project().state.project() {
-            let reservation = decision.as_mut().and_then(Decision::reservation);
+            let reservation = decision.as_mut().and_then(Decision::take_reservation);
             if let Some(reservation) = reservation.filter(|_| Instant::now() < *due) {
                 let _ = limiter.settle(reservation, 0);
             }

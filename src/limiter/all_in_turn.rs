@@ -36,8 +36,10 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// ```
 ///
 /// The closure returns each member's key, and what else its charge states: a cost, a quota. A member that states no cost
-/// takes that of the charge; a peek takes nothing of any of them. When a reservation is
-/// [settled](Limiter::settle), the difference is refunded to each member, or taken from each.
+/// takes that of the charge. A clone of the charge states none. A stated cost of 0
+/// counts as 1; a peek of the charge takes nothing of any
+/// of them. When a reservation is [settled](Limiter::settle), the members that state no cost follow the
+/// actual one, and the others keep theirs; a settlement to 0 refunds all.
 ///
 /// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`](ErrorKind::Saturation) if the
 /// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
@@ -56,12 +58,13 @@ where
     /// The limiters, the narrowest first, and what each of them is asked about a charge.
     #[must_use]
     pub fn new(limiters: [Boxed; N], keys: F) -> Self {
+        const { assert!(N > 0, "at least one limiter") }
         Self { owner: Owner::new(), limiters: Arc::new(limiters), keys: Arc::new(keys) }
     }
 
     /// What each of them is asked about `charge`.
     pub(super) fn parts(&self, charge: &Charge) -> [Charge; N] {
-        (self.keys)(charge).map(|part| part.part_of(charge))
+        (self.keys)(&charge.as_whole()).map(|part| part.part_of(charge))
     }
 }
 
@@ -89,7 +92,9 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 if !decision.is_admitted() {
                     return Ok(decision);
                 }
-                taken.parts.extend(decision.reservation());
+                let follows = charges[place].follows_whole();
+                let part = |reservation| Part { reservation, follows };
+                taken.parts.extend(decision.take_reservation().map(part));
                 let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
                 if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
                     tightest = Some(decision);
@@ -102,8 +107,6 @@ impl<const N: usize, F> AllInTurn<N, F> {
             if parts.0.is_empty() {
                 return Ok(decision);
             }
-            let same = parts.0.windows(2).all(|pair| pair[0].cost() == pair[1].cost());
-            let cost = if same { parts.0[0].cost() } else { cost };
             Ok(decision.with_reservation(Reservation::new(owner, cost, parts)))
         })
     }
@@ -128,31 +131,41 @@ async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<De
 }
 
 /// What each limiter took.
-struct Parts(Vec<Reservation>);
+struct Parts(Vec<Part>);
+
+struct Part {
+    reservation: Reservation,
+    /// Whether it takes what the whole charge takes, and states no cost of its own.
+    follows: bool,
+}
 
 impl Parts {
-    /// Settles each with the limiter that made it, the latest first. `cost` and `actual` are those of the
-    /// whole.
-    fn settle(self, limiters: &[Boxed], cost: u64, actual: u64) {
-        for part in self.0.into_iter().rev() {
-            let actual = match actual {
-                0 => 0,
-                actual => part.cost().saturating_add(actual).saturating_sub(cost),
-            };
-            limiters.iter().try_fold(part, |part, limiter| limiter.settle(part, actual));
-        }
+    /// Settles each with the limiter that made it, the latest first. A part that states its own cost
+    /// keeps it, unless all is refunded. Returns the parts that no limiter settled.
+    fn settle(self, limiters: &[Boxed], actual: u64) -> Vec<Part> {
+        let settle = |Part { reservation, follows }| {
+            let actual = if follows || actual == 0 { actual } else { reservation.cost() };
+            let unsettled = limiters.iter().try_fold(reservation, |reservation, limiter| {
+                match limiter.settle(reservation, actual) {
+                    Ok(()) => Err(()),
+                    Err(reservation) => Ok(reservation),
+                }
+            });
+            unsettled.ok().map(|reservation| Part { reservation, follows })
+        };
+        self.0.into_iter().rev().filter_map(settle).collect()
     }
 }
 
 /// What was taken so far, refunded unless all agree.
 struct Taken<const N: usize> {
     limiters: Arc<[Boxed; N]>,
-    parts: Vec<Reservation>,
+    parts: Vec<Part>,
 }
 
 impl<const N: usize> Drop for Taken<N> {
     fn drop(&mut self) {
-        Parts(std::mem::take(&mut self.parts)).settle(&self.limiters[..], 0, 0);
+        Parts(std::mem::take(&mut self.parts)).settle(&self.limiters[..], 0);
     }
 }
 
@@ -166,19 +179,19 @@ where
         self.in_turn(self.parts(charge), charge.get_cost())
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let is_more = actual > reservation.cost();
         if reservation.owner() != self.owner || is_more && !self.can_take_more() {
-            return Some(reservation);
+            return Err(reservation);
         }
         let cost = reservation.cost();
-        match reservation.into_payload::<Parts>() {
-            Ok(parts) => {
-                parts.settle(&self.limiters[..], cost, actual);
-                None
-            }
-            Err(reservation) => Some(reservation),
+        let parts: Parts = reservation.into_payload()?;
+        let mut unsettled = parts.settle(&self.limiters[..], actual);
+        if unsettled.is_empty() {
+            return Ok(());
         }
+        unsettled.reverse();
+        Err(Reservation::new(self.owner, cost, Parts(unsettled)))
     }
 
     fn can_take_more(&self) -> bool {

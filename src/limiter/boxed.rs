@@ -34,7 +34,7 @@ impl Limiter for Boxed {
         self.0.check_boxed(charge)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.0.settle_boxed(reservation, actual)
     }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Boxed {
 
 trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxedFuture;
-    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Option<Reservation>;
+    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation>;
     fn can_take_more_boxed(&self) -> bool;
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture>;
 }
@@ -69,7 +69,7 @@ where
         Box::pin(self.check(charge))
     }
 
-    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.settle(reservation, actual)
     }
 

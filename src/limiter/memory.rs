@@ -174,14 +174,13 @@ impl<A: Algorithm> Limiter for Memory<A> {
         self.ask(None, charge)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
-        match self.store.named.open(reservation) {
-            Ok((cost, taken)) => {
-                // Best effort: a refund that fails is a unit lost, which errs on the safe side.
-                let _ = self.store.settle(&taken, cost, actual);
-                None
-            }
-            Err(reservation) => Some(reservation),
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let owner = reservation.owner();
+        let (cost, taken) = self.store.named.open(reservation)?;
+        match self.store.settle(&taken, cost, actual) {
+            Ok(_) => Ok(()),
+            // The clock cannot be read, or the key is gone and the memory is full.
+            Err(_) => Err(Reservation::new(owner, cost, taken)),
         }
     }
 

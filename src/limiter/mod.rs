@@ -82,12 +82,14 @@ pub trait Limiter {
     /// can; 0 refunds all of it. More takes the difference, whether or not it fits. Best effort and off
     /// the caller's path: it returns at once.
     ///
-    /// Returns the reservation if this limiter cannot settle it: it belongs to another limiter, or
-    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false. Default: returns it, so a
-    /// closure around a limiter settles nothing.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    /// # Errors
+    ///
+    /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter,
+    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false, or nothing can be sent
+    /// now. Default: always, so a closure around a limiter settles nothing.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let _ = actual;
-        Some(reservation)
+        Err(reservation)
     }
 
     /// Whether [`settle`](Limiter::settle) can take more than was reserved. Default: no.
@@ -124,7 +126,7 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
         (**self).check(charge)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         (**self).settle(reservation, actual)
     }
 
@@ -183,8 +185,10 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Refunds all that an admission took: [`settle`](Limiter::settle) with 0.
     ///
-    /// Returns the reservation if it belongs to another limiter.
-    fn refund(&self, reservation: Reservation) -> Option<Reservation> {
+    /// # Errors
+    ///
+    /// As [`settle`](Limiter::settle).
+    fn refund(&self, reservation: Reservation) -> Result<(), Reservation> {
         self.settle(reservation, 0)
     }
 

@@ -32,9 +32,9 @@ pub trait Fallback: sealed::Sealed {
     fn answer(&self, charge: &Charge) -> Self::Future;
 
     #[doc(hidden)]
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let _ = actual;
-        Some(reservation)
+        Err(reservation)
     }
 
     /// Whether more can be taken for its own decisions. Default: yes, since they count nothing.
@@ -57,7 +57,7 @@ impl Fallback for FailOpen {
     }
 
     fn answer(&self, _charge: &Charge) -> Self::Future {
-        ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::Unasked)))
+        ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::FailOpen)))
     }
 }
 
@@ -73,7 +73,7 @@ impl<L: Limiter> Fallback for L {
         self.check(charge)
     }
 
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.settle(reservation, actual)
     }
 
@@ -110,9 +110,9 @@ where
     }
 
     /// The limiter that made the reservation settles it, be it the fallback.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
-        let reservation = self.inner.settle(reservation, actual)?;
-        self.fallback.settle_own(reservation, actual)
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let settled = self.inner.settle(reservation, actual);
+        settled.or_else(|reservation| self.fallback.settle_own(reservation, actual))
     }
 
     fn can_take_more(&self) -> bool {

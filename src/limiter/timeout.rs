@@ -58,7 +58,7 @@ impl<L: Limiter> Limiter for Timeout<L> {
         TimeoutFuture::new(self.inner.check(&charge), backstop)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.inner.settle(reservation, actual)
     }
 

@@ -207,19 +207,18 @@ impl Limiter for Redisson {
     }
 
     /// The format has no room for a debt: a settlement that would take more is handed back.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let cost = reservation.cost();
         if reservation.owner() != self.inner.owner || actual > cost {
-            return Some(reservation);
+            return Err(reservation);
         }
-        if actual < cost
-            && let Ok(runtime) = Handle::try_current()
-        {
+        if actual < cost {
+            let Ok(runtime) = Handle::try_current() else { return Err(reservation) };
             let inner = Arc::clone(&self.inner);
             // Best effort: permits that are not refunded expire.
             runtime.spawn(async move { inner.refund(&reservation, cost - actual, cost).await });
         }
-        None
+        Ok(())
     }
 }
 

@@ -143,7 +143,7 @@ impl RRateLimiter {
                     held: vec![reservation.cost()],
                     reservation,
                 };
-                Ok(decision.reservation().map(permits))
+                Ok(decision.take_reservation().map(permits))
             }
             Err(Refusal::Denied(decision)) if decision.retry_after().is_some() => Ok(None),
             Err(Refusal::Denied(_)) => {

@@ -51,7 +51,7 @@ impl Queue {
         };
         let at = now + i128::try_from(wait.as_micros()).expect("a wait");
         let mark = self.model.take(now, at, 1);
-        let reservation = decision.reservation().expect("reserved");
+        let reservation = decision.take_reservation().expect("reserved");
         self.held.push(Held { grant: (at, 1), mark, reservation });
         true
     }

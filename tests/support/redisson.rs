@@ -75,7 +75,7 @@ impl Bench {
             Outcome::Deny { retry_after: None } => Told::Exceeds,
             other => panic!("{other:?}"),
         };
-        (told, decision.reservation())
+        (told, decision.take_reservation())
     }
 
     pub async fn all(&self, asked: &[(u64, u64, Told)]) {

@@ -9,7 +9,7 @@ use crate::algorithm::{Algorithm, Answer, Refund, Verdict};
 use crate::charge::Key;
 use crate::limiter::named::{Clock, NamedAlgorithm, Provenance, Taken, instant, units};
 use crate::limiter::{Operation, digest};
-use crate::{Charge, Decision, Error, Origin};
+use crate::{Charge, Decision, Error, Origin, Owner};
 
 const SHARDS: usize = 16;
 const SMALLEST_SHARD: usize = 256;
@@ -31,6 +31,8 @@ impl<A: Algorithm> Store<A> {
 
     /// Forgets all keys, and sets how many are held at most.
     pub(super) fn hold(&mut self, keys: usize) {
+        // Reservations of the forgotten keys are no more this memory's.
+        self.named.owner = Owner::new();
         self.shards = shards(keys);
     }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
@@ -18,7 +18,7 @@ use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::named::check_key;
 use crate::limiter::{BoxedFuture, Limiter, Operation, timeout};
 use crate::quota::{Quota, Quotas};
-use crate::{Charge, Decision, Error, ErrorKind, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 
 /// Limiters over different keys, all or nothing, in one call.
 ///
@@ -41,6 +41,8 @@ use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 /// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One call has one cost:
 /// members whose costs differ are asked in turn, as [`AllInTurn`] does, in more round trips and without reserved waits.
 pub struct AllAtOnce<A: InLua, const N: usize, F> {
+    /// Of reservations whose members all state costs of their own.
+    owner: Owner,
     one: Redis<A>,
     turns: AllInTurn<N, F>,
 }
@@ -59,7 +61,7 @@ where
     #[must_use]
     pub fn new<T: Members<N, Algorithm = A>>(members: T, keys: F) -> Self {
         let turns = AllInTurn::new(members.each(), keys);
-        Self { one: members.join(), turns }
+        Self { owner: Owner::new(), one: members.join(), turns }
     }
 
     /// Refunds all of a reservation, and returns how many units: the most that one of the members could.
@@ -76,17 +78,19 @@ where
         &self,
         charge: &Charge,
         op: impl Fn(Check) -> Op,
-    ) -> Result<RedisFuture<A>, [Charge; N]> {
+    ) -> Result<AllAtOnceFuture<A>, [Charge; N]> {
         let charges = self.turns.parts(charge);
         let cost = charges[0].get_cost();
         let inner = &self.one.inner;
         // A key that is too long is refused before it is digested.
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
-            return Ok(RedisFuture::refused(inner, error));
+            return Ok(AllAtOnceFuture::in_one_call(RedisFuture::refused(inner, error), None));
         }
         let ends: Vec<_> = charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
         let slot = |end: &String| key::slot(end);
-        let in_turn = charges.iter().any(|one| one.get_cost() != cost)
+        let follows = charges[0].follows_whole();
+        let differs = |one: &Charge| one.get_cost() != cost || one.follows_whole() != follows;
+        let in_turn = charges.iter().any(differs)
             || inner.batcher.config().pool.is_clustered()
                 && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
         if in_turn {
@@ -97,7 +101,8 @@ where
             Ok(whole) => inner.ask_of(ends.concat(), &whole, op),
             Err(error) => RedisFuture::refused(inner, error),
         };
-        Ok(asked)
+        let stated = Some((self.owner, charge.get_cost())).filter(|_| !follows);
+        Ok(AllAtOnceFuture::in_one_call(asked, stated))
     }
 
     /// The charge, with the quotas that the members' bring.
@@ -129,6 +134,9 @@ where
     }
 }
 
+/// What was taken where all members state costs of their own.
+struct Stated(Reservation);
+
 impl<A: InLua, const N: usize, F> Limiter for AllAtOnce<A, N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
@@ -137,16 +145,23 @@ where
 
     fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {
         match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
-            Ok(decision) => AllAtOnceFuture::in_one_call(decision),
+            Ok(decision) => decision,
             Err(charges) => {
                 AllAtOnceFuture::in_turn(self.turns.in_turn(charges, charge.get_cost()))
             }
         }
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
-        let reservation = self.one.settle(reservation, actual)?;
-        self.turns.settle(reservation, actual)
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        if reservation.owner() == self.owner {
+            // Stated costs stay, unless all is refunded.
+            let cost = reservation.cost();
+            let Stated(taken) = reservation.into_payload()?;
+            let settled = if actual == 0 { self.one.settle(taken, 0) } else { Ok(()) };
+            return settled.map_err(|taken| Reservation::new(self.owner, cost, Stated(taken)));
+        }
+        let settled = self.one.settle(reservation, actual);
+        settled.or_else(|reservation| self.turns.settle(reservation, actual))
     }
 
     fn can_take_more(&self) -> bool {
@@ -163,7 +178,7 @@ where
             Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),
         };
         match asked {
-            Ok(decision) => Some(AllAtOnceFuture::in_one_call(decision)),
+            Ok(decision) => Some(decision),
             Err(charges) => {
                 self.turns.operate_each(operation, &charges).map(AllAtOnceFuture::in_turn)
             }
@@ -173,7 +188,7 @@ where
 
 impl<A: InLua, const N: usize, F> Clone for AllAtOnce<A, N, F> {
     fn clone(&self) -> Self {
-        Self { one: self.one.clone(), turns: self.turns.clone() }
+        Self { owner: self.owner, one: self.one.clone(), turns: self.turns.clone() }
     }
 }
 
@@ -195,14 +210,15 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<A: InLua> {
-        InOneCall { #[pin] decision: RedisFuture<A> },
+        InOneCall { #[pin] decision: RedisFuture<A>, stated: Option<(Owner, u64)> },
         InTurn { decision: BoxedFuture },
     }
 }
 
 impl<A: InLua> AllAtOnceFuture<A> {
-    fn in_one_call(decision: RedisFuture<A>) -> Self {
-        Self { state: State::InOneCall { decision } }
+    /// `stated`: the owner and the cost of the reservation, if all members state costs of their own.
+    fn in_one_call(decision: RedisFuture<A>, stated: Option<(Owner, u64)>) -> Self {
+        Self { state: State::InOneCall { decision, stated } }
     }
 
     fn in_turn(decision: BoxedFuture) -> Self {
@@ -215,7 +231,16 @@ impl<A: InLua> Future for AllAtOnceFuture<A> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProj::InOneCall { decision } => decision.poll(cx),
+            StateProj::InOneCall { decision, stated } => {
+                let mut decision = ready!(decision.poll(cx))?;
+                if let Some((owner, cost)) = *stated
+                    && let Some(taken) = decision.take_reservation()
+                {
+                    decision =
+                        decision.with_reservation(Reservation::new(owner, cost, Stated(taken)));
+                }
+                Poll::Ready(Ok(decision))
+            }
             StateProj::InTurn { decision } => decision.as_mut().poll(cx),
         }
     }

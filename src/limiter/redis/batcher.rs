@@ -96,13 +96,14 @@ impl Batcher {
         Ok(Submitted { receiver, inline: None, queued })
     }
 
-    /// Sends a request without awaiting its answer. Best effort: a refund that is lost errs
-    /// on the safe side.
-    pub(super) fn send_unattended(&self, request: Request) {
-        if let Ok(worker) = self.worker() {
-            let charge = self.config.unattended(request, Instant::now() + LATE);
-            let _ = self.enqueue(&worker, charge);
-        }
+    /// Sends a request without awaiting its answer.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be sent: too many charges wait already, or the caller runs outside a runtime.
+    pub(super) fn send_unattended(&self, request: Request) -> Result<(), Error> {
+        let worker = self.worker()?;
+        self.enqueue(&worker, self.config.unattended(request, Instant::now() + LATE))
     }
 
     fn enqueue(&self, worker: &Worker, mut charge: Queued) -> Result<(), Error> {
@@ -166,7 +167,10 @@ async fn send_inline(batcher: Arc<Batcher>, charge: Queued, permit: OwnedSemapho
         Some(late) => late.await.refunds,
         None => ended.refunds,
     };
-    refunds.into_iter().for_each(|request| batcher.send_unattended(request));
+    for request in refunds {
+        // A refund that is lost errs on the safe side.
+        let _ = batcher.send_unattended(request);
+    }
 }
 
 /// Nothing panics while one of these is locked, so a poisoned lock protects a whole

@@ -86,17 +86,19 @@ impl<A: InLua> Inner<A> {
     /// The request that settles what a reservation took. `None` if nothing changes.
     pub(super) fn settle(
         &self,
-        taken: Taken,
+        taken: &Taken,
         cost: u64,
         actual: u64,
     ) -> Result<Option<Request>, Error> {
         let Taken { key, quota, mark } = taken;
         let op = match actual.cmp(&cost) {
-            Ordering::Less => Op::Refund { units: units(cost - actual), cost: units(cost), mark },
+            Ordering::Less => {
+                Op::Refund { units: units(cost - actual), cost: units(cost), mark: mark.clone() }
+            }
             Ordering::Equal => return Ok(None),
             Ordering::Greater => Op::Penalize { cost: units(actual - cost) },
         };
-        let rule = A::arguments(&*self.named.rule(&quota)?);
+        let rule = A::arguments(&*self.named.rule(quota)?);
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
         Ok(Some(Request { key: key.as_str().to_owned(), rule, op }))
     }

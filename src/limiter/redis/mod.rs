@@ -181,7 +181,7 @@ impl<A: InLua> Redis<A> {
     pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
         let inner = &self.inner;
         let (cost, taken) = inner.named.open(reservation).map_err(not_own)?;
-        let Some(request) = inner.settle(taken, cost, 0)? else { return Ok(0) };
+        let Some(request) = inner.settle(&taken, cost, 0)? else { return Ok(0) };
         match inner.send(request, Instant::now() + inner.deadline).await?.entry {
             reply::Entry::Refunded { units } => Ok(units.cast_unsigned()),
             reply::Entry::Decided(_) => Err(malformed_reply()),
@@ -196,15 +196,15 @@ impl<A: InLua> Limiter for Redis<A> {
         self.inner.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait })
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Option<Reservation> {
-        let (cost, taken) = match self.inner.named.open(reservation) {
-            Ok(opened) => opened,
-            Err(reservation) => return Some(reservation),
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let owner = reservation.owner();
+        let (cost, taken) = self.inner.named.open(reservation)?;
+        let sent = match self.inner.settle(&taken, cost, actual) {
+            Ok(Some(request)) => self.inner.batcher.send_unattended(request),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
         };
-        if let Ok(Some(request)) = self.inner.settle(taken, cost, actual) {
-            self.inner.batcher.send_unattended(request);
-        }
-        None
+        sent.map_err(|_| Reservation::new(owner, cost, taken))
     }
 
     fn can_take_more(&self) -> bool {

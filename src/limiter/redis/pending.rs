@@ -63,7 +63,8 @@ impl Pending {
             receiver.close();
             let unheard = receiver.try_recv().ok().and_then(Result::ok);
             if let Some(request) = unheard.and_then(Answered::into_refund) {
-                this.batcher.send_unattended(request);
+                // A refund that is lost errs on the safe side.
+                let _ = this.batcher.send_unattended(request);
             }
             // A call that was sent goes on without its caller: it refunds what it took. It ends
             // soon after its deadline. One that panicked has nothing left to do.

@@ -70,7 +70,7 @@ impl Task {
             row.now = micros(decision.decided_at().expect("told"));
             row.remaining = decision.remaining().expect("told").cast_signed();
             row.reset = micros(decision.reset_after().expect("told"));
-            reservation = decision.reservation();
+            reservation = decision.take_reservation();
         }
         self.rows.push(row);
         (row, reservation.map(|reservation| Held { reservation, row }))
