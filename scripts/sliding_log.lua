@@ -9,10 +9,10 @@
 
 local sliding_log = { arguments = 3 }
 
--- A total is kept in two numbers that are exact: how often it went past so many, and the rest.
+-- A total is kept in two exact numbers: how often it passed this many units, and the rest.
 local LAP = 1000000000000000
 
--- The most members that one call removes because they are old.
+-- The most expired members that one call removes.
 local PRUNED = 256
 
 -- A state is what one decision left:
@@ -224,7 +224,7 @@ function sliding_log.consume(rule, state, at, cost, now)
   local last = state and state.last
   local added = { at = at, lap = 0, total = cost, units = cost }
   if last and last.at <= now - rule.period then
-    -- All of it is old: the log begins anew.
+    -- Every member has expired: the log starts again.
     return { last = added, added = true, wiped = true }
   end
   if last then

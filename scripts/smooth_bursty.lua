@@ -127,7 +127,7 @@ end
 function smooth_bursty.consume(rule, state, at, cost, now)
   local credit, next = resynced(rule, state, now)
   local debt = debt(rule, credit, cost)
-  -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+  -- A charge that also waits for another quota starts later, and nothing is stored meanwhile.
   local due = next + (rule.own_cost and debt or 0)
   local shift = math.max(0, at - due)
   local added = math.min(debt, INEXACT - 1 - next - shift)

@@ -138,7 +138,7 @@ end
 function smooth_warming_up.consume(rule, state, at, cost, now)
   local stored, next = resynced(rule, state, now)
   local price = price(rule, stored, cost)
-  -- Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+  -- A charge that also waits for another quota starts later, and nothing is stored meanwhile.
   local due = next + (rule.own_cost and price or 0)
   local added = math.min(math.max(0, at - due) + price, INEXACT - 1 - next)
   return {

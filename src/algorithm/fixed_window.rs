@@ -1,8 +1,8 @@
-//! Fixed window: so many units in each period of the clock.
+//! Fixed window: a number of units in each period of the clock.
 //!
-//! The cheapest to explain and to store: a count that starts anew with each period. Windows are
-//! aligned to the Unix epoch, so that a day's quota starts at midnight UTC for everyone; or
-//! anchored, so that each key's starts with its first charge.
+//! It is the easiest to explain: a count that starts again with each period. Windows are aligned to
+//! the Unix epoch, so that a daily quota starts at midnight UTC for every key. Anchored windows
+//! start with the first charge of a key.
 //!
 //! The twin of `scripts/fixed_window.lua`.
 
@@ -17,7 +17,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// Admits a number in each period of the clock, or in a period that begins with the first charge.
 ///
 /// **Bound.** At most `limit` units in each window, and so at most twice that in any period: the
-/// end of one window and the begin of the next may meet.
+/// end of one window and the start of the next may meet.
 ///
 /// **Cost.** An instant and a count for each key: 159 bytes in Redis; 30 µs of script time alone,
 /// 6.6 in a batch of 64.
@@ -25,8 +25,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// **Choose it** for what is sold by the period, such as 1,000 a day, and for charges that are
 /// given back often: a window takes back exactly.
 ///
-/// **Timeline.** Two a second: what comes in the last moment of a second and in the first of the
-/// next goes, four within a moment.
+/// **Timeline.** At 2 per second, two charges are admitted in the last microsecond of a second, and
+/// two more in the next microsecond.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, FixedWindow, Verdict::*};
@@ -69,8 +69,9 @@ impl FixedWindow {
         Self { anchored: true, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
-    /// that. Default: 60 s.
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// The `max_wait` of a charge is cut to it.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

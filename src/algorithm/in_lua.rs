@@ -1,14 +1,14 @@
-//! Algorithms that a server can run: what their scripts are made of.
+//! Algorithms that a server can run, and the parts of their scripts.
 
 use super::Algorithm;
 
 /// An algorithm with a Lua twin that the crate's scripts are put together from, so that
 /// [`Redis`](crate::Redis) can run it.
 pub trait InLua: Algorithm {
-    /// Its file's name.
+    /// The name of its file.
     const NAME: &'static str;
-    /// What its keys carry between the limiter's name and the charge's key: kind
-    /// and format version.
+    /// The tag in its keys, between the name of the limiter and the key of the charge: kind and
+    /// format version.
     const TAG: &'static str;
     /// Its Lua twin, which defines a table of this algorithm's name.
     const SCRIPT: &'static str;

@@ -1,9 +1,9 @@
 //! Algorithms: pure arithmetic that says when a charge fits.
 //!
-//! Each is told twice, as a Lua script for the server and as a Rust twin for the process, and both
-//! answer one question: *what is the earliest instant at which this charge fits?* What follows from
-//! the answer (allow, reserve a wait, deny) is the same for all and stands here, in
-//! [`Algorithm::step`].
+//! Every algorithm is implemented twice: as a Lua script for the server, and as a Rust twin for the
+//! process. Both answer one question: *what is the earliest instant at which this charge fits?* The
+//! rest follows from the answer: allow, reserve a wait, or deny. That part is the same for all
+//! algorithms, and is [`Algorithm::step`].
 //!
 //! # Which one
 //!
@@ -11,30 +11,30 @@
 //! |---|---|
 //! | a rate, with a burst | [`TokenBucket`] |
 //! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
-//! | so many per day or month, as it is sold | [`FixedWindow`] |
+//! | a number per day or month, as it is sold | [`FixedWindow`] |
 //! | never more than a small number in any window | [`SlidingLog`] |
 //! | never more than a large number in any window | [`SlidingWindow`] |
 //! | what a gateway did so far | [`SlidingCounter`] |
-//! | dear charges at once, the next one waits | [`SmoothBursty`] |
-//! | a slow begin after a rest | [`SmoothWarmingUp`] |
-//! | a rate *and* so many per day | a tuple of two |
-//! | a limiter that Java's Redisson uses too | the limiter [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
-//! | charges that are given back, or known afterwards | see [`Settle`](crate::Settle) |
+//! | expensive charges at once, and the next one waits | [`SmoothBursty`] |
+//! | a slow start after a rest | [`SmoothWarmingUp`] |
+//! | a rate *and* a number per day | a tuple of two |
+//! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
+//! | charges that are refunded, or known afterwards | see [below](#what-an-algorithm-gives-back), and [`Settle`](crate::Settle) |
 //!
-//! What each promises, costs and does stands on its page; what a bound means, and where its limits
-//! are, in `docs/what-the-bound-means.md`.
+//! Each page tells the bound, the cost and when to choose the algorithm. What a bound means, and
+//! where its limits are, stands in `docs/what-the-bound-means.md`.
 //!
-//! # Several at once
+//! # Several quotas
 //!
 //! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge
-//! fits at the earliest instant at which it fits all of them, and is taken from all or from none,
-//! in one call. The decision's [`quota`](crate::Decision::quota) is the one that refuses or delays,
-//! else the one that has least left; `remaining` is the least of all, `reset_after` the last. A
-//! charge's own quota is a tuple of as many.
+//! fits at the earliest instant at which it fits all members. It is taken from all or from none, in
+//! one call. The decision's [`quota`](crate::Decision::quota) is the one that refuses or delays,
+//! else the one that has least left. `remaining` is the least of all, `reset_after` the latest. A
+//! charge that brings its own quota brings a tuple of as many.
 //!
-//! Each gives back what it can. A reserved wait on which nothing was decided since goes as though
-//! it had never come, so waiters that hang up, the latest first, close the key to nobody. A refund
-//! in another order may leave an algorithm that was not in the way at the reserved slot.
+//! Each member gives back what it can. A reserved wait is undone completely if nothing was decided
+//! since. So waiters that leave, the latest first, leave no trace. A refund in another order may
+//! leave a member closed until the reserved slot.
 //!
 //! ```
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -116,8 +116,8 @@ pub type Gcra = TokenBucket;
 
 /// The token bucket as a meter: what may flow in now is what the bucket would hold.
 ///
-/// As a queue it is one with `burst(1)`, whose charges bring a
-/// [`max_wait`](crate::Charge::max_wait): they leave one by one, at the quota's pace.
+/// As a queue it has `burst(1)`, and its charges bring a [`max_wait`](crate::Charge::max_wait).
+/// They leave one by one, at the pace of the quota.
 pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
@@ -131,7 +131,7 @@ const HORIZON: Duration = Duration::from_secs(60);
 /// The longest horizon that can be set.
 const LONGEST_HORIZON: Duration = Duration::from_secs(365 * 86_400);
 
-/// What a script computes with exactly is below.
+/// A script computes exactly with integers below this.
 pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
 
 /// Stands for the instant of a state where there was none.
@@ -149,7 +149,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// What is stored for a key.
     type State: Clone + Debug + PartialEq + Send + 'static;
 
-    /// Whether a later instant can be reserved; what cannot is asked for again.
+    /// Whether a later instant can be reserved. If not, a refused caller asks again.
     const RESERVES: bool = true;
 
     /// The index of the quota that refuses or delays a cost; `None` if it fits now.
@@ -179,7 +179,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// If this algorithm cannot follow such a quota exactly.
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError>;
 
-    /// The longest wait that is reserved for anyone, in µs.
+    /// The longest wait that is reserved for any charge, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
 
     /// When the state is equivalent to no state, in µs since the Unix epoch.
@@ -223,7 +223,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The largest cost that `consume` takes without a check that it fits.
     fn max_unchecked_cost(rule: &Self::Rule) -> i64;
 
-    /// What remains, and when the key is as good as new.
+    /// The units that remain, and when the state is equivalent to no state.
     fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report;
 
     /// Gives back units of a reservation. Returns how many it gave back; `None` if it gives none,

@@ -1,6 +1,6 @@
 //! Several quotas of one key as one algorithm: 10 per second *and* 1,000 per day, all or nothing.
 //!
-//! What a tuple promises stands in the documentation of the module above.
+//! The documentation of [`algorithm`](super) says what a tuple promises.
 //!
 //! The twin of `scripts/several.lua`.
 

@@ -1,8 +1,8 @@
 //! Sliding counter: two fixed windows, the earlier one weighted by what is left of it.
 //!
-//! The approximation that gateways use. It costs four numbers whatever the limit, and smooths the
-//! edge of a fixed window away for steady traffic: what was taken in the window before is assumed
-//! to have been spread evenly over it.
+//! Many gateways use this approximation. It takes four numbers, whatever the limit. It assumes that
+//! the units of the previous window were spread evenly over it. For steady traffic that removes the
+//! jump at the edge of a fixed window.
 //!
 //! The twin of `scripts/sliding_counter.lua`.
 
@@ -25,6 +25,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Cost.** Two counts and two instants: 173 bytes in Redis; 28 µs of script time alone, 11
 /// in a batch of 64.
+///
+/// **Source.** Gateways such as Cloudflare's. They deny without a time; here the wait is exact.
 ///
 /// **Choose it** to replace such a gateway with the same decisions, or where a large limit need
 /// hold only roughly but should not jump with the clock.
@@ -65,8 +67,9 @@ impl SlidingCounter {
         Self { quota, horizon: HORIZON }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
-    /// that. Default: 60 s.
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// The `max_wait` of a charge is cut to it.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -1,10 +1,10 @@
 //! Sliding log: every admission of the last period is remembered, so nothing is rounded.
 //!
-//! A charge fits as soon as enough of what came before it is a period old. Each member of the log
-//! carries the running total of units, so that the units between two of them are a difference and
-//! the member that must leave first is found by halving: a decision costs the logarithm of the
-//! log's length. What it costs is memory, a member for each charge of the last period, whatever its
-//! cost; so limits above 10,000 must be asked for ([`SlidingLog::max_limit`]).
+//! A charge fits as soon as enough of the earlier units are a period old. Each member of the log
+//! carries the running total of units. So the units between two members are a difference, and a
+//! binary search finds the member that must leave first. A decision takes time in the logarithm of
+//! the log's length. The price is memory: one member for each charge of the last period, whatever
+//! its cost. So limits above 10,000 must be allowed first ([`SlidingLog::max_limit`]).
 //!
 //! The twin of `scripts/sliding_log.lua`.
 
@@ -21,10 +21,10 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// of totals exact.
 const MOST: i128 = 100_000_000_000_000;
 
-/// The script keeps a total in two numbers: how often it went past so many, and the rest.
+/// The script keeps a total in two numbers: how often it passed this many units, and the rest.
 const LAP: i64 = 1_000_000_000_000_000;
 
-/// The most members that one step removes because they are old.
+/// The most expired members that one step removes.
 const PRUNED: usize = 256;
 
 /// Remembers every admission of the last period, so that nothing is rounded.
@@ -81,8 +81,9 @@ impl SlidingLog {
         Self { max_limit: units, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
-    /// that. Default: 60 s.
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// The `max_wait` of a charge is cut to it.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }
@@ -186,7 +187,7 @@ impl Algorithm for SlidingLog {
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let mut state = state.unwrap_or_default();
         if state.last().is_some_and(|last| last.at <= now - rule.period) {
-            // All of it is old: the log begins anew.
+            // Every member has expired: the log starts again.
             state = State::default();
         }
         let total = state.last().map_or(0, |last| last.total) + cost;
@@ -297,9 +298,9 @@ mod tests {
     #[test]
     fn reservations_follow_each_other_and_are_counted_where_they_lie() {
         let mut log = Log::of(Quota::per_second(2));
-        let told = [0; 5].map(|at| log.check(at, 1, 2_000_000).0);
+        let answers = [0; 5].map(|at| log.check(at, 1, 2_000_000).0);
         assert_eq!(
-            told,
+            answers,
             [
                 Verdict::Allow,
                 Verdict::Allow,

@@ -1,9 +1,9 @@
 //! Sliding window by cells: no window of a period, wherever it begins, holds more than the limit.
 //!
-//! The period is cut into cells, and each keeps a count. A charge fits where the counts of a whole
-//! period and one cell more leave room for it: with that cell the promise holds for every window,
-//! not only for those that begin with one. It costs a number for each cell, whatever the limit, and
-//! up to `1 / (cells + 1)` of the throughput.
+//! The period is divided into cells, and each cell has a count. A charge fits where the counts of a
+//! whole period and of one more cell leave room for it. Because of that cell, the promise holds for
+//! every window, not only for windows that start with a cell. The price is a number for each cell,
+//! whatever the limit, and up to `1 / (cells + 1)` of the throughput.
 //!
 //! The twin of `scripts/sliding_window.lua`.
 
@@ -73,8 +73,9 @@ impl SlidingWindow {
         Self { cells: if cells > 60 { 60 } else { cells }, ..self }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
-    /// that. Default: 60 s.
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// The `max_wait` of a charge is cut to it.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -1,11 +1,11 @@
 //! Smooth bursty: pacing with a store of unused permits, as Guava's `RateLimiter` has it.
 //!
-//! Permits appear one by one, and those that nobody asks for are stored, up to a burst. A charge is
-//! admitted as soon as those before it are paid for, and its own debt is waited for by whoever
-//! comes next: an idle limiter admits any cost at once. With
-//! [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost) each caller waits for its own.
+//! Permits appear one by one. Unused permits are stored, up to a burst. A charge is admitted as
+//! soon as the charges before it are paid for, and the next caller waits for its debt. So an idle
+//! limiter admits any cost at once. With [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost)
+//! each caller waits for its own permits.
 //!
-//! After `SmoothRateLimiter` of Guava. The twin of `scripts/smooth_bursty.lua`.
+//! The twin of `scripts/smooth_bursty.lua`.
 
 use std::time::Duration;
 
@@ -25,8 +25,10 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// **Cost.** A credit and two instants for each key: 187 bytes in Redis; 31 µs of script time
 /// alone, 9.6 in a batch of 64.
 ///
-/// **Choose it** where a dear charge should pass at once and delay the next instead, or to agree
-/// with services that use Guava. Where everybody should pay for itself:
+/// **Source.** `SmoothRateLimiter.SmoothBursty` of Guava.
+///
+/// **Choose it** where an expensive charge should pass at once and delay the next one, or to agree
+/// with services that use Guava. Where each caller should wait for its own permits:
 /// [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost).
 ///
 /// **Timeline.** At 5 a second with a second stored: three leave two stored; four take them and two
@@ -98,8 +100,9 @@ impl SmoothBursty {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
-    /// that. Default: 60 s.
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// The `max_wait` of a charge is cut to it.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }
@@ -230,7 +233,7 @@ impl Algorithm for SmoothBursty {
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let debt = rule.debt(before, cost);
-        // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+        // A charge that also waits for another quota starts later, and nothing is stored meanwhile.
         let due = next + if rule.own_cost { debt } else { 0 };
         let shift = (at - due).max(0);
         let added = debt.min(INEXACT - 1 - next - shift);

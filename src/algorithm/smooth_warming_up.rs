@@ -1,14 +1,15 @@
 //! Smooth warming up: pacing that is slow after a rest, as Guava's `RateLimiter` with a
 //! warm-up period has it.
 //!
-//! For what has to warm up, such as caches and connections: the longer a limiter rested, the dearer
-//! its first permits, up to a factor, and once the warm-up period's worth is used they come at the
-//! stable pace. As with [`SmoothBursty`](super::SmoothBursty), a charge waits for those before it,
-//! and with [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) for itself.
+//! It protects services that have to warm up, such as caches and connections. The longer a limiter
+//! rested, the more its first permits cost, up to a factor. Once the permits of the warm-up are
+//! used, they come at the stable pace. As with [`SmoothBursty`](super::SmoothBursty), a charge
+//! waits for the charges before it, and with
+//! [`wait_for_own_cost`](SmoothWarmingUp::wait_for_own_cost) for its own permits.
 //!
-//! The one algorithm that computes with fractions, since what it promises is to agree with its
-//! model to the last bit. After `SmoothRateLimiter` of Guava. The twin of
-//! `scripts/smooth_warming_up.lua`.
+//! This algorithm alone computes with fractions, so that it agrees with its model to the last bit.
+//!
+//! The twin of `scripts/smooth_warming_up.lua`.
 
 use std::time::Duration;
 
@@ -18,13 +19,15 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Paces as Guava's warming-up limiter does: the longer it rested, the dearer its first permits.
+/// Paces as Guava's warming-up limiter does: the longer it rested, the more its first permits cost.
 ///
 /// **Bound.** As [`SmoothBursty`](super::SmoothBursty), without a burst: stored permits cost more
 /// than fresh ones.
 ///
 /// **Cost.** Permits and two instants for each key: 173 bytes in Redis; 40 µs of script time alone,
 /// 10 in a batch of 64.
+///
+/// **Source.** `SmoothRateLimiter.SmoothWarmingUp` of Guava.
 ///
 /// **Choose it** for what has to warm up itself, such as caches and connections behind a
 /// quiet service. It is the one algorithm that computes with fractions, as its model does,
@@ -44,8 +47,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 ///     let now = 1_767_225_600_000_000 + at;
 ///     SmoothWarmingUp::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// let told = [0; 4].map(|at| check(at, 1, 60_000_000));
-/// assert_eq!(told, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
+/// let answers = [0; 4].map(|at| check(at, 1, 60_000_000));
+/// assert_eq!(answers, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +70,7 @@ impl SmoothWarmingUp {
         Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: HORIZON }
     }
 
-    /// Sets how much dearer a permit is after a long rest, to a thousandth. Less than 1 counts as
+    /// Sets how much more a permit costs after a long rest, to a thousandth. Less than 1 counts as
     /// 1, more than 1,000 as 1,000. Default: 3.
     #[must_use]
     pub const fn cold_factor(self, factor: f64) -> Self {
@@ -95,8 +98,9 @@ impl SmoothWarmingUp {
         Duration::try_from_secs_f64(bucket * ratio).unwrap_or_default()
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
-    /// that. Default: 60 s.
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// The `max_wait` of a charge is cut to it.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }
@@ -260,7 +264,7 @@ impl Algorithm for SmoothWarmingUp {
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, now: i64) -> State {
         let (before, next) = rule.resynced(state.as_ref(), now);
         let price = rule.price(before, cost);
-        // Who has to wait for something else as well starts later, and nothing is stored meanwhile.
+        // A charge that also waits for another quota starts later, and nothing is stored meanwhile.
         let due = next + if rule.own_cost { price } else { 0 };
         let added = ((at - due).max(0) + price).min(INEXACT - 1 - next);
         State {

@@ -1,8 +1,8 @@
 //! Token bucket, also known as GCRA; as a meter, the leaky bucket.
 //!
-//! A bucket holds up to `burst` units and gains one every `period / limit`. Instead of counting
-//! them it keeps one instant, the one at which it is full again, so that nothing has to be refilled
-//! and the remainder of a division is never lost.
+//! A bucket holds up to `burst` units and gains one every `period / limit`. It does not count them.
+//! It keeps the instant at which it is full again. So nothing has to be refilled, and no remainder
+//! of a division is lost.
 //!
 //! The twin of `scripts/token_bucket.lua`.
 
@@ -23,11 +23,13 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// **Cost.** One instant for each key: 134 bytes in Redis; 21 µs of script time alone, 4.4
 /// in a batch of 64.
 ///
+/// **Source.** The generic cell rate algorithm of ITU-T I.371, with times in exact fractions.
+///
 /// **Choose it** first: it is the smallest, it smooths what it lets through, and it remembers debt.
 /// With `burst(1)` and a `max_wait` it is the leaky bucket as a queue, at an even pace.
 ///
-/// **Timeline.** At 5 a second, ten come at once and would wait half a second: five go, two are
-/// reserved at 200 and 400 ms, three are told to come back after 600.
+/// **Timeline.** At 5 per second, ten charges come at once and would wait half a second. Five are
+/// admitted, two are reserved at 200 and 400 ms, and three are denied for 600 ms.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, TokenBucket, Verdict::*};
@@ -39,10 +41,10 @@ use crate::quota::{Quota, QuotaError, Quotas};
 ///     let now = 1_767_225_600_000_000 + at;
 ///     TokenBucket::step(&rule, &mut state, now, Check { cost, max_wait }).verdict
 /// };
-/// let told: Vec<_> = (0..10).map(|_| check(0, 1, 500_000)).collect();
-/// assert_eq!(told[..5], [Allow; 5]);
-/// assert_eq!(told[5..7], [Wait(200_000), Wait(400_000)]);
-/// assert_eq!(told[7..], [Deny(600_000); 3]);
+/// let answers: Vec<_> = (0..10).map(|_| check(0, 1, 500_000)).collect();
+/// assert_eq!(answers[..5], [Allow; 5]);
+/// assert_eq!(answers[5..7], [Wait(200_000), Wait(400_000)]);
+/// assert_eq!(answers[7..], [Deny(600_000); 3]);
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +60,9 @@ impl TokenBucket {
         Self { quota, horizon: HORIZON }
     }
 
-    /// Sets the longest wait that is reserved for anyone. A longer one than 365 days is cut to
-    /// that. Default: 60 s.
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// The `max_wait` of a charge is cut to it.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }
@@ -259,31 +262,31 @@ mod tests {
     fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
         let rule = TokenBucket::new(quota).rule(quota).unwrap();
         let mut state = None;
-        let told = asks.iter().map(|&(at, cost, max_wait)| {
+        let answers = asks.iter().map(|&(at, cost, max_wait)| {
             let Answer { verdict, report, .. } =
                 TokenBucket::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
             (verdict, report.remaining, report.reset_after)
         });
-        told.collect()
+        answers.collect()
     }
 
     #[test]
     fn ten_at_once_are_five_admitted_two_reserved_three_denied() {
-        let told = run(Quota::per_second(5), &[(0, 1, 500_000); 10]);
-        let verdicts: Vec<_> = told.iter().map(|told| told.0).collect();
+        let answers = run(Quota::per_second(5), &[(0, 1, 500_000); 10]);
+        let verdicts: Vec<_> = answers.iter().map(|answer| answer.0).collect();
         assert_eq!(verdicts[..5], [Verdict::Allow; 5]);
         assert_eq!(verdicts[5..7], [Verdict::Wait(200_000), Verdict::Wait(400_000)]);
         assert_eq!(verdicts[7..], [Verdict::Deny(600_000); 3]);
-        assert_eq!(told[4], (Verdict::Allow, 0, 1_000_000));
-        assert_eq!(told[9], (Verdict::Deny(600_000), 0, 1_400_000));
+        assert_eq!(answers[4], (Verdict::Allow, 0, 1_000_000));
+        assert_eq!(answers[9], (Verdict::Deny(600_000), 0, 1_400_000));
     }
 
     #[test]
     fn thirds_of_a_microsecond_are_kept() {
         let quota = Quota::new(3, Duration::from_micros(10)).burst(1);
-        let told = run(quota, &[(0, 1, 0), (3, 1, 0), (4, 1, 0), (7, 1, 0), (8, 1, 0)]);
+        let answers = run(quota, &[(0, 1, 0), (3, 1, 0), (4, 1, 0), (7, 1, 0), (8, 1, 0)]);
         assert_eq!(
-            told,
+            answers,
             [
                 (Verdict::Allow, 0, 4),
                 (Verdict::Deny(1), 0, 1),
@@ -297,9 +300,9 @@ mod tests {
 
     #[test]
     fn cost_over_the_burst_never_fits_and_a_peek_takes_nothing() {
-        let told = run(Quota::per_second(5), &[(0, 6, 1_000_000), (0, 0, 0), (0, 5, 0), (0, 0, 0)]);
+        let answers = run(Quota::per_second(5), &[(0, 6, 1_000_000), (0, 0, 0), (0, 5, 0), (0, 0, 0)]);
         assert_eq!(
-            told,
+            answers,
             [
                 (Verdict::Never, 5, 0),
                 (Verdict::Allow, 5, 0),

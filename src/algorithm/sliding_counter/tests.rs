@@ -7,16 +7,16 @@ const T0: i64 = 1_767_225_600_000_000;
 fn run(quota: Quota, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
     let rule = SlidingCounter::new(quota).rule(quota).unwrap();
     let mut state = None;
-    let told = asks.iter().map(|&(at, cost, max_wait)| {
+    let answers = asks.iter().map(|&(at, cost, max_wait)| {
         let step = SlidingCounter::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
         (step.verdict, step.report.remaining, step.report.reset_after)
     });
-    told.collect()
+    answers.collect()
 }
 
 #[test]
 fn the_window_before_weighs_what_is_left_of_it() {
-    let told = run(
+    let answers = run(
         Quota::per_second(10),
         &[
             (900_000, 10, 0),
@@ -29,7 +29,7 @@ fn the_window_before_weighs_what_is_left_of_it() {
         ],
     );
     assert_eq!(
-        told,
+        answers,
         [
             (Verdict::Allow, 0, 1_100_000),
             // Nine of the ten weigh from a tenth into the next window on.
@@ -45,12 +45,12 @@ fn the_window_before_weighs_what_is_left_of_it() {
 
 #[test]
 fn a_wait_is_reserved_after_the_latest_admission() {
-    let told = run(Quota::per_second(2), &[(0, 2, 0), (0, 1, 9_000_000), (0, 1, 9_000_000)]);
-    assert_eq!(told[1].0, Verdict::Wait(1_500_000));
-    assert_eq!(told[2].0, Verdict::Wait(2_000_000));
-    let told = run(Quota::per_second(2), &[(0, 2, 0), (0, 2, 9_000_000), (0, 0, 0)]);
-    assert_eq!(told[1].0, Verdict::Wait(2_000_000));
-    assert_eq!(told[2], (Verdict::Deny(2_000_000), 0, 4_000_000));
+    let answers = run(Quota::per_second(2), &[(0, 2, 0), (0, 1, 9_000_000), (0, 1, 9_000_000)]);
+    assert_eq!(answers[1].0, Verdict::Wait(1_500_000));
+    assert_eq!(answers[2].0, Verdict::Wait(2_000_000));
+    let answers = run(Quota::per_second(2), &[(0, 2, 0), (0, 2, 9_000_000), (0, 0, 0)]);
+    assert_eq!(answers[1].0, Verdict::Wait(2_000_000));
+    assert_eq!(answers[2], (Verdict::Deny(2_000_000), 0, 4_000_000));
 }
 
 #[test]

@@ -7,17 +7,17 @@ const T0: i64 = 1_767_225_600_000_000;
 fn run(window: SlidingWindow, asks: &[(i64, i64, i64)]) -> Vec<(Verdict, i64, i64)> {
     let rule = window.rule(window.quota()).unwrap();
     let mut state = None;
-    let told = asks.iter().map(|&(at, cost, max_wait)| {
+    let answers = asks.iter().map(|&(at, cost, max_wait)| {
         let step = SlidingWindow::step(&rule, &mut state, T0 + at, Check { cost, max_wait });
         (step.verdict, step.report.remaining, step.report.reset_after)
     });
-    told.collect()
+    answers.collect()
 }
 
 #[test]
 fn what_is_taken_comes_back_a_period_and_a_cell_later() {
     let window = SlidingWindow::new(Quota::per_second(5));
-    let told = run(
+    let answers = run(
         window,
         &[
             (0, 3, 0),
@@ -29,7 +29,7 @@ fn what_is_taken_comes_back_a_period_and_a_cell_later() {
         ],
     );
     assert_eq!(
-        told,
+        answers,
         [
             (Verdict::Allow, 2, 1_100_000),
             (Verdict::Allow, 0, 1_050_000),

@@ -101,19 +101,19 @@ fn guava_5_thirds_of_a_microsecond_stay_owed() {
 fn own_cost_1_each_waits_for_its_own() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     assert_eq!(pace.0.cache(0.6), Duration::from_millis(600));
-    let told: Vec<_> = (0..10).map(|_| pace.timeout(0, 1, 600)).collect();
+    let answers: Vec<_> = (0..10).map(|_| pace.timeout(0, 1, 600)).collect();
     let waits = [0, 0, 0, 0, 0, 200, 400, 600].map(Ok);
-    assert_eq!(told[..8], waits);
-    assert_eq!(told[8..], [Err(800); 2]);
+    assert_eq!(answers[..8], waits);
+    assert_eq!(answers[8..], [Err(800); 2]);
 }
 
 #[test]
 fn own_cost_2_one_every_50_ms() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
-    let told: Vec<_> = (0..14).map(|k| pace.timeout(k * 50, 1, 500)).collect();
-    assert_eq!(told[..6], [Ok(0); 6]);
+    let answers: Vec<_> = (0..14).map(|k| pace.timeout(k * 50, 1, 500)).collect();
+    assert_eq!(answers[..6], [Ok(0); 6]);
     let rest = [Ok(100), Ok(250), Ok(400), Err(550), Ok(500), Err(650), Err(600), Err(550)];
-    assert_eq!(told[6..], rest);
+    assert_eq!(answers[6..], rest);
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn what_a_floor_left_owed_is_owed_still_when_the_store_would_be_full() {
 fn own_cost_3_costs_count() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());
     let asks = [(0, 3), (0, 4), (0, 1), (100, 1), (400, 1), (2_000, 6)];
-    let told: Vec<_> = asks.map(|(at, n)| pace.timeout(at, n, 500)).into();
-    assert_eq!(told, [Ok(0), Ok(400), Err(600), Ok(500), Ok(400), Ok(200)]);
+    let answers: Vec<_> = asks.map(|(at, n)| pace.timeout(at, n, 500)).into();
+    assert_eq!(answers, [Ok(0), Ok(400), Err(600), Ok(500), Ok(400), Ok(200)]);
     assert_eq!(pace.2.unwrap().next, T0 + 2_200_000);
 }
 
