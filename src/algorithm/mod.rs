@@ -88,6 +88,7 @@
 //! # Ok::<(), tower_sluice::QuotaError>(())
 //! ```
 
+mod common;
 mod fixed_window;
 mod in_lua;
 mod mark;
@@ -121,18 +122,11 @@ pub type Gcra = TokenBucket;
 pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
-use std::time::Duration;
 
-use crate::quota::{Quota, QuotaError, Quotas};
+use common::{HORIZON, clamped_horizon, micros, without_burst};
+pub(crate) use common::{INEXACT, exact};
 
-/// The longest wait that an algorithm reserves unless set otherwise.
-const HORIZON: Duration = Duration::from_secs(60);
-
-/// The longest horizon that can be set.
-const LONGEST_HORIZON: Duration = Duration::from_secs(365 * 86_400);
-
-/// A script computes exactly with integers below this.
-pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
+use crate::quota::{QuotaError, Quotas};
 
 /// Stands for the instant of a state where there was none.
 const LONG_AGO: i64 = 1;
@@ -360,27 +354,3 @@ impl sealed::Single for SlidingWindow {}
 impl sealed::Single for SlidingCounter {}
 impl sealed::Single for SmoothBursty {}
 impl sealed::Single for SmoothWarmingUp {}
-
-/// A horizon of at most 365 days.
-const fn clamped_horizon(horizon: Duration) -> Duration {
-    if horizon.as_micros() > LONGEST_HORIZON.as_micros() { LONGEST_HORIZON } else { horizon }
-}
-
-/// The only quota of an algorithm that has no burst, or `why` it cannot follow it.
-fn without_burst(quotas: impl Into<Quotas>, why: &'static str) -> Result<Quota, QuotaError> {
-    let quota = quotas.into().one()?;
-    if quota.get_burst() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
-}
-
-/// A duration of at most 365 days, or of a quota, in µs.
-const fn micros(duration: Duration) -> i64 {
-    duration.as_micros() as i64
-}
-
-/// A number of a [`Quota`](crate::Quota), which is at most 2^53.
-pub(crate) const fn exact(number: u64) -> i64 {
-    number.cast_signed()
-}
-
-#[cfg(test)]
-mod tests;

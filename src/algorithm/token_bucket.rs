@@ -300,7 +300,8 @@ mod tests {
 
     #[test]
     fn cost_over_the_burst_never_fits_and_a_peek_takes_nothing() {
-        let answers = run(Quota::per_second(5), &[(0, 6, 1_000_000), (0, 0, 0), (0, 5, 0), (0, 0, 0)]);
+        let answers =
+            run(Quota::per_second(5), &[(0, 6, 1_000_000), (0, 0, 0), (0, 5, 0), (0, 0, 0)]);
         assert_eq!(
             answers,
             [

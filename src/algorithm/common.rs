@@ -1,0 +1,60 @@
+//! What every algorithm repeats: the horizon, no burst, and exact integers.
+
+use std::time::Duration;
+
+use crate::quota::{Quota, QuotaError, Quotas};
+
+/// The longest wait that an algorithm reserves unless set otherwise.
+pub(super) const HORIZON: Duration = Duration::from_secs(60);
+
+/// The longest horizon that can be set.
+const LONGEST_HORIZON: Duration = Duration::from_secs(365 * 86_400);
+
+/// A script computes exactly with integers below this.
+pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
+
+/// A horizon of at most 365 days.
+pub(super) const fn clamped_horizon(horizon: Duration) -> Duration {
+    if horizon.as_micros() > LONGEST_HORIZON.as_micros() { LONGEST_HORIZON } else { horizon }
+}
+
+/// The only quota of an algorithm that has no burst, or `why` it cannot follow it.
+pub(super) fn without_burst(
+    quotas: impl Into<Quotas>,
+    why: &'static str,
+) -> Result<Quota, QuotaError> {
+    let quota = quotas.into().one()?;
+    if quota.get_burst() == quota.limit() { Ok(quota) } else { Err(QuotaError(why)) }
+}
+
+/// A duration of at most 365 days, or of a quota, in µs.
+pub(super) const fn micros(duration: Duration) -> i64 {
+    duration.as_micros() as i64
+}
+
+/// A number of a [`Quota`](crate::Quota), which is at most 2^53.
+pub(crate) const fn exact(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::{Algorithm, SlidingWindow, SmoothWarmingUp, TokenBucket};
+
+    #[test]
+    fn setters_cut_what_is_out_of_range() {
+        let quota = Quota::per_second(5);
+        let year = 365 * 86_400 * 1_000_000;
+        let bucket = TokenBucket::new(quota).horizon(Duration::MAX);
+        let rule = bucket.rule(quota).unwrap();
+        assert_eq!(<TokenBucket as Algorithm>::horizon(&rule), year);
+        let window = |cells| SlidingWindow::new(quota).cells(cells).rule(quota).unwrap();
+        assert_eq!((window(0), window(u8::MAX)), (window(1), window(60)));
+        let warm = |factor| {
+            let pace = SmoothWarmingUp::new(quota, Duration::from_secs(1)).cold_factor(factor);
+            pace.rule(quota).unwrap()
+        };
+        assert_eq!((warm(0.5), warm(f64::NAN), warm(1e9)), (warm(1.0), warm(1.0), warm(1_000.0)));
+    }
+}
