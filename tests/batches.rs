@@ -50,7 +50,7 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
                     };
                     let (_, mut told) = one.on(&mut connection).await;
                     match &mut told[0] {
-                        Told::Numbers([0 | 1, _, _, _, left @ ..])
+                        Entry::Numbers([0 | 1, _, _, _, left @ ..])
                             if cost > 0 && !refund && !other =>
                         {
                             reservations.push((cost, *left));
@@ -61,7 +61,7 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
                 }
                 let (_, told) = all.on(&mut connection).await;
                 for (together, (taken, alone)) in told.into_iter().zip(answers) {
-                    let (Told::Numbers(together), Told::Numbers(alone)) = (&together, &alone)
+                    let (Entry::Numbers(together), Entry::Numbers(alone)) = (&together, &alone)
                     else {
                         panic!("{together:?}, {alone:?}")
                     };

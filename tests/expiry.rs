@@ -6,7 +6,7 @@
 mod support;
 
 use redis::cmd;
-use support::script::{ALGORITHMS, Call, NOW, SLIDING_LOG, TOKEN_BUCKET, Told, ask, ran};
+use support::script::{ALGORITHMS, Call, Entry, NOW, SLIDING_LOG, TOKEN_BUCKET, ask, ran};
 use support::{Server, expires};
 
 #[tokio::test]
@@ -18,13 +18,13 @@ async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
             let key = format!("{} {charges}", algorithm.0);
             let keys = vec![key.as_str(); charges];
             let call = Call::new(algorithm, None, &keys).checks(charges, 1, 60_000_000);
-            let (now, told) = call.on(&mut connection).await;
-            let Some(Told::Numbers([0 | 1, _, _, reset_after, mark @ ..])) = told.last() else {
-                panic!("{told:?}")
+            let (now, entries) = call.on(&mut connection).await;
+            let Some(Entry::Numbers([0 | 1, _, _, reset_after, mark @ ..])) = entries.last() else {
+                panic!("{entries:?}")
             };
             let refund = Call::new(algorithm, None, &[&key]).refund(1, *mark);
             let (later, back) = refund.on(&mut connection).await;
-            let Told::Numbers([5, _, _, reset_after_refund, ..]) = back[0] else {
+            let Entry::Numbers([5, _, _, reset_after_refund, ..]) = back[0] else {
                 panic!("{back:?}")
             };
             let expiry = expires(&mut connection, &key).await;
@@ -37,8 +37,8 @@ async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
         }
         // Where the caller gives the time, the server's clock says nothing: an hour more.
         let call = Call::new(algorithm, Some(NOW), &["given"]).check(2, 0);
-        let (_, told) = call.on(&mut connection).await;
-        let Told::Numbers([0, _, _, reset_after, ..]) = told[0] else { panic!("{told:?}") };
+        let (_, entries) = call.on(&mut connection).await;
+        let Entry::Numbers([0, _, _, reset_after, ..]) = entries[0] else { panic!("{entries:?}") };
         let left: i64 = ask(&mut connection, "PTTL given").await;
         let hour = 3_600_000 + reset_after / 1_000;
         assert!((hour - 60_000..=hour + 2).contains(&left), "{}: {left}", algorithm.0);
@@ -71,7 +71,7 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
                 let rule = [60_000_000, 1_000_000, limit, 1_000_000];
                 let before = expires(&mut connection, &key).await;
                 let call = Call::under(TOKEN_BUCKET, &rule, None, &[&key, &key]);
-                let (_, told) = call
+                let (_, entries) = call
                     .check(1, 60_000_000)
                     .check_under(&own, 1, 60_000_000)
                     .on(&mut connection)
@@ -82,7 +82,7 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
                 let old = whole.parse::<i64>().unwrap() + i64::from(!part.is_empty());
                 assert!(
                     expiry * 1_000 >= old,
-                    "{key}, step {step}: {text} expires at {expiry}, {told:?}"
+                    "{key}, step {step}: {text} expires at {expiry}, {entries:?}"
                 );
                 left_alone += u32::from(expiry == before);
             }
@@ -110,9 +110,11 @@ async fn ten_thousand_keys_expire_and_none_too_soon() {
             for key in 0..keys.len() {
                 call = call.check(1 + (chunk * 500 + key + round) as i64 % 2_000, 60_000_000);
             }
-            let (now, told) = call.on(&mut connection).await;
-            for (key, told) in told.iter().enumerate() {
-                let Told::Numbers([0, _, _, reset_after, ..]) = told else { panic!("{told:?}") };
+            let (now, entries) = call.on(&mut connection).await;
+            for (key, entries) in entries.iter().enumerate() {
+                let Entry::Numbers([0, _, _, reset_after, ..]) = entries else {
+                    panic!("{entries:?}")
+                };
                 old[chunk * 500 + key] = now + reset_after;
             }
         }

@@ -32,16 +32,16 @@ async fn one_call_answers_each_charge_on_its_own() {
     let mut connection = server.connection().await;
     let call = Call::bucket(Some(NOW), &["a", "b", "a", "a", "b"]);
     let call = call.check(1, 0).check(6, 0).check(4, 0).check(1, 500_000).check(0, 0);
-    let (now, told) = call.on(&mut connection).await;
+    let (now, entries) = call.on(&mut connection).await;
     assert_eq!(now, NOW);
     assert_eq!(
-        told,
+        entries,
         [
-            Told::Numbers([0, 0, 4, 200_000, NOW + 200_000, 0, 0, 0]),
-            Told::Numbers([3, 0, 5, 0, 0, 0, 0, 0]),
-            Told::Numbers([0, 0, 0, 1_000_000, NOW + 1_000_000, 0, 0, 0]),
-            Told::Numbers([1, 200_000, 0, 1_200_000, NOW + 1_200_000, 0, 0, 0]),
-            Told::Numbers([0, 0, 5, 0, 0, 0, 0, 0]),
+            Entry::Numbers([0, 0, 4, 200_000, NOW + 200_000, 0, 0, 0]),
+            Entry::Numbers([3, 0, 5, 0, 0, 0, 0, 0]),
+            Entry::Numbers([0, 0, 0, 1_000_000, NOW + 1_000_000, 0, 0, 0]),
+            Entry::Numbers([1, 200_000, 0, 1_200_000, NOW + 1_200_000, 0, 0, 0]),
+            Entry::Numbers([0, 0, 5, 0, 0, 0, 0, 0]),
         ]
     );
     assert_eq!(ask::<String>(&mut connection, "GET a").await, (NOW + 1_200_000).to_string());
@@ -56,19 +56,19 @@ async fn reservations_of_one_call_unwind_last_first() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let call = Call::bucket(Some(NOW), &["a", "a"]).check(2, 0).check(3, 0);
-    let (_, told) = call.on(&mut connection).await;
-    let mark = |told: &Told| match told {
-        Told::Numbers([_, _, _, _, mark @ ..]) => *mark,
-        Told::Failed(code) => panic!("{code}"),
+    let (_, entries) = call.on(&mut connection).await;
+    let mark = |entries: &Entry| match entries {
+        Entry::Numbers([_, _, _, _, mark @ ..]) => *mark,
+        Entry::Failed(code) => panic!("{code}"),
     };
-    let [first, second] = [mark(&told[0]), mark(&told[1])];
+    let [first, second] = [mark(&entries[0]), mark(&entries[1])];
     let call = Call::bucket(Some(NOW), &["a", "a", "a", "a"]);
     let call = call.refund(2, first).refund(3, second).refund(2, first).refund(2, first);
-    let (_, told) = call.on(&mut connection).await;
-    let units: Vec<_> = told
+    let (_, entries) = call.on(&mut connection).await;
+    let units: Vec<_> = entries
         .iter()
-        .map(|told| match told {
-            Told::Numbers([5, units, ..]) => *units,
+        .map(|entry| match entry {
+            Entry::Numbers([5, units, ..]) => *units,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -81,10 +81,10 @@ async fn a_charge_may_bring_its_own_quota() {
     let mut connection = server.connection().await;
     let one = [60_000_000, 1_000_000, 1, 1];
     let call = Call::bucket(Some(NOW), &["a", "b", "a"]);
-    let (_, told) = call.check_under(&one, 1, 0).checks(2, 1, 0).on(&mut connection).await;
-    assert_eq!(told[0], Told::Numbers([0, 0, 0, 1_000_000, NOW + 1_000_000, 0, 0, 0]));
-    assert_eq!(told[1], Told::Numbers([0, 0, 4, 200_000, NOW + 200_000, 0, 0, 0]));
-    assert_eq!(told[2].outcome(), 2);
+    let (_, entries) = call.check_under(&one, 1, 0).checks(2, 1, 0).on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Numbers([0, 0, 0, 1_000_000, NOW + 1_000_000, 0, 0, 0]));
+    assert_eq!(entries[1], Entry::Numbers([0, 0, 4, 200_000, NOW + 200_000, 0, 0, 0]));
+    assert_eq!(entries[2].outcome(), 2);
 }
 
 #[tokio::test]
@@ -101,12 +101,12 @@ async fn a_refusal_a_peek_and_an_estimate_write_nothing() {
     let call = Call::bucket(Some(NOW + 1), &["k"; 7]);
     let call = call.check(1, 0).check(1, 199_998).check(6, 60_000_000).check(0, 0);
     let call = call.estimate(1, 199_999).estimate(2, 0).estimate(6, 0);
-    let (_, told) = call.on(&mut connection).await;
-    let outcomes: Vec<_> = told.iter().map(Told::outcome).collect();
+    let (_, entries) = call.on(&mut connection).await;
+    let outcomes: Vec<_> = entries.iter().map(Entry::outcome).collect();
     assert_eq!(outcomes, [2, 2, 3, 0, 1, 2, 3]);
-    let waits = [&told[4], &told[5]].map(|told| match told {
-        Told::Numbers([_, wait, remaining, ..]) => (*wait, *remaining),
-        Told::Failed(code) => panic!("{code}"),
+    let waits = [&entries[4], &entries[5]].map(|entry| match entry {
+        Entry::Numbers([_, wait, remaining, ..]) => (*wait, *remaining),
+        Entry::Failed(code) => panic!("{code}"),
     });
     assert_eq!(waits, [(199_999, 0), (399_999, 0)]);
     let after = (
@@ -126,8 +126,9 @@ async fn a_reset_forgets_whatever_the_key_holds() {
             ask::<Value>(&mut connection, "DEL k").await;
             ask::<Value>(&mut connection, put).await;
             let call = Call::new(algorithm, Some(NOW), &["k", "k", "k", "k"]);
-            let (_, told) = call.reset().check(1, 0).reset().check(0, 0).on(&mut connection).await;
-            let outcomes: Vec<_> = told.iter().map(Told::outcome).collect();
+            let (_, entries) =
+                call.reset().check(1, 0).reset().check(0, 0).on(&mut connection).await;
+            let outcomes: Vec<_> = entries.iter().map(Entry::outcome).collect();
             assert_eq!(outcomes, [0, 0, 0, 0], "{} {put}", algorithm.0);
             assert!(!ask::<bool>(&mut connection, "EXISTS k").await, "{} {put}", algorithm.0);
             let call = Call::new(algorithm, Some(NOW), &["k", "k"]).reset().check(1, 0);
@@ -143,9 +144,9 @@ async fn a_penalty_is_owed_and_locks_no_key_for_ever() {
     let mut connection = server.connection().await;
     let mut retry = async |algorithm, cost: i64| -> i64 {
         let call = Call::new(algorithm, Some(NOW), &["k", "k", "k"]);
-        let (_, told) = call.reset().penalize(cost).check(1, 0).on(&mut connection).await;
-        match told[2] {
-            Told::Numbers([2, wait, ..]) => wait,
+        let (_, entries) = call.reset().penalize(cost).check(1, 0).on(&mut connection).await;
+        match entries[2] {
+            Entry::Numbers([2, wait, ..]) => wait,
             ref other => panic!("{other:?}"),
         }
     };
@@ -172,8 +173,8 @@ async fn a_refusal_writes_a_state_that_had_to_be_cut() {
     let peek = Call::bucket(Some(NOW), &["k", "k"]).check(0, 0).check(6, 0);
     peek.on(&mut connection).await;
     assert_eq!(ask::<i64>(&mut connection, "GET k").await, far);
-    let (_, told) = Call::bucket(Some(NOW), &["k"]).check(1, 0).on(&mut connection).await;
-    assert_eq!(told[0].outcome(), 2);
+    let (_, entries) = Call::bucket(Some(NOW), &["k"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(entries[0].outcome(), 2);
     assert_eq!(ask::<i64>(&mut connection, "GET k").await, NOW + 61_000_000);
 }
 
@@ -185,13 +186,13 @@ async fn a_log_is_cut_to_one_member_and_pruned_by_its_share() {
     let call = |now, cost| Call::new(SLIDING_LOG, Some(now), &["k"]).check(cost, 0);
 
     for left in [746, 491] {
-        let (_, told) = call(NOW, 1).on(&mut connection).await;
-        assert_eq!(told[0].outcome(), 0);
+        let (_, entries) = call(NOW, 1).on(&mut connection).await;
+        assert_eq!(entries[0].outcome(), 0);
         assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, left);
     }
-    let (_, told) = call(NOW - 3_600_000_000, 1).on(&mut connection).await;
+    let (_, entries) = call(NOW - 3_600_000_000, 1).on(&mut connection).await;
     let cut = NOW - 3_600_000_000;
-    assert_eq!(told[0], Told::Numbers([2, 1_000_000, 0, 1_000_000, cut, 0, 5, 0]));
+    assert_eq!(entries[0], Entry::Numbers([2, 1_000_000, 0, 1_000_000, cut, 0, 5, 0]));
     let members: Vec<String> = ask(&mut connection, "ZRANGE k 0 -1 WITHSCORES").await;
     assert_eq!(members, [format!("{:020}:5", 5), cut.to_string()]);
 }
@@ -206,18 +207,18 @@ async fn totals_of_a_log_go_on_in_a_second_number() {
     }
     let call = Call::under(SLIDING_LOG, &rule, Some(NOW), &["k", "k", "k"]);
     let call = call.check(0, 0).check(5, 0).check(5, 999_999);
-    let (_, told) = call.on(&mut connection).await;
-    assert_eq!(told[0].outcome(), 0);
+    let (_, entries) = call.on(&mut connection).await;
+    assert_eq!(entries[0].outcome(), 0);
     assert_eq!(
-        told[1],
-        Told::Numbers([2, 999_998, 0, 999_999, NOW - 1, 7, 999_999_999_999_995, 0])
+        entries[1],
+        Entry::Numbers([2, 999_998, 0, 999_999, NOW - 1, 7, 999_999_999_999_995, 0])
     );
-    assert_eq!(told[2], Told::Numbers([1, 999_998, 0, 1_999_998, NOW + 999_998, 8, 0, 0]));
-    let (_, told) = Call::under(SLIDING_LOG, &rule, Some(NOW + 999_998), &["k"])
+    assert_eq!(entries[2], Entry::Numbers([1, 999_998, 0, 1_999_998, NOW + 999_998, 8, 0, 0]));
+    let (_, entries) = Call::under(SLIDING_LOG, &rule, Some(NOW + 999_998), &["k"])
         .check(1, 1)
         .on(&mut connection)
         .await;
-    assert_eq!(told[0].outcome(), 1);
+    assert_eq!(entries[0].outcome(), 1);
     let newest: Vec<String> = ask(&mut connection, "ZRANGE k -2 -1").await;
     assert_eq!(newest, ["00008000000000000000:5", "00008000000000000001:1"]);
 }

@@ -20,11 +20,11 @@ async fn broken_keys_fail_their_own_charges_only() {
     for (cost, max_wait) in [(1, 0), (0, 0), (6, 0)] {
         let call = Call::bucket(None, &["fine", "list", "corrupt", "list", "fine"]);
         let call = (0..5).fold(call, |call, _| call.check(cost, max_wait));
-        let (_, told) = call.on(&mut connection).await;
-        assert_eq!(told[1], Told::Failed(String::from("WRONGTYPE")), "cost {cost}");
-        assert_eq!(told[2], Told::Failed(String::from("CORRUPT")), "cost {cost}");
-        assert_eq!(told[3], Told::Failed(String::from("WRONGTYPE")), "cost {cost}");
-        assert!([0, 3].contains(&told[0].outcome()) && [0, 3].contains(&told[4].outcome()));
+        let (_, entries) = call.on(&mut connection).await;
+        assert_eq!(entries[1], Entry::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert_eq!(entries[2], Entry::Failed(String::from("CORRUPT")), "cost {cost}");
+        assert_eq!(entries[3], Entry::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert!([0, 3].contains(&entries[0].outcome()) && [0, 3].contains(&entries[4].outcome()));
     }
     assert_eq!(ask::<String>(&mut connection, "GET corrupt").await, "1.5");
     assert_eq!(ask::<i64>(&mut connection, "LLEN list").await, 1);
@@ -42,9 +42,9 @@ async fn a_failed_write_fails_its_own_charge_only() {
     let reply: Value = command.query_async(&mut connection).await.expect("a reply");
     ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
     let Value::Array(elements) = reply else { panic!("{reply:?}") };
-    let told: Vec<_> = elements[1..].chunks(8).map(Told::read).collect();
-    assert_eq!((told[0].outcome(), told[1].outcome()), (3, 0));
-    assert_eq!(told[2], Told::Failed(String::from("OOM")));
+    let entries: Vec<_> = elements[1..].chunks(8).map(Entry::read).collect();
+    assert_eq!((entries[0].outcome(), entries[1].outcome()), (3, 0));
+    assert_eq!(entries[2], Entry::Failed(String::from("OOM")));
     command = cmd("EXISTS");
     assert!(!command.arg("new").query_async::<bool>(&mut connection).await.unwrap());
 }
@@ -81,18 +81,18 @@ async fn only_the_form_that_is_written_is_read() {
     let long = "1".repeat(1 << 20);
     for text in texts.iter().copied().chain([long.as_str()]) {
         cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
-        let (_, told) = Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
+        let (_, entries) = Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
         assert_eq!(
-            told[0],
-            Told::Failed(String::from("CORRUPT")),
+            entries[0],
+            Entry::Failed(String::from("CORRUPT")),
             "{:?}",
             &text[..text.len().min(30)]
         );
     }
     for text in ["0", "1", "9007199254740991", "1+1/3", "1767225600333333+2/3"] {
         cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
-        let (_, told) = Call::bucket(None, &["k"]).check(0, 0).on(&mut connection).await;
-        assert!(matches!(told[0], Told::Numbers(_)), "{text}");
+        let (_, entries) = Call::bucket(None, &["k"]).check(0, 0).on(&mut connection).await;
+        assert!(matches!(entries[0], Entry::Numbers(_)), "{text}");
     }
 
     let odd: [(Algorithm, &[&str]); 5] = [
@@ -168,15 +168,20 @@ async fn only_the_form_that_is_written_is_read() {
         for text in texts {
             cmd("SET").arg("k").arg(*text).exec_async(&mut connection).await.unwrap();
             let call = Call::new(algorithm, None, &["k"]).check(1, 0);
-            let (_, told) = call.on(&mut connection).await;
-            assert_eq!(told[0], Told::Failed(String::from("CORRUPT")), "{}: {text}", algorithm.0);
+            let (_, entries) = call.on(&mut connection).await;
+            assert_eq!(
+                entries[0],
+                Entry::Failed(String::from("CORRUPT")),
+                "{}: {text}",
+                algorithm.0
+            );
         }
     }
     let many = [&b"5:5"[..], &b",1".repeat(62)].concat();
     cmd("SET").arg("k").arg(many).exec_async(&mut connection).await.unwrap();
     let call = Call::new(SLIDING_WINDOW, None, &["k"]);
-    let (_, told) = call.check(1, 0).on(&mut connection).await;
-    assert_eq!(told[0], Told::Failed(String::from("CORRUPT")));
+    let (_, entries) = call.check(1, 0).on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
 }
 
 /// States that the scripts write, but no clock or quota of these can have led to: they end, and
@@ -199,8 +204,8 @@ async fn extreme_states_are_answered_all_the_same() {
     for (algorithm, rule, text) in cases {
         cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
         let call = Call::under(algorithm, rule, Some(NOW), &["k"]).check(1, 0);
-        let (_, told) = call.on(&mut connection).await;
-        assert_eq!(told[0].outcome(), 2, "{}: {told:?}", algorithm.0);
+        let (_, entries) = call.on(&mut connection).await;
+        assert_eq!(entries[0].outcome(), 2, "{}: {entries:?}", algorithm.0);
     }
 }
 
@@ -229,9 +234,13 @@ async fn of_a_log_only_the_form_that_is_written_is_read() {
         add.arg("k").arg(score).arg(member).exec_async(&mut connection).await.unwrap();
         for cost in [1, 0, 6] {
             let call = Call::new(SLIDING_LOG, None, &["k", "fine"]).check(cost, 0).check(0, 0);
-            let (_, told) = call.on(&mut connection).await;
-            assert_eq!(told[0], Told::Failed(String::from("CORRUPT")), "{score} {member} {cost}");
-            assert_eq!(told[1].outcome(), 0);
+            let (_, entries) = call.on(&mut connection).await;
+            assert_eq!(
+                entries[0],
+                Entry::Failed(String::from("CORRUPT")),
+                "{score} {member} {cost}"
+            );
+            assert_eq!(entries[1].outcome(), 0);
         }
         assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1);
         ask::<()>(&mut connection, "DEL k").await;
@@ -252,20 +261,20 @@ async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
         add(&mut connection, NOW + total, format!("{:020}:1", 1_000 - total)).await;
     }
     let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k", "k"]).check(1, 0).check(5, 0);
-    let (_, told) = call.on(&mut connection).await;
-    assert_eq!([told[0].outcome(), told[1].outcome()], [2, 2]);
+    let (_, entries) = call.on(&mut connection).await;
+    assert_eq!([entries[0].outcome(), entries[1].outcome()], [2, 2]);
     ask::<()>(&mut connection, "DEL k").await;
     for total in 1..=100 {
         let member = if total == 96 { String::from("x") } else { format!("{total:020}:1") };
         add(&mut connection, NOW + total, member).await;
     }
     let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k"]).check(1, 0);
-    let (_, told) = call.on(&mut connection).await;
-    assert_eq!(told[0], Told::Failed(String::from("CORRUPT")));
+    let (_, entries) = call.on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
     ask::<()>(&mut connection, "DEL k").await;
     ask::<()>(&mut connection, "SET k 5").await;
-    let (_, told) = Call::new(SLIDING_LOG, None, &["k"]).check(1, 0).on(&mut connection).await;
-    assert_eq!(told[0], Told::Failed(String::from("WRONGTYPE")));
+    let (_, entries) = Call::new(SLIDING_LOG, None, &["k"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Failed(String::from("WRONGTYPE")));
 }
 
 // Case 29.
@@ -277,8 +286,8 @@ async fn pruning_slips_nothing_past_a_full_memory() {
     ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
     for _ in 0..100 {
         let call = Call::new(SLIDING_LOG, Some(NOW), &["k", "new"]).checks(2, 1, 0);
-        let (_, told) = call.on(&mut connection).await;
-        assert_eq!(told, ["OOM", "OOM"].map(|code| Told::Failed(String::from(code))));
+        let (_, entries) = call.on(&mut connection).await;
+        assert_eq!(entries, ["OOM", "OOM"].map(|code| Entry::Failed(String::from(code))));
     }
     ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
     assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1_001);

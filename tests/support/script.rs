@@ -140,41 +140,41 @@ impl Call {
         self
     }
 
-    /// The instant, and what is told of each charge.
-    pub async fn on(self, connection: &mut MultiplexedConnection) -> (i64, Vec<Told>) {
+    /// The instant, and the entry of each charge.
+    pub async fn on(self, connection: &mut MultiplexedConnection) -> (i64, Vec<Entry>) {
         let reply: Value = self.command.query_async(connection).await.expect("a reply");
         let Value::Array(elements) = reply else { panic!("{reply:?}") };
         let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
         assert_eq!(elements.len(), 1 + 8 * self.keys, "{elements:?}");
-        (now, elements[1..].chunks(8).map(Told::read).collect())
+        (now, elements[1..].chunks(8).map(Entry::read).collect())
     }
 }
 
 #[derive(Debug, PartialEq)]
-pub enum Told {
+pub enum Entry {
     Numbers([i64; 8]),
     Failed(String),
 }
 
-impl Told {
-    pub fn read(told: &[Value]) -> Self {
-        if let Value::BulkString(text) = &told[0] {
+impl Entry {
+    pub fn read(elements: &[Value]) -> Self {
+        if let Value::BulkString(text) = &elements[0] {
             // Redis 6.2 puts the line of the script before the error: `@user_script: 30: -OOM ...`.
             let text = String::from_utf8_lossy(text);
             let code = text.split(' ').find(|word| !word.ends_with(':')).unwrap();
-            return Told::Failed(code.trim_start_matches('-').to_owned());
+            return Entry::Failed(code.trim_start_matches('-').to_owned());
         }
         let number = |value: &Value| match value {
             Value::Int(number) => *number,
             other => panic!("{other:?}"),
         };
-        Told::Numbers(std::array::from_fn(|at| number(&told[at])))
+        Entry::Numbers(std::array::from_fn(|at| number(&elements[at])))
     }
 
     pub fn outcome(&self) -> i64 {
         match self {
-            Told::Numbers(numbers) => numbers[0],
-            Told::Failed(code) => panic!("{code}"),
+            Entry::Numbers(numbers) => numbers[0],
+            Entry::Failed(code) => panic!("{code}"),
         }
     }
 }
