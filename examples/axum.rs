@@ -3,19 +3,15 @@
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example axum`, then
 //! `curl -H 'x-tenant: a' 127.0.0.1:3000/search`.
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::{get, post};
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{
-    Charge, HttpResponder, Pool, Quota, RateLimitLayer, Redis, Refusal, Respond, by_head,
-};
+use tower_sluice::{Charge, HttpResponder, Pool, Quota, RateLimitLayer, Redis, Refusal, by_head};
 
 // Quotas that cannot be do not compile.
 const SEARCHES: Quota = Quota::per_second(10).burst(20);
@@ -30,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let searches = Redis::new("searches", TokenBucket::new(SEARCHES), pool.clone());
     let searches = RateLimitLayer::new(searches, by_head(|head| head.header("x-tenant")))
         .max_wait(Duration::from_millis(500))
-        .respond(in_json);
+        .respond(in_json());
 
     // An upload is charged by its size, a unit for each MiB begun.
     let uploads = Redis::new("uploads", FixedWindow::new(UPLOADS), pool);
@@ -39,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let size = request.headers().get("content-length")?.to_str().ok()?.parse::<u64>().ok()?;
         Some(Charge::from(tenant).cost(size.div_ceil(1 << 20).max(1)))
     };
-    let uploads = RateLimitLayer::new(uploads, by_size).respond(in_json);
+    let uploads = RateLimitLayer::new(uploads, by_size).respond(in_json());
 
     let app = Router::new()
         .route("/search", get(async || "found\n").layer(searches))
@@ -49,13 +45,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(axum::serve(listener, app).await?)
 }
 
-/// A refusal, for programs to read: the usual status and headers, `Retry-After` among
-/// them, and a body.
-fn in_json(request: Request<Body>, refusal: Refusal) -> Response<Body> {
-    let wait = refusal.retry_after().map_or("null".to_owned(), |wait| wait.as_millis().to_string());
-    let body = format!("{{\"error\":\"{refusal}\",\"retry_after_ms\":{wait}}}\n");
-    let Ok::<_, Infallible>(mut response) = HttpResponder::new().reject(request, refusal);
-    *response.body_mut() = Body::from(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+/// A refusal, for programs to read: the usual status and headers, `Retry-After` among them, and a
+/// body.
+fn in_json() -> HttpResponder<impl Fn(&Refusal) -> Body> {
+    HttpResponder::new().content_type(HeaderValue::from_static("application/json")).body(
+        |refusal| {
+            let wait = refusal.retry_after().map(|wait| wait.as_millis());
+            let wait = wait.map_or("null".to_owned(), |wait| wait.to_string());
+            Body::from(format!("{{\"error\":\"{refusal}\",\"retry_after_ms\":{wait}}}\n"))
+        },
+    )
 }

@@ -93,7 +93,7 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for TellTheWait {
     type Error = E;
 
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<Body>, E> {
-        HttpResponder::new().reject(request, refusal)
+        Ok(HttpResponder::new().reject(request, refusal))
     }
 
     fn annotate(&self, decision: &mut Decision, response: &mut Response<Body>) {

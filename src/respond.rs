@@ -1,20 +1,4 @@
 //! What a caller sees when its request does not pass.
-//!
-//! [`HttpResponder`](crate::HttpResponder) is what a layer starts with. [`Raise`] is for services
-//! that have no response to make up, and a closure takes the request and its [`Refusal`] and
-//! returns the response.
-//!
-//! ```
-//! use tower_sluice::{Refusal, Respond};
-//!
-//! let teapot = |_request: http::Request<()>, refusal: Refusal| {
-//!     let mut response = http::Response::new(refusal.to_string());
-//!     *response.status_mut() = http::StatusCode::IM_A_TEAPOT;
-//!     response
-//! };
-//! let response: Result<_, std::io::Error> = teapot.reject(http::Request::new(()), Refusal::NoKey);
-//! assert_eq!(response.unwrap().body(), "request has no key to limit by");
-//! ```
 
 use std::time::Duration;
 
@@ -23,6 +7,34 @@ use tower::BoxError;
 use crate::{Decision, Refusal};
 
 /// Makes the answer to a request that does not pass.
+///
+/// A layer starts with [`HttpResponder`](crate::HttpResponder). For services that do not speak HTTP
+/// there is [`Raise`], which returns the refusal as an error. A closure takes the request and its
+/// [`Refusal`], and returns the response:
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use tower_sluice::{Refusal, Respond};
+///
+/// let teapot = |_request: Request<()>, refusal: Refusal| {
+///     let mut response = Response::new(refusal.to_string());
+///     *response.status_mut() = StatusCode::IM_A_TEAPOT;
+///     response
+/// };
+/// let response: Result<_, std::io::Error> = teapot.reject(Request::new(()), Refusal::NoKey);
+/// assert_eq!(response.unwrap().body(), "request has no key to limit by");
+/// ```
+///
+/// To keep the statuses and change the body only, use
+/// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, which
+/// then get no gRPC status unless it makes one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot answer a refused request of this service",
+    label = "makes no `{Res}` for a refused `{Req}`",
+    note = "a service that does not speak HTTP needs `.respond(Raise)`: refusals become its errors",
+    note = "or `.respond(|request, refusal| ..)`: the closure returns a response",
+    note = "a body without `Default` needs `.respond(HttpResponder::new().empty_body(|| ..))`"
+)]
 pub trait Respond<Req, Res, E> {
     /// The error of the limited service: the inner one's, unless refusals are errors too.
     type Error: From<E>;
@@ -67,6 +79,7 @@ pub trait Respond<Req, Res, E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, Req, Res, E> Respond<Req, Res, E> for F
 where
     F: Fn(Req, Refusal) -> Res,
@@ -78,9 +91,22 @@ where
     }
 }
 
-/// Returns the [`Refusal`] as an error: for services that have no response to make up.
+/// Returns the [`Refusal`] as an error: for services that do not speak HTTP, and for clients.
 ///
-/// The service's error becomes a [`BoxError`], from which the refusal is had by `downcast_ref`.
+/// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it:
+///
+/// ```
+/// use tower::{BoxError, Layer, ServiceExt, service_fn};
+/// use tower_sluice::{Global, Raise, RateLimitLayer, Refusal, testing::Scripted};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// let limit = RateLimitLayer::new(Scripted::new().never(), Global).respond(Raise);
+/// let service = limit.layer(service_fn(async |name: &'static str| Ok::<_, BoxError>(name.len())));
+/// let error = service.oneshot("alice").await.unwrap_err();
+/// assert!(matches!(error.downcast_ref(), Some(Refusal::Denied(_))));
+/// # });
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raise;
 

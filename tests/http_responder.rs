@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{ErrorKind, HttpResponder, Keyed, RateLimitLayer};
+use tower_sluice::{ErrorKind, Global, HttpResponder, Keyed, RateLimitLayer};
 
 async fn status_of(limiter: Scripted, responder: HttpResponder) -> Response<String> {
     let inner = tower::service_fn(async |_: Request<()>| {
@@ -73,4 +73,52 @@ async fn no_key_is_400_unless_configured_otherwise() {
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     let responder = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
     assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
+}
+
+/// A body without `Default`.
+struct Page(String);
+
+#[tokio::test(start_paused = true)]
+async fn a_body_keeps_statuses_and_headers_and_grpc_gets_none() {
+    let limiter = Scripted::new().deny(Duration::from_secs(2)).deny(Duration::from_secs(2));
+    let responder = HttpResponder::new()
+        .content_type(HeaderValue::from_static("application/problem+json"))
+        .body(|refusal| Page(format!(r#"{{"title":"{refusal}"}}"#)))
+        .empty_body(|| Page(String::new()));
+    let inner = tower::service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Page(String::from("inner"))))
+    });
+    let service = RateLimitLayer::new(limiter, Global).respond(responder).layer(inner);
+
+    let response = service.clone().oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "2");
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert_eq!(response.body().0, r#"{"title":"rate limit exceeded"}"#);
+
+    let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+    let response = service.oneshot(grpc).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()["grpc-status"], "8");
+    assert_eq!(response.headers()["grpc-retry-pushback-ms"], "2000");
+    assert_eq!(response.headers()["content-type"], "application/grpc");
+    assert_eq!(response.body().0, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_body_a_grpc_caller_waits_no_longer_than_its_timeout() {
+    let limiter = Scripted::new().allow();
+    let responder = HttpResponder::new().body(|refusal| refusal.to_string());
+    let inner =
+        tower::service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
+    let layer = RateLimitLayer::new(limiter.clone(), Global)
+        .max_wait(Duration::from_secs(9))
+        .respond(responder);
+    let request = Request::builder()
+        .header("content-type", "application/grpc")
+        .header("grpc-timeout", "300m")
+        .body(())
+        .unwrap();
+    layer.layer(inner).oneshot(request).await.unwrap();
+    assert_eq!(limiter.charges()[0].get_max_wait(), Some(Duration::from_millis(300)));
 }

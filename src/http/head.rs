@@ -6,8 +6,8 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::{IntoCharge, KeyExtractor, Keyed};
 
-/// A request without its body. Its `Debug` output shows no address and no header, because
-/// these hold keys.
+/// A request without its body. Its `Debug` output shows no address and no header, because these
+/// hold keys.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -58,10 +58,28 @@ impl fmt::Debug for Head<'_> {
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Global, HttpResponder, Memory, Quota, RateLimitLayer, by_head};
+/// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
 ///
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
 /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")));
+/// # let _ = layer;
+/// ```
+///
+/// To name the type of a layer, as a struct's field needs it, use a function instead of a closure:
+///
+/// ```
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{ByHead, Head, HttpResponder, Memory, Quota, RateLimitLayer, by_head};
+///
+/// type ApiKey = ByHead<fn(Head<'_>) -> Option<String>>;
+/// type Limit = RateLimitLayer<Memory<TokenBucket>, ApiKey, HttpResponder>;
+///
+/// fn api_key(head: Head<'_>) -> Option<String> {
+///     head.header("x-api-key")
+/// }
+///
+/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
+/// let layer: Limit = RateLimitLayer::new(limiter, by_head(api_key as fn(Head<'_>) -> _));
 /// # let _ = layer;
 /// ```
 pub fn by_head<F, C>(find: F) -> ByHead<F>
@@ -72,7 +90,7 @@ where
     ByHead(find)
 }
 
-/// See [`by_head`].
+/// Made by [`by_head`], which says how to name its type.
 #[derive(Clone, Copy, Debug)]
 pub struct ByHead<F>(F);
 

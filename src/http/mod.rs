@@ -1,5 +1,6 @@
 //! The HTTP edge: what a refused caller sees, and keys from the head of a request.
 
+mod body;
 mod head;
 mod responder;
 

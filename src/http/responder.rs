@@ -1,50 +1,122 @@
-//! What a refused HTTP caller sees: a status, when to come back, and no body.
-//!
-//! | refusal | status | |
-//! |---|---|---|
-//! | denied | 429 | `Retry-After`, unless the charge can never fit |
-//! | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
-//! | undecided, since the key or the cost cannot be | 400 | |
-//! | no key | 400, or as set | |
-//!
-//! A gRPC request, known by its content type, gets a trailers-only status instead: 8 with the
-//! delay, 14, or 3; and it never waits longer than its `grpc-timeout`.
-//!
-//! A store that is away is never told as 429: the caller did nothing wrong.
+//! What a refused HTTP caller sees.
 
+use std::fmt;
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
+use super::body::{DefaultBody, MakeBody, MakeEmpty};
 use crate::{ErrorKind, RefundIf, Refusal, Respond, Settle, grpc};
 
-/// Answers refusals with an empty response. The inner service's error type stays.
+/// Answers refusals with a status, the time to come back, and no body.
+///
+/// | refusal | status | headers |
+/// |---|---|---|
+/// | denied | 429 | `Retry-After`, unless the charge can never fit |
+/// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
+/// | undecided, since the key or the cost cannot be | 400 | |
+/// | no key | 400, or as [set](HttpResponder::no_key) | |
+///
+/// A store that is away never shows as 429: the caller did nothing wrong. The inner service's error
+/// type stays.
+///
+/// A gRPC request, known by its content type, gets a trailers-only status instead: 8 with the
+/// delay, 14, or 3. It never waits longer than its `grpc-timeout`.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
-/// use tower_sluice::{HttpResponder, Refusal, Respond};
+/// use tower_sluice::{HttpResponder, Refusal};
 ///
 /// let respond = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
-/// let response: Result<Response<String>, ()> = respond.reject(Request::new(()), Refusal::NoKey);
-/// assert_eq!(response.unwrap().status(), 401);
+/// let response: Response<String> = respond.reject(Request::new(()), Refusal::NoKey);
+/// assert_eq!(response.status(), 401);
 /// ```
-#[derive(Clone, Copy, Debug)]
-pub struct HttpResponder {
+///
+/// With a body, here in JSON:
+///
+/// ```
+/// use http::{HeaderValue, Request, Response};
+/// use tower_sluice::{HttpResponder, Refusal};
+///
+/// let respond = HttpResponder::new()
+///     .content_type(HeaderValue::from_static("application/json"))
+///     .body(|refusal| format!(r#"{{"error":"{refusal}"}}"#));
+/// let response: Response<String> = respond.reject(Request::new(()), Refusal::NoKey);
+/// assert_eq!(response.headers()["content-type"], "application/json");
+/// assert_eq!(response.body(), r#"{"error":"request has no key to limit by"}"#);
+/// ```
+#[derive(Clone)]
+pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
     no_key: StatusCode,
+    content_type: Option<HeaderValue>,
+    body: F,
+    empty: E,
 }
 
 impl HttpResponder {
-    /// The statuses of the table above.
+    /// Empty responses, and 400 for a request without a key.
     #[must_use]
     pub const fn new() -> Self {
-        Self { no_key: StatusCode::BAD_REQUEST }
+        let no_key = StatusCode::BAD_REQUEST;
+        Self { no_key, content_type: None, body: DefaultBody, empty: DefaultBody }
     }
+}
 
+impl<F, E> HttpResponder<F, E> {
     /// Sets the status for a request without a key. Default: 400.
     #[must_use]
-    pub const fn no_key(self, status: StatusCode) -> Self {
-        Self { no_key: status }
+    pub const fn no_key(mut self, status: StatusCode) -> Self {
+        self.no_key = status;
+        self
+    }
+
+    /// Sets the `Content-Type` of refusals. Default: none. A gRPC status has its own.
+    #[must_use]
+    pub fn content_type(mut self, value: HeaderValue) -> Self {
+        self.content_type = Some(value);
+        self
+    }
+
+    /// Sets the body of refusals: a closure over `&Refusal`. Default: an empty one.
+    ///
+    /// Statuses and headers stay. A gRPC status has no body, so its empty one is made by `Default`,
+    /// or by [`empty_body`](HttpResponder::empty_body).
+    #[must_use]
+    pub fn body<T, C>(self, body: T) -> HttpResponder<T, E>
+    where
+        T: Fn(&Refusal) -> C,
+    {
+        let Self { no_key, content_type, empty, .. } = self;
+        HttpResponder { no_key, content_type, body, empty }
+    }
+
+    /// Sets how an empty body is made, for bodies without `Default`. Default: `Default::default`.
+    ///
+    /// ```
+    /// use http::{HeaderMap, Request, Response};
+    /// use tower_sluice::{HttpResponder, Refusal};
+    ///
+    /// struct Page(&'static str);
+    ///
+    /// let respond = HttpResponder::new()
+    ///     .body(|_| Page("<h1>Slow down</h1>"))
+    ///     .empty_body(|| Page(""));
+    /// let response = respond.reject(Request::new(()), Refusal::NoKey);
+    /// assert_eq!(response.body().0, "<h1>Slow down</h1>");
+    ///
+    /// let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+    /// let response: Response<Page> = respond.reject(grpc, Refusal::NoKey);
+    /// assert_eq!(response.headers()["grpc-status"], "3");
+    /// assert_eq!(response.body().0, "");
+    /// ```
+    #[must_use]
+    pub fn empty_body<T, C>(self, empty: T) -> HttpResponder<F, T>
+    where
+        T: Fn() -> C,
+    {
+        let Self { no_key, content_type, body, .. } = self;
+        HttpResponder { no_key, content_type, body, empty }
     }
 
     /// Sets what a request cost in the end, once it is answered: `cost` is a closure over
@@ -53,41 +125,32 @@ impl HttpResponder {
     /// Less is refunded, more is taken. Before a limiter that cannot take more every request is
     /// refused: see [`Settle::new`].
     #[must_use]
-    pub const fn settle<F>(self, cost: F) -> Settle<Self, F> {
+    pub const fn settle<T>(self, cost: T) -> Settle<Self, T> {
         Settle::new(self, cost)
     }
 
     /// Refunds a request if `condition` holds, a closure over `&Decision` and `&Response<_>`.
     #[must_use]
-    pub const fn refund_if<F>(self, condition: F) -> Settle<Self, RefundIf<F>> {
+    pub const fn refund_if<T>(self, condition: T) -> Settle<Self, RefundIf<T>> {
         Settle::refund_if(self, condition)
     }
-}
 
-impl Default for HttpResponder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<B, C, E> Respond<Request<B>, Response<C>, E> for HttpResponder
-where
-    C: Default,
-{
-    type Error = E;
-
-    fn max_wait(&self, request: &Request<B>) -> Option<Duration> {
-        grpc::content_type(request.headers()).and_then(|_| grpc::timeout(request.headers()))
-    }
-
-    fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, E> {
-        let mut response = Response::new(C::default());
-        // Spread upwards, so that those who were turned away do not return as one.
+    /// The response to a refused request: for responders of your own that begin with it.
+    #[must_use]
+    pub fn reject<B, C>(&self, request: Request<B>, refusal: Refusal) -> Response<C>
+    where
+        F: MakeBody<C>,
+        E: MakeEmpty<C>,
+    {
+        // Spread upwards, so that refused callers do not return at one moment.
         let undecided = Duration::from_millis(fastrand::u64(1_000..=3_000));
         if let Some(kind) = grpc::content_type(request.headers()) {
+            let mut response = Response::new(self.empty.empty());
             grpc::write(response.headers_mut(), kind, &refusal, undecided);
-            return Ok(response);
+            return response;
         }
+        let body = self.body.body(&refusal).unwrap_or_else(|| self.empty.empty());
+        let mut response = Response::new(body);
         let (status, wait) = match &refusal {
             Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, decision.retry_after()),
             Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
@@ -100,14 +163,48 @@ where
             Refusal::NoKey => (self.no_key, None),
         };
         *response.status_mut() = status;
+        if let Some(content_type) = &self.content_type {
+            response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
+        }
         if let Some(wait) = wait {
             response.headers_mut().insert(RETRY_AFTER, whole_seconds(wait).into());
         }
-        Ok(response)
+        response
     }
 }
 
-/// A wait as `Retry-After` tells it: rounded up, and never 0.
+impl Default for HttpResponder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F, E> fmt::Debug for HttpResponder<F, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpResponder")
+            .field("no_key", &self.no_key)
+            .field("content_type", &self.content_type)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B, C, Err, F, E> Respond<Request<B>, Response<C>, Err> for HttpResponder<F, E>
+where
+    F: MakeBody<C>,
+    E: MakeEmpty<C>,
+{
+    type Error = Err;
+
+    fn max_wait(&self, request: &Request<B>) -> Option<Duration> {
+        grpc::content_type(request.headers()).and_then(|_| grpc::timeout(request.headers()))
+    }
+
+    fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, Err> {
+        Ok(self.reject(request, refusal))
+    }
+}
+
+/// A wait as `Retry-After` states it: rounded up, and never 0.
 fn whole_seconds(wait: Duration) -> u64 {
     let whole = wait.as_secs();
     whole.saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)

@@ -1,0 +1,49 @@
+//! Bodies of refusals.
+
+use crate::Refusal;
+
+/// Makes bodies by `Default`, all empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultBody;
+
+/// Makes the body of a refusal: a closure over `&Refusal`. None makes an empty one.
+pub trait MakeBody<C> {
+    fn body(&self, refusal: &Refusal) -> Option<C>;
+}
+
+impl<C> MakeBody<C> for DefaultBody {
+    fn body(&self, _: &Refusal) -> Option<C> {
+        None
+    }
+}
+
+impl<F: Fn(&Refusal) -> C, C> MakeBody<C> for F {
+    fn body(&self, refusal: &Refusal) -> Option<C> {
+        Some(self(refusal))
+    }
+}
+
+/// Makes an empty body.
+#[diagnostic::on_unimplemented(
+    message = "`HttpResponder` cannot make an empty `{C}`, which has no `Default`",
+    label = "refusals need an empty body",
+    note = "add `.respond(HttpResponder::new().empty_body(|| ..))` to the layer",
+    note = "or add `.respond(Raise)`, which makes every refusal an error of the service"
+)]
+pub trait MakeEmpty<C> {
+    fn empty(&self) -> C;
+}
+
+#[diagnostic::do_not_recommend]
+impl<C: Default> MakeEmpty<C> for DefaultBody {
+    fn empty(&self) -> C {
+        C::default()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<F: Fn() -> C, C> MakeEmpty<C> for F {
+    fn empty(&self) -> C {
+        self()
+    }
+}
