@@ -1,3 +1,10 @@
+// The first definition of a link holds: in rustdoc these, in the repository those of the README.
+// The picture travels with the page.
+#![cfg_attr(feature = "redis", doc = "[cookbook]: crate::guide::cookbook")]
+#![cfg_attr(feature = "redis", doc = "[failures]: crate::guide::when_redis_fails")]
+#![cfg_attr(feature = "redis", doc = "[bound]: crate::guide::what_the_bound_means")]
+#![cfg_attr(feature = "redis", doc = "[redisson-page]: crate::guide::from_redisson")]
+#![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(feature = "redis"),
@@ -38,6 +45,7 @@ mod settle;
 mod shared;
 // Edges.
 mod grpc;
+pub mod guide;
 mod http;
 #[cfg(feature = "redisson")]
 pub mod redisson;

@@ -74,6 +74,7 @@ const MODULES: &[Module] = &[
         modules: &["respond", "settle", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
+    Module { files: &["guide"], crates: &[], modules: &[] },
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];
 

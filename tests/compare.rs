@@ -6,6 +6,8 @@ mod support;
 
 use std::process::Command;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
 #[test]
 fn the_picture_is_what_the_algorithms_do() {
     let drawn = std::env::temp_dir().join(format!("compare-{}.svg", std::process::id()));
@@ -16,4 +18,8 @@ fn the_picture_is_what_the_algorithms_do() {
     let now = read(&drawn);
     std::fs::remove_file(&drawn).expect("gone");
     assert_eq!(now, read("docs/compare.svg".as_ref()), "cargo run --release --example compare");
+
+    // rustdoc has no files of its own, so the picture is in the link.
+    let url = format!("[picture]: data:image/svg+xml;base64,{}\n", BASE64_STANDARD.encode(now));
+    assert_eq!(url, read("docs/compare.url".as_ref()), "the picture in base64");
 }
