@@ -1,18 +1,4 @@
-//! What is asked: a key, a cost, and how long the asker would wait.
-//!
-//! A key extractor makes charges from requests; workers make them from a string. Most carry a key
-//! and nothing else, so every string is a charge of one unit.
-//!
-//! ```
-//! use std::time::Duration;
-//! use tower_sluice::Charge;
-//!
-//! let one = Charge::new("user-42");
-//! assert_eq!((one.key(), one.get_cost(), one.get_max_wait()), ("user-42", 1, None));
-//!
-//! let upload = Charge::new(String::from("user-42")).cost(8).max_wait(Duration::from_secs(2));
-//! assert_eq!(upload.get_cost(), 8);
-//! ```
+//! What a limiter is asked: a key, a cost, and the longest wait.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,10 +43,25 @@ enum Cost {
     Peek,
 }
 
-/// A request for units of a key's quota. Its `Debug` output does not show the key, which
-/// may be a secret.
+/// A request for units of a key's quota: a key, a cost, and how long the caller would wait.
 ///
-/// Read by limiters through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
+/// Key extractors make charges from requests; workers make them from a string. Every string is a
+/// charge of one unit.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_sluice::Charge;
+///
+/// let one = Charge::new("user-42");
+/// assert_eq!((one.key(), one.get_cost(), one.get_max_wait()), ("user-42", 1, None));
+///
+/// let upload = Charge::new(String::from("user-42")).cost(8).max_wait(Duration::from_secs(2));
+/// assert_eq!(upload.get_cost(), 8);
+/// ```
+///
+/// Its `Debug` output does not show the key, which may be a secret.
+///
+/// Limiters read it through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
 /// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and
 /// [`deadline`](Charge::deadline).
 #[derive(Clone, Debug)]
@@ -81,12 +82,13 @@ impl Charge {
         key.into()
     }
 
-    /// Sets the units asked for. Default: 1, and for a member of [`AllInTurn`] or [`AllAtOnce`] the
+    /// Sets the units asked for. Default: 1. A member of [`AllInTurn`] or [`AllAtOnce`] takes the
     /// cost of the charge that they decide about.
     ///
-    /// A layer counts a cost of 0 as 1, so that a cost computed from a request, such as its
-    /// `Content-Length`, is never a free pass: there, [`peek`](Charge::peek) says so. Asked
-    /// directly, a limiter takes a cost of 0 as a peek.
+    /// **A cost of 0 is a peek** where you ask a limiter yourself: nothing is taken. **Through a
+    /// layer it counts as 1**, so that a cost computed from a request, such as its
+    /// `Content-Length`, is never a free pass. To let a request through a layer take nothing, use
+    /// [`peek`](Charge::peek).
     ///
     /// [`AllInTurn`]: crate::AllInTurn
     /// [`AllAtOnce`]: crate::AllAtOnce
@@ -96,11 +98,12 @@ impl Charge {
         self
     }
 
-    /// Asks how the key stands, and takes nothing: the cost is 0, also through a layer.
+    /// Asks what is left, and takes nothing: the cost is 0, also through a layer.
     ///
-    /// The request then passes even if the key has nothing left, unless the key owes. A peek yields
-    /// no [`Reservation`](crate::Reservation), so nothing is settled after the response. For a cost
-    /// that is known only then, charge an estimate and [`settle`](crate::HttpResponder::settle) it.
+    /// The request then passes even if the key has nothing left, unless the key owes units. A peek
+    /// yields no [`Reservation`](crate::Reservation), so nothing is settled after the response. For
+    /// a cost that is known only then, charge an estimate and
+    /// [`settle`](crate::HttpResponder::settle) it.
     #[must_use]
     pub fn peek(mut self) -> Self {
         self.cost = Cost::Peek;
@@ -109,11 +112,29 @@ impl Charge {
 
     /// Sets a quota of this key's own, for tiers and plans. Default: the limiter's.
     ///
-    /// State is kept when a key's quota changes: what was taken lies where it lay, and what is too
-    /// much is cut. Let a key come under one quota at a time: one that is asked under a long and a
-    /// short period in turn may forget with the second what it counted for the first.
-    ///
     /// For a limiter of several quotas it is a tuple of as many.
+    ///
+    /// # When a key's quota changes
+    ///
+    /// The state stays. What that gives depends on the algorithm:
+    ///
+    /// | algorithm | after 2 of 2 per hour, under 100 per hour |
+    /// |---|---|
+    /// | windows, log, counter | 98 are left: the units taken stay |
+    /// | token bucket, smooth limiters | 0 are left: a bucket stores when it is full again, and that stays |
+    ///
+    /// A bucket keeps the *share* that was used where the burst is the limit (as it is unless set)
+    /// and the period stays. Elsewhere it surprises:
+    ///
+    /// | bucket of 10 | after 5 | after 15, 5 of them owed |
+    /// |---|---|---|
+    /// | 10 per second becomes 20 per second with `burst(10)` | 0 left, where a count would leave 5 | 10 owed |
+    /// | 10 per second becomes 5 per second with `burst(10)` | 7 left | 2 left: the debt is gone |
+    ///
+    /// So let the burst change with the limit, or call [`reset`](crate::LimiterExt::reset) when a
+    /// plan changes, which starts the key anew. Let a key come under one quota at a time: one that
+    /// is asked under a long and a short period in turn may forget with the second what it counted
+    /// for the first.
     #[must_use]
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
         self.quota = Some(quota.into());
@@ -123,7 +144,8 @@ impl Charge {
     /// Sets the longest wait that may be reserved; 0 admits now or not at all.
     /// Default: the layer's.
     ///
-    /// An algorithm reserves no further ahead than its horizon, 60 s unless set.
+    /// An algorithm reserves no further ahead than its horizon, 60 s unless set: see
+    /// [`TokenBucket::horizon`](crate::algorithm::TokenBucket::horizon).
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
@@ -160,9 +182,9 @@ impl Charge {
 
     /// The instant by which the decision itself is needed, if a [`timeout`] set one.
     ///
-    /// It is read from tokio's clock: `tokio::time::Instant::from_std` turns it into an instant
-    /// to sleep until. A limiter that asks others hands this instant on, so that all of them
-    /// together keep to it.
+    /// It is read from tokio's clock: `tokio::time::Instant::from_std` turns it into an instant to
+    /// sleep until. A limiter that asks others passes this instant on, so that all of them together
+    /// keep to it.
     ///
     /// [`timeout`]: crate::LimiterExt::timeout
     #[must_use]

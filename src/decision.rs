@@ -1,4 +1,4 @@
-//! The answer to a charge: admitted, reserved, to be asked again, or refused.
+//! The answer to a charge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{Quota, Reservation};
 pub enum Outcome {
     /// Go now.
     Allow,
-    /// A slot is reserved: sleep this long, then go without asking again.
+    /// A slot is reserved: sleep this long, then go, and do not ask again.
     Wait(Duration),
     /// Nothing is taken, and nothing can be reserved: ask again after this long.
     Retry(Duration),
@@ -22,7 +22,7 @@ pub enum Outcome {
     },
 }
 
-/// Who decided.
+/// Where a decision was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -30,11 +30,11 @@ pub enum Origin {
     Store,
     /// This process.
     Local,
-    /// Nobody: the gate was left open because the store was away.
+    /// Nowhere: [`FailOpen`](crate::FailOpen) admitted because the store was away.
     FailOpen,
 }
 
-/// An [`Outcome`] with what a caller may be told about it.
+/// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
 /// Not `Clone`: it holds the one [`Reservation`] of what was taken.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// A decision made in this process that tells nothing but its outcome.
+    /// A decision of this process with an outcome and no report, for limiters of your own.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -81,7 +81,8 @@ impl Decision {
         matches!(self.outcome, Outcome::Allow | Outcome::Wait(_))
     }
 
-    /// The time after which a refused charge would be admitted at once.
+    /// The time after which a refused charge would be admitted at once. `None` if it was admitted,
+    /// or if it can never fit.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.outcome {
@@ -91,7 +92,7 @@ impl Decision {
         }
     }
 
-    /// Who decided.
+    /// Where it was decided.
     #[must_use]
     pub fn origin(&self) -> Origin {
         self.origin
@@ -103,8 +104,8 @@ impl Decision {
         self.limiter.as_deref()
     }
 
-    /// The quota that it was decided by: of several the one that refuses or delays, else the one
-    /// that has least left.
+    /// The quota that decided: of several the one that refuses or delays, else the one with least
+    /// left.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
         self.quota
@@ -116,7 +117,7 @@ impl Decision {
         self.remaining
     }
 
-    /// The time until the key is as good as new, reservations included.
+    /// The time until the whole quota is there again, reservations included.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         self.reset_after
@@ -134,8 +135,8 @@ impl Decision {
         self.place
     }
 
-    /// How long an admitted charge was held back: the wait that was reserved, or the time that went
-    /// by until it was its turn where nothing can be reserved.
+    /// How long an admitted charge was delayed: the reserved wait, or, where nothing can be
+    /// reserved, the time from the first attempt to the one that was admitted.
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.outcome {
@@ -152,7 +153,7 @@ impl Decision {
         self.reservation.take()
     }
 
-    /// Says who decided. Default: [`Origin::Local`].
+    /// Sets where it was decided. Default: [`Origin::Local`].
     #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
@@ -167,7 +168,7 @@ impl Decision {
         self
     }
 
-    /// Tells what is left of the quota, and when it is whole again.
+    /// Sets what is left of the quota, and the time until all of it is there again.
     #[must_use]
     pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
         self.remaining = Some(remaining);
@@ -175,7 +176,7 @@ impl Decision {
         self
     }
 
-    /// Tells when it was decided, and which decision of that instant it is.
+    /// Sets when it was decided, and which decision of that instant it is.
     #[must_use]
     pub fn with_instant(mut self, decided_at: Duration, place: u16) -> Self {
         self.decided_at = Some(decided_at);
@@ -190,13 +191,13 @@ impl Decision {
         self
     }
 
-    /// Tells how long it paused before it asked once more, and was admitted.
+    /// Sets how long it was delayed before the attempt that was admitted.
     pub(crate) fn after(mut self, paused: Duration) -> Self {
         self.paused = paused;
         self
     }
 
-    /// The denial that an [`Outcome::Retry`] becomes when patience is at an end.
+    /// The denial that an [`Outcome::Retry`] becomes when no time to wait is left.
     pub(crate) fn denied(mut self) -> Self {
         if let Outcome::Retry(pause) = self.outcome {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };

@@ -1,8 +1,4 @@
-//! Why there is no decision, and whether that may open the gate.
-//!
-//! A refusal is a [`Decision`](crate::Decision); an [`Error`] means that nobody decided. Its
-//! [`ErrorKind`] says what a fallback may make of it: only trouble that no request can cause may
-//! admit unasked, so that nobody opens the gate by breaking it.
+//! Why there is no decision.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +19,7 @@ pub enum ErrorKind {
     /// The store is away: refused, reset, silent, loading, read-only. No request can cause it.
     Infrastructure,
     /// This process asks more than its connections carry while answers arrive, or a timer of its
-    /// own ended the wait. Load causes it.
+    /// own ended the wait. Load can cause it.
     Saturation,
     /// The store, or the memory of this process, is full.
     Capacity,
@@ -35,7 +31,11 @@ pub enum ErrorKind {
     State,
 }
 
-/// No decision could be had.
+/// A limiter could not decide.
+///
+/// A refusal is a [`Decision`](crate::Decision) and no error. The [`kind`](Error::kind) says
+/// whether a fallback may answer: only trouble that no request can cause may admit without a
+/// decision, so that nobody turns a limit off by breaking it.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -58,7 +58,7 @@ impl Error {
         self
     }
 
-    /// What a fallback may make of it.
+    /// The kind, which says whether a fallback may answer.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -1,38 +1,41 @@
-//! Whom a request is charged to: a closure over the request, or a type of your own.
-//!
-//! No key is not a free pass: `None` and `Err` get the configured answer, 400 unless set otherwise.
-//! Exemption is said with [`Exempt`](crate::Exempt).
-//!
-//! A cost computed from the request counts as at least 1: [`Charge::peek`](crate::Charge::peek)
-//! lets a request pass and takes nothing.
-//!
-//! ```
-//! use tower_sluice::{Exempt, IntoCharge, KeyExtractor, Keyed};
-//!
-//! // One header; a request without it is refused.
-//! let by_tenant = |request: &http::Request<()>| {
-//!     let tenant = request.headers().get("x-tenant")?;
-//!     tenant.to_str().ok().map(str::to_owned)
-//! };
-//! assert!(matches!(by_tenant.extract(&http::Request::new(())), Keyed::Missing));
-//!
-//! // Health checks pass unlimited; everything else shares one key.
-//! let but_health = |request: &http::Request<()>| match request.uri().path() {
-//!     "/health" => Exempt.into_charge(),
-//!     _ => "everyone".into_charge(),
-//! };
-//! assert!(matches!(but_health.extract(&http::Request::new(())), Keyed::Charge(_)));
-//! ```
+//! Whom a request is charged to.
 
 use std::sync::Arc;
 
 use crate::Charge;
 
-/// Finds in a request whom to charge, and how much.
+/// Finds in a request the key to charge, and the cost.
 ///
-/// Every `Fn(&Req) -> C` is one, if `C` is [`IntoCharge`].
+/// Every closure `Fn(&Req) -> C` is one, if `C` is [`IntoCharge`]. [`by_head`](crate::by_head)
+/// makes one from a closure over the head of a request, which serves every body type.
+///
+/// No key is not a free pass: a request for which the closure returns `None` or `Err` is refused,
+/// with 400 unless set otherwise. Return [`Exempt`] to let a request pass without a limit. A cost
+/// of 0 counts as 1; [`Charge::peek`] takes nothing.
+///
+/// ```
+/// use tower_sluice::{Exempt, IntoCharge, KeyExtractor, Keyed};
+///
+/// // One header; a request without it is refused.
+/// let by_tenant = |request: &http::Request<()>| {
+///     let tenant = request.headers().get("x-tenant")?;
+///     tenant.to_str().ok().map(str::to_owned)
+/// };
+/// assert!(matches!(by_tenant.extract(&http::Request::new(())), Keyed::Missing));
+///
+/// // Health checks pass without a limit; everything else shares one key.
+/// let but_health = |request: &http::Request<()>| match request.uri().path() {
+///     "/health" => Exempt.into_charge(),
+///     _ => "everyone".into_charge(),
+/// };
+/// assert!(matches!(but_health.extract(&http::Request::new(())), Keyed::Charge(_)));
+/// ```
+///
+/// A closure cannot wait, so it finds no key in a database. Look the key up in a middleware outside
+/// of the layer, put it into the request's extensions, and read it from there: the
+/// [cookbook](crate::guide::cookbook) has an example.
 pub trait KeyExtractor<Req> {
-    /// What `request` is charged to.
+    /// Returns what `request` is charged to.
     fn extract(&self, request: &Req) -> Keyed;
 }
 
@@ -60,7 +63,7 @@ impl<Req> KeyExtractor<Req> for Global {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Keyed {
-    /// Whom to charge, and how much.
+    /// The key to charge, and the cost.
     Charge(Charge),
     /// This request is not limited.
     Exempt,
@@ -77,14 +80,17 @@ pub struct Exempt;
 /// there is no key.
 ///
 /// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
-/// lifetime error: end it with `.to_owned()`.
+/// lifetime error: end it with `.to_owned()`. Arms of a `match` that return different types end
+/// with `.into_charge()`, which makes a [`Keyed`] of each; else they fail to compile with "`match`
+/// arms have incompatible types".
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key",
     note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",
-    note = "a borrowed key must be owned: end the closure with `.to_owned()`"
+    note = "a borrowed key must be owned: end the closure with `.to_owned()`",
+    note = "arms of a `match` that return different types end with `.into_charge()`"
 )]
 pub trait IntoCharge: sealed::Sealed {
-    /// What was found.
+    /// Converts it.
     fn into_charge(self) -> Keyed;
 }
 

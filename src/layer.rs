@@ -17,6 +17,35 @@ const WAITERS: usize = 1_024;
 
 /// Limits every service that it wraps, all by one limiter.
 ///
+/// ```
+/// use std::time::Duration;
+/// use http::{Request, Response};
+/// use tower::{BoxError, Layer, ServiceExt, service_fn};
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// # runtime.block_on(async {
+/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(1)));
+/// let limit = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")))
+///     .max_wait(Duration::from_millis(500));
+///
+/// let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new("hello")));
+/// let service = limit.layer(inner);
+/// let request = || Request::builder().header("x-api-key", "alice").body(()).unwrap();
+/// assert_eq!(service.clone().oneshot(request()).await?.status(), 200);
+/// assert_eq!(service.clone().oneshot(request()).await?.status(), 429);
+/// assert_eq!(service.oneshot(Request::new(())).await?.status(), 400);
+/// # Ok::<(), BoxError>(()) })?;
+/// # Ok::<(), BoxError>(())
+/// ```
+///
+/// **Two layers on one request** take from two limits, one after the other. When the inner layer
+/// refuses, the outer one has already taken its units, and they stay taken. Use one layer whose
+/// limiter decides both: a tuple of algorithms for one key, [`AllAtOnce`](crate::AllAtOnce) or
+/// [`AllInTurn`](crate::AllInTurn) for different keys. The [cookbook](crate::guide::cookbook) has
+/// examples.
+///
 /// Clones share the limiter and the number of requests that wait, so a framework may apply the
 /// layer to each route. A clone can be set up further; that does not change the others.
 pub struct RateLimitLayer<L, K, R> {
@@ -26,9 +55,12 @@ pub struct RateLimitLayer<L, K, R> {
 impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// Limits requests by `limiter`, each charged to the key that `key` finds in it.
     ///
-    /// `key` is usually a closure over the request: see [`KeyExtractor`](crate::KeyExtractor).
-    /// Refusals are answered by [`HttpResponder`]; [`respond`](RateLimitLayer::respond) changes
-    /// that, also for services that do not speak HTTP.
+    /// `key` is usually [`by_head`](crate::by_head), or a closure over the request: see
+    /// [`KeyExtractor`](crate::KeyExtractor). A cost of 0 counts as 1: see
+    /// [`Charge::cost`](crate::Charge::cost).
+    ///
+    /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
+    /// responder, such as [`Raise`](crate::Raise): see [`respond`](RateLimitLayer::respond).
     #[must_use]
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
@@ -60,7 +92,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         Self { shared: Arc::new(Shared { waiters, ..Shared::clone(&self.shared) }) }
     }
 
-    /// Sets what a refused caller sees. Default: [`HttpResponder`].
+    /// Sets what a refused caller sees: a [`Respond`](crate::Respond), such as
+    /// [`Raise`](crate::Raise) or a closure. Default: [`HttpResponder`].
     #[must_use]
     pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
         let Shared { limiter, key, max_wait, waiters, .. } = Shared::clone(&self.shared);

@@ -1,19 +1,4 @@
-//! How much may pass: a limit per period, and how much of it at once.
-//!
-//! A [`Quota`] is checked where it is made, because every algorithm computes with exact integers
-//! that a Lua number can hold: in a `const` the wrong one does not compile, and [`Quota::try_new`]
-//! returns the reason for those that come from a file.
-//!
-//! ```
-//! use std::time::Duration;
-//! use tower_sluice::Quota;
-//!
-//! const API: Quota = Quota::per_second(50).burst(100);
-//! assert_eq!((API.limit(), API.get_burst()), (50, 100));
-//!
-//! let refused = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
-//! assert_eq!(refused.to_string(), "a quota of 0 admits nothing");
-//! ```
+//! How much may pass: a limit per period, and a burst.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +14,21 @@ const LONGEST: u128 = 1 << 50;
 const MOST: u64 = 1 << 50;
 
 /// `limit` units per `period`, of which at most `burst` at once.
+///
+/// A quota is checked where it is made, because every algorithm computes with integers that a Lua
+/// number holds exactly. In a `const` a wrong one does not compile, and [`Quota::try_new`] returns
+/// the reason for those that come from a file.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_sluice::Quota;
+///
+/// const API: Quota = Quota::per_second(50).burst(100);
+/// assert_eq!((API.limit(), API.get_burst()), (50, 100));
+///
+/// let refused = Quota::try_new(0, Duration::from_secs(1)).unwrap_err();
+/// assert_eq!(refused.to_string(), "a quota of 0 admits nothing");
+/// ```
 ///
 /// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The burst is the
 /// limit unless it is set.
@@ -114,6 +114,9 @@ impl Quota {
     }
 
     /// Lets at most `units` go at once. Default: the limit.
+    ///
+    /// A bucket with the default burst admits up to twice its limit in a period: the burst at once,
+    /// and the limit in the period that follows. `burst(1)` paces evenly.
     ///
     /// Buckets only: windows have no burst, and a limiter of one under such a quota is not built.
     ///

@@ -1,12 +1,12 @@
-//! Why a request does not pass, as one value: for responders, and as the error that
-//! [`Raise`](crate::Raise) and [`acquire`](crate::LimiterExt::acquire) return.
+//! Why a request does not pass.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{Decision, Error};
 
-/// Why a request does not pass.
+/// Why a request does not pass: what a responder is given, and the error that
+/// [`Raise`](crate::Raise) and [`acquire`](crate::LimiterExt::acquire) return.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -14,16 +14,17 @@ use crate::{Decision, Error};
 )]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The limiter said no: 429.
+    /// The limiter refused: 429.
     Denied(Decision),
-    /// Nobody could decide: 503.
+    /// The limiter could not decide: 503.
     Undecided(Error),
-    /// The extractor found no key: 400.
+    /// The key extractor found no key: 400.
     NoKey,
 }
 
 impl Refusal {
-    /// The time after which the charge would be admitted at once, where a limiter said so.
+    /// The time after which the charge would be admitted at once. `None` if it can never fit, or if
+    /// nothing was decided.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

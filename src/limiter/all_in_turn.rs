@@ -1,11 +1,4 @@
-//! Limiters over different keys, asked in turn: per user *and* for everybody, whatever they are.
-//!
-//! The narrowest goes first, so that who asks too much is refused without touching what all share; but the others are
-//! peeked at before, and one that has too little left goes before all. When a later one refuses all the same, what the
-//! earlier ones took is given back, as far as their algorithms can. Each keeps to its own deadline; `timeout` sets one for
-//! all of them, and each gets what the ones before it left. Nobody waits in turn, since a slot that one limiter reserved for later would be no slot of the others:
-//! a charge is admitted now, or refused with the time to come back. Where all are in one Redis, [`AllAtOnce`](crate::AllAtOnce) asks
-//! them in one call, exactly, and reserves waits.
+//! Limiters over different keys, asked in turn.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -15,7 +8,11 @@ use std::time::Duration;
 use super::{Boxed, BoxedFuture, Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 
-/// Limiters over different keys, all or nothing.
+/// Limiters over different keys, asked one after another, all or nothing: per user *and* for
+/// everybody.
+///
+/// The members may be of any type. Where all are in one Redis, [`AllAtOnce`](crate::AllAtOnce) asks
+/// them in one call, exactly, and reserves waits.
 ///
 /// ```
 /// use tower_sluice::algorithm::TokenBucket;
@@ -35,16 +32,28 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// The closure returns each member's key, and what else its charge states: a cost, a quota. A member that states no cost
-/// takes that of the charge. A clone of the charge states none. A stated cost of 0
-/// counts as 1; a peek of the charge takes nothing of any
-/// of them. When a reservation is [settled](Limiter::settle), the members that state no cost follow the
-/// actual one, and the others keep theirs; a settlement to 0 refunds all.
+/// The closure returns each member's key, and what else its charge states: a cost, a quota. A
+/// member that states no cost takes that of the charge. A clone of the charge states none. A stated
+/// cost of 0 counts as 1; a peek of the charge takes nothing of any of them. When a reservation is
+/// [settled](Limiter::settle), the members that state no cost follow the actual one, and the others
+/// keep theirs; a settlement to 0 refunds all.
 ///
-/// Inside of a [`timeout`](crate::LimiterExt::timeout), the error is of kind [`Saturation`](ErrorKind::Saturation) if the
-/// time ends after at least one of them has answered: calls in turn took that time, and no store need be away. Where
-/// one of several stores may be away alone, give that limiter a shorter time and a fallback of its own:
-/// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the others.
+/// # Order, waits, refunds
+///
+/// Put the narrowest first, so that a caller who asks too much is refused before the limit that all
+/// share is touched. The others are peeked at before; one with too little left is asked first. When
+/// a later member refuses all the same, what the earlier ones took is refunded, as far as their
+/// algorithms can.
+///
+/// Nothing is reserved: a slot that one limiter reserved would be no slot of the others. A charge
+/// is admitted now, or refused with the time to come back.
+///
+/// Each member keeps to its own deadline. Inside of a [`timeout`](crate::LimiterExt::timeout), the
+/// error is of kind [`Saturation`](ErrorKind::Saturation) if the time ends after at least one of
+/// them has answered: calls in turn took that time, and no store need be away. Where one of several
+/// stores may be away alone, give that limiter a shorter time and a fallback of its own:
+/// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the
+/// others.
 pub struct AllInTurn<const N: usize, F> {
     owner: Owner,
     limiters: Arc<[Boxed; N]>,
@@ -76,7 +85,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
         Box::pin(async move {
             let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
             let mut answered = false;
-            // A member that will refuse is asked first, so that seldom anything has to be given back.
+            // A member that will refuse is asked first, so that seldom anything has to be refunded.
             let mut order: Vec<usize> = (0..N).collect();
             for place in (1..N).filter(|place| charges[*place].get_cost() > 0) {
                 let peek = charges[place].clone().peek();
@@ -112,7 +121,8 @@ impl<const N: usize, F> AllInTurn<N, F> {
     }
 }
 
-/// Asks one of them. A deadline that passes after another one has answered says nothing about a store.
+/// Asks one of them. A deadline that passes after another one has answered says nothing about a
+/// store.
 async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<Decision, Error> {
     let is_over = || {
         let now = tokio::time::Instant::now().into_std();
@@ -140,8 +150,8 @@ struct Part {
 }
 
 impl Parts {
-    /// Settles each with the limiter that made it, the latest first. A part that states its own cost
-    /// keeps it, unless all is refunded. Returns the parts that no limiter settled.
+    /// Settles each with the limiter that made it, the latest first. A part that states its own
+    /// cost keeps it, unless all is refunded. Returns the parts that no limiter settled.
     fn settle(self, limiters: &[Boxed], actual: u64) -> Vec<Part> {
         let settle = |Part { reservation, follows }| {
             let actual = if follows || actual == 0 { actual } else { reservation.cost() };
@@ -204,7 +214,8 @@ where
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// The same of each. The answer is the one that refuses longest, else the one that has least left.
+    /// The same of each. The answer is the one that refuses longest, else the one that has least
+    /// left.
     pub(super) fn operate_each(
         &self,
         operation: Operation,

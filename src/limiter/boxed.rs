@@ -12,8 +12,8 @@ use crate::{Charge, Decision, Error, Reservation};
 /// [`Redisson`](crate::redisson::Redisson).
 pub type BoxedFuture = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
 
-/// See [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates
-/// once per decision.
+/// A limiter whose type is hidden, for fields and tables of limiters: made by
+/// [`LimiterExt::boxed`](crate::LimiterExt::boxed). Cheap to clone; allocates once per decision.
 #[derive(Clone)]
 pub struct Boxed(Arc<dyn Erased + Send + Sync>);
 

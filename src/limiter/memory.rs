@@ -1,24 +1,4 @@
-//! The embedded limiter: the same algorithms, decided in this process.
-//!
-//! For tests, for a single instance, and as the share that a process falls back to while the
-//! store is away. It is bounded and honest: keys that are as good as new are dropped as time
-//! passes, and when it is full of live ones it answers with a capacity error instead of
-//! forgetting anybody's debt.
-//!
-//! Its clock is tokio's, so that a test with paused time decides what it says.
-//!
-//! ```
-//! use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota, algorithm::TokenBucket};
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5).burst(1)));
-//! let first = limiter.check(&Charge::new("alice")).await?;
-//! let second = limiter.check(&Charge::new("alice")).await?;
-//! assert_eq!(first.outcome(), Outcome::Allow);
-//! assert!(second.retry_after().is_some_and(|wait| wait.as_secs() >= 11));
-//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-//! ```
+//! The limiter of one process.
 
 mod shard;
 mod store;
@@ -42,6 +22,26 @@ use crate::{Charge, Decision, Error, Reservation};
 const CAPACITY: usize = 100_000;
 
 /// A limiter in this process. Share it in an [`Arc`].
+///
+/// For tests, for a single instance, and as the share that a process falls back to while the store
+/// is away. It decides by the same arithmetic as [`Redis`](crate::Redis).
+///
+/// ```
+/// use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota, algorithm::TokenBucket};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5).burst(1)));
+/// let first = limiter.check(&Charge::new("alice")).await?;
+/// let second = limiter.check(&Charge::new("alice")).await?;
+/// assert_eq!(first.outcome(), Outcome::Allow);
+/// assert!(second.retry_after().is_some_and(|wait| wait.as_secs() >= 11));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// Its clock is tokio's, so a test with paused time decides what it says. Keys that are as good as
+/// new are dropped as time passes. Full of live keys, it answers with an error of kind
+/// [`Capacity`](crate::ErrorKind::Capacity), and forgets no debt.
 ///
 /// # How much memory it takes
 ///

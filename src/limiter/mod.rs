@@ -1,37 +1,4 @@
-//! Limiters answer one question: may this charge pass?
-//!
-//! [`Redis`] asks a store that many processes share, [`Memory`] decides in this one; everything else is
-//! a limiter around a limiter, added by [`LimiterExt`]. A closure is a limiter too:
-//!
-//! ```
-//! use tower_sluice::{FailOpen, Charge, Decision, Error, LimiterExt, Outcome};
-//! use std::{future::ready, time::Duration};
-//!
-//! let only_alice = |charge: &Charge| {
-//!     let outcome = match charge.key() {
-//!         "alice" => Outcome::Allow,
-//!         _ => Outcome::Deny { retry_after: None },
-//!     };
-//!     ready(Ok::<_, Error>(Decision::new(outcome)))
-//! };
-//! let limiter = only_alice.timeout(Duration::from_millis(20)).or_else(FailOpen);
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! assert!(limiter.acquire("alice").await.is_ok());
-//! assert!(limiter.acquire("bob").await.is_err());
-//! # });
-//! ```
-//!
-//! | limiter | decides |
-//! |---|---|
-//! | [`Redis`] | by a script on a server that others ask too |
-//! | [`Redisson`](crate::redisson::Redisson) | as Java's Redisson, on its own keys |
-//! | [`Memory`] | by the same arithmetic in this process |
-//! | [`Timeout`] | as its inner one, or fails at a deadline |
-//! | [`OrElse`] | as its inner one, or as a fallback where that may be |
-//! | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
-//! | [`AllInTurn`] | by several, whatever they are, one after another, all or nothing |
-//! | [`Boxed`] | as its inner one, whose type it hides |
+//! Limiters: the trait, what can be put around one, and those of this crate.
 
 mod acquire;
 mod all_in_turn;
@@ -63,12 +30,49 @@ use std::time::Duration;
 
 use crate::{Charge, Decision, Error, Reservation};
 
-/// Decides charges.
+/// Decides whether a charge may pass.
 ///
-/// The future owns what it needs, so that it can outlive the call that made it. A charge whose future
-/// is dropped may or may not have been taken; before its first poll, nothing should be.
+/// [`Redis`] asks a store that many processes share, [`Memory`] decides in this one. Everything
+/// else is a limiter around a limiter, added by [`LimiterExt`]:
 ///
-/// A limiter that asks a store keeps to [`Charge::deadline`].
+/// | limiter | decides |
+/// |---|---|
+/// | [`Redis`] | by a script on a server that other processes ask too |
+/// | [`Redisson`](crate::redisson::Redisson) | as Java's Redisson, on its own keys |
+/// | [`Memory`] | by the same arithmetic in this process |
+/// | [`Timeout`] | as its inner one, or fails at a deadline |
+/// | [`OrElse`] | as its inner one, or as a fallback where that may answer |
+/// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
+/// | [`AllInTurn`] | by several of any type, one after another, all or nothing |
+/// | [`Boxed`] | as its inner one, whose type it hides |
+///
+/// A closure is a limiter too:
+///
+/// ```
+/// use std::{future::ready, time::Duration};
+/// use tower_sluice::{Charge, Decision, Error, FailOpen, LimiterExt, Outcome};
+///
+/// let only_alice = |charge: &Charge| {
+///     let outcome = match charge.key() {
+///         "alice" => Outcome::Allow,
+///         _ => Outcome::Deny { retry_after: None },
+///     };
+///     ready(Ok::<_, Error>(Decision::new(outcome)))
+/// };
+/// let limiter = only_alice.timeout(Duration::from_millis(20)).or_else(FailOpen);
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// assert!(limiter.acquire("alice").await.is_ok());
+/// assert!(limiter.acquire("bob").await.is_err());
+/// # });
+/// ```
+///
+/// # Limiters of your own
+///
+/// The future owns what it needs, so that it can outlive the call that made it. Take nothing before
+/// its first poll. After that, a charge whose future is dropped may or may not have been taken. A
+/// limiter that asks a store answers before [`Charge::deadline`]. One that refunds makes a
+/// [`Reservation`] for what it took, and implements [`settle`](Limiter::settle).
 pub trait Limiter {
     /// The answer to come.
     type Future: Future<Output = Result<Decision, Error>>;
@@ -78,15 +82,15 @@ pub trait Limiter {
 
     /// Settles what an admission took: `actual` is what the request cost in the end, in units.
     ///
-    /// Less than the reservation's [`cost`](Reservation::cost) refunds the rest, as far as the algorithm
-    /// can; 0 refunds all of it. More takes the difference, whether or not it fits. Best effort and off
-    /// the caller's path: it returns at once.
+    /// Less than the reservation's [`cost`](Reservation::cost) refunds the rest, as far as the
+    /// algorithm can; 0 refunds all of it. More takes the difference, whether or not it fits. Best
+    /// effort and off the caller's path: it returns at once.
     ///
     /// # Errors
     ///
     /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter,
-    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false, or nothing can be sent
-    /// now. Default: always, so a closure around a limiter settles nothing.
+    /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false, or nothing can be
+    /// sent now. Default: always, so a closure around a limiter settles nothing.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let _ = actual;
         Err(reservation)
@@ -99,8 +103,8 @@ pub trait Limiter {
         false
     }
 
-    /// Changes a key without asking whether anything fits; the answer tells how the key stands since.
-    /// `None`: this limiter cannot. See [`LimiterExt::penalize`] and [`LimiterExt::reset`].
+    /// Changes a key without a check; the answer is the state of the key after it. Returns `None`
+    /// if this limiter cannot. See [`LimiterExt::penalize`] and [`LimiterExt::reset`].
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let _ = (operation, charge);
         None
@@ -139,19 +143,48 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     }
 }
 
-/// What can be put around a limiter, and asked of it.
+/// Wraps a limiter, and asks it: every [`Limiter`] has these methods.
 pub trait LimiterExt: Limiter + Sized {
     /// Fails decisions that take longer than `deadline`, waiting for a connection included.
     ///
-    /// The charge carries the deadline, as [`Charge::deadline`]: a limiter over a store returns its own error by then.
-    /// A limiter that ignores it is ended 5 ms later, with an error of kind [`Saturation`](crate::ErrorKind::Saturation),
-    /// which [`FailOpen`] does not admit. Put it inside of `or_else`: a fallback inside gets only the time that is left.
+    /// The deadline is one instant, and the charge carries it, as [`Charge::deadline`]. A limiter
+    /// that asks several others passes it on, so each gets the time that is left. A limiter over a
+    /// store returns its own error by then, since only it can tell a store that is away from one
+    /// that is busy.
+    ///
+    /// A limiter that ignores the deadline is ended 5 ms later, with an error of kind
+    /// [`Saturation`](crate::ErrorKind::Saturation), which [`FailOpen`] does not admit.
+    ///
+    /// Write it before `or_else`, as `limiter.timeout(..).or_else(..)`: a fallback inside of the
+    /// timeout gets only the time that is left. The wait for a reserved slot is not part of it:
+    /// that is `max_wait`.
     fn timeout(self, deadline: Duration) -> Timeout<Self> {
         Timeout::new(self, deadline)
     }
 
-    /// Asks `fallback` where this limiter cannot decide and its error's [`ErrorKind`](crate::ErrorKind)
-    /// permits it: [`FailOpen`] or another limiter.
+    /// Asks `fallback` where this limiter cannot decide and its error's
+    /// [`ErrorKind`](crate::ErrorKind) permits it: [`FailOpen`] or another limiter.
+    ///
+    /// [`FailOpen`] admits while the store is away. Another limiter, such as a [`Memory`] with the
+    /// share of one process, keeps a bound, so it answers under load too. Without a fallback a
+    /// caller sees the error, over HTTP as 503.
+    ///
+    /// ```
+    /// use std::future::ready;
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+    ///
+    /// let away = |_: &Charge| {
+    ///     ready(Err::<Decision, _>(Error::new(ErrorKind::Infrastructure, "no connection")))
+    /// };
+    /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
+    /// let limiter = away.or_else(share);
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let decision = limiter.check(&Charge::new("alice")).await?;
+    /// assert_eq!((decision.limiter(), decision.remaining()), (Some("share"), Some(9)));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
     fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
         OrElse::new(self, fallback)
     }
@@ -167,9 +200,11 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Decides, and sleeps the reserved wait: for workers and for clients without a service.
     ///
-    /// Patience is the charge's `max_wait`, else as long as the algorithm reserves (its horizon); where nothing can be reserved
-    /// ([`Outcome::Retry`](crate::Outcome::Retry)), else for ever.
-    /// Dropping the future before its slot has come gives the slot back.
+    /// It waits for the charge's [`max_wait`](Charge::max_wait) at most. Default: the horizon of
+    /// the algorithm, 60 s unless set; where nothing can be reserved
+    /// ([`Outcome::Retry`](crate::Outcome::Retry)), for ever. A queue longer than the horizon is
+    /// refused, so set a longer one for long queues. Dropping the future before its slot refunds
+    /// the slot.
     ///
     /// # Errors
     ///
@@ -178,9 +213,41 @@ pub trait LimiterExt: Limiter + Sized {
         AcquireFuture::new(self, charge.into())
     }
 
-    /// Tells how a key stands, and takes nothing.
+    /// Returns the state of a key, and takes nothing.
+    ///
+    /// [`remaining`](Decision::remaining) says how many units are left. For the wait of a cost, use
+    /// [`estimate`](LimiterExt::estimate).
     fn peek(&self, charge: impl Into<Charge>) -> Self::Future {
         self.check(&charge.into().peek())
+    }
+
+    /// What a check of a charge would answer now, without taking anything: whether it would be
+    /// admitted, and how long it would wait.
+    ///
+    /// `remaining` and `reset_after` are of the key as it stands. The estimate promises nothing:
+    /// another charge may come first. A [`peek`](LimiterExt::peek) has cost 0, so it says nothing
+    /// about a cost.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, algorithm::TokenBucket};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(60).burst(10)));
+    /// limiter.acquire(Charge::new("alice").cost(10)).await.unwrap();
+    /// let estimate = limiter.estimate(Charge::new("alice").cost(5)).await?;
+    /// let wait = estimate.retry_after().unwrap();
+    /// assert!(wait > Duration::from_secs(4) && wait <= Duration::from_secs(5));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As a check; and of the kind [`Configuration`](crate::ErrorKind::Configuration) if the
+    /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
     }
 
     /// Refunds all that an admission took: [`settle`](Limiter::settle) with 0.
@@ -192,53 +259,39 @@ pub trait LimiterExt: Limiter + Sized {
         self.settle(reservation, 0)
     }
 
-    /// What a check of a charge would answer now, without taking anything: whether it would be admitted,
-    /// and how long it would wait or had to wait.
-    ///
-    /// `remaining` and `reset_after` are of the key as it stands. The estimate promises nothing: another
-    /// charge may come first. A [`peek`](LimiterExt::peek) has cost 0, so it does not tell about a cost.
+    /// Takes units whether or not they fit: against abuse. What a request cost in the end is for
+    /// [`settle`](Limiter::settle).
     ///
     /// ```
-    /// use std::time::Duration;
-    /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, algorithm::TokenBucket};
+    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::TokenBucket};
     ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    /// # runtime.block_on(async {
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(60).burst(10)));
-    /// limiter.acquire(Charge::new("alice").cost(10)).await.unwrap();
-    /// let estimate = limiter.estimate(Charge::new("alice").cost(5)).await?;
-    /// let wait = estimate.retry_after().unwrap();
-    /// assert!(wait > Duration::from_secs(4) && wait <= Duration::from_secs(5));
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5)));
+    /// assert_eq!(limiter.penalize("mallory").await?.remaining(), Some(4));
+    /// assert_eq!(limiter.peek("mallory").await?.remaining(), Some(4));
+    /// assert_eq!(limiter.reset("mallory").await?.remaining(), Some(5));
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
     ///
-    /// # Errors
-    ///
-    /// As a check; and of the kind [`Configuration`](crate::ErrorKind::Configuration) if the limiter
-    /// cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
-    fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
-    }
-
-    /// Takes without asking whether it fits: against abuse. What a request cost in the end is for
-    /// [`settle`](Limiter::settle).
-    ///
-    /// The answer is what a peek would then be told; it cannot be given back. A bucket and the smooth limiters owe
-    /// all of it, up to their horizon and as much again at the most; a window, a log or a counter at most its limit,
-    /// as more than all of a window cannot be taken.
+    /// The answer is what a peek would then return; it cannot be refunded. A bucket and the smooth
+    /// limiters owe all of it, up to their horizon and as much again at most. A window, a log or a
+    /// counter takes at most its limit.
     ///
     /// # Errors
     ///
-    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the limiter cannot.
+    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
+    /// limiter cannot.
     fn penalize(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
     }
 
-    /// Forgets what was taken of a key, and whatever else stands in its place.
+    /// Starts a key anew: forgets what was taken and what is reserved.
     ///
     /// # Errors
     ///
-    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the limiter cannot.
+    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
+    /// limiter cannot.
     fn reset(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Reset, &charge.into()))
     }

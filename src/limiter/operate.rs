@@ -1,19 +1,4 @@
 //! What support and admin endpoints do to a key, besides checks.
-//!
-//! ```
-//! use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota, algorithm::TokenBucket};
-//!
-//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-//! # runtime.block_on(async {
-//! let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5)));
-//! let estimate = limiter.estimate(Charge::new("mallory").cost(5)).await?;
-//! assert_eq!((estimate.outcome(), estimate.remaining()), (Outcome::Allow, Some(5)));
-//! let owing = limiter.penalize("mallory").await?;
-//! assert_eq!(owing.remaining(), Some(4));
-//! assert_eq!(limiter.peek("mallory").await?.remaining(), Some(4));
-//! assert_eq!(limiter.reset("mallory").await?.remaining(), Some(5));
-//! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-//! ```
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +8,12 @@ use pin_project_lite::pin_project;
 
 use crate::{Decision, Error, ErrorKind};
 
-/// What can be asked of a key besides admission.
+/// What can be asked of a key besides admission: see [`LimiterExt::estimate`],
+/// [`LimiterExt::penalize`] and [`LimiterExt::reset`].
+///
+/// [`LimiterExt::estimate`]: crate::LimiterExt::estimate
+/// [`LimiterExt::penalize`]: crate::LimiterExt::penalize
+/// [`LimiterExt::reset`]: crate::LimiterExt::reset
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {

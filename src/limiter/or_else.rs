@@ -1,10 +1,4 @@
-//! What to do when a limiter cannot decide. Without a fallback the answer is an error, which HTTP
-//! callers see as 503.
-//!
-//! A fallback is asked only for errors that no request can cause, else a request could open the
-//! gate: see [`ErrorKind`]. [`FailOpen`] admits while the store is away. Another limiter, such as
-//! a [`Memory`](crate::Memory) with this process's share, keeps a bound, and therefore answers
-//! under load as well.
+//! What to do when a limiter cannot decide.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -16,11 +10,15 @@ use pin_project_lite::pin_project;
 use super::{Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
-/// Admits while the store is away: the limit is off until it is back.
+/// A fallback that admits while the store is away: the limit is off until it is back.
+///
+/// It answers errors of kind [`Infrastructure`](ErrorKind::Infrastructure) only, which no request
+/// can cause. Everything else stays an error, so that nobody turns the limit off by a request or by
+/// load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
-/// What answers in place of a limiter that cannot: every limiter and [`FailOpen`]. Sealed.
+/// What answers in place of a limiter that cannot decide: [`FailOpen`] and every limiter. Sealed.
 pub trait Fallback: sealed::Sealed {
     /// The answer to come.
     type Future: Future<Output = Result<Decision, Error>>;
@@ -82,7 +80,10 @@ impl<L: Limiter> Fallback for L {
     }
 }
 
-/// See [`LimiterExt::or_else`](crate::LimiterExt::or_else).
+/// A limiter with a fallback: made by [`LimiterExt::or_else`](crate::LimiterExt::or_else).
+///
+/// [`penalize`](crate::LimiterExt::penalize) and [`reset`](crate::LimiterExt::reset) change the
+/// limiter, and not what its fallback counts.
 #[derive(Clone, Debug)]
 pub struct OrElse<L, F> {
     inner: L,

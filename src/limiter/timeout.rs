@@ -1,11 +1,8 @@
-//! A deadline for the decision itself, so that a silent store costs a caller milliseconds.
+//! A deadline for decisions.
 //!
-//! The deadline is one instant, and it travels with the charge: a limiter that asks several others
-//! gives each of them what is left. Only the limiter that asks the store can distinguish a store
-//! that is away from one that is busy. The timer here is a backstop for limiters that ignore the
-//! charge's deadline. It fires 5 ms later, and lets the runtime catch up, so that the better answer
-//! comes first. It says nothing about a store, so its error is of kind
-//! [`Saturation`](ErrorKind::Saturation).
+//! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms
+//! later, and lets the runtime catch up, so that the better answer comes first. It says nothing
+//! about a store, so its error is of kind [`Saturation`](ErrorKind::Saturation).
 
 use std::fmt;
 use std::future::Future;
@@ -31,7 +28,7 @@ pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
     charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }
 
-/// See [`LimiterExt::timeout`](crate::LimiterExt::timeout).
+/// A limiter with a deadline: made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<L> {
     inner: L,

@@ -1,8 +1,9 @@
 //! Limiters over different keys in one call: per user *and* for everybody.
 //!
-//! The members' algorithms become one tuple, and each member keeps its own keys, so that it can be asked alone as well.
-//! A cluster runs a script on keys of one hash slot only, and a call has one cost for all its keys. Where slots or costs
-//! differ, the members are asked in turn, as [`AllInTurn`] does.
+//! The members' algorithms become one tuple, and each member keeps its own keys, so that it can be
+//! asked alone as well. A cluster runs a script on keys of one hash slot only, and a call has one
+//! cost for all its keys. Where slots or costs differ, the members are asked in turn, as
+//! [`AllInTurn`] does.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +21,8 @@ use crate::limiter::{BoxedFuture, Limiter, Operation, timeout};
 use crate::quota::{Quota, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 
-/// Limiters over different keys, all or nothing, in one call.
+/// Limiters in one Redis over different keys, in one call, all or nothing: per user *and* for
+/// everybody.
 ///
 /// ```no_run
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -34,12 +36,15 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 /// # Ok(()) }
 /// ```
 ///
-/// The closure returns each member's key, and its quota if it has one of its own; the patience and the time to decide are
-/// those of the charge. The decision names the limiter and the quota that refuses or delays. Everything else is as for a
-/// tuple of algorithms over one key.
+/// Each member keeps its own keys, so it can be asked alone as well. The closure returns each
+/// member's key, and its quota if it has one of its own. The charge's `max_wait` and deadline hold
+/// for all. The decision names the limiter and the quota that refuses or delays. Everything else is
+/// as for a tuple of algorithms over one key.
 ///
-/// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One call has one cost:
-/// members whose costs differ are asked in turn, as [`AllInTurn`] does, in more round trips and without reserved waits.
+/// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One
+/// call has one cost, and in a cluster keys of one hash slot. Where costs or slots differ, the
+/// members are asked in turn, as [`AllInTurn`] does, in more round trips and without reserved
+/// waits.
 pub struct AllAtOnce<A: InLua, const N: usize, F> {
     /// Of reservations whose members all state costs of their own.
     owner: Owner,
@@ -64,11 +69,13 @@ where
         Self { owner: Owner::new(), one: members.join(), turns }
     }
 
-    /// Refunds all of a reservation, and returns how many units: the most that one of the members could.
+    /// Refunds all of a reservation, and returns how many units: the most that one of the members
+    /// could.
     ///
     /// # Errors
     ///
-    /// If the reservation is another limiter's, or one that was made in turn; or if Redis cannot be asked.
+    /// If the reservation is another limiter's, or one that was made in turn; or if Redis cannot be
+    /// asked.
     pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
         self.one.refund_confirmed(reservation).await
     }

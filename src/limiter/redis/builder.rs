@@ -13,7 +13,7 @@ use super::server::{Resolver, Server, unusable};
 use crate::Error;
 
 impl Pool {
-    /// OwnPool to the server at `url`, such as `redis://127.0.0.1:6379`. Connects on first use.
+    /// Connections to the server at `url`, such as `redis://127.0.0.1:6379`. Connects on first use.
     ///
     /// # Errors
     ///
@@ -22,7 +22,7 @@ impl Pool {
         Self::builder(url)?.build()
     }
 
-    /// OwnPool to the server at `url`, to be set up further.
+    /// Connections to the server at `url`, to be set up further.
     ///
     /// # Errors
     ///

@@ -1,27 +1,16 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! How a charge travels: [`NamedAlgorithm`] reads it into numbers, and `key.rs` names its key. `pending.rs` is the caller's half:
-//! it hands a `request.rs` to `batcher.rs` and awaits the answer until the `deadline.rs`. A charge that finds the
-//! limiter idle is sent at once. All others wait in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with
-//! `eval.rs`, which runs `script.rs` over a connection of `pool.rs`.
-//! `reply.rs` reads the decisions, and `error.rs` classifies what went wrong.
+//! How a charge travels: [`NamedAlgorithm`] reads it into numbers, and `key.rs` names its key.
+//! `pending.rs` is the caller's half: it hands a `request.rs` to `batcher.rs` and awaits the answer
+//! until the `deadline.rs`. A charge that finds the limiter idle is sent at once. All others wait
+//! in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with `eval.rs`, which runs
+//! `script.rs` over a connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs`
+//! classifies what went wrong.
 //!
-//! Where connections come from: `builder.rs` holds a pool's settings; `own_pool.rs` keeps its connections to a
-//! `server.rs`; `health.rs` knows which `connection.rs` is of use, and `backoff.rs` when to connect again. `bb8_pool.rs`
-//! is a pool that the application brings. Both implement the trait in `connections.rs`.
-//!
-//! ```no_run
-//! use std::time::Duration;
-//! use tower_sluice::{LimiterExt, Pool, Quota, Redis, algorithm::TokenBucket};
-//!
-//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let pool = Pool::connect("redis://127.0.0.1:6379")?;
-//! let api = Redis::new("api", TokenBucket::new(Quota::per_second(50).burst(100)), pool.clone());
-//! let jobs = Redis::new("jobs", TokenBucket::new(Quota::per_minute(10)), pool)
-//!     .deadline(Duration::from_millis(20));
-//! jobs.acquire("nightly").await?;
-//! # Ok(()) }
-//! ```
+//! Where connections come from: `builder.rs` holds a pool's settings; `own_pool.rs` keeps its
+//! connections to a `server.rs`; `health.rs` knows which `connection.rs` is of use, and
+//! `backoff.rs` when to connect again. `bb8_pool.rs` is a pool that the application brings. Both
+//! implement the trait in `connections.rs`.
 
 mod all_at_once;
 mod backoff;
@@ -79,10 +68,28 @@ use crate::{Charge, Error, Reservation};
 /// How long a decision may take unless set otherwise.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
-/// A limiter decided in Redis. Cheap to clone.
+/// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
 ///
-/// It needs a tokio runtime whose clock runs: under paused time (`start_paused`) most decisions miss their deadline. In
-/// such tests use [`Memory`](crate::Memory) or [`testing::Scripted`](crate::testing::Scripted).
+/// ```no_run
+/// use std::time::Duration;
+/// use tower_sluice::{LimiterExt, Pool, Quota, Redis, algorithm::TokenBucket};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::connect("redis://127.0.0.1:6379")?;
+/// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50).burst(100)), pool.clone());
+/// let jobs = Redis::new("jobs", TokenBucket::new(Quota::per_minute(10)), pool)
+///     .deadline(Duration::from_millis(20));
+/// jobs.acquire("nightly").await?;
+/// # Ok(()) }
+/// ```
+///
+/// The server's clock decides. A decision fails after its [`deadline`](Redis::deadline), 100 ms
+/// unless set. The page [when Redis fails](crate::guide::when_redis_fails) says what a caller then
+/// sees, and [`or_else`](crate::LimiterExt::or_else) adds a fallback.
+///
+/// It needs a tokio runtime whose clock runs: under paused time (`start_paused`) most decisions
+/// miss their deadline. In such tests use [`Memory`](crate::Memory) or
+/// [`testing::Scripted`](crate::testing::Scripted).
 #[derive(Clone)]
 pub struct Redis<A: InLua> {
     inner: Arc<Inner<A>>,
@@ -103,7 +110,8 @@ impl<A: InLua> Redis<A> {
     ///
     /// # Errors
     ///
-    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot compute with exactly.
+    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot
+    /// compute with exactly.
     ///
     /// # Panics
     ///
@@ -125,7 +133,8 @@ impl<A: InLua> Redis<A> {
         Self { inner: Arc::new(Inner { named, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
     }
 
-    /// Sets how long a decision may take, waiting for a connection included; a day at most. Default: 100 ms.
+    /// Sets how long a decision may take, waiting for a connection included; a day at most.
+    /// Default: 100 ms.
     ///
     /// Where no connection can be had at all, the error comes after 500 ms at the latest.
     #[must_use]
@@ -136,14 +145,15 @@ impl<A: InLua> Redis<A> {
 
     /// Decides by `clock`, the time since the Unix epoch. Default: the server's.
     ///
-    /// For tests and replays: callers whose clocks differ admit each other's charges early. It is read once for each
-    /// call, when that is sent.
+    /// For tests and replays: callers whose clocks differ admit each other's charges early. It is
+    /// read once for each call, when that is sent.
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.configure(|config| config.clock = Some(Arc::new(clock)))
     }
 
-    /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys. Default: 64.
+    /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
+    /// Default: 64.
     ///
     /// A call of 64 holds Redis for about 200 µs.
     #[must_use]
@@ -172,8 +182,8 @@ impl<A: InLua> Redis<A> {
         self
     }
 
-    /// Refunds all of a reservation, and returns how many units it could: 0 if others were decided on
-    /// it since.
+    /// Refunds all of a reservation, and returns how many units it could: 0 if others were decided
+    /// on it since.
     ///
     /// # Errors
     ///

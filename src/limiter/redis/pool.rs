@@ -24,6 +24,10 @@ use crate::{Error, ErrorKind};
 pub(crate) const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Connections to Redis, shared by every clone and by many limiters.
+///
+/// It is lazy: it connects when it is first asked, so a server that is away fails decisions and
+/// never the start of an application. [`ready`](Pool::ready) waits for a connection. Connections
+/// are shared, not checked out: many calls travel on one socket at a time.
 #[derive(Clone)]
 pub struct Pool {
     source: Arc<dyn Connections>,
