@@ -1,0 +1,14 @@
+//! A response body that cannot be empty.
+
+use http::{Request, Response};
+use tower::{BoxError, Layer, Service, service_fn};
+use tower_sluice::{Global, RateLimitLayer, testing::Scripted};
+
+struct Page(&'static str);
+
+fn main() {
+    let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(Page("hello"))));
+    serve(RateLimitLayer::new(Scripted::new(), Global).layer(inner));
+}
+
+fn serve(_: impl Service<Request<()>>) {}

@@ -1,0 +1,11 @@
+//! A service that does not speak HTTP, and a layer without `.respond(Raise)`.
+
+use tower::{BoxError, Layer, Service, service_fn};
+use tower_sluice::{Global, RateLimitLayer, testing::Scripted};
+
+fn main() {
+    let inner = service_fn(async |order: u32| Ok::<_, BoxError>(order));
+    serve(RateLimitLayer::new(Scripted::new(), Global).layer(inner));
+}
+
+fn serve(_: impl Service<u32>) {}
