@@ -16,7 +16,7 @@ use support::Server;
 use support::fake;
 use support::faults::{LONG, others};
 use support::proxy::{Fault, Proxy};
-use support::redisson::Told::G;
+use support::redisson::Acquired::Granted;
 use support::redisson::{Bench, message, rate};
 
 /// The limiters of a bench, through a proxy.
@@ -58,8 +58,8 @@ async fn what_is_granted_too_late_is_given_back() {
     let (proxy, redisson) = proxied(&bench).await;
     proxy.set(Fault::BlackHole);
     let hasty = redisson.clone().deadline(Duration::from_millis(50));
-    let told = message(hasty.check(&Charge::new("r"))).await;
-    assert!(matches!(told.0, ErrorKind::Infrastructure | ErrorKind::Saturation), "{told:?}");
+    let result = message(hasty.check(&Charge::new("r"))).await;
+    assert!(matches!(result.0, ErrorKind::Infrastructure | ErrorKind::Saturation), "{result:?}");
     proxy.set(Fault::None);
     // Over the one connection it comes after what it undoes, whether or not that had arrived.
     assert!(redisson.check(&Charge::new("r").cost(10)).await.is_ok());
@@ -71,7 +71,7 @@ async fn what_is_granted_too_late_is_given_back() {
 }
 
 #[tokio::test]
-async fn what_is_granted_to_nobody_is_given_back() {
+async fn a_grant_whose_caller_has_left_is_refunded() {
     let mut bench = Bench::of(10, 1_000_000).await;
     let (proxy, redisson) = proxied(&bench).await;
     for _ in 0..20 {
@@ -89,7 +89,7 @@ async fn what_is_granted_to_nobody_is_given_back() {
 
 /// However many were asked for when the server paused a little longer than they would wait.
 #[tokio::test]
-async fn a_hiccup_keeps_no_permits_for_nobody() {
+async fn a_short_break_keeps_no_permits_taken() {
     let mut bench = Bench::of(100_000, 1_000_000).await;
     let pool = Pool::connect(&bench.server.url()).unwrap();
     let hasty = Redisson::new(pool).deadline(Duration::from_millis(100));
@@ -99,15 +99,15 @@ async fn a_hiccup_keeps_no_permits_for_nobody() {
     for _ in 0..1_100 {
         asking.spawn(hasty.check(&Charge::new("r")));
     }
-    let told = asking.join_all().await;
-    let granted = told.iter().filter(|told| told.as_ref().is_ok_and(|one| one.is_admitted()));
+    let result = asking.join_all().await;
+    let granted = result.iter().filter(|result| result.as_ref().is_ok_and(|one| one.is_admitted()));
     let granted = i64::try_from(granted.count()).unwrap();
     until_members(&mut bench, granted).await;
 }
 
 /// A part of one's permits may have gone back when the answer is lost: none of the rest is.
 #[tokio::test]
-async fn a_release_whose_answer_is_lost_may_be_tried_again() {
+async fn a_release_whose_reply_is_lost_may_be_tried_again() {
     let mut bench = Bench::of(10, 1_000_000).await;
     let (proxy, redisson) = proxied(&bench).await;
     let limiter = redisson.rate_limiter("r").unwrap();
@@ -122,7 +122,7 @@ async fn a_release_whose_answer_is_lost_may_be_tried_again() {
 
 /// Another waiter goes on when the caller that asks Redis has left.
 #[tokio::test]
-async fn a_waiter_that_is_gone_holds_nobody_up() {
+async fn a_waiter_that_has_left_delays_no_other() {
     let bench = Bench::of(1, 50).await;
     let pool = Pool::connect(&bench.server.url()).unwrap();
     let redisson = Redisson::new(pool).deadline(LONG);
@@ -161,11 +161,11 @@ async fn against(replies: Vec<Vec<u8>>) -> Redisson {
 async fn keys_that_are_moved_are_asked_for_again() {
     let moving = b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n".to_vec();
     for operation in ["check", "config"] {
-        let told = match operation {
+        let result = match operation {
             "check" => reply(&ADMITTED),
             _ => reply(&[":0\r\n", NOW, ":10\r\n", ":1000\r\n", ":0\r\n", ":0\r\n"]),
         };
-        let redisson = against(vec![moving.clone(), moving.clone(), moving.clone(), told]).await;
+        let redisson = against(vec![moving.clone(), moving.clone(), moving.clone(), result]).await;
         if operation == "check" {
             assert!(redisson.check(&Charge::new("r")).await.unwrap().is_admitted());
         } else {
@@ -173,9 +173,9 @@ async fn keys_that_are_moved_are_asked_for_again() {
         }
     }
     let never = against(vec![moving]).await.deadline(Duration::from_millis(30));
-    let told = message(never.check(&Charge::new("r"))).await;
-    let late = matches!(told.0, ErrorKind::Infrastructure | ErrorKind::Saturation);
-    assert!(late, "within its deadline: {told:?}");
+    let result = message(never.check(&Charge::new("r"))).await;
+    let late = matches!(result.0, ErrorKind::Infrastructure | ErrorKind::Saturation);
+    assert!(late, "within its deadline: {result:?}");
 }
 
 #[tokio::test]
@@ -189,14 +189,14 @@ async fn numbers_are_read_whether_they_come_as_integers_or_as_text() {
         "$2\r\n10\r\n",
         ":1000\r\n",
     ];
-    for told in [ADMITTED, text] {
-        let redisson = against(vec![reply(&told)]).await;
+    for result in [ADMITTED, text] {
+        let redisson = against(vec![reply(&result)]).await;
         assert_eq!(redisson.rate_limiter("r").unwrap().available_permits().await.unwrap(), 9);
     }
 }
 
 #[tokio::test]
-async fn a_reply_that_the_script_does_not_give_admits_nobody() {
+async fn a_malformed_reply_admits_nothing() {
     let refused =
         |wait| reply(&[":1\r\n", NOW, wait, ":0\r\n", ":1000\r\n", ":10\r\n", ":1000\r\n"]);
     for odd in [
@@ -213,8 +213,8 @@ async fn a_reply_that_the_script_does_not_give_admits_nobody() {
         refused(":0\r\n"),
         refused(":-9223372036854775808\r\n"),
     ] {
-        let told = message(against(vec![odd.clone()]).await.check(&Charge::new("r"))).await;
-        assert_eq!(told.0, ErrorKind::State, "{}", String::from_utf8_lossy(&odd));
+        let result = message(against(vec![odd.clone()]).await.check(&Charge::new("r"))).await;
+        assert_eq!(result.0, ErrorKind::State, "{}", String::from_utf8_lossy(&odd));
     }
     // Numbers beyond all reason overflow nothing.
     for odd in [
@@ -228,9 +228,9 @@ async fn a_reply_that_the_script_does_not_give_admits_nobody() {
 /// A release asks again for what is left: whatever is answered, that ends.
 #[tokio::test]
 async fn a_release_ends_whatever_is_answered() {
-    for (freed, told) in [(":0\r\n", 0), (":-7\r\n", 0), (":9223372036854775807\r\n", 5)] {
+    for (freed, result) in [(":0\r\n", 0), (":-7\r\n", 0), (":9223372036854775807\r\n", 5)] {
         let redisson = against(vec![reply(&[":0\r\n", NOW, freed, ":1\r\n"])]).await;
-        assert_eq!(redisson.rate_limiter("r").unwrap().release(5).await.unwrap(), told);
+        assert_eq!(redisson.rate_limiter("r").unwrap().release(5).await.unwrap(), result);
     }
 }
 
@@ -256,7 +256,7 @@ async fn keys_of_another_type_are_refused_and_left_alone() {
             // Whatever it holds, it can be deleted.
             assert!(limiter.delete().await.unwrap());
             assert!(limiter.try_set_rate(five).await.unwrap());
-            bench.all(&[(1, 0, G(4))]).await;
+            bench.all(&[(1, 0, Granted(4))]).await;
         }
     }
 }
@@ -264,10 +264,10 @@ async fn keys_of_another_type_are_refused_and_left_alone() {
 #[tokio::test]
 async fn a_server_that_takes_no_writes_takes_no_permits() {
     let mut bench = Bench::of(10, 1_000).await;
-    bench.all(&[(1, 0, G(9))]).await;
+    bench.all(&[(1, 0, Granted(9))]).await;
     let _: () = bench.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let told = message(bench.redisson.check(&Charge::new("r"))).await;
-    assert_eq!(told.0, ErrorKind::Capacity, "{}", told.1);
+    let result = message(bench.redisson.check(&Charge::new("r"))).await;
+    assert_eq!(result.0, ErrorKind::Capacity, "{}", result.1);
     let _: () = bench.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!((bench.value().await, bench.members().await.len()), (Some(9), 1));
 
@@ -276,8 +276,8 @@ async fn a_server_that_takes_no_writes_takes_no_permits() {
     // Each connection to the replica is given up for another, which leads there again.
     let begun = Instant::now();
     while others(&mut bench.connection).await.iter().any(|id| before.contains(id)) {
-        let told = message(bench.redisson.check(&Charge::new("r"))).await;
-        assert_eq!(told.0, ErrorKind::Infrastructure, "{}", told.1);
+        let result = message(bench.redisson.check(&Charge::new("r"))).await;
+        assert_eq!(result.0, ErrorKind::Infrastructure, "{}", result.1);
         assert!(begun.elapsed() < LONG, "it stays connected to a replica");
     }
     let _: () = bench.ask(&["REPLICAOF", "NO", "ONE"]).await;
@@ -287,7 +287,7 @@ async fn a_server_that_takes_no_writes_takes_no_permits() {
         assert!(begun.elapsed() < LONG, "no connection to the primary");
     }
     assert_eq!((bench.value().await, bench.members().await.len()), (Some(9), 1));
-    bench.all(&[(1, 0, G(8))]).await;
+    bench.all(&[(1, 0, Granted(8))]).await;
 }
 
 #[tokio::test]
@@ -295,7 +295,7 @@ async fn a_script_that_was_flushed_is_sent_again_with_its_text() {
     let mut bench = Bench::of(1_000, 1_000).await;
     for left in (980..1_000).rev() {
         let _: () = bench.ask(&["SCRIPT", "FLUSH"]).await;
-        bench.all(&[(1, 0, G(left))]).await;
+        bench.all(&[(1, 0, Granted(left))]).await;
     }
 }
 

@@ -13,13 +13,13 @@ use tower_sluice::{
     AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota,
 };
 
-use support::redisson::Told::{G, W};
+use support::redisson::Acquired::{Granted, Wait};
 use support::redisson::{BASE, Bench, client, message, rate};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn a_configuration_is_told_as_it_was_set() {
+async fn a_configuration_is_returned_as_it_was_set() {
     let mut bench = Bench::new().await;
     assert_eq!(bench.limiter.config().await.unwrap(), None);
     for set in [
@@ -40,7 +40,7 @@ async fn a_configuration_is_told_as_it_was_set() {
 }
 
 #[tokio::test]
-async fn a_stored_configuration_that_cannot_be_admits_nobody() {
+async fn an_invalid_stored_configuration_admits_nothing() {
     let mut bench = Bench::of(10, 1_000).await;
     for (field, text) in [
         ("rate", "0"),
@@ -56,13 +56,13 @@ async fn a_stored_configuration_that_cannot_be_admits_nobody() {
     ] {
         let before: String = bench.ask(&["HGET", "r", field]).await;
         let _: i64 = bench.ask(&["HSET", "r", field, text]).await;
-        let told = message(bench.redisson.check(&Charge::new("r"))).await;
-        assert_eq!(told.0, ErrorKind::Configuration, "{field} {text}");
+        let result = message(bench.redisson.check(&Charge::new("r"))).await;
+        assert_eq!(result.0, ErrorKind::Configuration, "{field} {text}");
         assert_eq!(message(bench.limiter.config()).await.0, ErrorKind::Configuration);
         let _: i64 = bench.ask(&["HSET", "r", field, &before]).await;
     }
     assert_eq!(bench.ask::<i64>(&["DBSIZE"]).await, 1, "nothing was taken");
-    bench.all(&[(1, 0, G(9))]).await;
+    bench.all(&[(1, 0, Granted(9))]).await;
 }
 
 #[tokio::test]
@@ -81,13 +81,13 @@ async fn a_try_on_an_old_limiter_writes_nothing_and_ends_nothing() {
 #[tokio::test]
 async fn a_try_mends_a_partial_configuration_and_keeps_what_was_taken() {
     let mut bench = Bench::of(10, 1_000).await;
-    bench.all(&[(4, 0, G(6))]).await;
+    bench.all(&[(4, 0, Granted(6))]).await;
     let _: i64 = bench.ask(&["HDEL", "r", "interval"]).await;
     assert!(bench.limiter.try_set_rate(rate(5, 1_000)).await.unwrap());
     assert_eq!(bench.value().await, Some(1));
-    bench.all(&[(2, 0, W(1_000)), (1, 0, G(0))]).await;
+    bench.all(&[(2, 0, Wait(1_000)), (1, 0, Granted(0))]).await;
 
-    // A value that nobody took anything from goes.
+    // A value without taken permits is deleted.
     let _: i64 = bench.ask(&["DEL", "r", "{r}:permits"]).await;
     assert!(bench.limiter.try_set_rate(rate(5, 1_000)).await.unwrap());
     assert_eq!(bench.value().await, None);
@@ -98,39 +98,39 @@ async fn a_keep_alive_that_ends_keeps_the_keys() {
     let mut bench = Bench::new().await;
     let kept = rate(10, 1_000).keep_alive(Duration::from_secs(50));
     bench.limiter.set_rate(kept).await.unwrap();
-    bench.all(&[(3, 0, G(7))]).await;
+    bench.all(&[(3, 0, Granted(7))]).await;
     assert!(bench.limiter.remain_time_to_live().await.unwrap().is_some());
     assert!(bench.limiter.update_rate_keeping_state(rate(10, 1_000)).await.unwrap());
     for key in ["r", "{r}:value", "{r}:permits"] {
         assert_eq!(bench.ask::<i64>(&["PTTL", key]).await, -1, "{key}");
     }
-    bench.all(&[(8, 0, W(1_000)), (7, 0, G(0))]).await;
+    bench.all(&[(8, 0, Wait(1_000)), (7, 0, Granted(0))]).await;
 }
 
 #[tokio::test]
-async fn a_change_of_type_forgets_everybodys_permits_and_ones_own() {
+async fn a_change_of_type_forgets_shared_and_own_permits() {
     let mut bench = Bench::of(10, 1_000).await;
-    bench.all(&[(4, 0, G(6))]).await;
+    bench.all(&[(4, 0, Granted(6))]).await;
     bench.limiter.set_rate_keeping_state(Rate::per_client(10, SECOND)).await.unwrap();
     assert_eq!((bench.value().await, bench.members().await.len()), (None, 0));
-    bench.all(&[(10, 0, G(0))]).await;
+    bench.all(&[(10, 0, Granted(0))]).await;
     bench.limiter.set_rate(rate(10, 1_000)).await.unwrap();
     assert_eq!(bench.ask::<Vec<String>>(&["KEYS", "*"]).await, ["r"]);
     assert_eq!(bench.limiter.config().await.unwrap().unwrap().rate_type(), RateType::Overall);
 }
 
 #[tokio::test]
-async fn permits_go_back_to_those_who_took_them_once() {
+async fn permits_are_released_once_from_their_own_grant() {
     let mut bench = Bench::of(10, 1_000).await;
     bench.at(0);
     let mut held = bench.limiter.try_acquire(5).await.unwrap().expect("permits");
-    bench.all(&[(5, 300, G(0))]).await;
+    bench.all(&[(5, 300, Granted(0))]).await;
     assert_eq!((held.release(0).await.unwrap(), held.count()), (0, 5));
     assert_eq!(held.release(2).await.unwrap(), 2);
     assert_eq!((held.count(), bench.value().await), (3, Some(2)));
     assert_eq!(bench.members().await, [(3, 0), (5, 300)]);
     // The permits that are left expire when they would have.
-    bench.all(&[(3, 400, W(600)), (2, 400, G(0)), (3, 1_000, G(0))]).await;
+    bench.all(&[(3, 400, Wait(600)), (2, 400, Granted(0)), (3, 1_000, Granted(0))]).await;
     assert_eq!(held.release(3).await.unwrap(), 0, "they expired");
     assert_eq!((held.count(), bench.value().await), (0, Some(0)));
 
@@ -145,8 +145,8 @@ async fn permits_go_back_to_those_who_took_them_once() {
 #[tokio::test]
 async fn reservations_are_given_back_once_and_to_their_own_limiter() {
     let mut bench = Bench::of(10, 1_000).await;
-    let (told, reservation) = bench.told(&bench.redisson, 4).await;
-    assert_eq!(told, G(6));
+    let (result, reservation) = bench.check(&bench.redisson, 4).await;
+    assert_eq!(result, Granted(6));
     let reservation = reservation.expect("taken");
     let other = client(&bench.server, &bench.clock, "A");
     let reservation = other.refund(reservation).expect_err("another's comes back");
@@ -156,7 +156,7 @@ async fn reservations_are_given_back_once_and_to_their_own_limiter() {
         assert!(begun.elapsed() < Duration::from_secs(20), "never given back");
         tokio::task::yield_now().await;
     }
-    let (_, reservation) = bench.told(&bench.redisson, 4).await;
+    let (_, reservation) = bench.check(&bench.redisson, 4).await;
     assert_eq!(bench.redisson.refund_confirmed(reservation.unwrap()).await.unwrap(), 4);
     assert_eq!(bench.members().await, []);
 }
@@ -180,10 +180,10 @@ async fn a_release_of_many_takes_as_many_calls_as_it_needs() {
 }
 
 #[tokio::test]
-async fn a_limiter_is_deleted_whole_and_lives_as_long_as_it_is_told() {
+async fn a_limiter_is_deleted_whole_and_expires_when_set() {
     let mut bench = Bench::of(10, 1_000).await;
     assert!(bench.limiter.exists().await.unwrap());
-    bench.all(&[(1, 0, G(9))]).await;
+    bench.all(&[(1, 0, Granted(9))]).await;
     assert!(!bench.limiter.clear_expire().await.unwrap());
     assert!(bench.limiter.expire(Duration::from_secs(100)).await.unwrap());
     let rest = bench.limiter.remain_time_to_live().await.unwrap().expect("an end");
@@ -210,7 +210,7 @@ async fn a_limiter_is_deleted_whole_and_lives_as_long_as_it_is_told() {
 #[tokio::test]
 async fn a_reset_forgets_what_was_taken_and_keeps_the_rate() {
     let mut bench = Bench::of(10, 1_000).await;
-    bench.all(&[(4, 0, G(6))]).await;
+    bench.all(&[(4, 0, Granted(6))]).await;
     assert_eq!(bench.redisson.reset("r").await.unwrap().remaining(), Some(10));
     assert_eq!(bench.ask::<Vec<String>>(&["KEYS", "*"]).await, ["r"]);
     assert_eq!(message(bench.redisson.penalize("r")).await.0, ErrorKind::Configuration);
@@ -220,17 +220,17 @@ async fn a_reset_forgets_what_was_taken_and_keeps_the_rate() {
 async fn limiters_may_come_with_a_default_rate() {
     let mut bench = Bench::new().await;
     let redisson = bench.redisson.clone().default_rate(rate(3, 1_000));
-    assert_eq!(bench.told(&redisson, 1).await.0, G(2));
+    assert_eq!(bench.check(&redisson, 1).await.0, Granted(2));
     assert_eq!(bench.limiter.config().await.unwrap(), Some(rate(3, 1_000)));
     let _: i64 = bench.ask(&["HSET", "r", "rate", "5"]).await;
-    assert_eq!(bench.told(&redisson, 1).await.0, G(1), "what is there stays as it is");
+    assert_eq!(bench.check(&redisson, 1).await.0, Granted(1), "a stored configuration stays");
     let peek = redisson.peek("other").await.unwrap();
     assert_eq!((peek.remaining(), peek.quota()), (Some(3), Some(Quota::per_second(3))));
 }
 
-/// Whoever comes first sets it, and nobody sees that it was not.
+/// The first call sets it, and no call sees a limiter without a configuration.
 #[tokio::test]
-async fn many_who_come_at_once_find_a_default_rate() {
+async fn many_concurrent_calls_find_a_default_rate() {
     let bench = Bench::new().await;
     let redissons = [(); 20]
         .map(|()| client(&bench.server, &bench.clock, "A").default_rate(rate(1_000, 1_000)));
@@ -276,14 +276,14 @@ async fn a_default_rate_out_of_range_is_an_error_of_the_call() {
 }
 
 #[tokio::test]
-async fn the_configuration_can_be_read_and_state_reset_whatever_stands_in_its_place() {
+async fn the_configuration_is_read_and_state_reset_whatever_is_stored() {
     let mut bench = Bench::of(10, 1_000).await;
     let _: i64 = bench.ask(&["SADD", "{r}:value", "x"]).await;
     let _: i64 = bench.ask(&["SADD", "{r}:permits", "x"]).await;
     assert_eq!(bench.limiter.config().await.unwrap(), Some(rate(10, 1_000)));
     assert_eq!(message(bench.limiter.try_acquire(1)).await.0, ErrorKind::State);
     assert_eq!(bench.redisson.reset("r").await.unwrap().remaining(), Some(10));
-    bench.all(&[(1, 0, G(9))]).await;
+    bench.all(&[(1, 0, Granted(9))]).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tower_sluice::redisson::Rate;
 use tower_sluice::{Charge, Limiter};
 
-use support::redisson::Told::{Exceeds, G, W};
+use support::redisson::Acquired::{Exceeds, Granted, Wait};
 use support::redisson::{Bench, client, rate};
 
 #[tokio::test]
@@ -19,24 +19,24 @@ async fn many_members_and_a_release_of_java_admit_no_more_than_java_would() {
     assert_eq!(bench.java("acquire", 3_000, 0).await, "nil");
     bench.java("release", 3_000, 0).await;
     for left in 1..=10 {
-        bench.all(&[(299, 500, G(3_000 - 299 * left))]).await;
+        bench.all(&[(299, 500, Granted(3_000 - 299 * left))]).await;
     }
-    // So many that they are not added up for nothing.
+    // Too many members to be added up for a figure.
     for _ in 0..290 {
         bench.java("acquire", 0, 500).await;
     }
-    bench.all(&[(2_701, 1_000, W(500))]).await;
+    bench.all(&[(2_701, 1_000, Wait(500))]).await;
 
     let mut bench = Bench::of(3_000, 1_000).await;
     bench.java("acquire", 3_000, 0).await;
     bench.java("release", 3_000, 0).await;
     for left in 1..=299 {
-        bench.all(&[(10, 500, G(3_000 - 10 * left))]).await;
+        bench.all(&[(10, 500, Granted(3_000 - 10 * left))]).await;
     }
-    bench.all(&[(2_000, 1_000, W(500)), (10, 1_000, G(0))]).await;
+    bench.all(&[(2_000, 1_000, Wait(500)), (10, 1_000, Granted(0))]).await;
 }
 
-/// The state of everybody lives as long as the configuration.
+/// Shared state lives as long as the configuration.
 #[tokio::test]
 async fn state_never_goes_before_a_configuration_that_stays() {
     // Java's unlink deletes the configuration alone.
@@ -44,7 +44,7 @@ async fn state_never_goes_before_a_configuration_that_stays() {
         let mut bench = Bench::new().await;
         let kept = rate(10, 1_000).keep_alive(Duration::from_secs(5));
         bench.limiter.set_rate(kept).await.unwrap();
-        bench.all(&[(1, 0, G(9))]).await;
+        bench.all(&[(1, 0, Granted(9))]).await;
         let _: i64 = bench.ask(&["UNLINK", "r"]).await;
         match keep {
             None => drop(bench.limiter.try_set_rate(rate(10, 1_000)).await.unwrap()),
@@ -58,9 +58,9 @@ async fn state_never_goes_before_a_configuration_that_stays() {
     // A life that the configuration lost.
     let mut bench = Bench::of(10, 1_000).await;
     let _: i64 = bench.ask(&["PEXPIRE", "r", "700000"]).await;
-    bench.all(&[(1, 0, G(9))]).await;
+    bench.all(&[(1, 0, Granted(9))]).await;
     let _: i64 = bench.ask(&["PERSIST", "r"]).await;
-    bench.all(&[(9, 0, G(0))]).await;
+    bench.all(&[(9, 0, Granted(0))]).await;
     for key in ["{r}:value", "{r}:permits"] {
         assert_eq!(bench.ask::<i64>(&["PTTL", key]).await, -1, "{key}");
     }
@@ -72,7 +72,7 @@ async fn a_clients_state_outlives_its_permits_whatever_the_configuration_does() 
     let each = Rate::per_client(10, Duration::from_secs(100));
     bench.limiter.set_rate(each).await.unwrap();
     let _: i64 = bench.ask(&["PEXPIRE", "r", "50000"]).await;
-    assert_eq!(bench.take(10, 0).await, G(0));
+    assert_eq!(bench.take(10, 0).await, Granted(0));
     for key in ["{r}:value:A", "{r}:permits:A"] {
         assert!(bench.ask::<i64>(&["PTTL", key]).await > 90_000, "{key}");
     }
@@ -85,7 +85,7 @@ async fn a_clients_state_outlives_its_permits_whatever_the_configuration_does() 
 #[tokio::test]
 async fn more_than_the_rate_writes_nothing() {
     let mut bench = Bench::of(10, 1_000).await;
-    bench.all(&[(4, 0, G(6)), (11, 1_500, Exceeds)]).await;
+    bench.all(&[(4, 0, Granted(6)), (11, 1_500, Exceeds)]).await;
     assert_eq!((bench.members().await, bench.value().await), (vec![(4, 0)], Some(6)));
     bench.at(1_500);
     let decision = bench.redisson.check(&Charge::new("r").cost(11)).await.unwrap();
@@ -116,8 +116,8 @@ async fn a_change_of_type_leaves_other_clients_alone() {
     let mut bench = Bench::new().await;
     bench.limiter.set_rate(Rate::per_client(10, Duration::from_secs(100))).await.unwrap();
     let other = client(&bench.server, &bench.clock, "B");
-    bench.told(&bench.redisson, 4).await;
-    bench.told(&other, 4).await;
+    bench.check(&bench.redisson, 4).await;
+    bench.check(&other, 4).await;
     bench.limiter.set_rate(rate(10, 1_000)).await.unwrap();
     let mut keys: Vec<String> = bench.ask(&["KEYS", "*"]).await;
     keys.sort();

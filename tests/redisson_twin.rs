@@ -64,8 +64,8 @@ impl Twins {
             grants: Vec::new(),
         };
         let arguments = [0, rate, interval, 0, 0].map(|number| number.to_string());
-        let told = twins.call("try_set", &arguments.each_ref().map(String::as_bytes)).await;
-        assert_eq!(told[..1], [0]);
+        let reply = twins.call("try_set", &arguments.each_ref().map(String::as_bytes)).await;
+        assert_eq!(reply[..1], [0]);
         twins
     }
 
@@ -80,9 +80,9 @@ impl Twins {
         call.arg(&self.script).arg(5);
         call.arg(&["r", "{r}:value", "{r}:permits", "{r}:value:id", "{r}:permits:id"]);
         call.arg(self.now).arg(operation).arg(arguments);
-        let mut told: Vec<i64> = call.query_async(&mut self.connection).await.expect("a reply");
-        assert_eq!(told.remove(1), self.now);
-        told
+        let mut reply: Vec<i64> = call.query_async(&mut self.connection).await.expect("a reply");
+        assert_eq!(reply.remove(1), self.now);
+        reply
     }
 
     async fn run(&mut self, command: &mut Cmd) {
@@ -135,8 +135,8 @@ impl Twins {
         (millis * 1_000 - self.now % 1_000).max(0)
     }
 
-    fn check_told(&self, told: &[i64], verdict: Verdict, report: Report, place: &str) {
-        let [outcome, wait, left, reset, rate, interval] = *told else { panic!("{told:?}") };
+    fn assert_reply(&self, reply: &[i64], verdict: Verdict, report: Report, place: &str) {
+        let [outcome, wait, left, reset, rate, interval] = *reply else { panic!("{reply:?}") };
         let lua = match outcome {
             0 => {
                 // Of a grant that took the last one, and was not sent again, when
@@ -158,10 +158,10 @@ impl Twins {
     async fn acquire(&mut self, permits: i64, grant: [u8; 16], place: &str) -> bool {
         let rule = self.rule();
         let text = permits.to_string();
-        let told = self.call("acquire", &[text.as_bytes(), &grant]).await;
+        let reply = self.call("acquire", &[text.as_bytes(), &grant]).await;
         let (verdict, report) =
             PermitLog::acquire(&rule, &mut self.state, self.now, permits, &grant);
-        self.check_told(&told, verdict, report, place);
+        self.assert_reply(&reply, verdict, report, place);
         verdict == Verdict::Allow
     }
 
@@ -190,23 +190,23 @@ impl Twins {
                 self.acquire(permits, grant, place).await;
             }
             9 | 10 => {
-                let told = self.call("available", &[]).await;
+                let reply = self.call("available", &[]).await;
                 let (verdict, report) = PermitLog::available(&rule, &mut self.state, self.now);
-                self.check_told(&told, verdict, report, place);
+                self.assert_reply(&reply, verdict, report, place);
             }
             11 => {
-                let told = self.call("release", &[permits.to_string().as_bytes()]).await;
+                let reply = self.call("release", &[permits.to_string().as_bytes()]).await;
                 let (freed, more) = PermitLog::release(&rule, &mut self.state, self.now, permits);
-                assert_eq!(told, [0, freed, i64::from(more)], "{place}");
+                assert_eq!(reply, [0, freed, i64::from(more)], "{place}");
             }
             12 if !self.grants.is_empty() => {
                 let (grant, held) = self.grants[self.dice.usize(..self.grants.len())];
                 let part = self.dice.i64(1..=held + 1);
                 let [one, other] = [part, held].map(|number| number.to_string());
-                let told = self.call("refund", &[one.as_bytes(), &grant, other.as_bytes()]).await;
+                let reply = self.call("refund", &[one.as_bytes(), &grant, other.as_bytes()]).await;
                 let freed = PermitLog::refund_grant(&rule, &mut self.state, part, &grant, held)
                     .unwrap_or(0);
-                assert_eq!(told, [0, freed], "{place}");
+                assert_eq!(reply, [0, freed], "{place}");
             }
             13 => {
                 // What was sent twice was subtracted twice.
@@ -216,7 +216,7 @@ impl Twins {
                 }
             }
             14 => {
-                // What was counted is lost: Java would grant a full rate anew.
+                // The value is lost: Java would grant a full rate again.
                 self.run(cmd("DEL").arg("{r}:value")).await;
                 self.state.value = None;
             }
@@ -319,7 +319,7 @@ async fn no_window_goes_over_the_rate_with_java_at_the_same_time() {
                     let permits = [1, 2, rate.div_ceil(3)][twins.dice.usize(..3)].min(rate);
                     twins.java("acquire", permits, 1).await;
                 }
-                // So many grants that they are not added up.
+                // Too many grants to be added up.
                 2 if rate == 600 => {
                     let times = twins.dice.u8(..);
                     twins.java("acquire", 1, times).await;

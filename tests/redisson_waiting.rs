@@ -1,4 +1,4 @@
-//! Who waits for Redisson's limiter asks again, and not more often than there is something to ask.
+//! Callers that wait for Redisson's limiter ask again, but only when permits may be free.
 
 #![cfg(feature = "redisson")]
 
@@ -38,7 +38,7 @@ fn check_windows(mut admitted: Vec<Duration>, permits: usize, interval: Duration
 
 #[tokio::test]
 async fn of_80_waiters_one_asks_at_a_time() {
-    // So many clients know nothing of each other, as processes do not.
+    // These clients share no queues, like separate processes.
     for (permits, millis, clients) in [(1, 10, 1), (20, 200, 1), (1, 10, 8)] {
         let mut bench = Bench::of(permits, millis).await;
         let redissons: Vec<_> = (0..clients).map(|_| redisson(&bench.server)).collect();
@@ -48,7 +48,7 @@ async fn of_80_waiters_one_asks_at_a_time() {
             let redisson = redissons[number % clients].clone();
             waiters.spawn(async move {
                 let decision = redisson.acquire(Charge::new("r").max_wait(LONG)).await;
-                decision.expect("admitted").decided_at().expect("told")
+                decision.expect("admitted").decided_at().expect("reported")
             });
         }
         let admitted = waiters.join_all().await;
@@ -75,7 +75,7 @@ async fn of_1000_waiters_the_losers_wait_again() {
         let redisson = clients[number % 2].clone();
         waiters.spawn(async move {
             let decision = redisson.acquire(Charge::new("r").max_wait(LONG)).await;
-            decision.expect("admitted").decided_at().expect("told")
+            decision.expect("admitted").decided_at().expect("reported")
         });
     }
     let admitted = waiters.join_all().await;
@@ -107,7 +107,7 @@ async fn a_wait_within_patience_is_slept_and_asked_again() {
     assert_eq!(limiter.acquire(2).await.unwrap().count(), 2);
 }
 
-/// What comes free early is found by whoever asks, and by those who wait at the end of their wait.
+/// Permits that are released early go to callers that ask now. Waiters find them when their wait ends.
 #[tokio::test]
 async fn a_release_lets_the_next_one_in() {
     let bench = Bench::of(1, 60_000).await;
@@ -136,7 +136,7 @@ async fn clients_wait_apart() {
     assert_eq!(one.refund_confirmed(reservation).await.unwrap(), 1);
 }
 
-/// More than the rate never fits, whoever waits.
+/// More permits than the rate never fit, even while others wait.
 #[tokio::test]
 async fn more_than_the_rate_is_refused_at_once() {
     let bench = Bench::of(1, 600_000).await;
@@ -188,7 +188,7 @@ async fn a_layer_waits_the_redisson_way() {
 
 /// Patience is counted from the first question, however often it is asked again.
 #[tokio::test]
-async fn patience_ends_for_those_who_never_get_a_permit() {
+async fn callers_without_a_permit_give_up_after_max_wait() {
     let bench = Bench::of(1, 40).await;
     let redisson = redisson(&bench.server);
     let mut waiters = JoinSet::new();
@@ -198,7 +198,7 @@ async fn patience_ends_for_those_who_never_get_a_permit() {
             let charge = Charge::new("r").max_wait(Duration::from_millis(200));
             let begun = Instant::now();
             match redisson.acquire(charge).await {
-                Ok(decision) => Ok(decision.decided_at().expect("told")),
+                Ok(decision) => Ok(decision.decided_at().expect("reported")),
                 Err(Refusal::Denied(decision)) => {
                     assert!(decision.retry_after().is_some());
                     Err(begun.elapsed())

@@ -18,12 +18,12 @@ pub const BASE: u64 = 1_767_225_600_000;
 
 /// The answer to an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Acquired {
     /// Granted; the permits that are left.
-    G(u64),
+    Granted(u64),
     /// Refused; the wait in ms.
-    W(u64),
-    /// More than the rate.
+    Wait(u64),
+    /// More permits than the rate.
     Exceeds,
 }
 
@@ -57,30 +57,34 @@ impl Bench {
         self.clock.store(millis, Relaxed);
     }
 
-    pub async fn take(&self, permits: u64, millis: u64) -> Told {
+    pub async fn take(&self, permits: u64, millis: u64) -> Acquired {
         self.at(millis);
-        self.told(&self.redisson, permits).await.0
+        self.check(&self.redisson, permits).await.0
     }
 
     /// The answer, and the reservation.
-    pub async fn told(&self, redisson: &Redisson, permits: u64) -> (Told, Option<Reservation>) {
+    pub async fn check(
+        &self,
+        redisson: &Redisson,
+        permits: u64,
+    ) -> (Acquired, Option<Reservation>) {
         let mut decision =
             redisson.check(&Charge::new("r").cost(permits)).await.expect("a decision");
-        let told = match decision.outcome() {
-            Outcome::Allow => Told::G(decision.remaining().expect("told")),
+        let result = match decision.outcome() {
+            Outcome::Allow => Acquired::Granted(decision.remaining().expect("reported")),
             Outcome::Retry(wait) => {
                 assert_eq!(wait.subsec_nanos() % 1_000_000, 0, "whole ms of a clock cut to ms");
-                Told::W(wait.as_millis() as u64)
+                Acquired::Wait(wait.as_millis() as u64)
             }
-            Outcome::Deny { retry_after: None } => Told::Exceeds,
+            Outcome::Deny { retry_after: None } => Acquired::Exceeds,
             other => panic!("{other:?}"),
         };
-        (told, decision.take_reservation())
+        (result, decision.take_reservation())
     }
 
-    pub async fn all(&self, asked: &[(u64, u64, Told)]) {
-        for (permits, millis, told) in asked {
-            assert_eq!(self.take(*permits, *millis).await, *told, "{permits} at {millis}");
+    pub async fn all(&self, asked: &[(u64, u64, Acquired)]) {
+        for (permits, millis, result) in asked {
+            assert_eq!(self.take(*permits, *millis).await, *result, "{permits} at {millis}");
         }
     }
 
