@@ -26,12 +26,12 @@ local function decide(algorithm, rule, state, was_clamped, now, cost, max_wait)
   if wait <= max_wait and wait <= rule.horizon then
     return wait == 0 and ALLOW or WAIT, wait, algorithm.consume(rule, state, instant, cost, now)
   end
-  -- The only write of a refusal: a cut state, or it would move along with the clock.
+  -- The only write of a refusal: a clamped state, or it would move along with the clock.
   return DENY, wait, was_clamped and state or nil
 end
 
--- Takes without asking whether it fits, so long as the debt is not past the horizon. Returns what a
--- peek would then be told, and the state to store if it changed. The twin of `penalize` in
+-- Takes a cost without a check that it fits, unless the debt is past the horizon. Returns what a
+-- peek after it would answer, and the state to store if it changed. The twin of `penalize` in
 -- src/algorithm/mod.rs.
 local function penalize(algorithm, rule, state, now, cost)
   local instant, next = algorithm.earliest_fit(rule, state, now, 0), nil
