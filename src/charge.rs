@@ -216,7 +216,8 @@ impl Charge {
         }
     }
 
-    /// The same charge, for the closure that makes its parts: a clone of it states no cost of its own.
+    /// The same charge, for the closure that makes its parts: a clone of it states no
+    /// cost of its own.
     pub(crate) fn as_whole(&self) -> Self {
         let cost = match self.cost {
             Cost::Peek => Cost::Peek,

@@ -63,8 +63,8 @@ pub trait Respond<Req, Res, E> {
     /// The units that an admitted request cost in the end, now that it is answered. Default:
     /// `None`, which keeps what was charged.
     ///
-    /// It is asked only if something was charged, and once. More than was charged counts as what was
-    /// charged, unless [`takes_more`](Respond::takes_more) says so.
+    /// It is asked only if something was charged, and once. More than was charged counts as what
+    /// was charged, unless [`takes_more`](Respond::takes_more) says so.
     fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64> {
         let _ = (decision, response);
         None

@@ -1,5 +1,5 @@
 //! Which module may use which module and which crate: the rules as data, held against every path in
-//! `src`. And rules for dependencies, scripts and lengths of files.
+//! `src`. And rules for dependencies, scripts, lengths of files and widths of comments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -282,4 +282,45 @@ fn no_file_is_longer_than_400_lines() {
             assert!(lines <= 400, "{} has {lines} lines", path.display());
         }
     }
+}
+
+/// The lines of `text` that hold a comment and are wider than 100 columns. Tables and addresses may
+/// be, since they cannot be wrapped.
+fn wide_comments(text: &str, mark: &str) -> Vec<usize> {
+    let is_comment =
+        |line: &str| line.trim_start().starts_with(mark) || line.contains(&format!(" {mark} "));
+    let is_excepted = |line: &str| {
+        line.contains("://") || line.trim_start_matches([' ', '/', '!']).starts_with('|')
+    };
+    let is_wide = |line: &str| line.chars().count() > 100 && is_comment(line) && !is_excepted(line);
+    text.lines().zip(1..).filter(|(line, _)| is_wide(line)).map(|(_, number)| number).collect()
+}
+
+#[test]
+fn no_comment_is_wider_than_100_columns() {
+    let mut wide = Vec::new();
+    for folder in ["benches", "examples", "interop", "scripts", "src", "tests"] {
+        for path in files(&root().join(folder)) {
+            let mark = match path.extension().and_then(|extension| extension.to_str()) {
+                Some("rs") => "//",
+                Some("lua") => "--",
+                _ => continue,
+            };
+            let lines = wide_comments(&fs::read_to_string(&path).expect("text"), mark);
+            wide.extend(lines.iter().map(|line| format!("{}:{line}", path.display())));
+        }
+    }
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
+}
+
+#[test]
+fn a_wide_comment_is_found_with_its_line() {
+    let long = "word ".repeat(20);
+    assert_eq!(wide_comments(&format!("// word\n/// {long}"), "//"), [2]);
+    assert_eq!(wide_comments(&format!("let x = 1; // {long}"), "//"), [1]);
+    assert_eq!(wide_comments(&format!("    -- {long}"), "--"), [1]);
+    assert!(
+        wide_comments(&format!("/// | {long} |\n// https://example.com {long}"), "//").is_empty()
+    );
+    assert!(wide_comments(&format!("let text = \"{long}\";"), "//").is_empty());
 }

@@ -223,7 +223,8 @@ pin_project! {
 }
 
 impl<A: InLua> AllAtOnceFuture<A> {
-    /// `stated`: the owner and the cost of the reservation, if all members state costs of their own.
+    /// `stated`: the owner and the cost of the reservation, if all members state
+    /// costs of their own.
     fn in_one_call(decision: RedisFuture<A>, stated: Option<(Owner, u64)>) -> Self {
         Self { state: State::InOneCall { decision, stated } }
     }
