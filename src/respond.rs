@@ -73,7 +73,7 @@ pub trait Respond<Req, Res, E> {
     /// Adds to the response of an admitted request what its caller should know. Default: nothing.
     ///
     /// It comes before [`actual_cost`](Respond::actual_cost). A responder that takes the decision's
-    /// [`reservation`](Decision::reservation) settles it itself.
+    /// [`reservation`](Decision::take_reservation) settles it itself.
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }
