@@ -151,6 +151,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         match path.is_dir() {
+            // What is built there is no file of ours.
+            true if path.ends_with("target") => {}
             true => found.extend(files(&path)),
             false => found.push(path),
         }

@@ -107,7 +107,8 @@ async fn a_wait_within_patience_is_slept_and_asked_again() {
     assert_eq!(limiter.acquire(2).await.unwrap().count(), 2);
 }
 
-/// Permits that are released early go to callers that ask now. Waiters find them when their wait ends.
+/// Permits that are released early go to callers that ask now. Waiters find them when
+/// their wait ends.
 #[tokio::test]
 async fn a_release_lets_the_next_one_in() {
     let bench = Bench::of(1, 60_000).await;
