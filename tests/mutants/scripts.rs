@@ -211,7 +211,7 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "left_at_the_slot_of_another",
         ["token_bucket", "several"],
         Mixed,
-        "if from > 0 then",
+        "if from > 0 and units == cost then",
         "if false then",
     ),
     mutant(
