@@ -7,6 +7,9 @@ pub mod cookbook {}
 #[doc = include_str!("../docs/when-redis-fails.md")]
 pub mod when_redis_fails {}
 
+// In rustdoc this definition of the link holds, in the repository that of the page.
+#[doc = "[cookbook]: super::cookbook"]
+#[doc = ""]
 #[doc = include_str!("../docs/what-the-bound-means.md")]
 pub mod what_the_bound_means {}
 

@@ -12,12 +12,15 @@ use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;
 use crate::{Charge, KeyExtractor, Keyed, Respond};
 
-/// A service behind the gate. Made by [`RateLimitLayer`](crate::RateLimitLayer).
+/// A limited service. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// It is always ready: the inner service is cloned with each call, and the clone is made ready once
-/// the request is admitted, so that a request which waits or is refused holds nothing of it. Its
-/// back-pressure is therefore not seen above this service; a
-/// `LoadShed` or a `ConcurrencyLimit` belongs inside.
+/// It is always ready. Each call clones the inner service, and drives the clone ready once the
+/// request is admitted. So a request that waits or is refused holds nothing of the inner service.
+/// Callers do not see its back-pressure: a `LoadShed` or a `ConcurrencyLimit` belongs inside.
+///
+/// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
+/// met: the inner service is [`Clone`], the key extractor is one for its requests, and the
+/// responder can answer for it. A service that does not speak HTTP needs `.respond(Raise)`.
 pub struct RateLimit<S, L, K, R> {
     inner: S,
     shared: Arc<Shared<L, K, R>>,
