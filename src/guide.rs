@@ -8,7 +8,7 @@ pub mod cookbook {}
 pub mod when_redis_fails {}
 
 // In rustdoc this definition of the link holds, in the repository that of the page.
-#[doc = "[cookbook]: super::cookbook"]
+#[doc = "[cookbook]: crate::guide::cookbook"]
 #[doc = ""]
 #[doc = include_str!("../docs/what-the-bound-means.md")]
 pub mod what_the_bound_means {}
