@@ -65,7 +65,7 @@ async fn what_is_granted_too_late_is_given_back() {
     assert!(redisson.check(&Charge::new("r").cost(10)).await.is_ok());
     let begun = Instant::now();
     while bench.value().await.is_none_or(|value| value == 9) {
-        assert!(begun.elapsed() < LONG, "kept for nobody");
+        assert!(begun.elapsed() < LONG, "permits stayed taken");
         tokio::task::yield_now().await;
     }
 }

@@ -49,7 +49,7 @@ impl Inner {
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
         let keys = Keys::new(charge.key(), &self.client)?;
         if charge.get_quota().is_some() {
-            let message = "the rate of a redisson limiter is stored in redis, so a charge has no quota of its own";
+            let message = "a redisson limiter has its rate in redis: a charge cannot have a quota";
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let permits = u32::try_from(charge.get_cost()).map_err(|_| too_many())?;

@@ -53,7 +53,8 @@ impl ScriptReply {
                 Err(Error::new(ErrorKind::Configuration, "RateLimiter is not initialized"))
             }
             BAD_CONFIGURATION => {
-                let message = "the configuration that is stored cannot be: a rate or an interval of 0, or no numbers";
+                let message =
+                    "the stored configuration is invalid: rate and interval are at least 1";
                 Err(Error::new(ErrorKind::Configuration, message))
             }
             _ => Ok(self),
