@@ -76,10 +76,16 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// One unit of `key`: a `&'static str`, a `String` or an `Arc<str>`.
+    /// One unit of `key`: a `&str`, which is copied, a `String` or an `Arc<str>`.
     #[must_use]
     pub fn new(key: impl Into<Charge>) -> Self {
         key.into()
+    }
+
+    /// One unit of a constant key, which is not copied.
+    #[must_use]
+    pub fn from_static(key: &'static str) -> Self {
+        Self::of(Key::Constant(key))
     }
 
     /// Sets the units asked for. Default: 1. A member of [`AllInTurn`] or [`AllAtOnce`] takes the
@@ -250,9 +256,16 @@ impl Charge {
     }
 }
 
-impl From<&'static str> for Charge {
-    fn from(key: &'static str) -> Self {
-        Self::of(Key::Constant(key))
+/// Copies the key. For a constant, [`Charge::from_static`] does not.
+impl From<&str> for Charge {
+    fn from(key: &str) -> Self {
+        Self::of(Key::Owned(key.to_owned()))
+    }
+}
+
+impl From<&String> for Charge {
+    fn from(key: &String) -> Self {
+        key.as_str().into()
     }
 }
 

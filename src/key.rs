@@ -55,7 +55,7 @@ pub struct Global;
 
 impl<Req> KeyExtractor<Req> for Global {
     fn extract(&self, _request: &Req) -> Keyed {
-        Keyed::Charge("global".into())
+        Keyed::Charge(Charge::from_static("global"))
     }
 }
 
@@ -112,7 +112,7 @@ macro_rules! into_charge {
 }
 
 into_charge! {
-    &'static str => |key| Keyed::Charge(key.into());
+    &'static str => |key| Keyed::Charge(Charge::from_static(key));
     String => |key| Keyed::Charge(key.into());
     Arc<str> => |key| Keyed::Charge(key.into());
     Charge => |charge| Keyed::Charge(charge);
