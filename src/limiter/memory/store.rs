@@ -100,9 +100,10 @@ impl<A: Algorithm> Store<A> {
         name: &str,
         change: impl FnOnce(i64, &mut Option<A::State>) -> (T, Option<i64>),
     ) -> Result<(T, Option<Arc<str>>), Error> {
-        let now = instant((self.clock)())?;
         let hash = self.hasher.hash_one(name) as usize;
         let mut shard = lock(&self.shards[hash % self.shards.len()]);
+        // Read under the lock: a decision that overtook this one would lie in its future.
+        let now = instant((self.clock)())?;
         shard.keep_up(now, self.steady);
         shard.update(name, now, |state| change(now, state))
     }
