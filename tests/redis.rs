@@ -5,17 +5,13 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use support::faults::{calls, run, trouble};
+use support::faults::{run, script_calls, trouble};
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::algorithm::{
-    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
-};
+use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::{
     AllAtOnce, AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
     Quota, Redis,
@@ -35,11 +31,6 @@ fn bucket(server: &Server, quota: Quota) -> Redis<TokenBucket> {
 fn daily(server: &Server, limit: u64) -> Redis<FixedWindow> {
     let quota = Quota::new(limit, Duration::from_secs(365 * 86_400));
     Redis::new("test", FixedWindow::new(quota), pool(server)).deadline(PATIENT)
-}
-
-/// How often scripts ran, by the server's own count.
-async fn scripts(connection: &mut MultiplexedConnection) -> u64 {
-    calls(connection, "eval").await + calls(connection, "evalsha").await
 }
 
 #[tokio::test]
@@ -153,7 +144,7 @@ async fn bad_charges_never_reach_redis() {
     let burst = Charge::new("key").quota(Quota::per_second(5).burst(9));
     let error = windows.check(&burst).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
-    assert_eq!(scripts(&mut connection).await, 0);
+    assert_eq!(script_calls(&mut connection).await, 0);
 }
 
 // Cases 108 to 110.
@@ -164,7 +155,7 @@ async fn a_thousand_waiters_ask_once_each() {
     let limiter = Arc::new(bucket(&server, quota));
     limiter.check(&Charge::new("other")).await.unwrap();
     let mut connection = server.connection().await;
-    let before = scripts(&mut connection).await;
+    let before = script_calls(&mut connection).await;
     let mut tasks = JoinSet::new();
     for _ in 0..1_000 {
         let limiter = Arc::clone(&limiter);
@@ -184,7 +175,7 @@ async fn a_thousand_waiters_ask_once_each() {
     for pair in slots.windows(2) {
         assert!(pair[1] - pair[0] >= Duration::from_millis(1), "{pair:?}");
     }
-    let asked = scripts(&mut connection).await - before;
+    let asked = script_calls(&mut connection).await - before;
     assert!(asked <= 1_100, "{asked}");
     println!("waiters=1000 calls_per_admission={}", asked as f64 / 1_000.0);
 }
@@ -249,56 +240,6 @@ fn a_new_limiter_panics_with_the_reason() {
     let _ = Redis::new("test", SlidingLog::new(Quota::per_second(10_001)), pool);
 }
 
-/// As Bucket4j has it: whoever hangs up, the latest first, takes back all that it took.
-#[tokio::test]
-async fn fifty_waiters_of_a_tuple_that_hang_up_close_the_key_to_nobody() {
-    let server = Server::start();
-    let fast = Quota::per_second(100).burst(50);
-    let slow = Quota::per_minute(100).burst(20);
-    let (minute, second) = (Quota::per_minute(200), Quota::per_second(40));
-    let buckets = (TokenBucket::new(fast), TokenBucket::new(slow));
-    let windows = (FixedWindow::new(minute), TokenBucket::new(slow), SlidingWindow::new(second));
-    let counters = (SlidingCounter::new(second), SlidingLog::new(minute), TokenBucket::new(slow));
-    assert_eq!(after_fifty_hung_up(&server, buckets).await, [0, 20, 20]);
-    assert_eq!(after_fifty_hung_up(&server, windows).await, [0, 20, 20]);
-    assert_eq!(after_fifty_hung_up(&server, counters).await, [0, 20, 20]);
-}
-
-/// How many are admitted at once after 20 were and 50 that waited hung up: at that moment, 12 s
-/// later, and a minute later.
-async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize; 3] {
-    let now = Arc::new(AtomicU64::new(1_767_225_600));
-    let clock = Arc::clone(&now);
-    let limiter = Redis::new(A::NAME, algorithm, pool(server))
-        .deadline(PATIENT)
-        .clock(move || Duration::from_secs(clock.load(Relaxed)));
-    let fill = async || {
-        let mut admitted = 0;
-        while limiter.check(&Charge::new("key")).await.unwrap().is_admitted() {
-            admitted += 1;
-        }
-        admitted
-    };
-    limiter.reset("key").await.unwrap();
-    assert_eq!(fill().await, 20);
-    let waiter = Charge::new("key").max_wait(Duration::from_secs(60));
-    let mut waiters = Vec::new();
-    for _ in 0..50 {
-        let mut decision = limiter.check(&waiter).await.unwrap();
-        assert!(matches!(decision.outcome(), Outcome::Wait(_)));
-        waiters.push(decision.take_reservation().unwrap());
-    }
-    for waiter in waiters.into_iter().rev() {
-        assert_eq!(limiter.refund_confirmed(waiter).await.unwrap(), 1);
-    }
-    let mut admitted = [0; 3];
-    for (admitted, step) in admitted.iter_mut().zip([0, 12, 48]) {
-        now.fetch_add(step, Relaxed);
-        *admitted = fill().await;
-    }
-    admitted
-}
-
 #[tokio::test]
 async fn no_timeout_is_too_long() {
     let server = Server::start();
@@ -331,56 +272,6 @@ async fn limiters_share_connections_and_never_state() {
     let mut connection = server.connection().await;
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.unwrap();
     assert!(list.lines().count() <= 2 + 1, "{list}");
-}
-
-#[tokio::test]
-async fn several_quotas_take_one_call_and_all_or_nothing() {
-    let server = Server::start();
-    let mut connection = server.connection().await;
-    let [hour, day] =
-        [5, 8].map(|limit| Quota::new(limit, Duration::from_secs(400 * 86_400 / limit)));
-    let log = Quota::new(6, Duration::from_secs(3_600));
-    let all = (TokenBucket::new(hour), FixedWindow::new(day), SlidingLog::new(log));
-    let limiter = Redis::new("test", all, pool(&server)).deadline(PATIENT);
-
-    // The script travels with the first.
-    limiter.peek("x").await.unwrap();
-    let before = scripts(&mut connection).await;
-    let first = limiter.check(&Charge::new("x").cost(3)).await.unwrap();
-    assert_eq!((first.remaining(), first.quota()), (Some(2), Some(hour)));
-    assert_eq!(scripts(&mut connection).await, before + 1);
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
-    let mut keys: Vec<_> = keys.iter().map(String::as_str).collect();
-    keys.sort_unstable();
-    assert_eq!(keys, ["sluice:test:1tb1:{x}", "sluice:test:2fw1:{x}", "sluice:test:3sl1:{x}"]);
-
-    // A refusal by any takes from none, and names the one.
-    for (cost, by) in [(3, hour), (9, hour)] {
-        let refused = limiter.check(&Charge::new("x").cost(cost)).await.unwrap();
-        assert!(!refused.is_admitted());
-        assert_eq!((refused.remaining(), refused.quota()), (Some(2), Some(by)));
-    }
-    let plan = (hour.burst(100), Quota::new(100, day.period()), log);
-    let refused = limiter.check(&Charge::new("x").cost(4).quota(plan)).await.unwrap();
-    assert_eq!((refused.remaining(), refused.quota()), (Some(3), Some(log)));
-    assert!(refused.retry_after() <= Some(log.period()));
-
-    // One broken key fails the charge, and nothing is taken under the others.
-    run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
-    run(&mut connection, &["SET", "sluice:test:3sl1:{x}", "1"]).await;
-    let error = limiter.check(&Charge::new("x")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::State);
-    run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
-    let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
-    assert_eq!(reserved.remaining(), Some(0));
-    assert_eq!(limiter.refund_confirmed(reserved.take_reservation().unwrap()).await.unwrap(), 2);
-    assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
-
-    let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
-    assert_eq!(limiter.reset("x").await.unwrap().remaining(), Some(5));
-    assert_eq!(calls(&mut connection, "unlink").await, 3);
-    assert_eq!(limiter.penalize(Charge::new("x").cost(4)).await.unwrap().remaining(), Some(1));
 }
 
 #[tokio::test]

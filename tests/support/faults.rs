@@ -159,3 +159,8 @@ pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64
         stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
+
+/// How often scripts ran, by the server's own count.
+pub async fn script_calls(connection: &mut MultiplexedConnection) -> u64 {
+    calls(connection, "eval").await + calls(connection, "evalsha").await
+}

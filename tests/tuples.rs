@@ -1,0 +1,123 @@
+//! Several quotas of one key on a real server: one call, all or nothing.
+
+#![cfg(feature = "redis")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use support::Server;
+use support::faults::{calls, run, script_calls};
+use tower_sluice::algorithm::{
+    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
+};
+use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+
+/// Long enough for the slowest machine: no test here is about speed.
+const PATIENT: Duration = Duration::from_secs(20);
+
+fn pool(server: &Server) -> Pool {
+    Pool::connect(&server.url()).expect("an address")
+}
+
+/// As Bucket4j has it: whoever hangs up, the latest first, takes back all that it took.
+#[tokio::test]
+async fn fifty_waiters_of_a_tuple_that_hang_up_close_the_key_to_nobody() {
+    let server = Server::start();
+    let fast = Quota::per_second(100).burst(50);
+    let slow = Quota::per_minute(100).burst(20);
+    let (minute, second) = (Quota::per_minute(200), Quota::per_second(40));
+    let buckets = (TokenBucket::new(fast), TokenBucket::new(slow));
+    let windows = (FixedWindow::new(minute), TokenBucket::new(slow), SlidingWindow::new(second));
+    let counters = (SlidingCounter::new(second), SlidingLog::new(minute), TokenBucket::new(slow));
+    assert_eq!(after_fifty_hung_up(&server, buckets).await, [0, 20, 20]);
+    assert_eq!(after_fifty_hung_up(&server, windows).await, [0, 20, 20]);
+    assert_eq!(after_fifty_hung_up(&server, counters).await, [0, 20, 20]);
+}
+
+/// How many are admitted at once after 20 were and 50 that waited hung up: at that moment, 12 s
+/// later, and a minute later.
+async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize; 3] {
+    let now = Arc::new(AtomicU64::new(1_767_225_600));
+    let clock = Arc::clone(&now);
+    let limiter = Redis::new(A::NAME, algorithm, pool(server))
+        .deadline(PATIENT)
+        .clock(move || Duration::from_secs(clock.load(Relaxed)));
+    let fill = async || {
+        let mut admitted = 0;
+        while limiter.check(&Charge::new("key")).await.unwrap().is_admitted() {
+            admitted += 1;
+        }
+        admitted
+    };
+    limiter.reset("key").await.unwrap();
+    assert_eq!(fill().await, 20);
+    let waiter = Charge::new("key").max_wait(Duration::from_secs(60));
+    let mut waiters = Vec::new();
+    for _ in 0..50 {
+        let mut decision = limiter.check(&waiter).await.unwrap();
+        assert!(matches!(decision.outcome(), Outcome::Wait(_)));
+        waiters.push(decision.take_reservation().unwrap());
+    }
+    for waiter in waiters.into_iter().rev() {
+        assert_eq!(limiter.refund_confirmed(waiter).await.unwrap(), 1);
+    }
+    let mut admitted = [0; 3];
+    for (admitted, step) in admitted.iter_mut().zip([0, 12, 48]) {
+        now.fetch_add(step, Relaxed);
+        *admitted = fill().await;
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn several_quotas_take_one_call_and_all_or_nothing() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let [hour, day] =
+        [5, 8].map(|limit| Quota::new(limit, Duration::from_secs(400 * 86_400 / limit)));
+    let log = Quota::new(6, Duration::from_secs(3_600));
+    let all = (TokenBucket::new(hour), FixedWindow::new(day), SlidingLog::new(log));
+    let limiter = Redis::new("test", all, pool(&server)).deadline(PATIENT);
+
+    // The script travels with the first.
+    limiter.peek("x").await.unwrap();
+    let before = script_calls(&mut connection).await;
+    let first = limiter.check(&Charge::new("x").cost(3)).await.unwrap();
+    assert_eq!((first.remaining(), first.quota()), (Some(2), Some(hour)));
+    assert_eq!(script_calls(&mut connection).await, before + 1);
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    let mut keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["sluice:test:1tb1:{x}", "sluice:test:2fw1:{x}", "sluice:test:3sl1:{x}"]);
+
+    // A refusal by any takes from none, and names the one.
+    for (cost, by) in [(3, hour), (9, hour)] {
+        let refused = limiter.check(&Charge::new("x").cost(cost)).await.unwrap();
+        assert!(!refused.is_admitted());
+        assert_eq!((refused.remaining(), refused.quota()), (Some(2), Some(by)));
+    }
+    let plan = (hour.burst(100), Quota::new(100, day.period()), log);
+    let refused = limiter.check(&Charge::new("x").cost(4).quota(plan)).await.unwrap();
+    assert_eq!((refused.remaining(), refused.quota()), (Some(3), Some(log)));
+    assert!(refused.retry_after() <= Some(log.period()));
+
+    // One broken key fails the charge, and nothing is taken under the others.
+    run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
+    run(&mut connection, &["SET", "sluice:test:3sl1:{x}", "1"]).await;
+    let error = limiter.check(&Charge::new("x")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::State);
+    run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
+    let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
+    assert_eq!(reserved.remaining(), Some(0));
+    assert_eq!(limiter.refund_confirmed(reserved.take_reservation().unwrap()).await.unwrap(), 2);
+    assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
+
+    let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(limiter.reset("x").await.unwrap().remaining(), Some(5));
+    assert_eq!(calls(&mut connection, "unlink").await, 3);
+    assert_eq!(limiter.penalize(Charge::new("x").cost(4)).await.unwrap().remaining(), Some(1));
+}
