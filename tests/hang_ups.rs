@@ -1,7 +1,7 @@
 //! Waiters that hang up break no bound and no order, whatever the algorithm.
 //!
-//! Random histories over the Rust side alone, so that no server is needed; `twins.rs` shows that the
-//! scripts refund alike.
+//! Random histories over the Rust side alone, so that no server is needed; `twins.rs` shows that
+//! the scripts refund alike.
 
 #[path = "support/dice.rs"]
 mod dice;
