@@ -118,7 +118,9 @@ function fixed_window.report(rule, state, now)
   return remaining, reset - now
 end
 
-function fixed_window.apply_refund(rule, state, now, units, cost, mark_begin, mark_units, from, from_units)
+function fixed_window.apply_refund(
+  rule, state, now, units, cost, mark_begin, mark_units, from, from_units
+)
   state = alive(rule, state, now)
   if not state or state.begin ~= mark_begin then
     return nil

@@ -13,7 +13,8 @@ local function integer(text)
     return nil
   end
   local number = tonumber(text)
-  if number >= INEXACT or (number > 0) == (string.byte(text) == 48) or (number == 0 and #text > 1) then
+  local starts_with_0 = string.byte(text) == 48
+  if number >= INEXACT or (number > 0) == starts_with_0 or (number == 0 and #text > 1) then
     return nil
   end
   return number

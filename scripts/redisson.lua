@@ -5,7 +5,7 @@
 -- KEYS    the limiter's name; the value and the permits of everybody; the value and the permits of
 --         one client
 -- ARGV    now in µs since the Unix epoch, or empty: the server's TIME; an operation; its arguments
--- Reply   a list of integers: an outcome, now in µs, and what the operation tells. Waits are in ms.
+-- Reply   a list of integers: an outcome, now in µs, and the operation's results; waits in ms.
 --         Where Redis refused a command, its error.
 -- Stored  name     a hash, the configuration: rate, interval (ms), type (0 everybody, 1 each
 --                  client), keepAliveTime (ms)
@@ -62,12 +62,14 @@ end
 -- Reads a limiter: its value, which is nil if it is missing or no number, and its count of
 -- members. Returns nil and the error if it cannot be read.
 local function read_limiter(rate, interval, kind, keep_alive)
-  local limiter = { rate = rate, interval = interval, per_client = kind == '1', keep_alive = keep_alive }
+  local limiter = { rate = rate, interval = interval, keep_alive = keep_alive }
+  limiter.per_client = kind == '1'
   limiter.value_key, limiter.permits_key = KEYS[2], KEYS[3]
   if limiter.per_client then
     limiter.value_key, limiter.permits_key = KEYS[4], KEYS[5]
   end
-  local text, count = redis.pcall('GET', limiter.value_key), redis.pcall('ZCARD', limiter.permits_key)
+  local text = redis.pcall('GET', limiter.value_key)
+  local count = redis.pcall('ZCARD', limiter.permits_key)
   if type(text) == 'table' or type(count) == 'table' then
     return nil, type(text) == 'table' and text or count
   end
@@ -88,8 +90,10 @@ local function configuration()
   if not fields[1] or not fields[2] or not kind then
     return nil, NO_CONFIGURATION
   end
-  local rate, interval, keep_alive = integer(fields[1]), integer(fields[2]), integer(fields[4] or '0')
-  if not rate or rate < 1 or not interval or interval < 1 or interval > LONGEST or not keep_alive then
+  local rate, interval = integer(fields[1]), integer(fields[2])
+  local keep_alive = integer(fields[4] or '0')
+  if not rate or rate < 1 or not interval or interval < 1 or interval > LONGEST
+    or not keep_alive then
     return nil, BAD_CONFIGURATION
   end
   if kind ~= '0' and kind ~= '1' then
@@ -103,7 +107,8 @@ local function total_permits(limiter)
   if not limiter.total then
     limiter.total = 0
     for first = limiter.first, limiter.first + limiter.count - 1, CHUNK do
-      limiter.total = limiter.total + sum_permits(redis.call('ZRANGE', limiter.permits_key, first, first + CHUNK - 1))
+      local chunk = redis.call('ZRANGE', limiter.permits_key, first, first + CHUNK - 1)
+      limiter.total = limiter.total + sum_permits(chunk)
     end
   end
   return limiter.total
@@ -114,7 +119,8 @@ local function remove_expired(limiter, now, read_only)
   local removed, expired_count = 0, 0
   repeat
     local from, cutoff = read_only and expired_count or 0, now - limiter.interval
-    local expired = redis.call('ZRANGEBYSCORE', limiter.permits_key, '-inf', cutoff, 'LIMIT', from, CHUNK)
+    local expired =
+      redis.call('ZRANGEBYSCORE', limiter.permits_key, '-inf', cutoff, 'LIMIT', from, CHUNK)
     if expired[1] and not read_only then
       write('ZREMRANGEBYRANK', limiter.permits_key, 0, #expired - 1)
     end
@@ -136,7 +142,8 @@ local function remove_expired(limiter, now, read_only)
     -- Each member holds at least one permit. So the count of members caps the value where adding
     -- them up would take long. Only permits that were credited twice exceed the rate: then the
     -- members are added up.
-    local held = limiter.count > SUM_LIMIT and value <= limiter.rate and limiter.count or total_permits(limiter)
+    local held = limiter.count > SUM_LIMIT and value <= limiter.rate and limiter.count
+      or total_permits(limiter)
     limiter.value = math.min(value, limiter.rate - held)
   end
   limiter.value = math.min(limiter.value, limiter.rate)
@@ -158,7 +165,8 @@ local function wait_for(limiter, now, permits)
   -- because scores are slow to format.
   local count = math.max(16, math.min(permits, CHUNK))
   while freed < permits and first < math.min(limiter.count, MAX_MEMBERS) do
-    local chunk = redis.call('ZRANGE', limiter.permits_key, first, math.min(first + count, MAX_MEMBERS) - 1)
+    local to = math.min(first + count, MAX_MEMBERS) - 1
+    local chunk = redis.call('ZRANGE', limiter.permits_key, first, to)
     for i = 1, #chunk do
       if freed < permits then
         freed, last = freed + permits_of(chunk[i]), chunk[i]

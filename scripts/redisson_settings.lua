@@ -27,11 +27,14 @@ end
 -- Writes a configuration, and returns the limiter as it was. Or nil and the error if it cannot be
 -- read.
 local function configure(rate, interval, kind, keep_alive)
-  local limiter, fault = read_limiter(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
+  local limiter, fault =
+    read_limiter(tonumber(rate), tonumber(interval), kind, tonumber(keep_alive))
   if not limiter then
     return nil, fault
   end
-  write('HSET', KEYS[1], 'rate', rate, 'interval', interval, 'type', kind, 'keepAliveTime', keep_alive)
+  write(
+    'HSET', KEYS[1], 'rate', rate, 'interval', interval, 'type', kind, 'keepAliveTime', keep_alive
+  )
   if keep_alive ~= '0' then
     write('PEXPIRE', KEYS[1], keep_alive)
   end

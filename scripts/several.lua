@@ -215,7 +215,8 @@ local function all_of(...)
       if state and state[j] then
         one, two, three, four = member.mark(state[j])
       end
-      reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = one or 0, two or 0, three or 0, four or 0
+      reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] =
+        one or 0, two or 0, three or 0, four or 0
       n = n + MARK_LENGTH
     end
   end

@@ -75,14 +75,16 @@ function sliding_counter.read(text)
   if not begin then
     return nil
   end
-  begin, current, previous, latest = integer(begin), integer(current), integer(previous), integer(latest)
+  begin, current = integer(begin), integer(current)
+  previous, latest = integer(previous), integer(latest)
   if begin and current and previous and latest and begin <= latest then
     return { begin = begin, current = current, previous = previous, latest = latest }
   end
 end
 
 function sliding_counter.write(state)
-  return string.format('%.0f:%.0f:%.0f:%.0f', state.begin, state.current, state.previous, state.latest)
+  local format = '%.0f:%.0f:%.0f:%.0f'
+  return string.format(format, state.begin, state.current, state.previous, state.latest)
 end
 
 function sliding_counter.expires_at(rule, state)
@@ -160,16 +162,24 @@ function sliding_counter.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_counter.apply_refund(rule, state, now, units, cost, mark_latest, from, from_current, from_previous)
+function sliding_counter.apply_refund(
+  rule, state, now, units, cost, mark_latest, from, from_current, from_previous
+)
   state = rebase(rule, state)
   local mark_begin = begin_of(rule, mark_latest)
   if mark_begin + 2 * rule.period <= now then
     return nil
   end
   if from > 0 and units == cost then
-    local before = { begin = begin_of(rule, from), current = from_current, previous = from_previous, latest = from }
+    local before = {
+      begin = begin_of(rule, from),
+      current = from_current,
+      previous = from_previous,
+      latest = from,
+    }
     local current, previous = units_of(rule, before, mark_begin)
-    if state.latest == mark_latest and state.current == current + cost and state.previous == previous then
+    if state.latest == mark_latest and state.current == current + cost
+      and state.previous == previous then
       return before, units
     end
   end

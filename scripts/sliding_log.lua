@@ -37,7 +37,8 @@ local function member(log, reply)
     log.flaw = CORRUPT
     return { at = 0, lap = 0, total = 0, units = 0 }
   end
-  return { at = at, lap = tonumber(string.sub(digits, 1, 5)), total = tonumber(string.sub(digits, 6)), units = units }
+  local lap, total = tonumber(string.sub(digits, 1, 5)), tonumber(string.sub(digits, 6))
+  return { at = at, lap = lap, total = total, units = units }
 end
 
 -- The member at a rank, from the oldest on, or from the newest if it is negative.
@@ -54,7 +55,9 @@ end
 local function newest_out(log, cutoff)
   if log.cutoff ~= cutoff then
     log.cutoff = cutoff
-    log.out = member(log, redis.call('ZRANGE', log.key, cutoff, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES'))
+    local out = redis.call('ZRANGE', log.key, cutoff, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1,
+      'WITHSCORES')
+    log.out = member(log, out)
   end
   return log.out
 end
@@ -202,7 +205,8 @@ end
 
 function sliding_log.clamp(rule, state, now)
   if state.last and state.last.at > now + rule.horizon then
-    return { last = { at = now, lap = 0, total = rule.limit, units = rule.limit }, added = true, wiped = true }
+    local last = { at = now, lap = 0, total = rule.limit, units = rule.limit }
+    return { last = last, added = true, wiped = true }
   end
 end
 
@@ -254,7 +258,8 @@ end
 
 function sliding_log.apply_refund(rule, state, now, units, cost, mark_at, mark_lap, mark_total)
   local last = state.last
-  if not last or last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total or last.units ~= cost then
+  if not last or last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total
+    or last.units ~= cost then
     return nil
   end
   if last.at + rule.period <= now then

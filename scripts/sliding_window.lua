@@ -191,7 +191,9 @@ function sliding_window.report(rule, state, now)
   return remaining, math.max(0, end_of(rule, state) - now)
 end
 
-function sliding_window.apply_refund(rule, state, now, units, cost, mark_newest, mark_width, from, pushed)
+function sliding_window.apply_refund(
+  rule, state, now, units, cost, mark_newest, mark_width, from, pushed
+)
   state = rebase(rule, state)
   local back = state.newest - mark_newest
   if state.width ~= mark_width or back < 0 or back > rule.cells then

@@ -14,7 +14,8 @@ local smooth_bursty = { arguments = 6 }
 
 -- Whether the state was kept under this rule's rate.
 local function same_rate(rule, state)
-  return state.unit_denominator == rule.unit_denominator and state.unit_numerator == rule.unit_numerator
+  return state.unit_denominator == rule.unit_denominator
+    and state.unit_numerator == rule.unit_numerator
 end
 
 local function quotient(dividend, divisor)
@@ -93,12 +94,19 @@ function smooth_bursty.read(text)
     end
     credit = -credit
   end
-  return { credit = credit, next = next, unit_denominator = denominator, unit_numerator = numerator, last = last }
+  return {
+    credit = credit,
+    next = next,
+    unit_denominator = denominator,
+    unit_numerator = numerator,
+    last = last,
+  }
 end
 
 function smooth_bursty.write(state)
   local format = '%.0f:%.0f:%.0f/%.0f:%.0f'
-  return string.format(format, state.credit, state.next, state.unit_denominator, state.unit_numerator, state.last)
+  local denominator, numerator = state.unit_denominator, state.unit_numerator
+  return string.format(format, state.credit, state.next, denominator, numerator, state.last)
 end
 
 function smooth_bursty.expires_at(rule, state)
@@ -162,7 +170,9 @@ function smooth_bursty.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.cap - credit) / rule.unit_denominator)
 end
 
-function smooth_bursty.apply_refund(rule, state, now, units, cost, mark_next, mark_before, mark_added, mark_shift)
+function smooth_bursty.apply_refund(
+  rule, state, now, units, cost, mark_next, mark_before, mark_added, mark_shift
+)
   local before = mark_before - rule.unit_denominator
   local after = before + mark_added * rule.unit_denominator - cost * rule.unit_numerator
   if not same_rate(rule, state) or state.next ~= mark_next or state.credit ~= after then

@@ -14,7 +14,8 @@ local smooth_warming_up = { arguments = 6 }
 
 -- Whether the state was kept under this rule's rate.
 local function same_rate(rule, state)
-  return state.unit_denominator == rule.unit_denominator and state.unit_numerator == rule.unit_numerator
+  return state.unit_denominator == rule.unit_denominator
+    and state.unit_numerator == rule.unit_numerator
 end
 
 -- The stable interval in microseconds, and the permits that are stored when cold.
@@ -74,7 +75,9 @@ local function price(rule, stored, cost)
   return time + math.floor(rule.stable * take) + math.floor(fresh * rule.stable)
 end
 
-function smooth_warming_up.rule(horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost)
+function smooth_warming_up.rule(
+  horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
+)
   local rule = {
     horizon = horizon,
     unit_denominator = unit_denominator,
@@ -89,7 +92,8 @@ function smooth_warming_up.rule(horizon, unit_denominator, unit_numerator, warm_
 end
 
 function smooth_warming_up.read(text)
-  local digits, next, denominator, numerator, last = string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
+  local digits, next, denominator, numerator, last =
+    string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
   if not digits or #digits > 24 then
     return nil
   end
@@ -103,13 +107,20 @@ function smooth_warming_up.read(text)
     return nil
   end
   if stored >= 0 and stored < INEXACT and string.format('%.17g', stored) == digits then
-    return { stored = stored, next = next, unit_denominator = denominator, unit_numerator = numerator, last = last }
+    return {
+      stored = stored,
+      next = next,
+      unit_denominator = denominator,
+      unit_numerator = numerator,
+      last = last,
+    }
   end
 end
 
 function smooth_warming_up.write(state)
   local format = '%.17g:%.0f:%.0f/%.0f:%.0f'
-  return string.format(format, state.stored, state.next, state.unit_denominator, state.unit_numerator, state.last)
+  local denominator, numerator = state.unit_denominator, state.unit_numerator
+  return string.format(format, state.stored, state.next, denominator, numerator, state.last)
 end
 
 function smooth_warming_up.expires_at(rule, state)
@@ -166,7 +177,9 @@ function smooth_warming_up.report(rule, state, now)
   return remaining, ahead + math.ceil((rule.most - stored) * (rule.warm_up / rule.most))
 end
 
-function smooth_warming_up.apply_refund(rule, state, now, units, cost, mark_next, mark_high, mark_low, mark_added)
+function smooth_warming_up.apply_refund(
+  rule, state, now, units, cost, mark_next, mark_high, mark_low, mark_added
+)
   local before = struct.unpack('>d', struct.pack('>I4I4', mark_high, mark_low))
   local after = before - math.min(cost, before)
   if not same_rate(rule, state) or state.next ~= mark_next or state.stored ~= after then

@@ -36,7 +36,8 @@ end
 local function penalize(algorithm, rule, state, now, cost)
   local instant, next = algorithm.earliest_fit(rule, state, now, 0), nil
   if instant - now <= rule.horizon and cost > 0 then
-    next = algorithm.consume(rule, state, instant, math.min(cost, algorithm.max_unchecked_cost(rule)), now)
+    local taken = math.min(cost, algorithm.max_unchecked_cost(rule))
+    next = algorithm.consume(rule, state, instant, taken, now)
     next = algorithm.clamp(rule, next, now) or next
     instant = algorithm.earliest_fit(rule, next, now, 0)
   end
@@ -62,7 +63,8 @@ end
 -- Expiry only collects garbage: it never comes before the state is old.
 local function store(algorithm, key, exists, number, rule, state, now, given)
   local value = algorithm.write(state)
-  if number and not given and type(value) == 'number' and value - value % SPARE == number - number % SPARE then
+  if number and not given and type(value) == 'number'
+    and value - value % SPARE == number - number % SPARE then
     return failure('INCRBY', key, value - number)
   end
   local expires_at = math.max(algorithm.expires_at(rule, state), now)
@@ -175,7 +177,8 @@ local function run(algorithm)
       state = clamped or state
 
       local asks = not op or op == 'estimate'
-      local blocking = algorithm.blocking_quota and asks and algorithm.blocking_quota(rule, state, now, cost)
+      local blocking = algorithm.blocking_quota and asks
+        and algorithm.blocking_quota(rule, state, now, cost)
       local outcome, wait, next
       if not op then
         outcome, wait, next = decide(algorithm, rule, state, clamped, now, cost, max_wait)
@@ -212,7 +215,8 @@ local function run(algorithm)
         if state then
           one, two, three, four = algorithm.mark(state)
         end
-        reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = one or 0, two or 0, three or 0, four or 0
+        reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] =
+          one or 0, two or 0, three or 0, four or 0
       else
         algorithm.write_mark(state, reply, n + 4)
         if not asks then

@@ -122,7 +122,9 @@ function token_bucket.report(rule, state, now)
   return remaining, part > 0 and ahead + 1 or ahead
 end
 
-function token_bucket.apply_refund(rule, state, now, units, cost, mark_full, mark_part, from, from_part)
+function token_bucket.apply_refund(
+  rule, state, now, units, cost, mark_full, mark_part, from, from_part
+)
   local full, part = start_of(rule, state, 0)
   if full ~= mark_full or part ~= mark_part then
     return nil

@@ -159,7 +159,7 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "refund_of_an_older_member",
         LOG,
         Mixed,
-        "last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total or",
+        "last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total\n    or",
         "",
     ),
     mutant(
