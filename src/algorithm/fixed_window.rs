@@ -23,7 +23,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// 6.6 in a batch of 64.
 ///
 /// **Choose it** for what is sold by the period, such as 1,000 a day, and for charges that are
-/// given back often: a window takes back exactly.
+/// often refunded: a window refunds exactly.
 ///
 /// **Timeline.** At 2 per second, two charges are admitted in the last microsecond of a second, and
 /// two more in the next microsecond.
@@ -54,8 +54,8 @@ pub struct FixedWindow {
 impl FixedWindow {
     /// The quota's limit in each of its periods.
     ///
-    /// A window has no burst: no limiter is built with a quota whose burst is
-    /// another than its limit.
+    /// A window has no burst: a quota whose burst differs from its limit is an error when the
+    /// limiter is built.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, anchored: false }
@@ -71,7 +71,7 @@ impl FixedWindow {
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
     ///
-    /// The `max_wait` of a charge is cut to it.
+    /// A charge with a longer `max_wait` waits this long at most.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -2,10 +2,9 @@
 
 use super::Algorithm;
 
-/// An algorithm with a Lua twin that the crate's scripts are put together from, so that
-/// [`Redis`](crate::Redis) can run it.
+/// An algorithm with a Lua twin, so that [`Redis`](crate::Redis) can run it.
 pub trait InLua: Algorithm {
-    /// The name of its file.
+    /// The name of its script's file and table.
     const NAME: &'static str;
     /// The tag in its keys, between the name of the limiter and the key of the charge: kind and
     /// format version.

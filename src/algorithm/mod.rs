@@ -14,27 +14,27 @@
 //! | a number per day or month, as it is sold | [`FixedWindow`] |
 //! | never more than a small number in any window | [`SlidingLog`] |
 //! | never more than a large number in any window | [`SlidingWindow`] |
-//! | what a gateway did so far | [`SlidingCounter`] |
-//! | expensive charges at once, and the next one waits | [`SmoothBursty`] |
+//! | the decisions of an API gateway | [`SlidingCounter`] |
+//! | an expensive charge that passes at once, and delays the next one | [`SmoothBursty`] |
 //! | a slow start after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* a number per day | a tuple of two |
 //! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
-//! | charges that are refunded, or known afterwards | see [below](#what-an-algorithm-gives-back), and [`Settle`](crate::Settle) |
+//! | charges that are refunded, or known afterwards | see [below](#what-an-algorithm-refunds), and [`Settle`](crate::Settle) |
 //!
-//! Each page tells the bound, the cost and when to choose the algorithm. What a bound means, and
-//! where its limits are, stands in `docs/what-the-bound-means.md`.
+//! The page of each type has its bound, its cost, and when to choose it. What a bound means, and
+//! what can exceed it: [`guide::what_the_bound_means`](crate::guide::what_the_bound_means).
 //!
 //! # Several quotas
 //!
 //! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge
 //! fits at the earliest instant at which it fits all members. It is taken from all or from none, in
 //! one call. The decision's [`quota`](crate::Decision::quota) is the one that refuses or delays,
-//! else the one that has least left. `remaining` is the least of all, `reset_after` the latest. A
-//! charge that brings its own quota brings a tuple of as many.
+//! else the one with the fewest units left. `remaining` is the least of all, `reset_after` the
+//! latest. A charge that brings its own quota brings a tuple of as many.
 //!
-//! Each member gives back what it can. A reserved wait is undone completely if nothing was decided
-//! since. So waiters that leave, the latest first, leave no trace. A refund in another order may
-//! leave a member closed until the reserved slot.
+//! Each member refunds what it can. A reserved wait is refunded completely if nothing was decided
+//! since. So waiters that leave in reverse order leave no trace. A refund in another order may
+//! leave a member without room until the reserved slot.
 //!
 //! ```
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -53,10 +53,10 @@
 //! # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 //! ```
 //!
-//! # What an algorithm gives back
+//! # What an algorithm refunds
 //!
-//! A refund acts on the state as it finds it, and never breaks a bound. It gives back all units of
-//! a charge, or a part of them:
+//! A refund changes the state of the key as it is now, and never breaks a bound. It gives back all
+//! units of a charge, or a part of them:
 //!
 //! | | all of a charge | a part of it |
 //! |---|---|---|
@@ -112,10 +112,10 @@ pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
 pub use verdict::{Answer, Check, Refund, Report, Verdict};
 
-/// The token bucket by its other name: the generic cell rate algorithm keeps the same instant.
+/// The token bucket by another name: the generic cell rate algorithm stores the same instant.
 pub type Gcra = TokenBucket;
 
-/// The token bucket as a meter: what may flow in now is what the bucket would hold.
+/// The token bucket by another name: a leaky bucket as a meter admits the same charges.
 ///
 /// As a queue it has `burst(1)`, and its charges bring a [`max_wait`](crate::Charge::max_wait).
 /// They leave one by one, at the pace of the quota.
@@ -157,7 +157,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         None
     }
 
-    /// The index of the quota that has least left.
+    /// The index of the quota with the fewest units left.
     fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
         let _ = (rule, state, now);
         0

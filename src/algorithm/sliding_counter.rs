@@ -18,8 +18,8 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Weighs the window before by what is left of it: what many gateways do, here with
-/// waits that are exact.
+/// Counts two fixed windows, and weights the earlier one by the share of it that is still within a
+/// period. Many gateways do so; here the waits are exact.
 ///
 /// **Bound.** Below `2 * limit` units in any stretch of a period; `limit` for steady traffic.
 ///
@@ -28,11 +28,11 @@ use crate::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Source.** Gateways such as Cloudflare's. They deny without a time; here the wait is exact.
 ///
-/// **Choose it** to replace such a gateway with the same decisions, or where a large limit need
-/// hold only roughly but should not jump with the clock.
+/// **Choose it** to replace such a gateway with the same decisions. Or choose it for a large limit
+/// that may be approximate, but should not jump with the clock.
 ///
-/// **Timeline.** Ten a second are taken at the end of a second: a tenth into the next one they
-/// weigh nine, and one fits.
+/// **Timeline.** Ten per second. Ten units are taken at the end of a second. A tenth of a second
+/// into the next one they count as nine, and one more fits.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SlidingCounter, Verdict::*};
@@ -59,9 +59,10 @@ pub struct SlidingCounter {
 impl SlidingCounter {
     /// About the quota's limit in any stretch of its period.
     ///
-    /// A window has no burst: no limiter is built with a quota whose burst is another than its
-    /// limit. Nor is one whose limit times the period in µs exceeds 2^53, which a day reaches
-    /// at 104,000 units.
+    /// A window has no burst: a quota whose burst differs from its limit is an error when the
+    /// limiter is built.
+    /// So is a quota whose limit times its period in µs exceeds 2^53: a day reaches that at 104,000
+    /// units.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON }
@@ -69,7 +70,7 @@ impl SlidingCounter {
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
     ///
-    /// The `max_wait` of a charge is cut to it.
+    /// A charge with a longer `max_wait` waits this long at most.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -30,6 +30,8 @@ const PRUNED: usize = 256;
 /// Remembers every admission of the last period, so that nothing is rounded.
 ///
 /// **Bound.** At most `limit` units in any stretch of a period, and no throughput is lost for it.
+/// It counts when a charge is admitted. Calls travel for different times, so a supplier may count
+/// more: the [cookbook](crate::guide::cookbook) has the margin.
 ///
 /// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
 /// ten, 1.2 MB for 10,000); 47 µs of script time alone, at 10,000 members no more than 1.2 times as
@@ -38,8 +40,8 @@ const PRUNED: usize = 256;
 /// **Choose it** where a small limit must hold exactly over every window, such as five
 /// attempts in any minute.
 ///
-/// **Timeline.** Five a second: three at the start, two 150 ms later; a unit comes back exactly a
-/// second after it went.
+/// **Timeline.** Five a second: three at the start, two 150 ms later. A unit is free again exactly
+/// a second after it was taken.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SlidingLog, Verdict::*};
@@ -67,15 +69,15 @@ pub struct SlidingLog {
 impl SlidingLog {
     /// The quota's limit in any stretch of its period.
     ///
-    /// A log has no burst: no limiter is built with a quota whose burst is another than its limit,
-    /// or whose limit exceeds [`max_limit`](SlidingLog::max_limit).
+    /// A log has no burst: a quota whose burst differs from its limit is an error when the limiter
+    /// is built. So is a limit above [`max_limit`](SlidingLog::max_limit).
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, max_limit: 10_000 }
     }
 
-    /// Sets the largest limit that a quota may have, since so many members may have to be stored
-    /// for each key, at about 120 bytes. Default: 10,000.
+    /// Sets the largest limit that a quota may have. A key stores up to that many members, at about
+    /// 120 bytes each. Default: 10,000.
     #[must_use]
     pub const fn max_limit(self, units: u64) -> Self {
         Self { max_limit: units, ..self }
@@ -83,7 +85,7 @@ impl SlidingLog {
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
     ///
-    /// The `max_wait` of a charge is cut to it.
+    /// A charge with a longer `max_wait` waits this long at most.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -29,8 +29,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Choose it** where a large limit must hold over every window and a log would be too long.
 ///
-/// **Timeline.** Five a second in ten cells: what was taken in the first cell comes back a period
-/// and a cell after that cell began.
+/// **Timeline.** Five a second in ten cells: units that were taken in the first cell are free again
+/// a period and a cell after that cell began.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SlidingWindow, Verdict::*};
@@ -58,8 +58,8 @@ pub struct SlidingWindow {
 impl SlidingWindow {
     /// The quota's limit in any stretch of its period.
     ///
-    /// A window has no burst: no limiter is built with a quota whose burst is
-    /// another than its limit.
+    /// A window has no burst: a quota whose burst differs from its limit is an error when the
+    /// limiter is built.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: HORIZON, cells: 10 }
@@ -75,7 +75,7 @@ impl SlidingWindow {
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
     ///
-    /// The `max_wait` of a charge is cut to it.
+    /// A charge with a longer `max_wait` waits this long at most.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// Paces as Guava's `RateLimiter` does: permits come one by one, some are stored, and a debt is
-/// paid by whoever comes next.
+/// Paces as Guava's `RateLimiter` does: permits come one by one, and some are stored. A charge may
+/// take more than there are, and the next caller waits until that debt is paid.
 ///
 /// **Bound.** Between any two admissions, the stored permits and those of the time between:
 /// `(max_burst + d) * limit / period`, and one charge more. With `wait_for_own_cost` the last
@@ -31,8 +31,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// with services that use Guava. Where each caller should wait for its own permits:
 /// [`wait_for_own_cost`](SmoothBursty::wait_for_own_cost).
 ///
-/// **Timeline.** At 5 a second with a second stored: three leave two stored; four take them and two
-/// fresh ones that the next one waits 400 ms for.
+/// **Timeline.** At 5 per second, five permits are stored. A charge of three leaves two. A charge
+/// of four takes these and two that are still to come, for which the next caller waits 400 ms.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SmoothBursty, Verdict::*};
@@ -61,8 +61,8 @@ pub struct SmoothBursty {
 impl SmoothBursty {
     /// A pace of the quota's limit per period, which stores the permits of a second.
     ///
-    /// What it stores is [`max_burst`](SmoothBursty::max_burst): no limiter is built with a quota
-    /// whose burst is another than its limit.
+    /// [`max_burst`](SmoothBursty::max_burst) sets what it stores, not the quota's burst: a quota
+    /// whose burst differs from its limit is an error when the limiter is built.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         let burst = Duration::from_secs(1);
@@ -92,9 +92,11 @@ impl SmoothBursty {
         Self { own_cost: true, ..self }
     }
 
-    /// The longest wait that a cache of so many buckets makes, for
-    /// [`max_wait`](crate::Charge::max_wait): with `wait_for_own_cost`, at most `ratio * burst`
-    /// single permits are waited for at a time. A usual ratio is 0.5.
+    /// A [`max_wait`](crate::Charge::max_wait) in proportion to the store: `ratio` times
+    /// [`max_burst`](SmoothBursty::max_burst). A usual ratio is 0.5.
+    ///
+    /// With `wait_for_own_cost`, at most that share of the stored permits is then waited for at a
+    /// time.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
         Duration::try_from_secs_f64(self.burst.as_secs_f64() * ratio).unwrap_or_default()
@@ -102,7 +104,7 @@ impl SmoothBursty {
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
     ///
-    /// The `max_wait` of a charge is cut to it.
+    /// A charge with a longer `max_wait` waits this long at most.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }
@@ -157,7 +159,7 @@ impl Rule {
     }
 }
 
-/// The credit in µs over the denominator, and the instant from which on nobody waits.
+/// The credit in µs over the denominator, and the instant from which no charge waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     credit: i64,

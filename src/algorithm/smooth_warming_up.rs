@@ -29,12 +29,12 @@ use crate::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Source.** `SmoothRateLimiter.SmoothWarmingUp` of Guava.
 ///
-/// **Choose it** for what has to warm up itself, such as caches and connections behind a
-/// quiet service. It is the one algorithm that computes with fractions, as its model does,
-/// and to the last bit.
+/// **Choose it** in front of a service that has to warm up after a rest, such as one with caches
+/// and connections. It alone computes with floating-point numbers, so that it agrees with Guava to
+/// the last bit.
 ///
-/// **Timeline.** At 5 a second, 4 s warm: from cold each permit takes less than the one before,
-/// from 580 ms down to 200.
+/// **Timeline.** At 5 per second with a warm-up of 4 s: after a long rest each permit takes less
+/// time than the one before, from 580 ms down to 200.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, SmoothWarmingUp, Verdict::*};
@@ -63,8 +63,8 @@ pub struct SmoothWarmingUp {
 impl SmoothWarmingUp {
     /// A pace of the quota's limit per period, reached `warm_up` after a long rest.
     ///
-    /// No limiter is built with a quota whose burst is another than its limit, or
-    /// with a warm-up of 0.
+    /// A quota whose burst differs from its limit, or a warm-up of 0, is an error when the limiter
+    /// is built.
     #[must_use]
     pub const fn new(quota: Quota, warm_up: Duration) -> Self {
         Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: HORIZON }
@@ -88,9 +88,8 @@ impl SmoothWarmingUp {
         Self { own_cost: true, ..self }
     }
 
-    /// The longest wait that a cache of so many buckets makes, for
-    /// [`max_wait`](crate::Charge::max_wait): the bucket is what is stored when cold, at the stable
-    /// pace. A usual ratio is 0.5.
+    /// A [`max_wait`](crate::Charge::max_wait) in proportion to the store: `ratio` times the time
+    /// that all permits stored after a long rest take at the stable pace. A usual ratio is 0.5.
     #[must_use]
     pub fn cache(&self, ratio: f64) -> Duration {
         let factor = f64::from(self.thousandths) / 1_000.0;
@@ -100,7 +99,7 @@ impl SmoothWarmingUp {
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
     ///
-    /// The `max_wait` of a charge is cut to it.
+    /// A charge with a longer `max_wait` waits this long at most.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }
@@ -182,7 +181,7 @@ impl Rule {
     }
 }
 
-/// The stored permits, and the instant from which on nobody waits.
+/// The stored permits, and the instant from which no charge waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
     stored: f64,

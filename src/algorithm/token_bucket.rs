@@ -25,11 +25,12 @@ use crate::quota::{Quota, QuotaError, Quotas};
 ///
 /// **Source.** The generic cell rate algorithm of ITU-T I.371, with times in exact fractions.
 ///
-/// **Choose it** first: it is the smallest, it smooths what it lets through, and it remembers debt.
+/// **Choose it** first: it stores least, it smooths what it admits, and it remembers debt.
 /// With `burst(1)` and a `max_wait` it is the leaky bucket as a queue, at an even pace.
 ///
-/// **Timeline.** At 5 per second, ten charges come at once and would wait half a second. Five are
-/// admitted, two are reserved at 200 and 400 ms, and three are denied for 600 ms.
+/// **Timeline.** At 5 per second, ten charges come at once, with a `max_wait` of half a second.
+/// Five are admitted, two get slots at 200 and 400 ms, and three are denied: they would fit after
+/// 600 ms.
 ///
 /// ```
 /// # use tower_sluice::algorithm::{Algorithm, Check, TokenBucket, Verdict::*};
@@ -62,7 +63,7 @@ impl TokenBucket {
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
     ///
-    /// The `max_wait` of a charge is cut to it.
+    /// A charge with a longer `max_wait` waits this long at most.
     #[must_use]
     pub const fn horizon(self, horizon: Duration) -> Self {
         Self { horizon: clamped_horizon(horizon), ..self }

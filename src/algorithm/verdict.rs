@@ -14,26 +14,26 @@ pub struct Check {
 /// What a step decided. Waits are in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Fits now.
+    /// It fits now.
     Allow,
-    /// Taken at a later instant.
+    /// It is taken, at an instant this much later.
     Wait(i64),
-    /// Not taken; it would fit then.
+    /// It is not taken; it would fit this much later.
     Deny(i64),
-    /// Can never fit.
+    /// It can never fit.
     Never,
 }
 
-/// How a key stands.
+/// What a decision says about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The units that would be admitted right now.
     pub remaining: i64,
-    /// The time until the key is as good as new, in µs.
+    /// The time until nothing of the quota is taken, in µs.
     pub reset_after: i64,
 }
 
-/// Units of a reservation that are to be given back.
+/// A refund: the units of a reservation to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refund<'a> {
     /// The units to give back, 1 to `cost`. Other numbers give nothing back.
@@ -66,9 +66,9 @@ impl<'a> Refund<'a> {
 pub struct Answer {
     /// What was decided.
     pub verdict: Verdict,
-    /// How the key stands.
+    /// What remains of the key.
     pub report: Report,
-    /// The index of the quota that refuses or delays, else of the one that has least left.
+    /// The index of the quota that refuses or delays, else of the one with the fewest units left.
     pub quota_index: usize,
     /// The mark of the state that the step wrote; `None` if it wrote none. A script always answers
     /// with the mark of the state as it is.
