@@ -49,7 +49,10 @@ where
     }
 }
 
-/// Charges every request to one key: a limit for the whole service.
+/// Charges every request to one key, `"global"`: a limit for the whole service.
+///
+/// A worker shares that limit with `limiter.acquire("global")`, and `limiter.reset("global")`
+/// starts it anew. The limiter's name tells two global limits apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Global;
 

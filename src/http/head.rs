@@ -6,8 +6,8 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::{IntoCharge, KeyExtractor, Keyed};
 
-/// A request without its body. Its `Debug` output shows no address and no header, because these
-/// hold keys.
+/// A request without its body. Its `Debug` output shows no URI and no header, because these hold
+/// keys.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
     method: &'a Method,
@@ -23,7 +23,7 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The address.
+    /// The URI. The peer's IP address is no part of it: see [`extensions`](Head::extensions).
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
@@ -35,7 +35,8 @@ impl<'a> Head<'a> {
         self.headers
     }
 
-    /// The extensions: where frameworks put the peer's address and the matched route.
+    /// The extensions, where frameworks put the peer's IP address and the matched route: axum as
+    /// `ConnectInfo<SocketAddr>` and `MatchedPath`.
     #[must_use]
     pub fn extensions(&self) -> &'a Extensions {
         self.extensions

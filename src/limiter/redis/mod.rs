@@ -87,6 +87,23 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 /// unless set. The page [when Redis fails](crate::guide::when_redis_fails) says what a caller then
 /// sees, and [`or_else`](crate::LimiterExt::or_else) adds a fallback.
 ///
+/// # Its keys in Redis
+///
+/// The key `alice` of the limiter `api` is called `sluice:api:tb1:{alice}`: the pool's
+/// [`prefix`](Pool::prefix), the limiter's name, the algorithm with its version, and the key of the
+/// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. Of a tuple each quota has a key,
+/// such as `sluice:api:1tb1:{alice}`. A key of the charge that is longer than 64 bytes, or that
+/// holds other characters than letters, digits and `._~@:/-`, is replaced by a digest.
+///
+/// Anyone who may list the keys of the server reads the others. So hash a key that is a secret,
+/// such as an API key, before you charge it. The values are internal: [`peek`] reads a key, and
+/// [`reset`] deletes it.
+///
+/// [`peek`]: crate::LimiterExt::peek
+/// [`reset`]: crate::LimiterExt::reset
+///
+/// # Paused time
+///
 /// It needs a tokio runtime whose clock runs: under paused time (`start_paused`) most decisions
 /// miss their deadline. In such tests use [`Memory`](crate::Memory) or
 /// [`testing::Scripted`](crate::testing::Scripted).
