@@ -138,9 +138,12 @@ impl Charge {
     /// | 10 per second becomes 5 per second with `burst(10)` | 7 left | 2 left: the debt is gone |
     ///
     /// So let the burst change with the limit, or call [`reset`](crate::LimiterExt::reset) when a
-    /// plan changes, which starts the key anew. Let a key come under one quota at a time: one that
-    /// is asked under a long and a short period in turn may forget with the second what it counted
-    /// for the first.
+    /// plan changes, which starts the key anew.
+    ///
+    /// **Give all plans one period.** Another period surprises every algorithm. After 4 of 4 per
+    /// minute, a bucket under 10 per second refuses for 59 s, since it is full again in a minute. A
+    /// window, a log or a counter forgets under the short period what it counted under the long
+    /// one. Then switching plans gets around the limit.
     #[must_use]
     pub fn quota(mut self, quota: impl Into<Quotas>) -> Self {
         self.quota = Some(quota.into());
