@@ -18,16 +18,16 @@ use tower::BoxError;
 pub enum ErrorKind {
     /// The store is away: refused, reset, silent, loading, read-only. No request can cause it.
     Infrastructure,
-    /// This process asks more than its connections carry while answers arrive, or a timer of its
-    /// own ended the wait. Load can cause it.
+    /// This process sends more than its connections carry, a timer of its own ended the wait, or
+    /// its first connection is not ready yet. Load can cause it.
     Saturation,
     /// The store, or the memory of this process, is full.
     Capacity,
     /// The application or the server is set up wrongly: password, permission, quota, cluster.
     Configuration,
-    /// The charge itself cannot be: an empty or oversized key, a cost out of range.
+    /// The charge itself is invalid: an empty or oversized key, a cost out of range.
     Request,
-    /// What is stored or was answered is not what this crate writes: wrong type, corrupt, foreign.
+    /// A stored value or a reply is not one that this crate writes: a wrong type, or corrupt.
     State,
 }
 
@@ -35,7 +35,7 @@ pub enum ErrorKind {
 ///
 /// A refusal is a [`Decision`](crate::Decision) and no error. The [`kind`](Error::kind) says
 /// whether a fallback may answer: only trouble that no request can cause may admit without a
-/// decision, so that nobody turns a limit off by breaking it.
+/// decision. So an attacker cannot turn a limit off by breaking it.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,

@@ -287,6 +287,22 @@ async fn a_wrong_password_then_a_hang_becomes_infrastructure() {
     until(&limiter, ErrorKind::Infrastructure).await;
 }
 
+#[tokio::test]
+async fn a_slow_first_connection_is_saturation_until_it_is_old() {
+    let server = Server::start();
+    server.signal("STOP");
+    let limiter = yearly(&server.url());
+    let begun = Instant::now();
+    let error = ask(&limiter).await.expect_err("it hangs");
+    // On a machine that is too busy the connection is old by now.
+    if begun.elapsed() < Duration::from_millis(500) {
+        assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
+    }
+    until(&limiter, ErrorKind::Infrastructure).await;
+    server.signal("CONT");
+    until_well(&limiter).await;
+}
+
 /// A crypto provider that can do nothing, so that each attempt to connect panics.
 #[cfg(feature = "rustls")]
 mod useless {
