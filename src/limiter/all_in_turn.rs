@@ -22,7 +22,7 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// # runtime.block_on(async {
 /// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
 /// let everybody = Memory::new("everybody", TokenBucket::new(Quota::per_hour(4)));
-/// let api = AllInTurn::new([user.boxed(), everybody.boxed()], |charge: &Charge| {
+/// let api = AllInTurn::new([user.boxed(), everybody.boxed()], |charge| {
 ///     [charge.clone(), Charge::new("all")]
 /// });
 /// assert!(api.check(&Charge::new("alice").cost(3)).await?.is_admitted());
@@ -40,10 +40,10 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 ///
 /// # Order, waits, refunds
 ///
-/// Put the narrowest first, so that a caller who asks too much is refused before the limit that all
-/// share is touched. The others are peeked at before; one with too little left is asked first. When
-/// a later member refuses all the same, what the earlier ones took is refunded, as far as their
-/// algorithms can.
+/// Put first the member that a single caller exhausts soonest, such as the limit of a user. Then a
+/// caller that asks too much is refused before the limit that all share is touched. The others are
+/// peeked at before; one with too little left is asked first. When a later member refuses all the
+/// same, what the earlier ones took is refunded, as far as their algorithms can.
 ///
 /// Nothing is reserved: a slot that one limiter reserved would be no slot of the others. A charge
 /// is admitted now, or refused with the time to come back.
@@ -64,7 +64,7 @@ impl<const N: usize, F> AllInTurn<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
-    /// The limiters, the narrowest first, and what each of them is asked about a charge.
+    /// The limiters, in the order in which they are asked, and what each is asked about a charge.
     #[must_use]
     pub fn new(limiters: [Boxed; N], keys: F) -> Self {
         const { assert!(N > 0, "at least one limiter") }

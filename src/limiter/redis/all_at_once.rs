@@ -56,9 +56,11 @@ impl<A: InLua, const N: usize, F> AllAtOnce<A, N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
-    /// The members, the narrowest first, and the key of each.
+    /// The members, and a closure that returns the key of each.
     ///
-    /// Deadline, clock and the size of batches are those of the first.
+    /// The deadline, the clock and the settings of batches are those of the first member. In one
+    /// call the order means nothing else. Where members are asked in turn, put first the one with
+    /// the fewest units for one caller: see [`AllInTurn`].
     ///
     /// # Panics
     ///
