@@ -11,7 +11,8 @@ use crate::{Quota, Reservation};
 pub enum Outcome {
     /// Go now.
     Allow,
-    /// A slot is reserved: sleep this long, then go, and do not ask again.
+    /// A slot is reserved: sleep this long, then go, and do not ask again. In the answer to an
+    /// [`estimate`](crate::LimiterExt::estimate) it is what a check would reserve.
     Wait(Duration),
     /// Nothing is taken, and nothing can be reserved: ask again after this long.
     Retry(Duration),

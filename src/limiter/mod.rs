@@ -74,7 +74,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// limiter that asks a store answers before [`Charge::deadline`]. One that refunds makes a
 /// [`Reservation`] for what it took, and implements [`settle`](Limiter::settle).
 pub trait Limiter {
-    /// The answer to come.
+    /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
 
     /// Asks whether `charge` may pass.
@@ -103,8 +103,11 @@ pub trait Limiter {
         false
     }
 
-    /// Changes a key without a check; the answer is the state of the key after it. Returns `None`
-    /// if this limiter cannot. See [`LimiterExt::penalize`] and [`LimiterExt::reset`].
+    /// Does to a key what is no check: see [`LimiterExt::estimate`], [`LimiterExt::penalize`] and
+    /// [`LimiterExt::reset`]. Returns `None` if this limiter cannot, which is the default.
+    ///
+    /// An estimate answers as a check would and changes nothing. The others change the key, and
+    /// answer with its state afterwards.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         let _ = (operation, charge);
         None
@@ -189,7 +192,7 @@ pub trait LimiterExt: Limiter + Sized {
         OrElse::new(self, fallback)
     }
 
-    /// Hides the type, so that limiters of different types fit one place.
+    /// Hides the type, so that limiters of different types fit one field or table.
     fn boxed(self) -> Boxed
     where
         Self: Send + Sync + 'static,
@@ -224,9 +227,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// What a check of a charge would answer now, without taking anything: whether it would be
     /// admitted, and how long it would wait.
     ///
-    /// `remaining` and `reset_after` are of the key as it stands. The estimate promises nothing:
-    /// another charge may come first. A [`peek`](LimiterExt::peek) has cost 0, so it says nothing
-    /// about a cost.
+    /// An estimate reserves nothing. Its [`Outcome::Wait`](crate::Outcome::Wait) is the wait that a
+    /// check would reserve, and another charge may come first. `remaining` and `reset_after` are of
+    /// the key as it stands. A [`peek`](LimiterExt::peek) has cost 0, so it says nothing about a
+    /// cost.
     ///
     /// ```
     /// use std::time::Duration;
@@ -287,6 +291,10 @@ pub trait LimiterExt: Limiter + Sized {
     }
 
     /// Starts a key anew: forgets what was taken and what is reserved.
+    ///
+    /// Requests that already wait keep their slots and still run then; the key no longer counts
+    /// them. After a change of a plan, change your table first and reset afterwards: a charge that
+    /// comes between is forgotten.
     ///
     /// # Errors
     ///
