@@ -7,7 +7,7 @@ pub mod cookbook {}
 #[doc = include_str!("../docs/when-redis-fails.md")]
 pub mod when_redis_fails {}
 
-// In rustdoc this definition of the link holds, in the repository that of the page.
+// Of two definitions of a link the first counts: in rustdoc this one, in the repository the page's.
 #[doc = "[cookbook]: crate::guide::cookbook"]
 #[doc = ""]
 #[doc = include_str!("../docs/what-the-bound-means.md")]

@@ -1,5 +1,5 @@
-// The first definition of a link holds: in rustdoc these, in the repository those of the README.
-// The picture travels with the page.
+// Of two definitions of a link the first counts: in rustdoc these, in the repository those of the
+// README. The address of the picture holds the whole picture.
 #![cfg_attr(feature = "redis", doc = "[cookbook]: crate::guide::cookbook")]
 #![cfg_attr(feature = "redis", doc = "[failures]: crate::guide::when_redis_fails")]
 #![cfg_attr(feature = "redis", doc = "[bound]: crate::guide::what_the_bound_means")]
@@ -11,11 +11,11 @@
     doc = "Rate limiting in one process: built without the feature `redis`."
 )]
 //!
-//! # Inside
+//! # Modules
 //!
-//! Arrows point one way: words know nobody, arithmetic knows words, limiters know arithmetic, the
-//! tower part knows limiters by their trait, and the edges know the tower part.
-//! `tests/architecture.rs` holds that as data.
+//! Dependencies go one way. Values, such as `charge` and `quota`, use no other module. Algorithms
+//! use values, and limiters use algorithms. The layer and its service know limiters by their trait.
+//! HTTP, gRPC and Redisson come last. `tests/architecture.rs` checks each rule.
 // Without a feature, links to what it adds are plain text.
 #![cfg_attr(
     not(all(feature = "redis", feature = "redisson")),
@@ -24,7 +24,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-// Words.
+// Values.
 mod charge;
 mod decision;
 mod error;
@@ -32,18 +32,18 @@ mod key;
 mod quota;
 mod refusal;
 mod reservation;
-// Arithmetic.
+// When a charge fits.
 pub mod algorithm;
-// Asking.
+// What decides.
 mod limiter;
-// Tower.
+// tower.
 pub mod future;
 mod layer;
 mod respond;
 mod service;
 mod settle;
 mod shared;
-// Edges.
+// HTTP, gRPC, Java, tests.
 mod grpc;
 pub mod guide;
 mod http;

@@ -257,7 +257,7 @@ from_tuple!(a, b, c, d, e, f);
 from_tuple!(a, b, c, d, e, f, g);
 from_tuple!(a, b, c, d, e, f, g, h);
 
-/// Why a quota cannot be: see [`Quota::try_new`].
+/// Why a quota is invalid: see [`Quota::try_new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaError(pub(crate) &'static str);
 

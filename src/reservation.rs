@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an admission took: the right to settle it once.
+/// What an admission took. Its holder may settle it, once.
 ///
 /// A [`Decision`](crate::Decision) that admits hands it out. [`Limiter::settle`] then says what the
 /// request cost in the end: less is refunded, more is taken. Dropped, it changes nothing, and the
@@ -84,7 +84,7 @@ impl fmt::Debug for Reservation {
     }
 }
 
-/// Tells the reservations of one limiter from those of all others in this process.
+/// Identifies the limiter of a reservation among all others of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(u64);
 

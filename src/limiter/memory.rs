@@ -39,9 +39,9 @@ const CAPACITY: usize = 100_000;
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// Its clock is tokio's, so a test with paused time decides what it says. Keys that are as good as
-/// new are dropped as time passes. Full of live keys, it answers with an error of kind
-/// [`Capacity`](crate::ErrorKind::Capacity), and forgets no debt.
+/// Its clock is tokio's, so a test with paused time sets it. A key of which nothing is taken any
+/// more is dropped as time passes. When the memory is full of live keys, a new key is an error of
+/// kind [`Capacity`](crate::ErrorKind::Capacity): it forgets none to make room.
 ///
 /// # How much memory it takes
 ///
@@ -106,8 +106,7 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few per
     /// cent early. A decision looks at 256 keys at the most to find an old one to drop: after a
-    /// jump of the clock, a new key may be refused as though the memory were full until a few
-    /// decisions later.
+    /// jump of the clock, a new key may be refused, as by a full memory, for a few decisions.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
         Arc::make_mut(&mut self.store).hold(keys.max(1));
@@ -116,8 +115,8 @@ impl<A: Algorithm> Memory<A> {
 
     /// Decides by `clock`, the time since the Unix epoch. Default: tokio's.
     ///
-    /// Such a clock may step back, to when a key was not yet as good as new: keys are dropped only
-    /// where the memory is full.
+    /// Such a clock may step back, and a key would then still count. So keys are dropped only when
+    /// the memory is full.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let store = Arc::make_mut(&mut self.store);
@@ -125,7 +124,7 @@ impl<A: Algorithm> Memory<A> {
         self
     }
 
-    /// The keys held, those included that are as good as new and not yet dropped.
+    /// The number of keys held. Expired keys that are not dropped yet are included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.store.len()

@@ -13,14 +13,14 @@ use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 /// A fallback that admits while the store is away: the limit is off until it is back.
 ///
 /// It answers errors of kind [`Infrastructure`](ErrorKind::Infrastructure) only, which no request
-/// can cause. Everything else stays an error, so that nobody turns the limit off by a request or by
-/// load.
+/// can cause. Everything else stays an error, so that no request and no load
+/// turns the limit off.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
-/// What answers in place of a limiter that cannot decide: [`FailOpen`] and every limiter. Sealed.
+/// What decides in place of a limiter that cannot: [`FailOpen`] and every limiter. Sealed.
 pub trait Fallback: sealed::Sealed {
-    /// The answer to come.
+    /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
 
     #[doc(hidden)]

@@ -51,7 +51,7 @@ impl Pool {
     ///
     /// Leave `test_on_check_out` on: the managers that come with redis notice a dead
     /// connection in no other way. The pool belongs to limiters alone, since a blocking
-    /// command would hold them all up.
+    /// command would block them all.
     ///
     /// When a server turns out to be read-only, as a primary does after a failover, every
     /// connection of the pool is replaced in turn by a new one of its manager, at most ten a
@@ -98,7 +98,8 @@ impl Pool {
         &self.prefix
     }
 
-    /// Waits until there is a connection: for applications that would rather not start without.
+    /// Waits until there is a connection, for a second at most: for applications that should not
+    /// start without Redis, and for the first request to find a connection.
     ///
     /// # Errors
     ///
@@ -110,7 +111,8 @@ impl Pool {
         }
     }
 
-    /// Says that the connections lead to a cluster: a call then carries keys of one hash slot only.
+    /// For connections to a cluster: a call then carries keys of one hash slot only. Default: they
+    /// lead to one server.
     #[must_use]
     pub fn clustered(mut self) -> Self {
         self.clustered = true;
