@@ -1,5 +1,5 @@
-//! A limiter that plays given decisions and records what it was asked, for unit
-//! tests without Redis.
+//! A limiter that returns given decisions and records what it was asked, for unit tests without
+//! Redis.
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,9 +24,12 @@ use std::time::Duration;
 
 use crate::{Charge, Decision, Error, ErrorKind, Limiter, Operation, Outcome, Owner, Reservation};
 
-/// Plays decisions in the order in which they were given. Clones share the play and the records.
+/// Returns decisions in the order in which they were given. Clones share the decisions and the
+/// records.
 ///
-/// Once all are played, every further charge is an error of [`ErrorKind::State`].
+/// An admission, at once or after a wait, carries a reservation of the charge's cost, so that a
+/// refund can be tested. A peek carries none. After the last decision, every further charge is an
+/// error of [`ErrorKind::State`].
 #[derive(Clone, Debug)]
 pub struct Scripted {
     play: Arc<Mutex<Play>>,
@@ -42,13 +45,13 @@ struct Play {
 }
 
 impl Scripted {
-    /// A play without decisions.
+    /// A limiter without decisions.
     #[must_use]
     pub fn new() -> Self {
         Self { play: Arc::default(), owner: Owner::new() }
     }
 
-    /// Next, admits.
+    /// The next decision admits.
     #[must_use]
     pub fn allow(self) -> Self {
         self.decide(Outcome::Allow)
@@ -60,32 +63,32 @@ impl Scripted {
         self.decide(Outcome::Wait(wait))
     }
 
-    /// Next, has the asker ask again after `pause`.
+    /// The next decision reserves nothing, and has the caller ask again after `pause`.
     #[must_use]
     pub fn retry(self, pause: Duration) -> Self {
         self.decide(Outcome::Retry(pause))
     }
 
-    /// Next, denies what would be admitted after `retry_after`.
+    /// The next decision denies a charge that would be admitted after `retry_after`.
     #[must_use]
     pub fn deny(self, retry_after: Duration) -> Self {
         self.decide(Outcome::Deny { retry_after: Some(retry_after) })
     }
 
-    /// Next, denies what can never fit.
+    /// The next decision denies a charge that can never fit.
     #[must_use]
     pub fn never(self) -> Self {
         self.decide(Outcome::Deny { retry_after: None })
     }
 
-    /// Next, fails to decide.
+    /// The next charge is not decided: an error of this kind.
     #[must_use]
     pub fn fail(self, kind: ErrorKind) -> Self {
         self.play().answers.push_back(Err(Error::new(kind, "as scripted")));
         self
     }
 
-    /// Next, decides as given.
+    /// Adds a decision of your own.
     #[must_use]
     pub fn decide(self, decision: impl Into<Decision>) -> Self {
         self.play().answers.push_back(Ok(decision.into()));
@@ -98,13 +101,15 @@ impl Scripted {
         self.play().charges.clone()
     }
 
-    /// The settlements so far: the number of the charge, from 0, and what it cost in the end.
+    /// The settlements so far, refunds included: the number of the charge, counted from 0, and what
+    /// it cost in the end, which is 0 for a refund.
     #[must_use]
     pub fn settlements(&self) -> Vec<(usize, u64)> {
         self.play().settlements.clone()
     }
 
-    /// The charges refunded whole so far, by number from 0.
+    /// The charges that were refunded whole so far, by their number, counted from 0. They are in
+    /// [`settlements`](Scripted::settlements) too.
     #[must_use]
     pub fn refunds(&self) -> Vec<usize> {
         let settlements = self.settlements();
@@ -115,13 +120,13 @@ impl Scripted {
             .collect()
     }
 
-    /// The operations asked for so far: they are done at once, and play no decision.
+    /// The operations so far. They are done at once, and use no decision.
     #[must_use]
     pub fn operations(&self) -> Vec<(Operation, Charge)> {
         self.play().operations.clone()
     }
 
-    /// The decisions not yet played.
+    /// How many decisions are left.
     #[must_use]
     pub fn left(&self) -> usize {
         self.play().answers.len()
