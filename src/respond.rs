@@ -91,9 +91,16 @@ where
     }
 }
 
-/// Returns the [`Refusal`] as an error: for services that do not speak HTTP, and for clients.
+/// Returns the [`Refusal`] as an error: for services that do not speak HTTP, servers and clients
+/// alike.
 ///
-/// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it:
+/// HTTP and gRPC are better off with [`HttpResponder`](crate::HttpResponder). Around a tonic
+/// `Channel` it makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, where `Raise` makes one
+/// with `Unknown`. An axum `Router` takes no service that can fail: with `Raise` the compiler says
+/// that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
+///
+/// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it; in a tonic
+/// `Status` it is the [`source`](std::error::Error::source):
 ///
 /// ```
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};
