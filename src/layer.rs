@@ -30,7 +30,7 @@ const WAITERS: usize = 1_024;
 /// let limit = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")))
 ///     .max_wait(Duration::from_millis(500));
 ///
-/// let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new("hello")));
+/// let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("hello")) });
 /// let service = limit.layer(inner);
 /// let request = || Request::builder().header("x-api-key", "alice").body(()).unwrap();
 /// assert_eq!(service.clone().oneshot(request()).await?.status(), 200);

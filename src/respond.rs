@@ -109,8 +109,8 @@ where
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # runtime.block_on(async {
 /// let limit = RateLimitLayer::new(Scripted::new().never(), Global).respond(Raise);
-/// let service = limit.layer(service_fn(async |name: &'static str| Ok::<_, BoxError>(name.len())));
-/// let error = service.oneshot("alice").await.unwrap_err();
+/// let inner = service_fn(|name: &'static str| async { Ok::<_, BoxError>(name.len()) });
+/// let error = limit.layer(inner).oneshot("alice").await.unwrap_err();
 /// assert!(matches!(error.downcast_ref(), Some(Refusal::Denied(_))));
 /// # });
 /// ```
