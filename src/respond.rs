@@ -32,7 +32,7 @@ use crate::{Decision, Refusal};
     message = "`{Self}` cannot answer a refused request of this service",
     label = "makes no `{Res}` for a refused `{Req}`",
     note = "a service that does not speak HTTP needs `.respond(Raise)`: refusals become its errors",
-    note = "or `.respond(|request, refusal| ..)`: the closure returns a response",
+    note = "or `.respond(|request, refusal| ..)`: the closure returns a response; with axum, end it with `.into_response()`",
     note = "a body without `Default` needs `.respond(HttpResponder::new().empty_body(|| ..))`"
 )]
 pub trait Respond<Req, Res, E> {

@@ -9,7 +9,14 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Two to eight limiters in Redis. Sealed.
+/// The members of an [`AllAtOnce`](crate::AllAtOnce): a tuple of two to eight
+/// [`Redis`](crate::Redis) limiters over one pool. Sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot decide in one call to Redis",
+    label = "no tuple of two to eight `Redis` limiters",
+    note = "`AllAtOnce` takes a tuple of two to eight `Redis` limiters, and a closure that returns as many charges",
+    note = "for `Memory` and any other limiters take `AllInTurn::new([one.boxed(), other.boxed()], ..)`"
+)]
 pub trait Members<const N: usize>: sealed::Sealed {
     /// What they are together.
     type Algorithm: InLua;
