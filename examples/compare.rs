@@ -1,9 +1,9 @@
 //! Every algorithm under the same traffic, as a picture: `cargo run --release --example compare`
-//! writes `docs/compare.svg`, or the file that it is given.
+//! writes `docs/compare.svg`, or the file that its argument names.
 //!
-//! Five a second are admitted. Two steady callers a second come all the time, two crowds of twenty
-//! come within a second, and a rush of twelve a second lasts for three seconds. A request that does
-//! not fit would wait for a second at most.
+//! The limit is 5 per second. Two requests per second come all the time. Twice, twenty more come
+//! within a second, and once twelve per second come for three seconds. A request that does not fit
+//! waits for a second at most.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const VERDICTS: [(&str, RGBColor); 3] = [
     ("rejected", RGBColor(176, 58, 46)),
 ];
 
-/// How many of a bar's requests came to each verdict.
+/// How many requests of a bar got each verdict.
 type Bar = [i32; 3];
 
 #[tokio::main(flavor = "current_thread")]
@@ -73,7 +73,7 @@ fn traffic() -> Vec<u64> {
     all
 }
 
-/// What an algorithm makes of the traffic.
+/// How an algorithm decides the traffic.
 async fn lane<A: Algorithm>(algorithm: A) -> Result<Vec<Bar>, tower_sluice::Error> {
     // The start of a second.
     const BEGIN: u64 = 1_767_225_600_000;

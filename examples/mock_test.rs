@@ -1,5 +1,5 @@
-//! How to unit-test a limited service: decisions are scripted, the inner service is
-//! a mock, no Redis.
+//! How to unit-test a limited service without Redis: decisions are scripted, and the inner service
+//! is a mock.
 //!
 //! `cargo test --example mock_test`
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tower::{BoxError, Layer, Service};
 use tower_sluice::{Charge, Limiter, Raise, RateLimitLayer};
 
-/// The stack under test: requests are names, charged a unit each, and may wait up to a second.
+/// The service under test. A request is a name, is charged one unit, and waits up to a second.
 pub fn limited<L, S>(
     limiter: L,
     inner: S,

@@ -1,7 +1,7 @@
-//! A gRPC server that limits its callers, and a client that obeys.
+//! A gRPC server that limits its callers, and a client that reads when to come back.
 //!
-//! `cargo run --example tonic` starts both. Of ten calls at once the server admits five. It answers
-//! the others when to come back, and the client reads that from the details of the status.
+//! `cargo run --example tonic` starts both. Of ten calls at once the server admits five. It refuses
+//! the others with a delay in the details of the status, which the client prints.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     call_ten_times(address).await
 }
 
-/// The health service, five calls a second for each tenant.
+/// Serves the health service: five calls a second for each tenant.
 async fn serve(listener: TcpListener) -> Result<(), tonic::transport::Error> {
     let limiter = Memory::new("grpc", TokenBucket::new(Quota::per_second(5)));
     let limit = RateLimitLayer::new(limiter, by_head(|head| head.header("x-tenant")));

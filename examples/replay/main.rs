@@ -16,12 +16,14 @@
 //! {"t":1767225600200000,"op":"refund","of":2}
 //! ```
 //!
-//! `t`, `max_wait` and `period` are in microseconds. A cost left out is 1; `max_wait`, `limit`,
-//! `period` and `burst` are the options' where the line has none, but a line's `limit` is also its
-//! burst. `of` names the line, counted from 1, whose charge is given back. `"op":"penalize"` takes
-//! the cost without asking, `"op":"reset"` forgets the key. Under `redisson`, whose keys name
-//! limiters, `"op":"release"` gives the cost back, whichever line took it, `"op":"available"`
-//! returns what is left, and times are cut to milliseconds.
+//! `t`, `max_wait` and `period` are in microseconds. The default cost is 1. The defaults of
+//! `max_wait`, `limit`, `period` and `burst` are the options', but a line with a `limit` and no
+//! `burst` has that limit as its burst. `of` is the line, counted from 1, whose charge is refunded.
+//! `"op":"penalize"` takes the cost whether or not it fits, and `"op":"reset"` forgets the key.
+//!
+//! Under `redisson` a key is the name of a limiter, and times are truncated to milliseconds.
+//! `"op":"release"` releases permits, whichever line took them, and `"op":"available"` returns how
+//! many are left.
 //!
 //! ```json
 //! {"line":1,"verdict":"allow","wait_us":0,"remaining":9,"reset_after_us":100000}
@@ -29,9 +31,9 @@
 //! {"line":5,"verdict":"done","refunded":5,"remaining":9,"reset_after_us":100000}
 //! ```
 //!
-//! Verdicts are `allow`, `wait`, `deny`, `never` (it can never fit), `error` (the line's quota or
-//! key cannot be) and `done`. What was charged is remembered until the end, since any later line
-//! may give it back.
+//! Verdicts are `allow`, `wait`, `deny`, `never` (it can never fit), `error` (the quota or the key
+//! of the line is invalid) and `done`. All charges stay in memory until the end, since any later
+//! line may refund one.
 
 mod options;
 mod redisson;
@@ -60,11 +62,11 @@ async fn main() -> ExitCode {
 /// Why a replay ends before its traffic does.
 #[derive(Debug)]
 enum Stop {
-    /// What was asked for cannot be: the options, or a line of the traffic.
+    /// The options or a line of the traffic are invalid.
     Asked(String),
     /// Something failed on the way.
     Failed(Box<dyn Error>),
-    /// Nobody reads what is written.
+    /// Standard output was closed.
     Unread,
 }
 

@@ -1,4 +1,4 @@
-//! The policy to try, and where it is decided.
+//! The options: the policy to try, and where to decide.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::Stop;
 #[derive(Debug, Parser)]
 #[command(about = "What would this policy have done to last night's traffic?")]
 pub(crate) struct Options {
-    /// When a charge fits.
+    /// The algorithm.
     #[arg(long, value_enum)]
     pub(crate) algorithm: Name,
-    /// So many units in a period.
+    /// The units in a period.
     #[arg(long)]
     pub(crate) limit: u64,
     /// The period, such as 250us, 500ms, 1s or 7d.
@@ -23,31 +23,31 @@ pub(crate) struct Options {
     /// The most units that may go at once [default: the limit].
     #[arg(long)]
     pub(crate) burst: Option<u64>,
-    /// How long a charge may be delayed [default: not at all].
+    /// The longest delay of a charge [default: none].
     #[arg(long, value_parser = duration)]
     max_wait: Option<Duration>,
-    /// The longest wait that is reserved for anyone.
+    /// The longest wait that the algorithm reserves.
     #[arg(long, value_parser = horizon, default_value = "60s")]
     pub(crate) horizon: Duration,
     /// sliding_window: the cells of a period.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=60))]
     cells: Option<u8>,
-    /// fixed_window: windows begin with a first charge.
+    /// fixed_window: the window of a key begins with its first charge.
     #[arg(long)]
     anchored: bool,
-    /// smooth_warming_up: how long it takes to warm up.
+    /// smooth_warming_up: the time to warm up.
     #[arg(long, value_parser = duration)]
     warm_up: Option<Duration>,
-    /// smooth_warming_up: how much dearer permits are when cold [default: 3].
+    /// smooth_warming_up: how many times as long a permit takes after a long rest [default: 3].
     #[arg(long, value_parser = cold_factor)]
     cold_factor: Option<f64>,
-    /// smooth_bursty: the permits of so long a time are stored [default: 1s].
+    /// smooth_bursty: how long an idle limiter stores permits [default: 1s].
     #[arg(long, value_parser = duration)]
     max_burst: Option<Duration>,
-    /// The smooth ones: every caller waits for its own permits.
+    /// smooth_bursty, smooth_warming_up: each caller waits for its own permits.
     #[arg(long)]
     own_debt: bool,
-    /// A longest delay of so many times the bucket [without a number: 0.5].
+    /// Sets --max-wait in proportion to the stored permits [without a number: 0.5].
     #[arg(long, value_name = "X", num_args = 0..=1, default_missing_value = "0.5", value_parser = ratio, conflicts_with = "max_wait")]
     cache_ratio: Option<f64>,
     /// smooth_bursty: what a new key has stored [default: full].
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     /// Decide in this Redis instead of in memory, under names that no other replay uses.
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
-    /// Accept lines whose time lies before that of the line before.
+    /// Accept lines that are earlier than the line before.
     #[arg(long)]
     pub(crate) allow_clock_steps: bool,
 }
@@ -89,7 +89,7 @@ impl Options {
         quota.map_err(|error| Stop::Asked(format!("--limit, --period, --burst: {error}")))
     }
 
-    /// Whether every option that is given means something to the algorithm.
+    /// Fails if an option is not for the algorithm.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         use Name::{FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
         let options: [(&str, bool, &[Name]); 7] = [

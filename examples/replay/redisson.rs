@@ -1,5 +1,5 @@
-//! Redisson's limiter: a key is a limiter's name, and who is refused would ask again, for which no
-//! line stands here.
+//! Redisson's limiter: a key is a limiter's name. A refused caller would ask again, and a replay
+//! does not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,7 +52,7 @@ struct Named {
 }
 
 impl Named {
-    /// A name may have no braces that a key has by chance.
+    /// The name of a key. A name may have no braces, so those of a key are escaped.
     fn name(&self, key: &str) -> String {
         match key {
             "" => String::new(),

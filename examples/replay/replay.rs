@@ -22,7 +22,7 @@ use crate::traffic::{Line, Op, Told};
 pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
     options.check()?;
     let (quota, horizon) = (options.quota()?, options.horizon);
-    // A bucket, a window or a log is full again after so long.
+    // After this time a bucket, a window or a log is full again.
     let bucket = |ratio| {
         let units = quota.get_burst() as f64 / quota.limit() as f64;
         Duration::try_from_secs_f64(quota.period().as_secs_f64() * units * ratio)
@@ -86,17 +86,17 @@ pub(crate) async fn pool(url: &str) -> Result<Pool, Stop> {
     Ok(pool)
 }
 
-/// A name for keys that are nobody else's, nor those of the replay before.
+/// A name for keys that no other user of the server and no other replay has.
 pub(crate) fn unique() -> String {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("replay-{}-{}", began.as_micros(), process::id())
 }
 
-/// A limiter that tells how much it took back.
+/// A limiter that returns how much it refunded.
 pub(crate) trait Gate: Limiter {
     async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error>;
 
-    /// Gives permits back, whoever took them.
+    /// Releases permits, whichever line took them.
     async fn release(&self, _key: &str, _permits: u64) -> Result<u64, Error> {
         Err(Error::new(ErrorKind::Configuration, "only redisson releases"))
     }
@@ -134,7 +134,7 @@ pub(crate) struct Replay<G> {
     now: Arc<AtomicU64>,
     quota: Quota,
     max_wait: Duration,
-    /// Every line so far: whom it charged under which quota, and what can still be given back.
+    /// Every line so far: the key and the quota that it charged, and what can still be refunded.
     past: Vec<Past>,
     summary: Summary,
 }
@@ -246,7 +246,7 @@ impl<G: Gate> Replay<G> {
         self.given_back(key, quota, units).await
     }
 
-    /// What came back of a key, and how it stands since.
+    /// What was refunded to a key, and its state afterwards.
     async fn given_back(
         &mut self,
         key: Arc<str>,
@@ -266,8 +266,7 @@ impl<G: Gate> Replay<G> {
         Ok(told)
     }
 
-    /// What a line without a decision is told: of trouble that is its own, since any other
-    /// ends the replay.
+    /// The output for a line that is invalid. Any other error ends the replay.
     fn told(&self, number: usize, error: Error) -> Result<Told, Stop> {
         match error.kind() {
             ErrorKind::Infrastructure | ErrorKind::Saturation | ErrorKind::Capacity => {
@@ -280,13 +279,13 @@ impl<G: Gate> Replay<G> {
         }
     }
 
-    /// The line that is being read cannot be.
+    /// The error of an invalid line.
     fn wrong(&self, reason: &str) -> Stop {
         Stop::Asked(format!("line {}: {reason}", self.past.len() + 1))
     }
 }
 
-/// Why a line is not for the algorithm, if it is not.
+/// Why a line does not suit the algorithm, if it does not.
 fn foreign(line: &Line<'_>, has_quota: bool, algorithm: Name) -> Option<&'static str> {
     match (algorithm == Name::Redisson, line.op) {
         (true, Op::Penalize) => Some("redisson takes nothing without asking"),

@@ -1,4 +1,4 @@
-//! What became of the traffic as a whole, on standard error.
+//! The summary of all lines, on standard error.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::traffic::{Told, Verdict};
 
-/// How many keys are named.
+/// How many keys the summary names.
 const NAMED: usize = 5;
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Counts {
 }
 
 impl Summary {
-    /// The key, held once.
+    /// The key, stored once.
     pub(crate) fn name(&mut self, key: &str) -> Arc<str> {
         if let Some((held, _)) = self.keys.get_key_value(key) {
             return Arc::clone(held);
@@ -141,7 +141,7 @@ fn shown(wait: Duration) -> String {
     humantime::format_duration(Duration::from_micros(micros as u64)).to_string()
 }
 
-/// A bar where standard error is a terminal; it knows its end if the traffic comes from a file.
+/// A progress bar if standard error is a terminal. It has an end if the traffic comes from a file.
 pub(crate) fn progress(input: &StdinLock<'_>) -> ProgressBar {
     let file = input.as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());
     match file {

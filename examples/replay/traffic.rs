@@ -1,4 +1,4 @@
-//! The lines that come in, and those that go out.
+//! The lines of the input and of the output.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Line<'a> {
     burst: Option<u64>,
     #[serde(default)]
     pub(crate) op: Op,
-    /// The line, counted from 1, whose charge is given back.
+    /// The line, counted from 1, whose charge is refunded.
     pub(crate) of: Option<usize>,
 }
 
@@ -32,14 +32,14 @@ pub(crate) enum Op {
     Refund,
     Penalize,
     Reset,
-    /// redisson: gives permits back, whichever line took them.
+    /// redisson: releases permits, whichever line took them.
     Release,
     /// redisson: returns how many are left.
     Available,
 }
 
 impl Line<'_> {
-    /// The quota that this line brings, what it leaves out being as in `common`.
+    /// The quota of this line. What it leaves out is as in `common`.
     pub(crate) fn quota(&self, common: Quota) -> Result<Option<Quota>, QuotaError> {
         if self.limit.or(self.period).or(self.burst).is_none() {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Line<'_> {
     }
 }
 
-/// What became of a line.
+/// The result of a line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Told {
     pub(crate) line: usize,
@@ -99,12 +99,12 @@ impl Told {
         }
     }
 
-    /// Given back, and how the key stands since.
+    /// A refund, and the state of the key afterwards.
     pub(crate) fn refunded(line: usize, units: u64, since: &Decision) -> Self {
         Self { refunded: Some(units), ..Self::done(line, since) }
     }
 
-    /// Done without asking, and how the key stands since.
+    /// An operation without a decision, and the state of the key afterwards.
     pub(crate) fn done(line: usize, since: &Decision) -> Self {
         let told = Self::decided(line, since);
         Self { verdict: Verdict::Done, wait_us: None, retry_after_us: None, ..told }
