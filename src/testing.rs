@@ -38,10 +38,28 @@ pub struct Scripted {
 
 #[derive(Debug, Default)]
 struct Play {
-    answers: VecDeque<Result<Decision, Error>>,
+    answers: VecDeque<Answer>,
     charges: Vec<Charge>,
     settlements: Vec<(usize, u64)>,
     operations: Vec<(Operation, Charge)>,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Reserve(Duration),
+    Given(Result<Decision, Error>),
+}
+
+impl Answer {
+    fn of(self, charge: &Charge) -> Result<Decision, Error> {
+        match self {
+            Answer::Given(answer) => answer,
+            Answer::Reserve(wait) if wait <= charge.get_max_wait().unwrap_or_default() => {
+                Ok(Outcome::Wait(wait).into())
+            }
+            Answer::Reserve(wait) => Ok(Outcome::Deny { retry_after: Some(wait) }.into()),
+        }
+    }
 }
 
 impl Scripted {
@@ -57,10 +75,13 @@ impl Scripted {
         self.decide(Outcome::Allow)
     }
 
-    /// Next, reserves a slot after `wait`.
+    /// The next decision reserves a slot after `wait`. If that is longer than the charge's
+    /// [`max_wait`](Charge::get_max_wait), 0 if it has none, it denies the charge instead, as other
+    /// limiters do, with `wait` as the time to come back.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
-        self.decide(Outcome::Wait(wait))
+        self.play().answers.push_back(Answer::Reserve(wait));
+        self
     }
 
     /// The next decision reserves nothing, and has the caller ask again after `pause`.
@@ -84,14 +105,14 @@ impl Scripted {
     /// The next charge is not decided: an error of this kind.
     #[must_use]
     pub fn fail(self, kind: ErrorKind) -> Self {
-        self.play().answers.push_back(Err(Error::new(kind, "as scripted")));
+        self.play().answers.push_back(Answer::Given(Err(Error::new(kind, "as scripted"))));
         self
     }
 
-    /// Adds a decision of your own.
+    /// Adds a decision of your own, whatever the charge asks for.
     #[must_use]
     pub fn decide(self, decision: impl Into<Decision>) -> Self {
-        self.play().answers.push_back(Ok(decision.into()));
+        self.play().answers.push_back(Answer::Given(Ok(decision.into())));
         self
     }
 
@@ -150,9 +171,8 @@ impl Limiter for Scripted {
         let mut play = self.play();
         let number = play.charges.len();
         play.charges.push(charge.clone());
-        let answer = play.answers.pop_front();
-        let answer =
-            answer.unwrap_or_else(|| Err(Error::new(ErrorKind::State, "the play is over")));
+        let over = || Answer::Given(Err(Error::new(ErrorKind::State, "the play is over")));
+        let answer = play.answers.pop_front().unwrap_or_else(over).of(charge);
         ready(answer.map(|decision| {
             if !decision.is_admitted() || charge.get_cost() == 0 {
                 return decision;

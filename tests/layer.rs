@@ -9,7 +9,7 @@ use tower::limit::ConcurrencyLimit;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, ErrorKind, Exempt, Global, HttpResponder, Outcome, Raise, RateLimit,
+    Charge, Decision, ErrorKind, Exempt, Global, HttpResponder, Limiter, Outcome, Raise, RateLimit,
     RateLimitLayer, Refusal, Respond,
 };
 
@@ -149,6 +149,38 @@ async fn request_that_entered_inner_is_not_refunded() {
     }
     tokio::task::yield_now().await;
     assert_eq!(limiter.refunds(), []);
+}
+
+/// A sleep without a bound, past `max_waiters` and past the caller's own patience.
+#[tokio::test(start_paused = true)]
+async fn a_longer_wait_than_was_asked_for_is_refunded_and_an_error() {
+    let limiter = (0..3).fold(Scripted::new(), |limiter, _| limiter.decide(Outcome::Wait(HOUR)));
+    let limiter = limiter.retry(SECOND).decide(Outcome::Wait(SECOND));
+    let at_once = layer(&limiter);
+    let crowded = layer(&limiter).max_wait(HOUR).max_waiters(0);
+    let patient = layer(&limiter).max_wait(HOUR - SECOND);
+    let again = layer(&limiter).max_wait(2 * SECOND);
+    for layer in [at_once, crowded, patient, again] {
+        let (inner, begun) = (Strict::default(), Instant::now());
+        let error = soon(layer.layer(inner.clone()).oneshot("hello")).await.unwrap_err();
+        let Some(Refusal::Undecided(error)) = error.downcast_ref() else { panic!("{error}") };
+        assert_eq!(error.kind(), ErrorKind::State);
+        assert!(begun.elapsed() < 2 * SECOND);
+        assert_eq!(inner.called(), 0);
+    }
+    assert_eq!(limiter.refunds(), [0, 1, 2, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_reserves_no_longer_wait_than_it_is_asked_for() {
+    let limiter = Scripted::new().wait(SECOND).wait(SECOND).wait(SECOND);
+    for max_wait in [SECOND - Duration::from_nanos(1), Duration::ZERO] {
+        let charge = Charge::new("alice").max_wait(max_wait);
+        let decision = limiter.check(&charge).await.unwrap();
+        assert_eq!(decision.outcome(), Outcome::Deny { retry_after: Some(SECOND) });
+    }
+    let decision = limiter.check(&Charge::new("alice").max_wait(SECOND)).await.unwrap();
+    assert_eq!(decision.outcome(), Outcome::Wait(SECOND));
 }
 
 // Case 111.

@@ -296,6 +296,19 @@ async fn a_wrapper_can_take_more_if_all_that_it_takes_from_can() {
     assert_eq!(last.refunds(), [1]);
 }
 
+/// Nobody sleeps between the members, so a wait that one of them reserves is no admission.
+#[tokio::test(start_paused = true)]
+async fn in_turn_a_reserved_wait_is_refunded_and_an_error() {
+    // The second one is peeked at before.
+    let (first, second) = (Scripted::new().allow(), Scripted::new().allow());
+    let second = second.decide(Outcome::Wait(SECOND));
+    let both = |charge: &Charge| [charge.clone(), charge.clone()];
+    let all = AllInTurn::new([first.clone().boxed(), second.clone().boxed()], both);
+    let error = all.check(&one().max_wait(SECOND)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::State);
+    assert_eq!((first.refunds(), second.refunds()), (vec![0], vec![1]));
+}
+
 // Secrets.
 
 const SECRET: &str = "sk_live_4242";

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::Limiter;
-use crate::{Charge, Decision, Error, Outcome, Refusal};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
 /// The longest jitter, in µs.
 const JITTER: u64 = 1_000;
@@ -25,6 +25,8 @@ pin_project! {
         // For asking again, and as the earliest instant that the decision can have been made at.
         asked: Option<Asked>,
         place: Option<OwnedSemaphorePermit>,
+        // The longest wait that the last check may reserve.
+        max_wait: Duration,
         #[pin]
         state: State<C>,
     }
@@ -54,14 +56,17 @@ pin_project! {
 impl<C> Admission<C> {
     /// Asks once, for somebody who does not wait.
     pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
-        Self { asked: None, place: None, state: State::Asking { check: limiter.check(charge) } }
+        let max_wait = charge.get_max_wait().unwrap_or_default();
+        let state = State::Asking { check: limiter.check(charge) };
+        Self { asked: None, place: None, max_wait, state }
     }
 
     /// Waits for as long as the charge says, in `place`. It asks when it is first polled.
     pub(crate) fn patient(charge: Charge, place: Option<OwnedSemaphorePermit>) -> Self {
         let since = Instant::now();
+        let max_wait = charge.get_max_wait().unwrap_or_default();
         let asked = Some(Asked { charge, since, last: since, again: false });
-        Self { asked, place, state: State::Starting }
+        Self { asked, place, max_wait, state: State::Starting }
     }
 
     /// Gives the slot back if it was reserved and has not come yet.
@@ -98,7 +103,15 @@ impl<C> Admission<C> {
                     State::Asking { check: limiter.check(&asked.charge) }
                 }
                 StateProj::Asking { check } => match ready!(check.poll(cx)) {
-                    Ok(decision) => match decision.outcome() {
+                    Ok(mut decision) => match decision.outcome() {
+                        Outcome::Wait(wait) if wait > *this.max_wait => {
+                            this.state.set(State::Done);
+                            *this.place = None;
+                            if let Some(reservation) = decision.take_reservation() {
+                                let _ = limiter.settle(reservation, 0);
+                            }
+                            return Poll::Ready(Err(Refusal::Undecided(too_long_a_wait())));
+                        }
                         Outcome::Wait(wait) => {
                             let since = this.asked.as_ref().map_or_else(Instant::now, |a| a.last);
                             *slot = Some(decision);
@@ -139,7 +152,8 @@ impl<C> Admission<C> {
                     ready!(sleep.poll(cx));
                     let asked = this.asked.as_mut().expect("only the patient pause");
                     (asked.again, asked.last) = (true, Instant::now());
-                    let charge = asked.charge.clone().max_wait(asked.left());
+                    *this.max_wait = asked.left();
+                    let charge = asked.charge.clone().max_wait(*this.max_wait);
                     State::Asking { check: limiter.check(&charge) }
                 }
                 StateProj::Done => panic!("polled after it was done"),
@@ -147,6 +161,12 @@ impl<C> Admission<C> {
             this.state.set(next);
         }
     }
+}
+
+/// The error of a limiter that reserves a wait which nobody would sleep.
+pub(super) fn too_long_a_wait() -> Error {
+    let message = "the limiter reserved a longer wait than it was asked for";
+    Error::new(ErrorKind::State, message)
 }
 
 /// So that those who wait for the same moment do not ask in the same one.

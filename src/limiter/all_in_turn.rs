@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::acquire::too_long_a_wait;
 use super::{Boxed, BoxedFuture, Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 
@@ -104,6 +105,9 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 let follows = charges[place].follows_whole();
                 let part = |reservation| Part { reservation, follows };
                 taken.parts.extend(decision.take_reservation().map(part));
+                if matches!(decision.outcome(), Outcome::Wait(wait) if !wait.is_zero()) {
+                    return Err(too_long_a_wait());
+                }
                 let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
                 if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
                     tightest = Some(decision);

@@ -73,6 +73,10 @@ use crate::{Charge, Decision, Error, Reservation};
 /// its first poll. After that, a charge whose future is dropped may or may not have been taken. A
 /// limiter that asks a store answers before [`Charge::deadline`]. One that refunds makes a
 /// [`Reservation`] for what it took, and implements [`settle`](Limiter::settle).
+///
+/// A wait that it reserves is no longer than the charge's [`max_wait`](Charge::get_max_wait), where
+/// `None` means 0. A longer one is refunded, and the request is refused as undecided, with an error
+/// of kind [`State`](crate::ErrorKind::State).
 pub trait Limiter {
     /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
