@@ -24,7 +24,7 @@ use crate::{Decision, Error, ErrorKind, Refusal, Respond};
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
     ///
-    /// Dropping it while it waits gives its slot back.
+    /// Dropping it before the inner service is called gives back what was taken.
     pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, Req> {
         inner: S,
         request: Option<Req>,
@@ -37,8 +37,12 @@ pin_project! {
     impl<S: Service<Req>, L: Limiter, K, R, Req> PinnedDrop for ResponseFuture<S, L, K, R, Req> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            if let StateProj::Admitting { admission } = this.state.project() {
-                admission.abandon(&this.shared.limiter, this.decision);
+            match this.state.project() {
+                StateProj::Admitting { admission } => {
+                    admission.abandon(&this.shared.limiter, this.decision);
+                }
+                StateProj::Readying => refund(this.shared, this.decision),
+                _ => {}
             }
         }
     }
@@ -111,7 +115,10 @@ where
                     }
                 }
                 StateProj::Readying => {
-                    ready!(this.inner.poll_ready(cx))?;
+                    if let Err(error) = ready!(this.inner.poll_ready(cx)) {
+                        refund(this.shared, this.decision);
+                        return Poll::Ready(Err(error.into()));
+                    }
                     let request = this.request.take().expect("called once");
                     State::Calling { reply: this.inner.call(request) }
                 }
@@ -137,6 +144,13 @@ where
             };
             this.state.set(next);
         }
+    }
+}
+
+/// Refunds a request that the inner service never sees.
+fn refund<L: Limiter, K, R>(shared: &Shared<L, K, R>, decision: &mut Option<Decision>) {
+    if let Some(reservation) = decision.as_mut().and_then(Decision::take_reservation) {
+        let _ = shared.limiter.settle(reservation, 0);
     }
 }
 

@@ -18,6 +18,10 @@ use crate::{Charge, KeyExtractor, Keyed, Respond};
 /// request is admitted. So a request that waits or is refused holds nothing of the inner service.
 /// Callers do not see its back-pressure: a `LoadShed` or a `ConcurrencyLimit` belongs inside.
 ///
+/// A request that is admitted and never reaches the inner service is refunded: its caller leaves
+/// while the inner service is not ready, or the inner service fails to become ready. Once the inner
+/// service is called, the charge stays, unless the response [settles](crate::Settle) it.
+///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
 /// met: the inner service is [`Clone`], the key extractor is one for its requests, and the
 /// responder can answer for it. A service that does not speak HTTP needs `.respond(Raise)`.

@@ -134,6 +134,31 @@ async fn a_waiter_whose_slot_has_come_is_not_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_never_reaches_inner_is_refunded() {
+    let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
+    let limiter = Scripted::new().allow().wait(SECOND).allow();
+    let service = layer(&limiter).max_wait(HOUR).layer(inner);
+    // The callers leave while the inner service is not ready.
+    handle.allow(0);
+    let mut admitted = task::spawn(service.clone().oneshot("admitted"));
+    assert_pending!(admitted.poll());
+    let mut waited = task::spawn(service.clone().oneshot("waited"));
+    assert_pending!(waited.poll());
+    tokio::time::advance(2 * SECOND).await;
+    assert_pending!(waited.poll());
+    assert_eq!(limiter.refunds(), []);
+    drop(admitted);
+    drop(waited);
+    assert_eq!(limiter.refunds(), [0, 1]);
+    // It fails to become ready, which refunds once.
+    handle.send_error("broken");
+    let mut failed = task::spawn(service.oneshot("failed"));
+    assert_ready!(failed.poll()).unwrap_err();
+    drop(failed);
+    assert_eq!(limiter.refunds(), [0, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn request_that_entered_inner_is_not_refunded() {
     let (inner, mut handle) = tower_test::mock::pair::<&str, &str>();
     let limiter = Scripted::new().wait(SECOND).allow();
