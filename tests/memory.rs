@@ -34,6 +34,22 @@ async fn what_is_dropped_before_it_is_polled_takes_nothing() {
     assert_eq!(limiter.peek("job").await.unwrap().remaining(), Some(2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn clones_share_keys_until_one_is_set_up_anew() {
+    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_minute(5)));
+    let clone = limiter.clone();
+    let reserve = async || limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+    assert!(clone.settle(reserve().await, 3).is_ok());
+    assert_eq!(clone.peek("key").await.unwrap().remaining(), Some(2));
+
+    // Another clock or another size has keys and reservations of its own.
+    for other in [clone.clone().clock(|| SECOND), clone.clone().max_keys(9)] {
+        assert_eq!(other.peek("key").await.unwrap().remaining(), Some(5));
+        assert!(other.settle(reserve().await, 0).is_err());
+    }
+    assert_eq!(limiter.peek("key").await.unwrap().remaining(), Some(0));
+}
+
 /// The longest keys that there are take no more than short ones.
 // Case 138.
 #[tokio::test(start_paused = true)]

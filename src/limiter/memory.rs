@@ -21,7 +21,7 @@ use crate::{Charge, Decision, Error, Reservation};
 
 const CAPACITY: usize = 100_000;
 
-/// A limiter in this process. Share it in an [`Arc`].
+/// A limiter in this process. Cheap to clone: clones share their keys.
 ///
 /// For tests, for a single instance, and as the share that a process falls back to while the store
 /// is away. It decides by the same arithmetic as [`Redis`](crate::Redis).
@@ -102,7 +102,8 @@ impl<A: Algorithm> Memory<A> {
         Ok(Self { store: Arc::new(Store::new(named, clock, CAPACITY)) })
     }
 
-    /// Sets how many live keys are held, at least 1, and forgets all that are. Default: 100,000.
+    /// Sets how many live keys are held, at least 1, and forgets all that are. Clones keep theirs.
+    /// Default: 100,000.
     ///
     /// Keys are spread over up to 16 shards of equal size, so a large memory can be full a few per
     /// cent early. A decision looks at 256 keys at the most to find an old one to drop: after a
@@ -113,14 +114,14 @@ impl<A: Algorithm> Memory<A> {
         self
     }
 
-    /// Decides by `clock`, the time since the Unix epoch. Default: tokio's.
+    /// Decides by `clock`, the time since the Unix epoch, and forgets all keys, whose times are
+    /// another clock's. Default: tokio's.
     ///
     /// Such a clock may step back, and a key would then still count. So keys are dropped only when
     /// the memory is full.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let store = Arc::make_mut(&mut self.store);
-        (store.clock, store.steady) = (Arc::new(clock), false);
+        Arc::make_mut(&mut self.store).decide_by(Arc::new(clock));
         self
     }
 
@@ -189,6 +190,12 @@ impl<A: Algorithm> Limiter for Memory<A> {
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<MemoryFuture<A>> {
         Some(self.ask(Some(operation), charge))
+    }
+}
+
+impl<A: Algorithm> Clone for Memory<A> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store) }
     }
 }
 

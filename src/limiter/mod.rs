@@ -67,6 +67,27 @@ use crate::{Charge, Decision, Error, Reservation};
 /// # });
 /// ```
 ///
+/// # Functions over any limiter
+///
+/// The future is `Send` if that of each limiter inside is: all of this crate are. A function that
+/// spawns tasks says so:
+///
+/// ```
+/// use tower_sluice::{Limiter, LimiterExt, Refusal};
+///
+/// async fn work<L>(limiter: L) -> Result<(), Refusal>
+/// where
+///     L: Limiter<Future: Send> + Clone + Send + Sync + 'static,
+/// {
+///     let job = tokio::spawn(async move { limiter.acquire("mailer").await });
+///     job.await.expect("it does not panic")?;
+///     Ok(())
+/// }
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # let limiter = tower_sluice::testing::Scripted::new().allow();
+/// # runtime.block_on(work(limiter)).unwrap();
+/// ```
+///
 /// # Limiters of your own
 ///
 /// The future owns what it needs, so that it can outlive the call that made it. Take nothing before

@@ -20,20 +20,28 @@ pub(super) struct Store<A: Algorithm> {
     pub(super) clock: Clock,
     /// Whether the clock can only go forward, so that what is as good as new stays so.
     pub(super) steady: bool,
+    max_keys: usize,
     hasher: RandomState,
     shards: Arc<[Mutex<Shard<A::State>>]>,
 }
 
 impl<A: Algorithm> Store<A> {
-    pub(super) fn new(named: NamedAlgorithm<A>, clock: Clock, keys: usize) -> Self {
-        Self { named, clock, steady: true, hasher: RandomState::new(), shards: shards(keys) }
+    pub(super) fn new(named: NamedAlgorithm<A>, clock: Clock, max_keys: usize) -> Self {
+        let (hasher, shards) = (RandomState::new(), shards(max_keys));
+        Self { named, clock, steady: true, max_keys, hasher, shards }
     }
 
     /// Forgets all keys, and sets how many are held at most.
     pub(super) fn hold(&mut self, keys: usize) {
         // Reservations of the forgotten keys are no more this memory's.
         self.named.owner = Owner::new();
-        self.shards = shards(keys);
+        (self.max_keys, self.shards) = (keys, shards(keys));
+    }
+
+    /// Forgets all keys, and decides by a clock that may step back.
+    pub(super) fn decide_by(&mut self, clock: Clock) {
+        self.hold(self.max_keys);
+        (self.clock, self.steady) = (clock, false);
     }
 
     pub(super) fn len(&self) -> usize {
