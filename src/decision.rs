@@ -146,6 +146,12 @@ impl Decision {
         }
     }
 
+    /// What was taken. `None` if nothing was, or if it was handed out already.
+    #[must_use]
+    pub fn reservation(&self) -> Option<&Reservation> {
+        self.reservation.as_ref()
+    }
+
     /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if
     /// nothing was taken.
     ///

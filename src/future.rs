@@ -123,12 +123,14 @@ where
                     State::Calling { reply: this.inner.call(request) }
                 }
                 StateProj::Calling { reply } => {
-                    let mut response = ready!(reply.poll(cx))?;
+                    let mut result = ready!(reply.poll(cx));
                     if let Some(decision) = this.decision {
-                        this.shared.respond.annotate(decision, &mut response);
-                        settle(this.shared, decision, &response);
+                        if let Ok(response) = &mut result {
+                            this.shared.respond.annotate(decision, response);
+                        }
+                        settle(this.shared, decision, result.as_ref());
                     }
-                    return Poll::Ready(Ok(response));
+                    return Poll::Ready(result.map_err(R::Error::from));
                 }
                 StateProj::Keyless => {
                     let request = this.request.take().expect("rejected once");
@@ -156,13 +158,20 @@ fn refund<L: Limiter, K, R>(shared: &Shared<L, K, R>, decision: &mut Option<Deci
 
 /// Refunds or takes the difference to what the request cost in the end. The response does
 /// not wait for it.
-fn settle<L, K, R, Req, Res, E>(shared: &Shared<L, K, R>, decision: &mut Decision, response: &Res)
-where
+fn settle<L, K, R, Req, Res, E>(
+    shared: &Shared<L, K, R>,
+    decision: &mut Decision,
+    result: Result<&Res, &E>,
+) where
     L: Limiter,
     R: Respond<Req, Res, E>,
 {
-    let Some(reservation) = decision.take_reservation() else { return };
-    if let Some(actual) = shared.respond.actual_cost(decision, response) {
+    if decision.reservation().is_none() {
+        return;
+    }
+    if let Some(actual) = shared.respond.actual_cost(decision, result)
+        && let Some(reservation) = decision.take_reservation()
+    {
         let most = if shared.respond.takes_more() { u64::MAX } else { reservation.cost() };
         let _ = shared.limiter.settle(reservation, actual.min(most));
     }

@@ -11,6 +11,7 @@ use crate::http::HttpResponder;
 use crate::limiter::Limiter;
 use crate::service::RateLimit;
 use crate::shared::Shared;
+use crate::{RefundIf, RefundOnError, RefundUnused, Settle};
 
 /// How many requests of a layer wait at once unless set otherwise.
 const WAITERS: usize = 1_024;
@@ -94,11 +95,83 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
 
     /// Sets what a refused caller sees: a [`Respond`](crate::Respond), such as
     /// [`Raise`](crate::Raise) or a closure. Default: [`HttpResponder`].
+    ///
+    /// It replaces the responder, and with it what the setters below have added: call it first.
     #[must_use]
     pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
         let Shared { limiter, key, max_wait, waiters, .. } = Shared::clone(&self.shared);
         let shared = Shared { limiter, key, respond: respond.into(), max_wait, waiters };
         RateLimitLayer { shared: Arc::new(shared) }
+    }
+
+    /// Refunds a request if `condition` holds, a closure over `&Decision` and the response.
+    /// Default: what was charged stays.
+    ///
+    /// See [`Settle`](crate::Settle) for examples, and for what an algorithm can refund.
+    #[must_use]
+    pub fn refund_if<F>(self, condition: F) -> RateLimitLayer<L, K, Settle<R, RefundIf<F>>> {
+        self.settle(RefundIf(condition))
+    }
+
+    /// Refunds the units that a request did not use. `used` is a closure over `&Decision` and the
+    /// response that returns the units used, or `None` to keep what was charged. Default: what was
+    /// charged stays.
+    ///
+    /// More than was charged counts as what was charged, so every limiter that refunds will do.
+    #[must_use]
+    pub fn refund_unused<F>(self, used: F) -> RateLimitLayer<L, K, Settle<R, RefundUnused<F>>> {
+        self.settle(RefundUnused(used))
+    }
+
+    /// Sets what a request cost in the end: less is refunded, more is taken. `cost` is a closure
+    /// over `&Decision` and the response that returns units, or `None` to keep what was charged.
+    /// Default: what was charged stays.
+    ///
+    /// Not every limiter can take more: closures and Redisson's cannot. Before such a limiter every
+    /// request is refused as undecided, with an error of kind
+    /// [`Configuration`](crate::ErrorKind::Configuration). Use
+    /// [`refund_unused`](RateLimitLayer::refund_unused) there.
+    #[must_use]
+    pub fn actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, Settle<R, F>> {
+        self.settle(cost)
+    }
+
+    /// Refunds a request if the inner service fails and `condition` holds, a closure over its
+    /// error. Default: what was charged stays.
+    ///
+    /// For clients, where a failed call is an error: a connection that was refused may cost
+    /// nothing.
+    ///
+    /// ```
+    /// use std::io;
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_sluice::{Global, LimiterExt, Memory, Quota, Raise, RateLimitLayer};
+    /// use tower_sluice::algorithm::TokenBucket;
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let supplier = Memory::new("supplier", TokenBucket::new(Quota::per_minute(5)));
+    /// let client = RateLimitLayer::new(supplier.clone(), Global)
+    ///     .respond(Raise)
+    ///     .refund_on_error(|error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
+    ///     .layer(service_fn(async |_: u64| {
+    ///         Err::<u64, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
+    ///     }));
+    /// client.oneshot(7).await.unwrap_err();
+    /// assert_eq!(supplier.peek("global").await?.remaining(), Some(5));
+    /// # Ok::<(), BoxError>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn refund_on_error<F>(
+        self,
+        condition: F,
+    ) -> RateLimitLayer<L, K, Settle<R, RefundOnError<F>>> {
+        self.settle(RefundOnError(condition))
+    }
+
+    fn settle<F>(self, cost: F) -> RateLimitLayer<L, K, Settle<R, F>> {
+        let respond = Settle::new(Arc::clone(&self.shared.respond), cost);
+        self.respond(respond)
     }
 }
 

@@ -67,4 +67,4 @@ pub use self::refusal::Refusal;
 pub use self::reservation::{Owner, Reservation};
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
-pub use self::settle::{ActualCost, RefundIf, Settle};
+pub use self::settle::{ActualCost, RefundIf, RefundOnError, RefundUnused, Settle};

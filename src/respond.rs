@@ -60,13 +60,14 @@ pub trait Respond<Req, Res, E> {
         false
     }
 
-    /// The units that an admitted request cost in the end, now that it is answered. Default:
-    /// `None`, which keeps what was charged.
+    /// The units that an admitted request cost in the end, now that the inner service has answered
+    /// it or failed. Default: `None`, which keeps what was charged.
     ///
-    /// It is asked only if something was charged, and once. More than was charged counts as what
-    /// was charged, unless [`takes_more`](Respond::takes_more) says so.
-    fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64> {
-        let _ = (decision, response);
+    /// It is asked only if something was charged, and once. The decision's
+    /// [`reservation`](Decision::reservation) says how many units that are. A larger number counts
+    /// as those, unless [`takes_more`](Respond::takes_more) says so.
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        let _ = (decision, result);
         None
     }
 

@@ -1,20 +1,28 @@
 //! What a request costs in the end, known once it is answered.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Decision, Refusal, Respond};
+use crate::{Decision, Refusal, Reservation, Respond};
 
 /// A responder, and what its requests cost in the end.
 ///
 /// Some costs are known only afterwards: a 304 that should not count, a login that counts only if
-/// it failed, the bytes of a body, the tokens of a language model. Made by
-/// [`HttpResponder::settle`](crate::HttpResponder::settle) and
-/// [`refund_if`](crate::HttpResponder::refund_if); [`Settle::new`] wraps a responder of your own.
+/// it failed, the bytes of a body, the tokens of a language model. A layer's setters make it,
+/// around the responder that the layer has:
+///
+/// | setter | after the response |
+/// |---|---|
+/// | [`refund_if`](crate::RateLimitLayer::refund_if) | refunds all or nothing |
+/// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds what the request did not use |
+/// | [`actual_cost`](crate::RateLimitLayer::actual_cost) | refunds, or takes more |
+/// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all if the inner service failed |
 ///
 /// ```
 /// use http::{Response, StatusCode};
 /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-/// use tower_sluice::{Decision, HttpResponder, Memory, Quota, RateLimitLayer, by_head};
+/// use tower_sluice::{Charge, Decision, Memory, Quota, RateLimitLayer, by_head};
 ///
 /// // Five failed logins an hour.
 /// let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
@@ -22,13 +30,18 @@ use crate::{Decision, Refusal, Respond};
 ///     response.status() != StatusCode::UNAUTHORIZED
 /// };
 /// let layer = RateLimitLayer::new(logins, by_head(|head| head.header("x-user")))
-///     .respond(HttpResponder::new().refund_if(succeeded));
+///     .refund_if(succeeded);
+///
+/// // 100,000 tokens an hour. A request is charged the most that it may use, and refunded the rest.
+/// let tokens = Memory::new("tokens", FixedWindow::new(Quota::per_hour(100_000)));
+/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(4_000)));
+/// let used = |_: &Decision, response: &Response<String>| response.body().len() as u64 / 4;
+/// let layer = RateLimitLayer::new(tokens, most).refund_unused(used);
 ///
 /// // A million bytes a minute. A request is charged one, and the rest once the response is there.
 /// let bytes = Memory::new("bytes", TokenBucket::new(Quota::per_minute(1_000_000)));
 /// let sent = |_: &Decision, response: &Response<String>| response.body().len() as u64;
-/// let layer = RateLimitLayer::new(bytes, by_head(|head| head.header("x-user")))
-///     .respond(HttpResponder::new().settle(sent));
+/// let layer = RateLimitLayer::new(bytes, by_head(|head| head.header("x-user"))).actual_cost(sent);
 /// # let _ = layer;
 /// ```
 ///
@@ -39,6 +52,14 @@ use crate::{Decision, Refusal, Respond};
 /// of an `or_else`. A peek and [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled. A
 /// body that streams has no length yet: take the [`Reservation`](crate::Reservation) in
 /// [`Respond::annotate`], and settle it where the body ends.
+///
+/// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
+/// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. Where that
+/// matters, charge the most that a request may use, and refund the rest with `refund_unused`, as
+/// above.
+///
+/// If the inner service returns an error, the charge stays too, unless `refund_on_error` says
+/// otherwise.
 ///
 /// # What an algorithm can refund, and take
 ///
@@ -51,81 +72,92 @@ use crate::{Decision, Refusal, Respond};
 /// | tuples | what each can; a wait on which no other was decided since, wholly | what each can |
 ///
 /// A part is refunded where all of it could be; a reserved slot itself stays where it is. To refund
-/// more would break the bound. Where a refund must never be lost on a busy key, count in
-/// a window. For bytes and tokens a bucket suits best, since it remembers debt.
-#[derive(Clone, Copy, Debug)]
+/// more would break the bound. So where most of a charge is refunded, count in a window: on a busy
+/// key a bucket refunds hardly anything. Where a request is charged little and the rest afterwards,
+/// a bucket suits best, since it remembers debt.
 pub struct Settle<R, F> {
-    respond: R,
+    respond: Arc<R>,
     cost: F,
 }
 
 impl<R, F> Settle<R, F> {
-    /// Answers as `respond` does. `cost` is a closure over `&Decision` and the response. It returns
-    /// the units that the request cost in the end, or `None` to keep what was charged.
-    ///
-    /// The closure may return more than was charged, and not every limiter can take more: closures
-    /// and Redisson's cannot. Before such a limiter every request is refused as undecided, with an
-    /// error of kind [`Configuration`](crate::ErrorKind::Configuration). Use
-    /// [`refund_if`](Settle::refund_if) where nothing more is taken.
-    #[must_use]
-    pub const fn new(respond: R, cost: F) -> Self {
+    /// Answers as `respond` does; `cost` is what the layer was given, in a type that says how.
+    pub(crate) fn new(respond: Arc<R>, cost: F) -> Self {
         Self { respond, cost }
     }
 }
 
-impl<R, F> Settle<R, RefundIf<F>> {
-    /// Answers as `respond` does, and refunds a request if `condition` holds, a closure over
-    /// `&Decision` and the response.
-    #[must_use]
-    pub const fn refund_if(respond: R, condition: F) -> Self {
-        Self { respond, cost: RefundIf(condition) }
-    }
-}
-
-/// Refunds on a condition, and never takes more: see [`Settle::refund_if`].
+/// Refunds all on a condition: see [`RateLimitLayer::refund_if`](crate::RateLimitLayer::refund_if).
 #[derive(Clone, Copy, Debug)]
-pub struct RefundIf<F>(F);
+pub struct RefundIf<F>(pub(crate) F);
 
-/// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, or a
-/// [`RefundIf`]. Sealed.
-pub trait ActualCost<Res>: sealed::Sealed<Res> {
+/// Refunds what a request did not use, and never takes more: see
+/// [`RateLimitLayer::refund_unused`](crate::RateLimitLayer::refund_unused).
+#[derive(Clone, Copy, Debug)]
+pub struct RefundUnused<F>(pub(crate) F);
+
+/// Refunds all if the inner service failed: see
+/// [`RateLimitLayer::refund_on_error`](crate::RateLimitLayer::refund_on_error).
+#[derive(Clone, Copy, Debug)]
+pub struct RefundOnError<F>(pub(crate) F);
+
+/// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, a
+/// [`RefundIf`], a [`RefundUnused`] or a [`RefundOnError`]. Sealed.
+pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {
     #[doc(hidden)]
-    const TAKES_MORE: bool;
+    const TAKES_MORE: bool = false;
 
     #[doc(hidden)]
-    fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64>;
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64>;
 }
 
 mod sealed {
-    pub trait Sealed<Res> {}
+    pub trait Sealed<Res, E> {}
 }
 
-impl<F, Res, C> sealed::Sealed<Res> for F where F: Fn(&Decision, &Res) -> C {}
-impl<F, Res, C> ActualCost<Res> for F
+impl<F, Res, E, C> sealed::Sealed<Res, E> for F where F: Fn(&Decision, &Res) -> C {}
+impl<F, Res, E, C> ActualCost<Res, E> for F
 where
     F: Fn(&Decision, &Res) -> C,
     C: Into<Option<u64>>,
 {
     const TAKES_MORE: bool = true;
 
-    fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64> {
-        self(decision, response).into()
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        result.ok().and_then(|response| self(decision, response).into())
     }
 }
 
-impl<F: Fn(&Decision, &Res) -> bool, Res> sealed::Sealed<Res> for RefundIf<F> {}
-impl<F: Fn(&Decision, &Res) -> bool, Res> ActualCost<Res> for RefundIf<F> {
-    const TAKES_MORE: bool = false;
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for RefundIf<F> {}
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for RefundIf<F> {
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        result.ok().filter(|response| (self.0)(decision, response)).map(|_| 0)
+    }
+}
 
-    fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64> {
-        (self.0)(decision, response).then_some(0)
+impl<F: Fn(&Decision, &Res) -> C, Res, E, C> sealed::Sealed<Res, E> for RefundUnused<F> {}
+impl<F, Res, E, C> ActualCost<Res, E> for RefundUnused<F>
+where
+    F: Fn(&Decision, &Res) -> C,
+    C: Into<Option<u64>>,
+{
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        let used = result.ok().and_then(|response| (self.0)(decision, response).into())?;
+        Some(used.min(decision.reservation().map_or(0, Reservation::cost)))
+    }
+}
+
+impl<F: Fn(&E) -> bool, Res, E> sealed::Sealed<Res, E> for RefundOnError<F> {}
+impl<F: Fn(&E) -> bool, Res, E> ActualCost<Res, E> for RefundOnError<F> {
+    fn actual_cost(&self, _: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        result.err().filter(|error| (self.0)(error)).map(|_| 0)
     }
 }
 
 impl<R, F, Req, Res, E> Respond<Req, Res, E> for Settle<R, F>
 where
     R: Respond<Req, Res, E>,
-    F: ActualCost<Res>,
+    F: ActualCost<Res, E>,
 {
     type Error = R::Error;
 
@@ -138,14 +170,21 @@ where
     }
 
     fn takes_more(&self) -> bool {
-        F::TAKES_MORE
+        F::TAKES_MORE || self.respond.takes_more()
     }
 
-    fn actual_cost(&self, decision: &Decision, response: &Res) -> Option<u64> {
-        self.cost.actual_cost(decision, response)
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        let actual = self.cost.actual_cost(decision, result);
+        actual.or_else(|| self.respond.actual_cost(decision, result))
     }
 
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         self.respond.annotate(decision, response);
+    }
+}
+
+impl<R: fmt::Debug, F> fmt::Debug for Settle<R, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settle").field("respond", &self.respond).finish_non_exhaustive()
     }
 }

@@ -61,7 +61,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["layer"],
         crates: &["tokio", "tower_layer"],
-        modules: &["limiter", "http", "layer", "service", "shared"],
+        modules: &["limiter", "http", "layer", "service", "settle", "shared"],
     },
     Module {
         files: &["service", "future", "shared"],
@@ -71,7 +71,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http"],
         crates: &["http", "fastrand"],
-        modules: &["respond", "settle", "http", "grpc"],
+        modules: &["respond", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
     Module { files: &["guide"], crates: &[], modules: &[] },

@@ -18,8 +18,8 @@ use support::http::get as ask;
 use tower::ServiceBuilder;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
-    Charge, Decision, Exempt, HttpResponder, IntoCharge, LimiterExt, Memory, Pool, Quota,
-    RateLimitLayer, Redis, Refusal, by_head,
+    Charge, Decision, Exempt, IntoCharge, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis,
+    Refusal, by_head,
 };
 
 /// So long that nothing comes back while a test runs.
@@ -134,8 +134,7 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
     };
     let app = Router::new().route("/", get(async || "7 bytes")).layer(
         // One byte is charged at first, the others once the response is there.
-        RateLimitLayer::new(limiter.clone(), by_head(|_| Some("all")))
-            .respond(HttpResponder::new().settle(bytes)),
+        RateLimitLayer::new(limiter.clone(), by_head(|_| Some("all"))).actual_cost(bytes),
     );
     let address = serve(app).await;
     let mut asking = tokio::task::JoinSet::new();
@@ -172,10 +171,7 @@ async fn only_failed_logins_count() {
         app.route("/wrong", get(async || StatusCode::UNAUTHORIZED))
     };
     let layer = || RateLimitLayer::new(Arc::new(limiter()), by_head(|_| Some("alice")));
-    for app in [
-        app().layer(layer().respond(HttpResponder::new().settle(failed))),
-        app().layer(layer().respond(HttpResponder::new().refund_if(right))),
-    ] {
+    for app in [app().layer(layer().actual_cost(failed)), app().layer(layer().refund_if(right))] {
         let address = serve(app).await;
         for (path, status) in [
             ("/right", 200),

@@ -12,7 +12,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{
     Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Outcome, Owner, Quota, Raise,
-    RateLimitLayer, Reservation, Settle,
+    RateLimitLayer, Reservation,
 };
 
 const LIMIT: u64 = 10;
@@ -101,7 +101,8 @@ async fn the_layer_and_every_wrapper_settle_with_a_store_of_ones_own() {
     let limiter = table.clone().timeout(Duration::from_millis(20)).or_else(share).or_else(FailOpen);
     let sent = |_: &Decision, response: &String| response.len() as u64;
     let layer = RateLimitLayer::new(limiter.boxed(), |_: &&'static str| "alice")
-        .respond(Settle::new(Raise, sent));
+        .respond(Raise)
+        .actual_cost(sent);
     let echo = service_fn(async |request: &'static str| Ok::<_, Error>(request.to_owned()));
     for request in ["", "seven b", "ten bytes!"] {
         layer.layer(echo).oneshot(request).await.unwrap();

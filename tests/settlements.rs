@@ -9,7 +9,7 @@ use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     AllInTurn, Charge, Decision, Error, ErrorKind, Global, Limiter, LimiterExt, Memory, Outcome,
-    Quota, Raise, RateLimitLayer, Refusal, Respond, Settle,
+    Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond,
 };
 
 #[path = "support/strict.rs"]
@@ -65,7 +65,7 @@ async fn an_answered_request_is_settled() {
         }
     };
     let key = |_: &&'static str| Charge::new("alice").cost(2);
-    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Settle::new(Raise, settle));
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).actual_cost(settle);
     let mut gate = layer.max_wait(SECOND).layer(Strict::default());
     for request in ["free", "dear", "as charged", "usual", "cheap", "fail", "refused", "dear"] {
         let answer = gate.call(request).await;
@@ -81,7 +81,7 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
     let take = |_: &Decision, _: &&'static str| 41;
     let inner = Strict::default();
-    let layer = RateLimitLayer::new(admits, Global).respond(Settle::new(Raise, take));
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).actual_cost(take);
     for _ in 0..2 {
         let error = layer.layer(inner.clone()).oneshot("hello").await.unwrap_err();
         let Some(Refusal::Undecided(error)) = error.downcast_ref() else { panic!("{error}") };
@@ -95,14 +95,14 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     assert_eq!(inner.called(), 1);
 
     let refunds = |_: &Decision, _: &&'static str| true;
-    let layer = RateLimitLayer::new(admits, Global).respond(Settle::refund_if(Raise, refunds));
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).refund_if(refunds);
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
     assert_eq!(inner.called(), 2);
 
     // A closure around a limiter hands no settlement on.
     let wrapped = Scripted::new().allow();
     let wrapper = |charge: &Charge| wrapped.check(charge);
-    let layer = RateLimitLayer::new(wrapper, Global).respond(Settle::refund_if(Raise, refunds));
+    let layer = RateLimitLayer::new(wrapper, Global).respond(Raise).refund_if(refunds);
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
     assert_eq!((inner.called(), wrapped.settlements()), (3, vec![]));
 }
@@ -129,8 +129,10 @@ impl Respond<&'static str, &'static str, BoxError> for Hurried {
 #[tokio::test(start_paused = true)]
 async fn settling_leaves_the_rest_to_the_responder() {
     let limiter = Scripted::new().allow();
-    let settle = Settle::refund_if(Hurried, |_: &Decision, _: &&'static str| false);
-    let layer = RateLimitLayer::new(limiter.clone(), Global).max_wait(SECOND).respond(settle);
+    let layer = RateLimitLayer::new(limiter.clone(), Global)
+        .max_wait(SECOND)
+        .respond(Hurried)
+        .refund_if(|_: &Decision, _: &&'static str| false);
     assert_eq!(layer.layer(Strict::default()).oneshot("hello").await.unwrap(), "annotated");
     assert_eq!(limiter.charges()[0].get_max_wait(), Some(Duration::from_millis(5)));
 }
@@ -139,12 +141,65 @@ async fn settling_leaves_the_rest_to_the_responder() {
 async fn a_refund_needs_no_more_than_a_condition() {
     let limiter = Scripted::new().allow().allow();
     let free = |_: &Decision, response: &&'static str| *response == "free";
-    let layer =
-        RateLimitLayer::new(limiter.clone(), Global).respond(Settle::refund_if(Raise, free));
+    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise).refund_if(free);
     for request in ["dear", "free"] {
         layer.layer(Strict::default()).oneshot(request).await.unwrap();
     }
     assert_eq!((limiter.refunds(), limiter.settlements().len()), (vec![1], 1));
+}
+
+/// Before a limiter that cannot take more, such as Redisson's, a part is refunded all the same.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_did_not_use_is_refunded_and_no_more_is_taken() {
+    let limiter = (0..4).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let used = |decision: &Decision, response: &&'static str| {
+        assert_eq!(decision.reservation().map(Reservation::cost), Some(5));
+        (*response != "unknown").then_some(response.len() as u64)
+    };
+    let key = |_: &&'static str| Charge::new("alice").cost(5);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).refund_unused(used);
+    for request in ["", "two", "much too long", "unknown"] {
+        layer.layer(Strict::default()).oneshot(request).await.unwrap();
+    }
+    assert_eq!(limiter.settlements(), [(0, 0), (1, 3), (2, 5)]);
+
+    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let used = |_: &Decision, _: &&'static str| 41;
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).refund_unused(used);
+    layer.layer(Strict::default()).oneshot("hello").await.unwrap();
+}
+
+/// A client whose connection was refused has cost its supplier nothing.
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_is_refunded_on_demand() {
+    for (condition, refunds) in [(true, vec![0]), (false, vec![])] {
+        let limiter = Scripted::new().allow().allow();
+        let failed = move |error: &BoxError| {
+            assert_eq!(error.to_string(), "the inner service failed");
+            condition
+        };
+        let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise);
+        let gate = layer.refund_on_error(failed).layer(Strict::default());
+        gate.clone().oneshot("fail").await.unwrap_err();
+        gate.oneshot("hello").await.unwrap();
+        assert_eq!(limiter.refunds(), refunds);
+    }
+}
+
+/// Each setter adds to those before it. The later one is asked first.
+#[tokio::test(start_paused = true)]
+async fn settings_of_what_a_request_cost_add_up() {
+    let limiter = (0..5).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let dear = |_: &Decision, response: &&'static str| (*response == "dear").then_some(9);
+    let free = |_: &Decision, response: &&'static str| *response == "free";
+    let used = |_: &Decision, response: &&'static str| (*response == "used").then_some(9);
+    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise).actual_cost(dear);
+    let layer = layer.refund_if(free).refund_on_error(|_: &BoxError| true).refund_unused(used);
+    let gate = layer.layer(Strict::default());
+    for request in ["dear", "free", "usual", "fail", "used"] {
+        let _ = gate.clone().oneshot(request).await;
+    }
+    assert_eq!(limiter.settlements(), [(0, 9), (1, 0), (3, 0), (4, 1)]);
 }
 
 /// What a fallback admitted is not charged to the limiter that was away.
@@ -166,7 +221,7 @@ async fn a_settlement_takes_from_the_limiter_that_decided() {
             false => chain.boxed(),
         };
         let layer = RateLimitLayer::new(limiter.clone(), Global);
-        let gate = layer.respond(Settle::new(Raise, settle)).layer(Strict::default());
+        let gate = layer.respond(Raise).actual_cost(settle).layer(Strict::default());
         let taken = || [&first, &second, &third].map(|limiter| limiter.settlements().len());
         for expected in [[0, 0, 1], [0, 1, 1], [1, 1, 1]] {
             gate.clone().oneshot("hello").await.unwrap();

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Decision, HttpResponder, LimiterExt, Quota, RateLimitLayer, by_head};
+use tower_sluice::{Decision, LimiterExt, Quota, RateLimitLayer, by_head};
 
 use crate::measure::{Cost, median_of};
 use crate::site::Site;
@@ -24,9 +24,8 @@ pub(crate) fn run() {
     let layer = || RateLimitLayer::new(limiter.clone(), by_head(|_| Some("plain")));
     let bytes = |_: &Decision, response: &Response<String>| response.body().len() as u64;
     let meter = by_head(|_| Some("metered"));
-    let settling = RateLimitLayer::new(metered.clone(), meter)
-        .respond(HttpResponder::new().settle(bytes))
-        .layer(service_fn(answer));
+    let settling =
+        RateLimitLayer::new(metered.clone(), meter).actual_cost(bytes).layer(service_fn(answer));
     let plain = layer().layer(service_fn(answer));
 
     let (mut without, mut with) = (Vec::new(), Vec::new());

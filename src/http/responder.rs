@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use super::body::{DefaultBody, MakeBody, MakeEmpty};
-use crate::{ErrorKind, RefundIf, Refusal, Respond, Settle, grpc};
+use crate::{ErrorKind, Refusal, Respond, grpc};
 
 /// Answers refusals with a status, the time to come back, and no body.
 ///
@@ -117,22 +117,6 @@ impl<F, E> HttpResponder<F, E> {
     {
         let Self { no_key, content_type, body, .. } = self;
         HttpResponder { no_key, content_type, body, empty }
-    }
-
-    /// Sets what a request cost in the end, once it is answered: `cost` is a closure over
-    /// `&Decision` and `&Response<_>` that returns units, or `None` to keep what was charged.
-    ///
-    /// Less is refunded, more is taken. Before a limiter that cannot take more every request is
-    /// refused: see [`Settle::new`].
-    #[must_use]
-    pub const fn settle<T>(self, cost: T) -> Settle<Self, T> {
-        Settle::new(self, cost)
-    }
-
-    /// Refunds a request if `condition` holds, a closure over `&Decision` and `&Response<_>`.
-    #[must_use]
-    pub const fn refund_if<T>(self, condition: T) -> Settle<Self, RefundIf<T>> {
-        Settle::refund_if(self, condition)
     }
 
     /// The response to a refused request: for responders of your own that begin with it.
