@@ -24,7 +24,8 @@ use crate::{Decision, Error, ErrorKind, Refusal, Respond};
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
     ///
-    /// Dropping it before the inner service is called gives back what was taken.
+    /// Dropping it before the inner service is called gives back what was taken. From Redis only
+    /// inside a tokio runtime, which sends the refund.
     pub struct ResponseFuture<S: Service<Req>, L: Limiter, K, R, Req> {
         inner: S,
         request: Option<Req>,

@@ -280,3 +280,42 @@ async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
     let of_log = Redis::new("log", SlidingLog::new(quota), pool).deadline(patient);
     assert_eq!(left_after_settling(of_log).await, expected);
 }
+
+/// As many are sent as charges were admitted, and a lost one would be units that nobody pays.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_full_queue_loses_no_settlement() {
+    let server = support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(1_000)), pool)
+        .deadline(20 * SECOND)
+        .queue_capacity(1);
+    let mut reservations = Vec::new();
+    for _ in 0..20 {
+        let mut decision = limiter.check(&Charge::new("alice")).await.unwrap();
+        reservations.extend(decision.take_reservation());
+    }
+    // None of them is sent before this task yields.
+    for reservation in reservations {
+        assert!(limiter.settle(reservation, 11).is_ok());
+    }
+    let begun = tokio::time::Instant::now();
+    while limiter.peek("alice").await.unwrap().remaining() != Some(1_000 - 20 * 11) {
+        assert!(begun.elapsed() < 20 * SECOND);
+    }
+}
+
+/// Nothing can be sent, so nothing is lost in silence.
+#[cfg(feature = "redis")]
+#[test]
+fn outside_of_a_runtime_a_reservation_comes_back() {
+    let server = support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(20)), pool);
+    let limiter = limiter.deadline(20 * SECOND);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut decision = runtime.block_on(limiter.check(&Charge::new("alice"))).unwrap();
+    let reservation = decision.take_reservation().unwrap();
+    let reservation = limiter.settle(reservation, 11).expect_err("nothing can be sent");
+    runtime.block_on(async { assert!(limiter.settle(reservation, 11).is_ok()) });
+}

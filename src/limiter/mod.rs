@@ -108,14 +108,15 @@ pub trait Limiter {
     /// Settles what an admission took: `actual` is what the request cost in the end, in units.
     ///
     /// Less than the reservation's [`cost`](Reservation::cost) refunds the rest, as far as the
-    /// algorithm can; 0 refunds all of it. More takes the difference, whether or not it fits. Best
-    /// effort and off the caller's path: it returns at once.
+    /// algorithm can; 0 refunds all of it. More takes the difference, whether or not it fits. Off
+    /// the caller's path: it returns at once. It is lost if the store then turns out to be away.
     ///
     /// # Errors
     ///
     /// The reservation itself, if this limiter cannot settle it: it belongs to another limiter,
     /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false, or nothing can be
-    /// sent now. Default: always, so a closure around a limiter settles nothing.
+    /// sent: a store needs a tokio runtime, and a full [`Memory`] has no room for a new debt.
+    /// Default: always, so a closure around a limiter settles nothing.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let _ = actual;
         Err(reservation)

@@ -96,14 +96,18 @@ impl Batcher {
         Ok(Submitted { receiver, inline: None, queued })
     }
 
-    /// Sends a request without awaiting its answer.
+    /// Sends a request without awaiting its answer. A full queue takes it too: there are no more
+    /// of these than charges were admitted, and a lost one could be units that nobody pays.
     ///
     /// # Errors
     ///
-    /// If it cannot be sent: too many charges wait already, or the caller runs outside a runtime.
+    /// If the caller runs outside a runtime, or the runtime is shutting down.
     pub(super) fn send_unattended(&self, request: Request) -> Result<(), Error> {
         let worker = self.worker()?;
-        self.enqueue(&worker, self.config.unattended(request, Instant::now() + LATE))
+        match worker.push(self.config.unattended(request, Instant::now() + LATE)) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::State, "the task that sends charges has ended")),
+        }
     }
 
     fn enqueue(&self, worker: &Worker, mut charge: Queued) -> Result<(), Error> {
@@ -111,9 +115,8 @@ impl Batcher {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         };
         charge.place = Some(place);
-        worker.is_busy.store(true, Relaxed);
         // If the worker has ended since, the caller learns it from its receiver.
-        let _ = worker.charges.send(charge);
+        worker.push(charge);
         Ok(())
     }
 
@@ -148,6 +151,12 @@ impl Worker {
     fn idle_permit(&self) -> Option<OwnedSemaphorePermit> {
         let is_idle = !self.is_busy.load(Relaxed);
         is_idle.then(|| Arc::clone(&self.inline).try_acquire_owned().ok()).flatten()
+    }
+
+    /// Hands over a charge. Returns false if the worker has ended.
+    fn push(&self, charge: Queued) -> bool {
+        self.is_busy.store(true, Relaxed);
+        self.charges.send(charge).is_ok()
     }
 }
 

@@ -185,7 +185,8 @@ impl<A: InLua> Redis<A> {
     }
 
     /// Sets how many charges may wait to be sent, at least 1; beyond, the error is of kind
-    /// [`Saturation`](crate::ErrorKind::Saturation). Default: 16,384.
+    /// [`Saturation`](crate::ErrorKind::Saturation). Settlements pass a full queue. Default:
+    /// 16,384.
     #[must_use]
     pub fn queue_capacity(self, charges: usize) -> Self {
         self.configure(|config| config.queue_capacity = charges.clamp(1, Semaphore::MAX_PERMITS))
