@@ -47,7 +47,7 @@ pub struct Decision {
     remaining: Option<u64>,
     reset_after: Option<Duration>,
     decided_at: Option<Duration>,
-    place: u16,
+    batch_position: u16,
     paused: Duration,
     reservation: Option<Reservation>,
 }
@@ -64,7 +64,7 @@ impl Decision {
             remaining: None,
             reset_after: None,
             decided_at: None,
-            place: 0,
+            batch_position: 0,
             paused: Duration::ZERO,
             reservation: None,
         }
@@ -130,10 +130,10 @@ impl Decision {
         self.decided_at
     }
 
-    /// Its place among the decisions that were made at that instant, in one call.
+    /// Its position, from 0, among the decisions that were made at that instant, in one batch.
     #[must_use]
-    pub fn place(&self) -> u16 {
-        self.place
+    pub fn batch_position(&self) -> u16 {
+        self.batch_position
     }
 
     /// How long an admitted charge was delayed: the reserved wait, or, where nothing can be
@@ -183,11 +183,11 @@ impl Decision {
         self
     }
 
-    /// Sets when it was decided, and which decision of that instant it is.
+    /// Sets when it was decided, and its position in the batch of that instant: 0 for one alone.
     #[must_use]
-    pub fn with_instant(mut self, decided_at: Duration, place: u16) -> Self {
+    pub fn with_instant(mut self, decided_at: Duration, batch_position: u16) -> Self {
         self.decided_at = Some(decided_at);
-        self.place = place;
+        self.batch_position = batch_position;
         self
     }
 

@@ -60,7 +60,7 @@ pub(super) struct Provenance {
     /// The instant of the decision, in µs since the Unix epoch.
     pub(super) now: i64,
     /// The position in its batch.
-    pub(super) place: u16,
+    pub(super) batch_position: u16,
     pub(super) origin: Origin,
 }
 
@@ -137,7 +137,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
                 answer.report.remaining.cast_unsigned(),
                 duration(answer.report.reset_after),
             )
-            .with_instant(duration(from.now), from.place);
+            .with_instant(duration(from.now), from.batch_position);
         if cost == 0 || !decision.is_admitted() {
             return decision;
         }

@@ -119,7 +119,7 @@ impl<A: Algorithm> Store<A> {
 
 /// Where and when a decision of this process was made.
 fn local(now: i64) -> Provenance {
-    Provenance { now, place: 0, origin: Origin::Local }
+    Provenance { now, batch_position: 0, origin: Origin::Local }
 }
 
 fn shards<S>(keys: usize) -> Arc<[Mutex<Shard<S>>]> {

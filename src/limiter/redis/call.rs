@@ -124,8 +124,9 @@ fn distribute(
     if reply.is_read_only() {
         connection.mark_read_only();
     }
-    let answer = |(place, charge): (usize, Queued)| match reply.entry(place, &charge.request) {
-        Ok(entry) => charge.answer(entry, reply.now, place),
+    let answer = |(position, charge): (usize, Queued)| match reply.entry(position, &charge.request)
+    {
+        Ok(entry) => charge.answer(entry, reply.now, position),
         Err(error) => {
             charge.fail(error);
             None

@@ -105,10 +105,10 @@ impl<A: InLua> Inner<A> {
 
     /// The decision that an answer becomes.
     fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
-        let Answered { request, entry, now, place } = answered;
+        let Answered { request, entry, now, batch_position } = answered;
         let Entry::Decided(answer) = entry else { return Err(malformed_reply()) };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
-        let from = Provenance { now, place, origin: Origin::Store };
+        let from = Provenance { now, batch_position, origin: Origin::Store };
         Ok(self.named.decision(quota, cost, answer, from, Key::Owned(request.key)))
     }
 }

@@ -47,9 +47,9 @@ impl Queued {
     }
 
     /// Hands over the answer. Returns the refund of what was taken if the caller has left.
-    pub(super) fn answer(self, entry: Entry, now: i64, place: usize) -> Option<Request> {
-        let place = u16::try_from(place).unwrap_or(u16::MAX);
-        let answered = Answered { request: self.request, entry, now, place };
+    pub(super) fn answer(self, entry: Entry, now: i64, position: usize) -> Option<Request> {
+        let batch_position = u16::try_from(position).unwrap_or(u16::MAX);
+        let answered = Answered { request: self.request, entry, now, batch_position };
         match self.reply_to?.send(Ok(answered)) {
             Err(Ok(unheard)) => unheard.into_refund(),
             _ => None,
@@ -65,7 +65,7 @@ pub(super) struct Answered {
     /// When, in µs since the Unix epoch, by the clock that decided.
     pub(super) now: i64,
     /// The request's position in its batch.
-    pub(super) place: u16,
+    pub(super) batch_position: u16,
 }
 
 impl Answered {

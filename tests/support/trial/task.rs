@@ -66,7 +66,7 @@ impl Task {
                 Outcome::Deny { retry_after: None } => (Event::Never, 0),
                 other => panic!("no algorithm answers {other:?}"),
             };
-            row.place = decision.place();
+            row.place = decision.batch_position();
             row.now = micros(decision.decided_at().expect("told"));
             row.remaining = decision.remaining().expect("told").cast_signed();
             row.reset = micros(decision.reset_after().expect("told"));
