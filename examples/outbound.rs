@@ -21,7 +21,7 @@ async fn main() -> Result<(), BoxError> {
     let limiter = match env::var("REDIS_URL") {
         Ok(url) => {
             let redis = Redis::new("supplier", bucket, Pool::connect(&url)?);
-            redis.deadline(Duration::from_secs(5)).boxed()
+            redis.decision_timeout(Duration::from_secs(5)).boxed()
         }
         Err(_) => Memory::new("supplier", bucket).boxed(),
     };

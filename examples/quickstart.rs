@@ -179,7 +179,7 @@ impl Store {
         Ok(match &self.pool {
             Some(pool) => Redisson::new(pool.clone())
                 .default_rate(Rate::overall(quota.limit(), quota.period()))
-                .deadline(self.deadline)
+                .decision_timeout(self.deadline)
                 .boxed(),
             None => Memory::new("quickstart", algorithm).boxed(),
         })
@@ -190,9 +190,9 @@ impl Store {
             .rule(algorithm.quota())
             .map_err(|error| told("LIMIT, PERIOD_MS, BURST, WARMUP_MS", &error))?;
         Ok(match &self.pool {
-            Some(pool) => {
-                Redis::new("quickstart", algorithm, pool.clone()).deadline(self.deadline).boxed()
-            }
+            Some(pool) => Redis::new("quickstart", algorithm, pool.clone())
+                .decision_timeout(self.deadline)
+                .boxed(),
             None => Memory::new("quickstart", algorithm).boxed(),
         })
     }

@@ -23,12 +23,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 fn user(pool: &Pool, limit: u64) -> Redis<TokenBucket> {
     let quota = Quota::new(limit, 300 * HOUR);
-    Redis::new("user", TokenBucket::new(quota), pool.clone()).deadline(PATIENT)
+    Redis::new("user", TokenBucket::new(quota), pool.clone()).decision_timeout(PATIENT)
 }
 
 fn everybody(pool: &Pool, limit: u64) -> Redis<SlidingLog> {
     let quota = Quota::new(limit, 300 * HOUR);
-    Redis::new("everybody", SlidingLog::new(quota), pool.clone()).deadline(PATIENT)
+    Redis::new("everybody", SlidingLog::new(quota), pool.clone()).decision_timeout(PATIENT)
 }
 
 fn keys(charge: &Charge) -> [Charge; 2] {
@@ -113,7 +113,8 @@ async fn waits_are_reserved_in_both_or_in_none() {
     let pool = Pool::connect(&server.url()).unwrap();
     let one = Redis::new("one", TokenBucket::new(Quota::new(1, HOUR / 120)), pool.clone());
     let other = Redis::new("other", FixedWindow::new(Quota::new(2, HOUR)).anchored(), pool.clone());
-    let both = AllAtOnce::new((one.deadline(PATIENT), other.deadline(PATIENT)), keys);
+    let both =
+        AllAtOnce::new((one.decision_timeout(PATIENT), other.decision_timeout(PATIENT)), keys);
     let ask = async || {
         let charge = Charge::new("alice").max_wait(Duration::from_secs(60));
         both.check(&charge).await.unwrap()
@@ -275,7 +276,8 @@ async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
     hides(&both.check(&charge));
     hides(&both.peek("sk_live_4242").await);
 
-    let redisson = Redisson::new(pool).deadline(PATIENT).default_rate(Rate::overall(3, HOUR));
+    let redisson =
+        Redisson::new(pool).decision_timeout(PATIENT).default_rate(Rate::overall(3, HOUR));
     hides(&redisson.check(&charge).await.unwrap());
     let named = redisson.rate_limiter("sk_live_4242").unwrap();
     hides(&named);
@@ -294,7 +296,7 @@ async fn in_turn_late_replies_never_open_the_gate() {
     for _ in 0..10 {
         let pool = Pool::connect(&proxy.url()).unwrap();
         let team = Redis::new("team", TokenBucket::new(Quota::per_day(90)), pool.clone());
-        let team = team.deadline(PATIENT).boxed();
+        let team = team.decision_timeout(PATIENT).boxed();
         let members = [user(&pool, 90).boxed(), team, everybody(&pool, 90).boxed()];
         let all = AllInTurn::new(members, |charge: &Charge| {
             [charge.clone(), Charge::new("team"), Charge::new("all")]
@@ -328,7 +330,8 @@ async fn what_is_lost_in_turn() {
         let pool = Pool::connect(&server.url()).unwrap().clustered();
         let many = user(&pool, 1_000_000);
         let quota = Quota::per_second(2_000);
-        let scarce = Redis::new("scarce", TokenBucket::new(quota), pool.clone()).deadline(PATIENT);
+        let scarce =
+            Redis::new("scarce", TokenBucket::new(quota), pool.clone()).decision_timeout(PATIENT);
         let both =
             AllAtOnce::new((many, scarce), |charge: &Charge| [charge.clone(), Charge::new("all")]);
         asking.spawn(async move {

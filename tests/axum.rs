@@ -46,7 +46,7 @@ async fn a_key_closure_over_the_request_limits_each_key() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter =
-        Redis::new("api", TokenBucket::new(HOURLY), pool).deadline(Duration::from_secs(20));
+        Redis::new("api", TokenBucket::new(HOURLY), pool).decision_timeout(Duration::from_secs(20));
     let reached = Arc::default();
     let app = Router::new().route("/", counting(&reached)).layer(RateLimitLayer::new(
         limiter,
@@ -127,8 +127,8 @@ async fn a_route_is_metered_in_bytes_to_the_last_one() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let quota = Quota::new(1, Duration::from_secs(3_600)).burst(10_000);
-    let limiter =
-        Redis::new("bytes", TokenBucket::new(quota), pool).deadline(Duration::from_secs(20));
+    let limiter = Redis::new("bytes", TokenBucket::new(quota), pool)
+        .decision_timeout(Duration::from_secs(20));
     let bytes = |_: &Decision, response: &Response<Body>| {
         http_body::Body::size_hint(response.body()).exact()
     };

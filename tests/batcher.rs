@@ -23,7 +23,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 fn yearly(url: &str, limit: u64) -> Redis<FixedWindow> {
     let pool = Pool::builder(url).and_then(|pool| pool.size(1).build()).expect("an address");
-    Redis::new("test", FixedWindow::new(Quota::new(limit, YEAR)), pool).deadline(PATIENT)
+    Redis::new("test", FixedWindow::new(Quota::new(limit, YEAR)), pool).decision_timeout(PATIENT)
 }
 
 type Asker = tokio_test::task::Spawn<Pin<Box<tower_sluice::future::RedisFuture<FixedWindow>>>>;
@@ -207,7 +207,7 @@ async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
     let limiter = yearly(&proxy.url(), 1_000_000).max_batch_size(1).max_in_flight(1);
     limiter.check(&"warm".into()).await.unwrap();
     proxy.set(Fault::Delay(Duration::from_millis(150)));
-    let hurried = limiter.clone().deadline(Duration::from_secs(1));
+    let hurried = limiter.clone().decision_timeout(Duration::from_secs(1));
     let answers = together(&hurried, (0..200).map(|_| "k")).await;
     let late = answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count();
     assert!(late > 100, "{late} of 200");
@@ -251,7 +251,7 @@ async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap().clustered();
     let quota = Quota::new(1_000, YEAR);
-    let limiter = Redis::new("test", TokenBucket::new(quota), pool).deadline(PATIENT);
+    let limiter = Redis::new("test", TokenBucket::new(quota), pool).decision_timeout(PATIENT);
     limiter.check(&"warm".into()).await.unwrap();
     let mut connection = server.connection().await;
     let before = calls(&mut connection, "evalsha").await;
@@ -293,8 +293,8 @@ async fn until_decided(limiter: &Redis<FixedWindow>) -> Duration {
 async fn a_long_deadline_delays_no_short_one() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
-    let short = yearly(&proxy.url(), 1_000_000).deadline(Duration::from_millis(20));
-    let long = short.clone().deadline(Duration::from_secs(6));
+    let short = yearly(&proxy.url(), 1_000_000).decision_timeout(Duration::from_millis(20));
+    let long = short.clone().decision_timeout(Duration::from_secs(6));
     until_decided(&short).await;
     proxy.strand();
     let mut waiting = JoinSet::new();
@@ -316,8 +316,9 @@ async fn the_largest_batch_of_many_quotas_is_answered() {
     let window = || FixedWindow::new(Quota::new(1_000_000, YEAR));
     let eight = [(); 8].map(|()| window());
     let [a, b, c, d, e, f, g, h] = eight;
-    let limiter =
-        Redis::new("test", (a, b, c, d, e, f, g, h), pool).deadline(PATIENT).max_batch_size(1_000);
+    let limiter = Redis::new("test", (a, b, c, d, e, f, g, h), pool)
+        .decision_timeout(PATIENT)
+        .max_batch_size(1_000);
     limiter.check(&"warm".into()).await.unwrap();
     let answers = together(&limiter, (0..3_000).map(|number| format!("key {number}"))).await;
     assert_eq!(answers.iter().find(|answer| **answer != Ok(Outcome::Allow)), None);

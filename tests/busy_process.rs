@@ -174,7 +174,7 @@ async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
     let server = Server::start();
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
     let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
-    let limiter = limiter.deadline(LONG);
+    let limiter = limiter.decision_timeout(LONG);
     limiter.acquire("warm").await.expect("admitted");
     let limiter = limiter.timeout(timeout());
     let task = tokio::spawn(async move {
@@ -197,7 +197,7 @@ async fn a_silent_server_is_no_load() {
     let server = Server::start();
     let bucket = TokenBucket::new(Quota::per_second(1_000_000));
     let limiter = Redis::new("silent", bucket, Pool::connect(&server.url()).expect("an address"));
-    let limiter = limiter.deadline(LONG);
+    let limiter = limiter.decision_timeout(LONG);
     limiter.acquire("warm").await.expect("admitted");
     let limiter = limiter.timeout(timeout()).or_else(FailOpen);
     server.signal("STOP");

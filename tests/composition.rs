@@ -239,7 +239,7 @@ fn it_runs_on_every_kind_of_runtime() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter = Redis::new("r", FixedWindow::new(Quota::per_day(1_000)), pool)
-        .deadline(Duration::from_secs(30));
+        .decision_timeout(Duration::from_secs(30));
     let ask = async |limiter: Redis<FixedWindow>| {
         let called = Arc::default();
         let layer = RateLimitLayer::new(limiter, Global).respond(Raise);
@@ -265,7 +265,7 @@ async fn no_byte_of_a_request_opens_the_gate() {
     let pool = Pool::connect(&server.url()).unwrap();
     // Nothing is ever admitted but by a decision: there is one unit for everyone, and it is gone.
     let limiter = Redis::new("api", FixedWindow::new(Quota::new(1, 8_760 * HOUR)), pool)
-        .deadline(Duration::from_secs(30));
+        .decision_timeout(Duration::from_secs(30));
     let keyed = limiter.clone().or_else(FailOpen);
     let admitted = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&admitted);

@@ -58,7 +58,7 @@ impl Load {
 #[tokio::test]
 async fn pauses_longer_than_the_deadline_replace_no_connection() {
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(Duration::from_millis(20));
+    let limiter = yearly(&server.url()).decision_timeout(Duration::from_millis(20));
     until_well(&limiter).await;
     let mut connection = server.connection().await;
     let load = Load::on(&limiter, 8);
@@ -142,7 +142,7 @@ async fn a_resolver_that_panics_is_asked_again() {
 #[tokio::test]
 async fn killed_connections_are_replaced_before_they_are_used() {
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     let mut connection = server.connection().await;
     for _ in 0..50 {
         limiter.check(&one()).await.unwrap();
@@ -159,7 +159,7 @@ async fn any_bb8_pool_of_cheap_clones_will_do() {
     let server = Server::start();
     let manager = RedisConnectionManager::new(server.url()).unwrap();
     let stock = bb8::Pool::builder().build(manager).await.unwrap();
-    let limiter = over(Pool::from_bb8(stock)).deadline(LONG);
+    let limiter = over(Pool::from_bb8(stock)).decision_timeout(LONG);
     assert!(limiter.check(&one()).await.unwrap().is_admitted());
     assert_eq!(taken(&server).await, 1);
 }

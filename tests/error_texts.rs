@@ -17,7 +17,7 @@ use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool};
 /// The answer to one charge, by a server that replies to every script with `reply`.
 async fn answered(reply: &[u8]) -> Result<Decision, Error> {
     let address = support::fake::answering(reply.to_vec()).await;
-    yearly(&format!("redis://{address}")).deadline(LONG).check(&one()).await
+    yearly(&format!("redis://{address}")).decision_timeout(LONG).check(&one()).await
 }
 
 // Case 32.
@@ -79,10 +79,10 @@ async fn no_key_is_printed_where_the_server_lacks_a_command() {
     for lacks in ["EVALSHA", "EVAL"] {
         let server = Server::with(&["--rename-command", lacks, ""]);
         let pool = Pool::connect(&server.url()).unwrap();
-        let redisson = Redisson::new(pool.clone()).deadline(LONG);
+        let redisson = Redisson::new(pool.clone()).decision_timeout(LONG);
         let rate = Rate::overall(5, Duration::from_secs(1));
         let errors = [
-            over(pool).deadline(LONG).check(&Charge::new(KEY)).await.unwrap_err(),
+            over(pool).decision_timeout(LONG).check(&Charge::new(KEY)).await.unwrap_err(),
             redisson.check(&Charge::new(KEY)).await.unwrap_err(),
             redisson.rate_limiter(KEY).unwrap().try_set_rate(rate).await.unwrap_err(),
         ];
@@ -101,7 +101,8 @@ async fn no_key_is_printed_where_the_server_lacks_a_command() {
 async fn no_password_is_printed_where_the_server_lacks_hello() {
     let server = Server::with(&["--requirepass", "4eC39HqLyjWD", "--rename-command", "HELLO", ""]);
     let url = format!("redis://:4eC39HqLyjWD@127.0.0.1:{}", server.port());
-    let error = yearly(&url).deadline(Duration::from_secs(1)).check(&one()).await.unwrap_err();
+    let error =
+        yearly(&url).decision_timeout(Duration::from_secs(1)).check(&one()).await.unwrap_err();
     println!("fault case=145 lacks=HELLO error={error}");
     assert!(!printed(&error).contains("4eC39HqLyjWD"), "{}", printed(&error));
     let error = Pool::connect(&url).unwrap().ready().await.unwrap_err();
@@ -215,7 +216,7 @@ async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
                 limits.push(answered(&reply).await);
                 let address = support::fake::answering(reply).await;
                 let pool = Pool::connect(&format!("redis://{address}")).unwrap();
-                limits.push(Redisson::new(pool).deadline(LONG).check(&one()).await);
+                limits.push(Redisson::new(pool).decision_timeout(LONG).check(&one()).await);
             }
             for answer in limits {
                 let error = answer.unwrap_err();

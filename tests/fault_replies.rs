@@ -19,7 +19,7 @@ use tower_sluice::{Charge, ErrorKind, Limiter, Outcome, Pool, Quota, Redis};
 #[tokio::test]
 async fn a_script_that_the_server_forgot_is_sent_again() {
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     limiter.check(&one()).await.unwrap();
     let mut connection = server.connection().await;
     for number in 0..600 {
@@ -35,7 +35,7 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
 #[tokio::test]
 async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     limiter.check(&one()).await.unwrap();
     let mut connection = server.connection().await;
     let nowhere = free_port().to_string();
@@ -48,7 +48,7 @@ async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
         assert!(begun.elapsed() < LONG, "it stays connected to a replica");
     }
     run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
-    until_decided(&limiter.deadline(D), ErrorKind::Infrastructure).await;
+    until_decided(&limiter.decision_timeout(D), ErrorKind::Infrastructure).await;
 }
 
 // Case 24.
@@ -68,7 +68,7 @@ async fn a_loading_server_is_infrastructure() {
     server.kill();
     server.option(&["--key-load-delay", "2000"]);
     server.restart_until("Server initialized");
-    let limiter = yearly(&server.url()).deadline(Duration::from_secs(1));
+    let limiter = yearly(&server.url()).decision_timeout(Duration::from_secs(1));
     let begun = Instant::now();
     assert_eq!(trouble(&limiter, &one()).await.kind(), ErrorKind::Infrastructure);
     until_decided(&limiter, ErrorKind::Infrastructure).await;
@@ -102,7 +102,7 @@ async fn a_busy_server_is_infrastructure_and_its_script_is_not_killed() {
 #[tokio::test]
 async fn a_server_that_may_not_write_is_infrastructure() {
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     limiter.check(&one()).await.unwrap();
     let mut connection = server.connection().await;
 
@@ -122,7 +122,7 @@ async fn a_server_that_may_not_write_is_infrastructure() {
 #[tokio::test]
 async fn a_full_server_is_capacity_and_grows_no_more() {
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     let mut connection = server.connection().await;
     limiter.check(&one()).await.unwrap();
     run(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await;
@@ -146,7 +146,7 @@ async fn a_wrong_password_is_configuration_and_told_without_it() {
         (":right@", None),
     ] {
         let url = format!("redis://{user}127.0.0.1:{}", server.port());
-        let limiter = yearly(&url).deadline(LONG);
+        let limiter = yearly(&url).decision_timeout(LONG);
         let answer = limiter.check(&one()).await;
         if let Err(error) = &answer {
             let told = format!("{error:?} {error}");
@@ -157,7 +157,7 @@ async fn a_wrong_password_is_configuration_and_told_without_it() {
     let pool = Pool::builder(&format!("redis://127.0.0.1:{}", server.port())).unwrap();
     let limiter =
         over(pool.credentials("default", "right").database(3).build().unwrap().prefix("mine"));
-    limiter.clone().deadline(LONG).check(&one()).await.unwrap();
+    limiter.clone().decision_timeout(LONG).check(&one()).await.unwrap();
 }
 
 // Case 31.
@@ -175,7 +175,7 @@ async fn a_missing_right_is_configuration() {
             .collect::<Vec<_>>()
     };
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
-    let limiter = yearly(&url).deadline(LONG);
+    let limiter = yearly(&url).decision_timeout(LONG);
     for without in ["+evalsha", "+mget", "+set", "+time", "~sluice:*"] {
         let rules = rules(without);
         run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -200,7 +200,7 @@ async fn the_rights_that_are_documented_suffice() {
 
     let quota = Quota::new(2, Duration::from_secs(3_600));
     let pool = Pool::connect(&format!("redis://app:secret@127.0.0.1:{}", server.port())).unwrap();
-    let log = Redis::new("log", SlidingLog::new(quota), pool).deadline(LONG);
+    let log = Redis::new("log", SlidingLog::new(quota), pool).decision_timeout(LONG);
     let now = Arc::new(AtomicU64::new(0));
     let clock = Arc::clone(&now);
     let given = log.clone().clock(move || Duration::from_secs(clock.load(Relaxed)));
@@ -245,7 +245,7 @@ async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
     let quota = Quota::new(1, Duration::from_secs(1_000));
     let pool = Pool::connect(&server.url()).unwrap();
     let bucket = tower_sluice::algorithm::TokenBucket::new(quota);
-    let limiter = Redis::new("faults", bucket, pool).deadline(LONG);
+    let limiter = Redis::new("faults", bucket, pool).decision_timeout(LONG);
     limiter.check(&one()).await.unwrap();
     let denied = limiter.check(&one()).await.unwrap();
     assert!(matches!(denied.outcome(), Outcome::Deny { retry_after: Some(_) }));

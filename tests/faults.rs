@@ -81,7 +81,7 @@ async fn a_crash_ends_every_call_and_recovery_costs_a_call_per_connection() {
     assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     server.restart();
     until_decided(&limiter, ErrorKind::Infrastructure).await;
-    let patient = limiter.deadline(LONG);
+    let patient = limiter.decision_timeout(LONG);
     for _ in 0..100 {
         patient.check(&one()).await.unwrap();
     }
@@ -169,7 +169,7 @@ async fn a_bad_network_is_infrastructure_and_never_a_wrong_answer() {
     }
     let proxy = Proxy::before(server.port()).await;
     proxy.set(Fault::Delay(Duration::from_millis(5)));
-    let limiter = yearly(&proxy.url()).deadline(LONG);
+    let limiter = yearly(&proxy.url()).decision_timeout(LONG);
     limiter.check(&one()).await.unwrap();
 }
 
@@ -191,7 +191,7 @@ fn descriptors() -> usize {
 async fn cancelled_calls_never_steal_an_answer_nor_keep_a_unit() {
     const TOKENS: u64 = 50;
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     let mut dice = 0x9E37_79B9_7F4A_7C15_u64;
     let mut kept = vec![0; TOKENS as usize];
     let mut cancelled = vec![0; TOKENS as usize];
@@ -286,7 +286,7 @@ async fn a_crowd_waits_for_the_deadline_at_most() {
 async fn too_many_clients_is_infrastructure() {
     let server = Server::with(&["--maxclients", "1"]);
     let mut only = server.connection().await;
-    let limiter = yearly(&server.url()).deadline(Duration::from_secs(1));
+    let limiter = yearly(&server.url()).decision_timeout(Duration::from_secs(1));
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(4) {
         let kind = limiter.check(&one()).await.unwrap_err().kind();
@@ -303,7 +303,7 @@ async fn too_many_clients_is_infrastructure() {
 #[tokio::test]
 async fn killed_idle_connections_are_not_used_again() {
     let server = Server::start();
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     let mut connection = server.connection().await;
     let mut errors = 0;
     for _ in 0..30 {
@@ -330,7 +330,7 @@ async fn killed_idle_connections_are_not_used_again() {
 #[tokio::test]
 async fn connections_that_the_server_closes_as_idle_cost_no_error() {
     let server = Server::with(&["--timeout", "1"]);
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     for cycle in 0..size("IDLE_CYCLES", 2) {
         limiter.check(&one()).await.unwrap_or_else(|error| panic!("cycle {cycle}: {error:?}"));
         // This connection is not idle, since it asks.
@@ -385,7 +385,7 @@ fn nothing_outlives_the_runtime_or_the_limiter() {
     for _ in 0..3 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let limiter = yearly(&url).deadline(LONG);
+            let limiter = yearly(&url).decision_timeout(LONG);
             limiter.check(&one()).await.unwrap();
             let waiter = tokio_test::task::spawn(limiter.acquire("other")).poll().is_pending();
             assert!(waiter);

@@ -22,7 +22,7 @@ type Yearly = Redis<FixedWindow>;
 
 fn over(pool: Pool) -> Yearly {
     let quota = Quota::new(1_000_000, Duration::from_secs(365 * 86_400));
-    Redis::new("faults", FixedWindow::new(quota), pool).deadline(D)
+    Redis::new("faults", FixedWindow::new(quota), pool).decision_timeout(D)
 }
 
 fn yearly(url: &str) -> Yearly {

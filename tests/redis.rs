@@ -25,12 +25,12 @@ fn pool(server: &Server) -> Pool {
 }
 
 fn bucket(server: &Server, quota: Quota) -> Redis<TokenBucket> {
-    Redis::new("test", TokenBucket::new(quota), pool(server)).deadline(PATIENT)
+    Redis::new("test", TokenBucket::new(quota), pool(server)).decision_timeout(PATIENT)
 }
 
 fn daily(server: &Server, limit: u64) -> Redis<FixedWindow> {
     let quota = Quota::new(limit, Duration::from_secs(365 * 86_400));
-    Redis::new("test", FixedWindow::new(quota), pool(server)).deadline(PATIENT)
+    Redis::new("test", FixedWindow::new(quota), pool(server)).decision_timeout(PATIENT)
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_restart_is_survived() {
     let limiter = daily(&server, 100);
     limiter.check(&Charge::new("key")).await.unwrap();
     server.kill();
-    let hasty = limiter.clone().deadline(Duration::from_millis(500));
+    let hasty = limiter.clone().decision_timeout(Duration::from_millis(500));
     assert_eq!(trouble(&hasty, &Charge::new("key")).await.kind(), ErrorKind::Infrastructure);
     server.restart();
     let mut errors = 0;
@@ -246,7 +246,7 @@ async fn no_timeout_is_too_long() {
     let pool =
         Pool::builder(&server.url()).unwrap().response_timeout(Duration::MAX).build().unwrap();
     let limiter = Redis::new("test", TokenBucket::new(Quota::per_day(5)), pool)
-        .deadline(Duration::MAX)
+        .decision_timeout(Duration::MAX)
         .clock(|| Duration::ZERO)
         .timeout(Duration::MAX);
     let charge = Charge::new("key").max_wait(Duration::MAX);
@@ -262,7 +262,7 @@ async fn limiters_share_connections_and_never_state() {
     for name in ["a", "a:b", "b"] {
         for _ in 0..20 {
             let limiter = Redis::new(name, FixedWindow::new(Quota::per_day(20)), pool.clone());
-            let limiter = limiter.deadline(PATIENT);
+            let limiter = limiter.decision_timeout(PATIENT);
             tasks.spawn(async move {
                 assert!(limiter.check(&Charge::new("b:c")).await.unwrap().is_admitted());
             });
@@ -280,8 +280,8 @@ async fn an_estimate_tells_the_wait_and_takes_nothing() {
     let bucket = TokenBucket::new(Quota::per_hour(5));
     let pair = (bucket, TokenBucket::new(Quota::per_hour(50)));
     let pool = pool(&server);
-    let redis = |name| Redis::new(name, bucket, pool.clone()).deadline(PATIENT);
-    let two_quotas = Redis::new("two", pair, pool.clone()).deadline(PATIENT);
+    let redis = |name| Redis::new(name, bucket, pool.clone()).decision_timeout(PATIENT);
+    let two_quotas = Redis::new("two", pair, pool.clone()).decision_timeout(PATIENT);
     let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
     let limiters = [
         ("Redis", redis("one").boxed()),

@@ -23,7 +23,7 @@ use support::redisson::{Bench, message, rate};
 async fn proxied(bench: &Bench) -> (Proxy, Redisson) {
     let proxy = Proxy::before(bench.server.port()).await;
     let redisson = Redisson::new(Pool::connect(&proxy.url()).unwrap()).client_id("A");
-    let redisson = redisson.deadline(LONG);
+    let redisson = redisson.decision_timeout(LONG);
     assert!(redisson.peek("r").await.is_ok());
     (proxy, redisson)
 }
@@ -57,7 +57,7 @@ async fn what_is_granted_too_late_is_given_back() {
     let mut bench = Bench::of(10, 1_000_000).await;
     let (proxy, redisson) = proxied(&bench).await;
     proxy.set(Fault::BlackHole);
-    let hasty = redisson.clone().deadline(Duration::from_millis(50));
+    let hasty = redisson.clone().decision_timeout(Duration::from_millis(50));
     let result = message(hasty.check(&Charge::new("r"))).await;
     assert!(matches!(result.0, ErrorKind::Infrastructure | ErrorKind::Saturation), "{result:?}");
     proxy.set(Fault::None);
@@ -92,7 +92,7 @@ async fn a_grant_whose_caller_has_left_is_refunded() {
 async fn a_short_break_keeps_no_permits_taken() {
     let mut bench = Bench::of(100_000, 1_000_000).await;
     let pool = Pool::connect(&bench.server.url()).unwrap();
-    let hasty = Redisson::new(pool).deadline(Duration::from_millis(100));
+    let hasty = Redisson::new(pool).decision_timeout(Duration::from_millis(100));
     assert!(hasty.peek("r").await.is_ok());
     let _: () = bench.ask(&["CLIENT", "PAUSE", "200"]).await;
     let mut asking = tokio::task::JoinSet::new();
@@ -125,7 +125,7 @@ async fn a_release_whose_reply_is_lost_may_be_tried_again() {
 async fn a_waiter_that_has_left_delays_no_other() {
     let bench = Bench::of(1, 50).await;
     let pool = Pool::connect(&bench.server.url()).unwrap();
-    let redisson = Redisson::new(pool).deadline(LONG);
+    let redisson = Redisson::new(pool).decision_timeout(LONG);
     let mut waiters = tokio::task::JoinSet::new();
     for number in 0..40 {
         let redisson = redisson.clone();
@@ -153,7 +153,7 @@ const ADMITTED: [&str; 7] =
 
 async fn against(replies: Vec<Vec<u8>>) -> Redisson {
     let address = fake::answering_in_turn(replies).await;
-    Redisson::new(Pool::connect(&format!("redis://{address}")).unwrap()).deadline(LONG)
+    Redisson::new(Pool::connect(&format!("redis://{address}")).unwrap()).decision_timeout(LONG)
 }
 
 // Case 39.
@@ -172,7 +172,7 @@ async fn keys_that_are_moved_are_asked_for_again() {
             assert!(redisson.rate_limiter("r").unwrap().config().await.unwrap().is_some());
         }
     }
-    let never = against(vec![moving]).await.deadline(Duration::from_millis(30));
+    let never = against(vec![moving]).await.decision_timeout(Duration::from_millis(30));
     let result = message(never.check(&Charge::new("r"))).await;
     let late = matches!(result.0, ErrorKind::Infrastructure | ErrorKind::Saturation);
     assert!(late, "within its deadline: {result:?}");
@@ -314,7 +314,7 @@ async fn the_rights_that_are_documented_suffice() {
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
     let clock = Arc::new(AtomicU64::new(0));
     let now = Arc::clone(&clock);
-    let redisson = Redisson::new(Pool::connect(&url).unwrap()).deadline(LONG);
+    let redisson = Redisson::new(Pool::connect(&url).unwrap()).decision_timeout(LONG);
     let redisson = redisson.clock(move || Duration::from_millis(1_000_000 + now.load(Relaxed)));
     let limiter = redisson.rate_limiter("r").unwrap();
     let ten = rate(10, 1_000);
@@ -341,6 +341,6 @@ async fn the_rights_that_are_documented_suffice() {
         redisson.reset("r").await.unwrap();
     }
     // By the server's clock too.
-    let timed = Redisson::new(Pool::connect(&url).unwrap()).deadline(LONG);
+    let timed = Redisson::new(Pool::connect(&url).unwrap()).decision_timeout(LONG);
     assert!(timed.peek("r").await.is_ok());
 }

@@ -291,7 +291,7 @@ async fn the_servers_clock_decides_unless_the_callers_is_asked_for() {
     let mut bench = Bench::of(10, 1_000).await;
     let pool = Pool::connect(&bench.server.url()).unwrap();
     let slow = Duration::from_secs(5);
-    let redisson = Redisson::new(pool).deadline(slow);
+    let redisson = Redisson::new(pool).decision_timeout(slow);
     let before: (u64, u64) = bench.ask(&["TIME"]).await;
     let decision = redisson.check(&Charge::new("r")).await.unwrap();
     let after: (u64, u64) = bench.ask(&["TIME"]).await;

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(600);
 
 fn redisson(server: &Server) -> Redisson {
     let pool = Pool::connect(&server.url()).expect("an address");
-    Redisson::new(pool).deadline(Duration::from_secs(20))
+    Redisson::new(pool).decision_timeout(Duration::from_secs(20))
 }
 
 async fn calls(bench: &mut Bench) -> u64 {

@@ -29,7 +29,7 @@ fn threads(workers: usize) -> Runtime {
 /// A limiter with one connection and a long deadline.
 fn patient(url: &str) -> Yearly {
     over(Pool::builder(url).and_then(|pool| pool.size(1).build()).expect("an address"))
-        .deadline(LONG)
+        .decision_timeout(LONG)
 }
 
 /// Polls once.
@@ -187,7 +187,7 @@ fn a_runtime_that_nobody_polls_delays_no_other() {
         tokio::task::yield_now().await;
     });
     let other = runtime();
-    let hurried = limiter.clone().deadline(Duration::from_millis(500));
+    let hurried = limiter.clone().decision_timeout(Duration::from_millis(500));
     let took = other.block_on(until_well(&hurried));
     println!("decided after {took:?}");
     assert!(took < Duration::from_secs(5), "decided after {took:?}");

@@ -271,13 +271,13 @@ async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
     let expected = [20, 17, 12, 7];
     let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
     let patient = 20 * SECOND;
-    let of_bucket = Redis::new("bucket", bucket, pool.clone()).deadline(patient);
+    let of_bucket = Redis::new("bucket", bucket, pool.clone()).decision_timeout(patient);
     assert_eq!(left_after_settling(of_bucket).await, expected);
-    let of_window = Redis::new("window", window, pool.clone()).deadline(patient);
+    let of_window = Redis::new("window", window, pool.clone()).decision_timeout(patient);
     assert_eq!(left_after_settling(of_window).await, expected);
-    let of_both = Redis::new("both", (bucket, window), pool.clone()).deadline(patient);
+    let of_both = Redis::new("both", (bucket, window), pool.clone()).decision_timeout(patient);
     assert_eq!(left_after_settling(of_both).await, expected);
-    let of_log = Redis::new("log", SlidingLog::new(quota), pool).deadline(patient);
+    let of_log = Redis::new("log", SlidingLog::new(quota), pool).decision_timeout(patient);
     assert_eq!(left_after_settling(of_log).await, expected);
 }
 
@@ -288,7 +288,7 @@ async fn a_full_queue_loses_no_settlement() {
     let server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(1_000)), pool)
-        .deadline(20 * SECOND)
+        .decision_timeout(20 * SECOND)
         .queue_capacity(1);
     let mut reservations = Vec::new();
     for _ in 0..20 {
@@ -312,7 +312,7 @@ fn outside_of_a_runtime_a_reservation_comes_back() {
     let server = support::Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
     let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(20)), pool);
-    let limiter = limiter.deadline(20 * SECOND);
+    let limiter = limiter.decision_timeout(20 * SECOND);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut decision = runtime.block_on(limiter.check(&Charge::new("alice"))).unwrap();
     let reservation = decision.take_reservation().unwrap();

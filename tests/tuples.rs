@@ -43,7 +43,7 @@ async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize;
     let now = Arc::new(AtomicU64::new(1_767_225_600));
     let clock = Arc::clone(&now);
     let limiter = Redis::new(A::NAME, algorithm, pool(server))
-        .deadline(PATIENT)
+        .decision_timeout(PATIENT)
         .clock(move || Duration::from_secs(clock.load(Relaxed)));
     let fill = async || {
         let mut admitted = 0;
@@ -80,7 +80,7 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
         [5, 8].map(|limit| Quota::new(limit, Duration::from_secs(400 * 86_400 / limit)));
     let log = Quota::new(6, Duration::from_secs(3_600));
     let all = (TokenBucket::new(hour), FixedWindow::new(day), SlidingLog::new(log));
-    let limiter = Redis::new("test", all, pool(&server)).deadline(PATIENT);
+    let limiter = Redis::new("test", all, pool(&server)).decision_timeout(PATIENT);
 
     // The script travels with the first.
     limiter.peek("x").await.unwrap();

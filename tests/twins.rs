@@ -72,7 +72,7 @@ async fn compare<A: InLua>(
             let now = Arc::clone(&now);
             move || Duration::from_micros(now.load(Relaxed))
         })
-        .deadline(Duration::from_secs(30));
+        .decision_timeout(Duration::from_secs(30));
 
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     for history in 0..histories {

@@ -33,8 +33,9 @@ const FULL: State = State { age: 0, value: Some(0) };
 pub(crate) fn run() {
     let site = Site::new();
     let pool = Pool::connect(&site.server.url()).expect("an address");
-    let redisson =
-        Redisson::new(pool).deadline(Duration::from_secs(60)).clock(|| Duration::from_millis(NOW));
+    let redisson = Redisson::new(pool)
+        .decision_timeout(Duration::from_secs(60))
+        .clock(|| Duration::from_millis(NOW));
     let limiter = redisson.rate_limiter("bench").expect("a name");
     let bench = Bench { site: &site, limiter: &limiter };
     let take = async |permits: u64| {

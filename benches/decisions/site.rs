@@ -31,7 +31,7 @@ impl Site {
 
     /// A limiter that waits for its answers.
     pub(crate) fn limiter<A: InLua>(&self, algorithm: A) -> Redis<A> {
-        Redis::new("bench", algorithm, self.pool.clone()).deadline(Duration::from_secs(60))
+        Redis::new("bench", algorithm, self.pool.clone()).decision_timeout(Duration::from_secs(60))
     }
 
     /// So many charges of one unit.

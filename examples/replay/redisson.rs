@@ -29,7 +29,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
     };
     let redisson = Redisson::new(pool(url).await?)
         .default_rate(Rate::overall(quota.limit(), quota.period()))
-        .deadline(Duration::from_secs(5))
+        .decision_timeout(Duration::from_secs(5))
         .clock(clock);
     let named = Named { redisson, prefix: unique() };
     Replay::new(named, now, quota, Duration::ZERO).run(options).await

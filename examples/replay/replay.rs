@@ -75,7 +75,7 @@ async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -
         return Replay::new(InProcess(memory), now, quota, max_wait).run(options).await;
     };
     let redis = Redis::new(unique(), algorithm, pool(url).await?);
-    let redis = redis.deadline(Duration::from_secs(5)).clock(clock);
+    let redis = redis.decision_timeout(Duration::from_secs(5)).clock(clock);
     Replay::new(redis, now, quota, max_wait).run(options).await
 }
 

@@ -86,7 +86,7 @@ impl Both {
         let server = Server::start();
         let java = Java::start(&server.url());
         let pool = Pool::connect(&server.url()).expect("an address");
-        let redisson = Redisson::new(pool).deadline(Duration::from_secs(20));
+        let redisson = Redisson::new(pool).decision_timeout(Duration::from_secs(20));
         let limiter = redisson.rate_limiter("interop").expect("a name");
         let connection = server.connection().await;
         Self { java, redisson, limiter, connection, server }

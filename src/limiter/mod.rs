@@ -174,9 +174,9 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
 
 /// Wraps a limiter, and asks it: every [`Limiter`] has these methods.
 pub trait LimiterExt: Limiter + Sized {
-    /// Fails decisions that take longer than `deadline`, waiting for a connection included.
+    /// Fails decisions that take longer than `timeout`, waiting for a connection included.
     ///
-    /// The deadline is one instant, and the charge carries it, as [`Charge::deadline`]. A limiter
+    /// The charge carries the instant at which the time ends, as [`Charge::deadline`]. A limiter
     /// that asks several others passes it on, so each gets the time that is left. A limiter over a
     /// store returns its own error by then, since only it can tell a store that is away from one
     /// that is busy.
@@ -187,8 +187,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// Write it before `or_else`, as `limiter.timeout(..).or_else(..)`: a fallback inside of the
     /// timeout gets only the time that is left. The wait for a reserved slot is not part of it:
     /// that is `max_wait`.
-    fn timeout(self, deadline: Duration) -> Timeout<Self> {
-        Timeout::new(self, deadline)
+    fn timeout(self, timeout: Duration) -> Timeout<Self> {
+        Timeout::new(self, timeout)
     }
 
     /// Asks `fallback` where this limiter cannot decide and its error's

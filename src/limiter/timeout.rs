@@ -1,4 +1,4 @@
-//! A deadline for decisions.
+//! A time limit for decisions.
 //!
 //! The timer here is a backstop for limiters that ignore the charge's deadline. It fires 5 ms
 //! later, and lets the runtime catch up, so that the better answer comes first. It says nothing
@@ -19,7 +19,7 @@ use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
 
-/// Longer deadlines are cut to this, because an instant has an end.
+/// Longer times are cut to this, because an instant has an end.
 const LONGEST: Duration = Duration::from_secs(86_400 * 365);
 
 /// The instant by which a charge needs its decision from a limiter that allows `own` for it.
@@ -28,21 +28,21 @@ pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
     charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }
 
-/// A limiter with a deadline: made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).
+/// A limiter with a time limit: made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<L> {
     inner: L,
-    deadline: Duration,
+    timeout: Duration,
 }
 
 impl<L> Timeout<L> {
-    pub(super) fn new(inner: L, deadline: Duration) -> Self {
-        Self { inner, deadline }
+    pub(super) fn new(inner: L, timeout: Duration) -> Self {
+        Self { inner, timeout }
     }
 
     /// The charge with its deadline, and the instant of the backstop.
     fn timed(&self, charge: &Charge) -> (Charge, Instant) {
-        let deadline = deadline(charge, self.deadline);
+        let deadline = deadline(charge, self.timeout);
         (charge.clone().decided_by(deadline.into_std()), deadline + BACKSTOP)
     }
 }

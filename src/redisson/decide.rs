@@ -27,7 +27,7 @@ pub(super) struct Inner {
     pub(super) owner: Owner,
     pub(super) name: Arc<str>,
     pub(super) client: Arc<str>,
-    pub(super) deadline: Duration,
+    pub(super) decision_timeout: Duration,
     pub(super) default_rate: Option<Rate>,
     pub(super) queues: Arc<Queues>,
     pub(super) grants: Arc<GrantIds>,
@@ -43,7 +43,7 @@ pub(super) struct ParsedCharge {
 
 impl Inner {
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.deadline
+        Instant::now() + self.decision_timeout
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
@@ -53,7 +53,7 @@ impl Inner {
             return Err(Error::new(ErrorKind::Configuration, message));
         }
         let permits = u32::try_from(charge.get_cost()).map_err(|_| too_many())?;
-        let deadline = timeout::deadline(charge, self.deadline);
+        let deadline = timeout::deadline(charge, self.decision_timeout);
         let max_wait = charge.get_max_wait().unwrap_or_default();
         Ok(ParsedCharge { keys, permits, max_wait, deadline })
     }

@@ -46,7 +46,7 @@ use self::keys::Keys;
 use self::request::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
-use crate::limiter::redis::sending::{DEADLINE, LONGEST};
+use crate::limiter::redis::sending::{DECISION_TIMEOUT, LONGEST};
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 
 /// The name of the limiter in its decisions.
@@ -95,7 +95,7 @@ impl Redisson {
             owner: Owner::new(),
             name: NAME.into(),
             client: Uuid::new_v4().to_string().into(),
-            deadline: DEADLINE,
+            decision_timeout: DECISION_TIMEOUT,
             default_rate: None,
             queues: Arc::default(),
             grants: Arc::default(),
@@ -115,8 +115,8 @@ impl Redisson {
     /// Sets how long a decision may take, including the wait for a connection; at most a day.
     /// Default: 100 ms.
     #[must_use]
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.inner).deadline = deadline.min(LONGEST);
+    pub fn decision_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -224,11 +224,11 @@ impl Limiter for Redisson {
 
 impl fmt::Debug for Redisson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { sender, client, deadline, .. } = &*self.inner;
+        let Inner { sender, client, decision_timeout, .. } = &*self.inner;
         f.debug_struct("Redisson")
             .field("pool", &sender.pool)
             .field("client_id", client)
-            .field("deadline", deadline)
+            .field("decision_timeout", decision_timeout)
             .finish_non_exhaustive()
     }
 }

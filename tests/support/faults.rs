@@ -30,7 +30,7 @@ pub fn yearly(url: &str) -> Yearly {
 
 pub fn over(pool: Pool) -> Yearly {
     let quota = Quota::new(MILLION, Duration::from_secs(365 * 86_400));
-    Redis::new("faults", FixedWindow::new(quota), pool).deadline(D)
+    Redis::new("faults", FixedWindow::new(quota), pool).decision_timeout(D)
 }
 
 pub fn one() -> Charge {
@@ -120,7 +120,7 @@ pub async fn until_well<L: Limiter>(limiter: &L) -> Duration {
 
 /// The units taken, by a limiter of its own.
 pub async fn taken(server: &Server) -> u64 {
-    let limiter = yearly(&server.url()).deadline(LONG);
+    let limiter = yearly(&server.url()).decision_timeout(LONG);
     let peek = limiter.check(&one().cost(0)).await.expect("a peek");
     MILLION - peek.remaining().expect("told")
 }

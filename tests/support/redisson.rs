@@ -137,7 +137,7 @@ pub fn client(server: &Server, clock: &Arc<AtomicU64>, id: &str) -> Redisson {
     let clock = Arc::clone(clock);
     Redisson::new(Pool::connect(&server.url()).expect("an address"))
         .client_id(id)
-        .deadline(Duration::from_secs(5))
+        .decision_timeout(Duration::from_secs(5))
         .clock(move || Duration::from_millis(BASE + clock.load(Relaxed)))
 }
 

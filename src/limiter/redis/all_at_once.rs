@@ -58,9 +58,9 @@ where
 {
     /// The members, and a closure that returns the key of each.
     ///
-    /// The deadline, the clock and the settings of batches are those of the first member. In one
-    /// call the order means nothing else. Where members are asked in turn, put first the one with
-    /// the fewest units for one caller: see [`AllInTurn`].
+    /// The time for a decision, the clock and the settings of batches are those of the first
+    /// member. In one call the order means nothing else. Where members are asked in turn, put first
+    /// the one with the fewest units for one caller: see [`AllInTurn`].
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ where
             || inner.batcher.config().pool.is_clustered()
                 && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
         if in_turn {
-            let deadline = timeout::deadline(charge, inner.deadline).into_std();
+            let deadline = timeout::deadline(charge, inner.decision_timeout).into_std();
             return Err(charges.map(|one| one.decided_by(deadline)));
         }
         let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {

@@ -28,7 +28,7 @@ use crate::{Charge, Decision, Error, Origin, Quotas};
 pub(super) struct Inner<A: InLua> {
     pub(super) named: NamedAlgorithm<A>,
     /// How long a decision may take.
-    pub(super) deadline: Duration,
+    pub(super) decision_timeout: Duration,
     pub(super) batcher: Arc<Batcher>,
 }
 
@@ -142,7 +142,7 @@ impl<A: InLua> RedisFuture<A> {
     ) -> Self {
         match request {
             Ok((request, quota)) => {
-                let deadline = timeout::deadline(charge, inner.deadline);
+                let deadline = timeout::deadline(charge, inner.decision_timeout);
                 let (pending, quota) = (inner.send(request, deadline), Some(quota));
                 Self { inner: Arc::clone(inner), state: State::Asking { pending, quota } }
             }

@@ -52,7 +52,7 @@ macro_rules! joined {
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
                 let named = followed(NamedAlgorithm::named(names, algorithm));
                 let joined = Redis::under(named, key_prefixes, config.pool.clone());
-                joined.deadline(first.deadline).configure(|joined| {
+                joined.decision_timeout(first.decision_timeout).configure(|joined| {
                     joined.set_max_batch_size(config.max_batch_size);
                     joined.clock = config.clock.clone();
                     joined.max_in_flight = config.max_in_flight;

@@ -66,7 +66,7 @@ use crate::quota::QuotaError;
 use crate::{Charge, Error, Reservation};
 
 /// How long a decision may take unless set otherwise.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
+pub(crate) const DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
 ///
@@ -78,14 +78,15 @@ pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 /// let pool = Pool::connect("redis://127.0.0.1:6379")?;
 /// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50).burst(100)), pool.clone());
 /// let jobs = Redis::new("jobs", TokenBucket::new(Quota::per_minute(10)), pool)
-///     .deadline(Duration::from_millis(20));
+///     .decision_timeout(Duration::from_millis(20));
 /// jobs.acquire("nightly").await?;
 /// # Ok(()) }
 /// ```
 ///
-/// The server's clock decides. A decision fails after its [`deadline`](Redis::deadline), 100 ms
-/// unless set. The page [when Redis fails](crate::guide::when_redis_fails) says what a caller then
-/// sees, and [`or_else`](crate::LimiterExt::or_else) adds a fallback.
+/// The server's clock decides. A decision fails after its
+/// [`decision_timeout`](Redis::decision_timeout), 100 ms unless set. The page
+/// [when Redis fails](crate::guide::when_redis_fails) says what a caller then sees, and
+/// [`or_else`](crate::LimiterExt::or_else) adds a fallback.
 ///
 /// # Its keys in Redis
 ///
@@ -147,7 +148,8 @@ impl<A: InLua> Redis<A> {
     fn under(named: NamedAlgorithm<A>, key_prefixes: Vec<String>, pool: Pool) -> Self {
         let rule = A::arguments(named.own_rule());
         let batcher = Batcher::new(Config::new::<A>(pool, key_prefixes, rule));
-        Self { inner: Arc::new(Inner { named, deadline: DEADLINE, batcher: Arc::new(batcher) }) }
+        let (decision_timeout, batcher) = (DECISION_TIMEOUT, Arc::new(batcher));
+        Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }
     }
 
     /// Sets how long a decision may take, waiting for a connection included; a day at most.
@@ -155,8 +157,8 @@ impl<A: InLua> Redis<A> {
     ///
     /// Where no connection can be had at all, the error comes after 500 ms at the latest.
     #[must_use]
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.inner).deadline = deadline.min(pool::LONGEST);
+    pub fn decision_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(pool::LONGEST);
         self
     }
 
@@ -210,7 +212,7 @@ impl<A: InLua> Redis<A> {
         let inner = &self.inner;
         let (cost, taken) = inner.named.open(reservation).map_err(not_own)?;
         let Some(request) = inner.settle(&taken, cost, 0)? else { return Ok(0) };
-        match inner.send(request, Instant::now() + inner.deadline).await?.entry {
+        match inner.send(request, Instant::now() + inner.decision_timeout).await?.entry {
             reply::Entry::Refunded { units } => Ok(units.cast_unsigned()),
             reply::Entry::Decided(_) => Err(malformed_reply()),
         }
@@ -254,11 +256,11 @@ impl<A: InLua> Limiter for Redis<A> {
 
 impl<A: InLua> fmt::Debug for Redis<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { named, deadline, batcher, .. } = &*self.inner;
+        let Inner { named, decision_timeout, batcher, .. } = &*self.inner;
         f.debug_struct("Redis")
             .field("named", named)
             .field("pool", &batcher.config().pool)
-            .field("deadline", deadline)
+            .field("decision_timeout", decision_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! What it takes to send one call, for the limiters outside of this module.
 
-pub(crate) use super::DEADLINE;
+pub(crate) use super::DECISION_TIMEOUT;
 pub(crate) use super::connections::SharedConnection;
 pub(crate) use super::deadline::Deadline;
 pub(crate) use super::error::{call as call_error, met_read_only};

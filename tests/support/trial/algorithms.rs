@@ -171,7 +171,7 @@ impl Site {
     fn together(quota: Quota, at: Self) -> Arc<dyn Judged> {
         let limiter = |name, quota| {
             let limiter = Redis::new(name, TokenBucket::new(quota), at.pool.clone());
-            let limiter = limiter.deadline(DEADLINE);
+            let limiter = limiter.decision_timeout(DEADLINE);
             match at.clock.clone() {
                 Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
                 None => limiter,
@@ -184,7 +184,7 @@ impl Site {
     /// Each key a limiter, which gets its rate when it is first asked for.
     fn redisson(quota: Quota, at: Self) -> Arc<dyn Judged> {
         let rate = Rate::overall(quota.limit(), quota.period());
-        let redisson = Redisson::new(at.pool).default_rate(rate).deadline(DEADLINE);
+        let redisson = Redisson::new(at.pool).default_rate(rate).decision_timeout(DEADLINE);
         Arc::new(match at.clock {
             Some(clock) => redisson.clock(move || Duration::from_micros(clock.load(Relaxed))),
             None => redisson,
@@ -192,7 +192,7 @@ impl Site {
     }
 
     fn of<A: InLua>(self, algorithm: A) -> Arc<dyn Judged> {
-        let limiter = Redis::new("oracle", algorithm, self.pool).deadline(DEADLINE);
+        let limiter = Redis::new("oracle", algorithm, self.pool).decision_timeout(DEADLINE);
         Arc::new(match self.clock {
             Some(clock) => limiter.clock(move || Duration::from_micros(clock.load(Relaxed))),
             None => limiter,
