@@ -1,5 +1,7 @@
 //! Whom a request is charged to.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::Charge;
@@ -78,9 +80,27 @@ pub enum Keyed {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exempt;
 
-/// What a key closure may return: `&'static str`, `String`, `Arc<str>`, [`Charge`], [`Exempt`],
-/// [`Keyed`], and an `Option` or `Result` of these, where `None` and `Err` mean that
-/// there is no key.
+/// What a key closure may return: `&'static str`, `String`, `Arc<str>`, `Box<str>`,
+/// `Cow<'static, str>`, [`IpAddr`], [`Charge`], [`Exempt`], [`Keyed`], a type of your own, and an
+/// `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
+///
+/// ```
+/// use tower_sluice::{Charge, IntoCharge, Keyed, RateLimitLayer, by_head, testing::Scripted};
+///
+/// #[derive(Clone, Copy)]
+/// struct TenantId(u64);
+///
+/// impl IntoCharge for TenantId {
+///     fn into_charge(self) -> Keyed {
+///         Keyed::Charge(Charge::new(self.0.to_string()))
+///     }
+/// }
+///
+/// // A middleware has put the tenant into the request.
+/// let tenant = by_head(|head| head.extensions().get::<TenantId>().copied());
+/// let layer = RateLimitLayer::new(Scripted::new(), tenant);
+/// # let _ = layer;
+/// ```
 ///
 /// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
 /// lifetime error: end it with `.to_owned()`. Arms of a `match` that return different types end
@@ -89,22 +109,18 @@ pub struct Exempt;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key",
     note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",
+    note = "implement `IntoCharge` for a type of your own",
     note = "a borrowed key must be owned: end the closure with `.to_owned()`",
     note = "arms of a `match` that return different types end with `.into_charge()`"
 )]
-pub trait IntoCharge: sealed::Sealed {
+pub trait IntoCharge {
     /// Converts it.
     fn into_charge(self) -> Keyed;
-}
-
-mod sealed {
-    pub trait Sealed {}
 }
 
 /// The types whose conversion to [`Keyed`] is one expression.
 macro_rules! into_charge {
     ($($type:ty => |$value:pat_param| $keyed:expr;)*) => {$(
-        impl sealed::Sealed for $type {}
         impl IntoCharge for $type {
             fn into_charge(self) -> Keyed {
                 let $value = self;
@@ -118,19 +134,23 @@ into_charge! {
     &'static str => |key| Keyed::Charge(Charge::from_static(key));
     String => |key| Keyed::Charge(key.into());
     Arc<str> => |key| Keyed::Charge(key.into());
+    Box<str> => |key| Keyed::Charge(String::from(key).into());
+    Cow<'static, str> => |key| match key {
+        Cow::Borrowed(key) => Keyed::Charge(Charge::from_static(key)),
+        Cow::Owned(key) => Keyed::Charge(key.into()),
+    };
+    IpAddr => |address| Keyed::Charge(address.to_string().into());
     Charge => |charge| Keyed::Charge(charge);
     Exempt => |_| Keyed::Exempt;
     Keyed => |keyed| keyed;
 }
 
-impl<C: IntoCharge> sealed::Sealed for Option<C> {}
 impl<C: IntoCharge> IntoCharge for Option<C> {
     fn into_charge(self) -> Keyed {
         self.map_or(Keyed::Missing, C::into_charge)
     }
 }
 
-impl<C: IntoCharge, E> sealed::Sealed for Result<C, E> {}
 impl<C: IntoCharge, E> IntoCharge for Result<C, E> {
     fn into_charge(self) -> Keyed {
         self.map_or(Keyed::Missing, C::into_charge)

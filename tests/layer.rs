@@ -1,5 +1,7 @@
 //! What the layer promises a tower service, with time paused and without Redis.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -404,6 +406,11 @@ async fn every_answer_of_a_key_closure_is_understood() {
     assert_eq!(charged(|_| "a").await, key);
     assert_eq!(charged(|_| String::from("a")).await, key);
     assert_eq!(charged(|_| Arc::<str>::from("a")).await, key);
+    assert_eq!(charged(|_| Box::<str>::from("a")).await, key);
+    assert_eq!(charged(|_| Cow::Borrowed("a")).await, key);
+    assert_eq!(charged(|_| Cow::<'static, str>::Owned(String::from("a"))).await, key);
+    let address = charged(|_| IpAddr::from([192, 0, 2, 1])).await;
+    assert_eq!(address.as_deref(), Some("192.0.2.1"));
     assert_eq!(charged(|_| Charge::new("a")).await, key);
     assert_eq!(charged(|_| Some("a")).await, key);
     assert_eq!(charged(|_| Ok::<_, ()>(Charge::new("a"))).await, key);
