@@ -152,6 +152,25 @@ async fn reservations_find_their_limiter() {
     assert!(limiter.refund(reservation).is_err());
 }
 
+/// The policy is the user's: which errors a fallback answers, whatever it would answer by itself.
+#[tokio::test(start_paused = true)]
+async fn a_condition_replaces_that_of_the_fallback() {
+    for kind in KINDS {
+        let answers = |error: &Error| error.kind() == ErrorKind::Capacity;
+        let open = Scripted::new().fail(kind).or_else_if(answers, FailOpen).boxed();
+        let share = Scripted::new().allow();
+        let shared = Scripted::new().fail(kind).or_else_if(answers, share.clone()).boxed();
+        for limiter in [open, shared] {
+            let answer = limiter.check(&one()).await;
+            assert_eq!(answer.is_ok(), kind == ErrorKind::Capacity, "{kind:?}");
+            if let Some(reservation) = answer.ok().and_then(|mut one| one.take_reservation()) {
+                assert!(limiter.settle(reservation, 2).is_ok());
+                assert_eq!(share.settlements(), [(0, 2)]);
+            }
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn limiters_of_different_types_share_a_table() {
     let table: Vec<Boxed> = vec![

@@ -83,6 +83,7 @@ impl fmt::Debug for Head<'_> {
 /// let layer: Limit = RateLimitLayer::new(limiter, by_head(api_key as fn(Head<'_>) -> _));
 /// # let _ = layer;
 /// ```
+#[must_use]
 pub fn by_head<F, C>(find: F) -> ByHead<F>
 where
     F: Fn(Head<'_>) -> C,

@@ -21,7 +21,7 @@ pub use all_in_turn::AllInTurn;
 pub use boxed::{Boxed, BoxedFuture};
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operation, OperationFuture};
-pub use or_else::{FailOpen, Fallback, OrElse, OrElseFuture};
+pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse, OrElseFuture};
 pub use timeout::{Timeout, TimeoutFuture};
 
 use std::future::Future;
@@ -187,6 +187,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// Write it before `or_else`, as `limiter.timeout(..).or_else(..)`: a fallback inside of the
     /// timeout gets only the time that is left. The wait for a reserved slot is not part of it:
     /// that is `max_wait`.
+    #[must_use]
     fn timeout(self, timeout: Duration) -> Timeout<Self> {
         Timeout::new(self, timeout)
     }
@@ -214,11 +215,50 @@ pub trait LimiterExt: Limiter + Sized {
     /// assert_eq!((decision.limiter(), decision.remaining()), (Some("share"), Some(9)));
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
+    #[must_use]
     fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
         OrElse::new(self, fallback)
     }
 
+    /// Asks `fallback` where this limiter cannot decide and `condition` holds, a closure over its
+    /// error. The condition replaces the fallback's own, and it is the place to log an error.
+    ///
+    /// Requests and load cause errors too: of kind [`Request`](crate::ErrorKind::Request) and
+    /// [`Saturation`](crate::ErrorKind::Saturation). A condition that holds for them lets a caller
+    /// turn the limit off where the fallback is [`FailOpen`].
+    ///
+    /// ```
+    /// use std::future::ready;
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+    ///
+    /// let full = |_: &Charge| {
+    ///     ready(Err::<Decision, _>(Error::new(ErrorKind::Capacity, "the store is full")))
+    /// };
+    /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
+    /// let limiter = full.or_else_if(
+    ///     |error| {
+    ///         eprintln!("no decision: {error}");
+    ///         error.kind() != ErrorKind::Request
+    ///     },
+    ///     share,
+    /// );
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    fn or_else_if<P, F>(self, condition: P, fallback: F) -> OrElse<Self, FallbackIf<P, F>>
+    where
+        P: Fn(&Error) -> bool,
+        F: Fallback,
+    {
+        OrElse::new(self, FallbackIf::new(condition, fallback))
+    }
+
     /// Hides the type, so that limiters of different types fit one field or table.
+    #[must_use]
     fn boxed(self) -> Boxed
     where
         Self: Send + Sync + 'static,

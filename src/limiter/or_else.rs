@@ -1,5 +1,6 @@
 //! What to do when a limiter cannot decide.
 
+use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,13 +19,14 @@ use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
-/// What decides in place of a limiter that cannot: [`FailOpen`] and every limiter. Sealed.
+/// What decides in place of a limiter that cannot: [`FailOpen`], every limiter, and [`FallbackIf`].
+/// Sealed.
 pub trait Fallback: sealed::Sealed {
     /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
 
     #[doc(hidden)]
-    fn stands_in(&self, kind: ErrorKind) -> bool;
+    fn stands_in(&self, error: &Error) -> bool;
 
     #[doc(hidden)]
     fn answer(&self, charge: &Charge) -> Self::Future;
@@ -50,8 +52,8 @@ impl sealed::Sealed for FailOpen {}
 impl Fallback for FailOpen {
     type Future = Ready<Result<Decision, Error>>;
 
-    fn stands_in(&self, kind: ErrorKind) -> bool {
-        kind == ErrorKind::Infrastructure
+    fn stands_in(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::Infrastructure
     }
 
     fn answer(&self, _charge: &Charge) -> Self::Future {
@@ -63,8 +65,8 @@ impl<L: Limiter> sealed::Sealed for L {}
 impl<L: Limiter> Fallback for L {
     type Future = L::Future;
 
-    fn stands_in(&self, kind: ErrorKind) -> bool {
-        matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation)
+    fn stands_in(&self, error: &Error) -> bool {
+        matches!(error.kind(), ErrorKind::Infrastructure | ErrorKind::Saturation)
     }
 
     fn answer(&self, charge: &Charge) -> L::Future {
@@ -80,7 +82,52 @@ impl<L: Limiter> Fallback for L {
     }
 }
 
-/// A limiter with a fallback: made by [`LimiterExt::or_else`](crate::LimiterExt::or_else).
+/// A fallback with a condition: made by [`LimiterExt::or_else_if`](crate::LimiterExt::or_else_if).
+#[derive(Clone, Copy)]
+pub struct FallbackIf<P, F> {
+    condition: P,
+    fallback: F,
+}
+
+impl<P, F> FallbackIf<P, F> {
+    pub(super) fn new(condition: P, fallback: F) -> Self {
+        Self { condition, fallback }
+    }
+}
+
+impl<P, F> sealed::Sealed for FallbackIf<P, F> {}
+impl<P, F> Fallback for FallbackIf<P, F>
+where
+    P: Fn(&Error) -> bool,
+    F: Fallback,
+{
+    type Future = F::Future;
+
+    fn stands_in(&self, error: &Error) -> bool {
+        (self.condition)(error)
+    }
+
+    fn answer(&self, charge: &Charge) -> F::Future {
+        self.fallback.answer(charge)
+    }
+
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.fallback.settle_own(reservation, actual)
+    }
+
+    fn can_settle_more(&self) -> bool {
+        self.fallback.can_settle_more()
+    }
+}
+
+impl<P, F: fmt::Debug> fmt::Debug for FallbackIf<P, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FallbackIf").field("fallback", &self.fallback).finish_non_exhaustive()
+    }
+}
+
+/// A limiter with a fallback: made by [`LimiterExt::or_else`](crate::LimiterExt::or_else) and
+/// [`or_else_if`](crate::LimiterExt::or_else_if).
 ///
 /// [`penalize`](crate::LimiterExt::penalize) and [`reset`](crate::LimiterExt::reset) change the
 /// limiter, and not what its fallback counts.
@@ -162,7 +209,7 @@ where
                         Err(error) => error,
                     };
                     match this.asked.take() {
-                        Some((charge, fallback)) if fallback.stands_in(error.kind()) => {
+                        Some((charge, fallback)) if fallback.stands_in(&error) => {
                             State::FallingBack { answer: fallback.answer(&charge) }
                         }
                         _ => return Poll::Ready(Err(error)),
@@ -175,8 +222,8 @@ where
     }
 }
 
-impl<C, F: Fallback> std::fmt::Debug for OrElseFuture<C, F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<C, F: Fallback> fmt::Debug for OrElseFuture<C, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OrElseFuture").finish_non_exhaustive()
     }
 }
