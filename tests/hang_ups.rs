@@ -158,7 +158,7 @@ fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: b
             let wait = match A::step(&rule, &mut state, now, check).verdict {
                 Verdict::Allow => 0,
                 Verdict::Wait(wait) => wait,
-                Verdict::Deny(_) | Verdict::Never => continue,
+                _ => continue,
             };
             let latest = standing.iter().map(|(at, ..)| *at).max().unwrap_or(0);
             assert!(now + wait >= latest, "{name}, history {history}: before another");

@@ -151,7 +151,7 @@ impl Twins {
         };
         assert_eq!(lua, verdict, "{place}");
         let reset_after = self.until(reset);
-        assert_eq!(Report { remaining: left, reset_after }, report, "{place}");
+        assert_eq!((left, reset_after), (report.remaining, report.reset_after), "{place}");
         assert_eq!([rate, interval].map(i64::cast_unsigned), [self.rate, self.interval]);
     }
 

@@ -390,8 +390,9 @@ async fn compare_parts<A: InLua>(
                 Verdict::Wait(wait) => (1, wait),
                 Verdict::Deny(wait) => (2, wait),
                 Verdict::Never => (3, 0),
+                other => panic!("{other:?}"),
             };
-            let Report { remaining, reset_after } = answer.report;
+            let Report { remaining, reset_after, .. } = answer.report;
             let told = [outcome, wait, remaining, reset_after].map(Value::Int);
             assert_eq!(reply[1..5], told, "{place}: {check:?}");
             if let (Verdict::Allow | Verdict::Wait(_), Some(mark)) = (answer.verdict, answer.mark) {

@@ -13,6 +13,7 @@ pub struct Check {
 
 /// What a step decided. Waits are in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It fits now.
     Allow,
@@ -26,6 +27,7 @@ pub enum Verdict {
 
 /// What a decision says about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// The units that would be admitted right now.
     pub remaining: i64,
@@ -63,6 +65,7 @@ impl<'a> Refund<'a> {
 
 /// What was decided about a charge: by a step in this process, or by a script on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Answer {
     /// What was decided.
     pub verdict: Verdict,
