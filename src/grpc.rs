@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::{ErrorKind, Refusal};
 
 const INVALID_ARGUMENT: u8 = 3;
+const PERMISSION_DENIED: u8 = 7;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const UNAVAILABLE: u8 = 14;
+const UNAUTHENTICATED: u8 = 16;
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
@@ -56,12 +58,13 @@ pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
 }
 
 /// Writes the status of `refusal` into the headers of an empty response. `undecided` is when to
-/// come back if nobody could decide.
+/// come back if nobody could decide, and `no_key` the status of a request without a key in HTTP.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     content_type: HeaderValue,
     refusal: &Refusal,
     undecided: Duration,
+    no_key: StatusCode,
 ) {
     let (code, details, pushback) = match refusal {
         Refusal::Denied(decision) => {
@@ -74,7 +77,7 @@ pub(crate) fn write(
             (INVALID_ARGUMENT, None, None)
         }
         Refusal::Undecided(_) => (UNAVAILABLE, None, Some(pushback(whole_millis(undecided)))),
-        Refusal::NoKey => (INVALID_ARGUMENT, None, None),
+        Refusal::NoKey => (code(no_key), None, None),
     };
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert("grpc-status", u16::from(code).into());
@@ -90,6 +93,15 @@ pub(crate) fn write(
     }
     if let Some(pushback) = pushback {
         headers.insert("grpc-retry-pushback-ms", pushback.into());
+    }
+}
+
+/// The code of a request without a key, whose status in HTTP would be this.
+fn code(no_key: StatusCode) -> u8 {
+    match no_key {
+        StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
+        StatusCode::FORBIDDEN => PERMISSION_DENIED,
+        _ => INVALID_ARGUMENT,
     }
 }
 
@@ -160,7 +172,8 @@ mod tests {
     fn written(refusal: &Refusal) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let kind = HeaderValue::from_static("application/grpc");
-        write(&mut headers, kind, refusal, Duration::from_millis(1_500));
+        let undecided = Duration::from_millis(1_500);
+        write(&mut headers, kind, refusal, undecided, StatusCode::BAD_REQUEST);
         headers
     }
 
@@ -229,6 +242,14 @@ mod tests {
         for refusal in [Refusal::NoKey, Refusal::Undecided(Error::new(ErrorKind::Request, "no"))] {
             let headers = written(&refusal);
             assert_eq!((pushback(&headers), code(headers)), (None, String::from("3")));
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_key_has_the_code_of_its_status() {
+        let table = [(400, 3), (401, 16), (403, 7), (422, 3)];
+        for (status, expected) in table {
+            assert_eq!(code(StatusCode::from_u16(status).unwrap()), expected, "{status}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderValue, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{ErrorKind, Global, HttpResponder, Keyed, RateLimitLayer};
+use tower_sluice::{ErrorKind, Global, HttpResponder, Keyed, RateLimitLayer, Refusal};
 
 async fn status_of(limiter: Scripted, responder: HttpResponder) -> Response<String> {
     let inner = tower::service_fn(async |_: Request<()>| {
@@ -73,6 +73,16 @@ async fn no_key_is_400_unless_configured_otherwise() {
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     let responder = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
     assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_key_a_grpc_caller_gets_the_code_of_the_status() {
+    for (status, code) in [(400, "3"), (401, "16"), (403, "7"), (404, "3")] {
+        let responder = HttpResponder::new().no_key(StatusCode::from_u16(status).unwrap());
+        let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+        let response: Response<String> = responder.reject(grpc, Refusal::NoKey);
+        assert_eq!(response.headers()["grpc-status"], code);
+    }
 }
 
 /// A body without `Default`.

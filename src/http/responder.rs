@@ -21,8 +21,16 @@ use crate::{ErrorKind, Refusal, Respond, grpc};
 /// A store that is away never shows as 429: the caller did nothing wrong. The inner service's error
 /// type stays.
 ///
-/// A gRPC request, known by its content type, gets a trailers-only status instead: 8 with the
-/// delay, 14, or 3. It never waits longer than its `grpc-timeout`.
+/// A gRPC request, known by its content type, gets a trailers-only status instead. It never waits
+/// longer than its `grpc-timeout`.
+///
+/// | HTTP status | gRPC status |
+/// |---|---|
+/// | 429 | `RESOURCE_EXHAUSTED` (8), with the delay |
+/// | 503 | `UNAVAILABLE` (14), with the delay |
+/// | 400, and any other of `no_key` | `INVALID_ARGUMENT` (3) |
+/// | 401 | `UNAUTHENTICATED` (16) |
+/// | 403 | `PERMISSION_DENIED` (7) |
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -64,7 +72,8 @@ impl HttpResponder {
 }
 
 impl<F, E> HttpResponder<F, E> {
-    /// Sets the status for a request without a key. Default: 400.
+    /// Sets the status for a request without a key. Default: 400. A gRPC request gets the status
+    /// that [`HttpResponder`] lists beside it.
     #[must_use]
     pub const fn no_key(mut self, status: StatusCode) -> Self {
         self.no_key = status;
@@ -130,7 +139,7 @@ impl<F, E> HttpResponder<F, E> {
         let undecided = Duration::from_millis(fastrand::u64(1_000..=3_000));
         if let Some(kind) = grpc::content_type(request.headers()) {
             let mut response = Response::new(self.empty.empty());
-            grpc::write(response.headers_mut(), kind, &refusal, undecided);
+            grpc::write(response.headers_mut(), kind, &refusal, undecided, self.no_key);
             return response;
         }
         let body = self.body.body(&refusal).unwrap_or_else(|| self.empty.empty());
