@@ -11,7 +11,9 @@ use axum::body::Body;
 use axum::routing::{get, post};
 use http::{HeaderValue, Request};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, HttpResponder, Pool, Quota, RateLimitLayer, Redis, Refusal, by_head};
+use tower_sluice::{
+    Charge, HttpRefusal, HttpResponder, Pool, Quota, RateLimitLayer, Redis, by_head,
+};
 
 // Quotas that cannot be do not compile.
 const SEARCHES: Quota = Quota::per_second(10).burst(20);
@@ -47,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// A refusal, for programs to read: the usual status and headers, `Retry-After` among them, and a
 /// body.
-fn in_json() -> HttpResponder<impl Fn(&Refusal) -> Body> {
+fn in_json() -> HttpResponder<impl Fn(&HttpRefusal) -> Body> {
     HttpResponder::new().content_type(HeaderValue::from_static("application/json")).body(
         |refusal| {
             let wait = refusal.retry_after().map(|wait| wait.as_millis());

@@ -4,6 +4,7 @@
 //! details carry as `google.rpc.RetryInfo`, and `grpc-retry-pushback-ms`; one header block that
 //! also ends the stream carries them all, since a response that begins apart would commit the call.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD_NO_PAD, Engine as _};
@@ -57,18 +58,18 @@ pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Writes the status of `refusal` into the headers of an empty response. `undecided` is when to
-/// come back if nobody could decide, and `no_key` the status of a request without a key in HTTP.
+/// Writes the status of `refusal` into the headers of an empty response. `status` is what it has in
+/// HTTP, and `retry_after` when to come back.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     content_type: HeaderValue,
     refusal: &Refusal,
-    undecided: Duration,
-    no_key: StatusCode,
+    status: StatusCode,
+    retry_after: Option<Duration>,
 ) {
+    let wait = retry_after.map(whole_millis);
     let (code, details, pushback) = match refusal {
-        Refusal::Denied(decision) => {
-            let wait = decision.retry_after().map(whole_millis);
+        Refusal::Denied(_) => {
             let message = refusal.to_string();
             let details = wait.map(|wait| details(RESOURCE_EXHAUSTED, &message, wait));
             (RESOURCE_EXHAUSTED, details, Some(wait.map_or(-1, pushback)))
@@ -76,14 +77,12 @@ pub(crate) fn write(
         Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
             (INVALID_ARGUMENT, None, None)
         }
-        Refusal::Undecided(_) => (UNAVAILABLE, None, Some(pushback(whole_millis(undecided)))),
-        Refusal::NoKey => (code(no_key), None, None),
+        Refusal::Undecided(_) => (UNAVAILABLE, None, wait.map(pushback)),
+        Refusal::NoKey => (code(status), None, None),
     };
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert("grpc-status", u16::from(code).into());
-    // What a refusal says of itself is plain ASCII without a per cent sign, which
-    // needs no encoding.
-    if let Ok(message) = HeaderValue::try_from(refusal.to_string()) {
+    if let Ok(message) = HeaderValue::try_from(encoded(&refusal.for_caller().to_string())) {
         headers.insert("grpc-message", message);
     }
     if let Some(Ok(details)) =
@@ -96,9 +95,23 @@ pub(crate) fn write(
     }
 }
 
+/// A text as `grpc-message` carries it: a per cent sign, and what is not printable ASCII, in hex.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'%' | ..b' ' | b'\x7F'.. => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+            byte => encoded.push(char::from(byte)),
+        }
+    }
+    encoded
+}
+
 /// The code of a request without a key, whose status in HTTP would be this.
-fn code(no_key: StatusCode) -> u8 {
-    match no_key {
+fn code(status: StatusCode) -> u8 {
+    match status {
         StatusCode::UNAUTHORIZED => UNAUTHENTICATED,
         StatusCode::FORBIDDEN => PERMISSION_DENIED,
         _ => INVALID_ARGUMENT,
@@ -172,8 +185,11 @@ mod tests {
     fn written(refusal: &Refusal) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let kind = HeaderValue::from_static("application/grpc");
-        let undecided = Duration::from_millis(1_500);
-        write(&mut headers, kind, refusal, undecided, StatusCode::BAD_REQUEST);
+        let wait = match refusal {
+            Refusal::Undecided(_) => Some(Duration::from_millis(1_500)),
+            _ => refusal.retry_after(),
+        };
+        write(&mut headers, kind, refusal, StatusCode::BAD_REQUEST, wait);
         headers
     }
 
@@ -243,6 +259,17 @@ mod tests {
             let headers = written(&refusal);
             assert_eq!((pushback(&headers), code(headers)), (None, String::from("3")));
         }
+    }
+
+    #[test]
+    fn a_message_says_what_is_wrong_with_the_request() {
+        let message = |kind, text: &'static str| {
+            let headers = written(&Refusal::Undecided(Error::new(kind, text)));
+            headers["grpc-message"].to_str().unwrap().to_owned()
+        };
+        assert_eq!(message(ErrorKind::Request, "the key is empty"), "the key is empty");
+        assert_eq!(message(ErrorKind::Request, "100 % of ß\n"), "100 %25 of %C3%9F%0A");
+        assert_eq!(message(ErrorKind::State, "10.0.0.1"), "rate limit could not be decided");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub mod testing;
 pub use self::charge::Charge;
 pub use self::decision::{Decision, Origin, Outcome};
 pub use self::error::{Error, ErrorKind};
-pub use self::http::{ByHead, Head, HttpResponder, by_head};
+pub use self::http::{ByHead, Head, HttpRefusal, HttpResponder, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 #[cfg(feature = "redis")]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Decision, Error};
+use crate::{Decision, Error, ErrorKind};
 
 /// Why a request does not pass: what a responder is given, and the error that
 /// [`Raise`](crate::Raise) and [`acquire`](crate::LimiterExt::acquire) return.
@@ -16,7 +16,8 @@ use crate::{Decision, Error};
 pub enum Refusal {
     /// The limiter refused: 429.
     Denied(Decision),
-    /// The limiter could not decide: 503.
+    /// The limiter could not decide: 503, or 400 if its error is of kind
+    /// [`Request`](ErrorKind::Request).
     Undecided(Error),
     /// The key extractor found no key: 400.
     NoKey,
@@ -30,6 +31,14 @@ impl Refusal {
         match self {
             Refusal::Denied(decision) => decision.retry_after(),
             _ => None,
+        }
+    }
+
+    /// What the caller may read: what is wrong with its request, and nothing of the store.
+    pub(crate) fn for_caller(&self) -> &dyn fmt::Display {
+        match self {
+            Refusal::Undecided(error) if error.kind() == ErrorKind::Request => error,
+            refusal => refusal,
         }
     }
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 use http::{HeaderValue, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt};
 use tower_sluice::testing::Scripted;
-use tower_sluice::{ErrorKind, Global, HttpResponder, Keyed, RateLimitLayer, Refusal};
+use tower_sluice::{
+    Decision, Error, ErrorKind, Global, HttpRefusal, HttpResponder, Keyed, Outcome, RateLimitLayer,
+    Refusal,
+};
 
 async fn status_of(limiter: Scripted, responder: HttpResponder) -> Response<String> {
     let inner = tower::service_fn(async |_: Request<()>| {
@@ -113,6 +116,32 @@ async fn a_body_keeps_statuses_and_headers_and_grpc_gets_none() {
     assert_eq!(response.headers()["grpc-retry-pushback-ms"], "2000");
     assert_eq!(response.headers()["content-type"], "application/grpc");
     assert_eq!(response.body().0, "");
+}
+
+/// Programs read the body, so it says what the status and the headers say.
+#[tokio::test(start_paused = true)]
+async fn a_body_can_say_what_status_and_headers_say() {
+    let responder =
+        HttpResponder::new().no_key(StatusCode::UNAUTHORIZED).body(|refusal: &HttpRefusal| {
+            let wait =
+                refusal.retry_after().map_or(0, |wait| wait.as_nanos().div_ceil(1_000_000_000));
+            format!("{} {wait} {refusal}", refusal.status().as_u16())
+        });
+    let denied =
+        || Decision::new(Outcome::Deny { retry_after: Some(Duration::from_millis(1_001)) });
+    let error = |kind| Refusal::Undecided(Error::new(kind, "the key is empty"));
+    let table = [
+        (Refusal::Denied(denied()), "rate limit exceeded"),
+        (Refusal::NoKey, "request has no key to limit by"),
+        (error(ErrorKind::Request), "the key is empty"),
+        // What is wrong with a store is none of the caller's business.
+        (error(ErrorKind::Infrastructure), "rate limit could not be decided"),
+    ];
+    for (refusal, text) in table {
+        let response: Response<String> = responder.reject(Request::new(()), refusal);
+        let (status, wait) = (response.status().as_u16(), retry_after(&response).unwrap_or("0"));
+        assert_eq!(*response.body(), format!("{status} {wait} {text}"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,24 +1,24 @@
 //! Bodies of refusals.
 
-use crate::Refusal;
+use super::refusal::HttpRefusal;
 
 /// Makes bodies by `Default`, all empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultBody;
 
-/// Makes the body of a refusal: a closure over `&Refusal`. None makes an empty one.
+/// Makes the body of a refusal: a closure over `&HttpRefusal`. None makes an empty one.
 pub trait MakeBody<C> {
-    fn body(&self, refusal: &Refusal) -> Option<C>;
+    fn body(&self, refusal: &HttpRefusal) -> Option<C>;
 }
 
 impl<C> MakeBody<C> for DefaultBody {
-    fn body(&self, _: &Refusal) -> Option<C> {
+    fn body(&self, _: &HttpRefusal) -> Option<C> {
         None
     }
 }
 
-impl<F: Fn(&Refusal) -> C, C> MakeBody<C> for F {
-    fn body(&self, refusal: &Refusal) -> Option<C> {
+impl<F: Fn(&HttpRefusal) -> C, C> MakeBody<C> for F {
+    fn body(&self, refusal: &HttpRefusal) -> Option<C> {
         Some(self(refusal))
     }
 }

@@ -2,7 +2,9 @@
 
 mod body;
 mod head;
+mod refusal;
 mod responder;
 
 pub use head::{ByHead, Head, by_head};
+pub use refusal::HttpRefusal;
 pub use responder::HttpResponder;

@@ -7,7 +7,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use super::body::{DefaultBody, MakeBody, MakeEmpty};
-use crate::{ErrorKind, Refusal, Respond, grpc};
+use super::refusal::HttpRefusal;
+use crate::{Refusal, Respond, grpc};
 
 /// Answers refusals with a status, the time to come back, and no body.
 ///
@@ -87,14 +88,15 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
-    /// Sets the body of refusals: a closure over `&Refusal`. Default: an empty one.
+    /// Sets the body of refusals: a closure over [`&HttpRefusal`](HttpRefusal), which has the
+    /// status, the time to come back and a text. Default: an empty one.
     ///
     /// Statuses and headers stay. A gRPC status has no body, so its empty one is made by `Default`,
     /// or by [`empty_body`](HttpResponder::empty_body).
     #[must_use]
     pub fn body<T, C>(self, body: T) -> HttpResponder<T, E>
     where
-        T: Fn(&Refusal) -> C,
+        T: Fn(&HttpRefusal) -> C,
     {
         let Self { no_key, content_type, empty, .. } = self;
         HttpResponder { no_key, content_type, body, empty }
@@ -135,31 +137,23 @@ impl<F, E> HttpResponder<F, E> {
         F: MakeBody<C>,
         E: MakeEmpty<C>,
     {
-        // Spread upwards, so that refused callers do not return at one moment.
-        let undecided = Duration::from_millis(fastrand::u64(1_000..=3_000));
+        let refusal = HttpRefusal::new(refusal, self.no_key);
         if let Some(kind) = grpc::content_type(request.headers()) {
             let mut response = Response::new(self.empty.empty());
-            grpc::write(response.headers_mut(), kind, &refusal, undecided, self.no_key);
+            let (status, wait) = (refusal.status(), refusal.retry_after());
+            grpc::write(response.headers_mut(), kind, refusal.refusal(), status, wait);
             return response;
         }
         let body = self.body.body(&refusal).unwrap_or_else(|| self.empty.empty());
         let mut response = Response::new(body);
-        let (status, wait) = match &refusal {
-            Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, decision.retry_after()),
-            Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
-                (StatusCode::BAD_REQUEST, None)
-            }
-            Refusal::Undecided(_) => {
-                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                (StatusCode::SERVICE_UNAVAILABLE, Some(undecided))
-            }
-            Refusal::NoKey => (self.no_key, None),
-        };
-        *response.status_mut() = status;
+        *response.status_mut() = refusal.status();
+        if matches!(refusal.refusal(), Refusal::Undecided(_)) && refusal.retry_after().is_some() {
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        }
         if let Some(content_type) = &self.content_type {
             response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
         }
-        if let Some(wait) = wait {
+        if let Some(wait) = refusal.retry_after() {
             response.headers_mut().insert(RETRY_AFTER, whole_seconds(wait).into());
         }
         response

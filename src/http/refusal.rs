@@ -1,0 +1,64 @@
+//! A refusal as an HTTP caller sees it.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::{ErrorKind, Refusal};
+
+/// A refusal as an HTTP caller sees it: what the closure of
+/// [`HttpResponder::body`](crate::HttpResponder::body) is given.
+///
+/// Its text says what is wrong, and nothing of the store: of an error of kind
+/// [`Request`](ErrorKind::Request) that error's own text, such as "the key is empty", else that of
+/// the [`Refusal`].
+#[derive(Debug)]
+pub struct HttpRefusal {
+    refusal: Refusal,
+    status: StatusCode,
+    retry_after: Option<Duration>,
+}
+
+impl HttpRefusal {
+    pub(super) fn new(refusal: Refusal, no_key: StatusCode) -> Self {
+        let (status, retry_after) = match &refusal {
+            Refusal::Denied(decision) => (StatusCode::TOO_MANY_REQUESTS, decision.retry_after()),
+            Refusal::Undecided(error) if error.kind() == ErrorKind::Request => {
+                (StatusCode::BAD_REQUEST, None)
+            }
+            Refusal::Undecided(_) => {
+                // Spread upwards, so that refused callers do not return at one moment.
+                let wait = Duration::from_millis(fastrand::u64(1_000..=3_000));
+                (StatusCode::SERVICE_UNAVAILABLE, Some(wait))
+            }
+            Refusal::NoKey => (no_key, None),
+        };
+        Self { refusal, status, retry_after }
+    }
+
+    /// The status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// When to come back. `Retry-After` states it rounded up to seconds. `None` if it has no such
+    /// header.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Why the request does not pass; of a denial it has the decision.
+    #[must_use]
+    pub fn refusal(&self) -> &Refusal {
+        &self.refusal
+    }
+}
+
+impl fmt::Display for HttpRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal.for_caller().fmt(f)
+    }
+}
