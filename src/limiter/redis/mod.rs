@@ -34,11 +34,11 @@ mod pool;
 mod queue;
 mod reply;
 mod request;
+mod runtime_connections;
 mod script;
 #[cfg(feature = "redisson")]
 pub(crate) mod sending;
 mod server;
-mod slots;
 mod worker;
 
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture};

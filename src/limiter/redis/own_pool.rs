@@ -17,8 +17,8 @@ use super::backoff::Backoff;
 use super::connection::Connection;
 use super::connections::{Connecting, Connections, LONGEST_WAIT, SharedConnection};
 use super::health;
+use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use super::server::Server;
-use super::slots::{Slot, Slots};
 use crate::limiter::overtime::Overtime;
 use crate::{Error, ErrorKind};
 
@@ -39,7 +39,7 @@ pub(super) struct OwnPool {
 
 #[derive(Default)]
 struct State {
-    runtimes: Vec<Slots>,
+    runtimes: Vec<RuntimeConnections>,
     backoff: Backoff,
     /// Why the last attempt to connect failed. None after a success.
     failure: Option<Error>,
@@ -59,14 +59,14 @@ impl OwnPool {
         let mut state = self.lock();
         state.clean(now);
         let State { runtimes, backoff, .. } = &mut *state;
-        let slots = Slots::of(runtimes, runtime.id(), self.size);
-        let (begun, look_again) = slots.begin_attempts(now, backoff);
-        let connection = slots.pick();
+        let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
+        let (begun, look_again) = connections.begin_attempts(now, backoff);
+        let connection = connections.pick();
         // An attempt that cannot be spawned ends at once, and takes the lock.
         drop(state);
-        for slot in begun {
+        for entry in begun {
             let pool = Arc::downgrade(self);
-            let attempt = Attempt { pool, runtime: runtime.id(), slot, result: None };
+            let attempt = Attempt { pool, runtime: runtime.id(), entry, result: None };
             runtime.spawn(attempt.run(self.server.clone(), self.lifetime.subscribe()));
         }
         connection.ok_or(look_again)
@@ -84,26 +84,26 @@ impl OwnPool {
 }
 
 impl State {
-    /// The slots of the current runtime.
-    fn slots(&self) -> impl Iterator<Item = &Slot> {
+    /// The entries of the current runtime.
+    fn entries(&self) -> impl Iterator<Item = &PoolEntry> {
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let slots = self.runtimes.iter().filter(move |slots| Some(slots.runtime) == runtime);
-        slots.flat_map(|slots| &slots.slots)
+        let current = self.runtimes.iter().filter(move |one| Some(one.runtime) == runtime);
+        current.flat_map(|connections| &connections.entries)
     }
 
     /// Drops the connections that are of no more use, and runtimes without any.
     fn clean(&mut self, now: Instant) {
         let mut useless = None;
-        for slot in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.slots) {
-            match slot.connection.as_ref().map(|connection| connection.state()) {
+        for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
+            match entry.connection.as_ref().map(|connection| connection.state()) {
                 None | Some(health::State::Usable) => continue,
                 Some(health::State::Closed) => {}
                 Some(health::State::ReadOnly) => useless = Some("redis is read-only"),
                 Some(health::State::Silent) => useless = Some("redis stopped answering"),
             }
-            slot.connection = None;
+            entry.connection = None;
         }
-        self.runtimes.retain(|runtime| !runtime.slots.iter().all(Slot::is_empty));
+        self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
         if let Some(reason) = useless {
             // Connecting at once may well succeed, and lead to the same server.
             self.backoff.fail_useless(now);
@@ -150,15 +150,15 @@ impl Connections for OwnPool {
         let mut state = self.lock();
         state.clean(Instant::now());
         let failure = state.failure.clone();
-        let is_connected = state.slots().any(|slot| slot.connection.is_some());
+        let is_connected = state.entries().any(|entry| entry.connection.is_some());
         drop(state);
         failure.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
     }
 
     fn no_reply(&self) -> Error {
         let state = self.lock();
-        let is_connected = state.slots().any(|slot| slot.connection.is_some());
-        let begun = state.slots().filter_map(|slot| slot.attempt).min();
+        let is_connected = state.entries().any(|entry| entry.connection.is_some());
+        let begun = state.entries().filter_map(|entry| entry.attempt).min();
         drop(state);
         if is_connected {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
@@ -181,11 +181,11 @@ impl Connections for OwnPool {
     }
 }
 
-/// An attempt to connect. Whatever ends it, its slot is free afterwards.
+/// An attempt to connect. Whatever ends it, its entry is free afterwards.
 struct Attempt {
     pool: Weak<OwnPool>,
     runtime: runtime::Id,
-    slot: usize,
+    entry: usize,
     /// None if the attempt is not finished.
     result: Option<Result<Connection, Error>>,
 }
@@ -206,12 +206,12 @@ impl Drop for Attempt {
         let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now) = (pool.lock(), Instant::now());
         let State { runtimes, backoff, failure } = &mut *state;
-        let slots = runtimes.iter_mut().find(|slots| slots.runtime == self.runtime);
-        let Some(slot) = slots.map(|slots| &mut slots.slots[self.slot]) else { return };
-        slot.attempt = None;
+        let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
+        let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
+        entry.attempt = None;
         match self.result.take() {
             Some(Ok(connection)) => {
-                slot.connection = Some(Arc::new(connection));
+                entry.connection = Some(Arc::new(connection));
                 backoff.succeed();
                 *failure = None;
             }

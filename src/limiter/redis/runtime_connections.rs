@@ -10,38 +10,39 @@ use super::connection::Connection;
 use super::connections::LONGEST_WAIT;
 
 /// The connections of one runtime.
-pub(super) struct Slots {
+pub(super) struct RuntimeConnections {
     pub(super) runtime: runtime::Id,
-    pub(super) slots: Vec<Slot>,
+    pub(super) entries: Vec<PoolEntry>,
     /// Where the search for the next connection begins.
     next: usize,
 }
 
+/// A connection, or the attempt to make it.
 #[derive(Clone, Default)]
-pub(super) struct Slot {
+pub(super) struct PoolEntry {
     pub(super) connection: Option<Arc<Connection>>,
     /// The begin of the attempt to connect that is under way.
     pub(super) attempt: Option<Instant>,
 }
 
-impl Slot {
+impl PoolEntry {
     pub(super) fn is_empty(&self) -> bool {
         self.connection.is_none() && self.attempt.is_none()
     }
 }
 
-impl Slots {
+impl RuntimeConnections {
     /// The connections of `runtime`.
     pub(super) fn of(runtimes: &mut Vec<Self>, runtime: runtime::Id, size: usize) -> &mut Self {
-        let known = runtimes.iter().position(|slots| slots.runtime == runtime);
+        let known = runtimes.iter().position(|connections| connections.runtime == runtime);
         let at = known.unwrap_or_else(|| {
-            runtimes.push(Self { runtime, slots: vec![Slot::default(); size], next: 0 });
+            runtimes.push(Self { runtime, entries: vec![PoolEntry::default(); size], next: 0 });
             runtimes.len() - 1
         });
         &mut runtimes[at]
     }
 
-    /// Begins the attempts to connect that are due: returns their slots, and when to look again.
+    /// Begins the attempts to connect that are due: returns their entries, and when to look again.
     pub(super) fn begin_attempts(
         &mut self,
         now: Instant,
@@ -49,14 +50,15 @@ impl Slots {
     ) -> (Vec<usize>, Instant) {
         let mut begun = Vec::new();
         let mut look_again = now + LONGEST_WAIT;
-        for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.is_empty())
+        for (number, entry) in
+            self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.is_empty())
         {
             if let Some(later) = backoff.wait(now) {
                 look_again = look_again.min(later);
                 continue;
             }
             backoff.begin(now);
-            slot.attempt = Some(now);
+            entry.attempt = Some(now);
             begun.push(number);
         }
         (begun, look_again)
@@ -64,10 +66,10 @@ impl Slots {
 
     /// The usable connections take turns.
     pub(super) fn pick(&mut self) -> Option<Arc<Connection>> {
-        let (before, after) = self.slots.split_at(self.next);
-        let at = after.iter().chain(before).position(|slot| slot.connection.is_some())?;
-        let at = (self.next + at) % self.slots.len();
-        self.next = (at + 1) % self.slots.len();
-        self.slots[at].connection.clone()
+        let (before, after) = self.entries.split_at(self.next);
+        let at = after.iter().chain(before).position(|entry| entry.connection.is_some())?;
+        let at = (self.next + at) % self.entries.len();
+        self.next = (at + 1) % self.entries.len();
+        self.entries[at].connection.clone()
     }
 }
