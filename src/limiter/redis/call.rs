@@ -34,7 +34,7 @@ pub(super) struct Ended {
 
 /// A call that has no reply after this time no longer counts as in flight: other charges may
 /// have little time.
-const SLOT_TIMEOUT: Duration = Duration::from_millis(100);
+const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Sends a batch, and waits for the reply until the earliest deadline in it.
 pub(super) async fn call(
@@ -45,7 +45,7 @@ pub(super) async fn call(
     let (slot, had_refunds) = (batch.slot, batch.has_refunds());
     let deadlines = || batch.charges.iter().map(|charge| charge.deadline);
     let sent = Instant::now();
-    let earliest = deadlines().min().unwrap_or(sent).min(sent + SLOT_TIMEOUT);
+    let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
     let earliest = Deadline::new(earliest, &config.pool, slot);
     let latest = deadlines().max().unwrap_or(sent);
     let pool = config.pool.clone();
