@@ -45,7 +45,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limiter::redis::sending::slot;
+    use crate::limiter::redis::sending::hash_slot;
 
     #[test]
     fn keys_are_those_of_redisson() {
@@ -68,7 +68,7 @@ mod tests {
         }
         for name in ["a", "a b", "{a}", "a{b}c", "{a}b}c", "{{a}", "é", "a:b"] {
             let keys = Keys::new(name, "i}{d").unwrap();
-            assert!(keys.all().iter().all(|key| slot(key) == slot(name)), "{keys:?}");
+            assert!(keys.all().iter().all(|key| hash_slot(key) == hash_slot(name)), "{keys:?}");
         }
     }
 }

@@ -78,7 +78,7 @@ impl Sender {
 
     /// A deadline for the server that holds a limiter's keys.
     pub(super) fn deadline(&self, keys: &Keys, at: Instant) -> Deadline {
-        Deadline::new(self.pool.reply_deadline(at), &self.pool, self.pool.slot(keys.name()))
+        Deadline::new(self.pool.reply_deadline(at), &self.pool, self.pool.hash_slot(keys.name()))
     }
 
     /// As [`call`](Self::call), for a caller that holds a slot already.

@@ -96,12 +96,12 @@ where
             return Ok(AllAtOnceFuture::in_one_call(RedisFuture::refused(inner, error), None));
         }
         let ends: Vec<_> = charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
-        let slot = |end: &String| key::slot(end);
+        let hash_slot = |end: &String| key::hash_slot(end);
         let follows = charges[0].follows_whole();
         let differs = |one: &Charge| one.get_cost() != cost || one.follows_whole() != follows;
         let in_turn = charges.iter().any(differs)
             || inner.batcher.config().pool.is_clustered()
-                && !ends.iter().map(slot).all(|one| one == slot(&ends[0]));
+                && !ends.iter().map(hash_slot).all(|one| one == hash_slot(&ends[0]));
         if in_turn {
             let deadline = timeout::deadline(charge, inner.decision_timeout).into_std();
             return Err(charges.map(|one| one.decided_by(deadline)));

@@ -169,7 +169,7 @@ async fn send_inline(batcher: Arc<Batcher>, charge: Queued, permit: OwnedSemapho
             Err(error) => return charge.fail(error),
         },
     };
-    let batch = Batch { slot: charge.slot, charges: vec![charge] };
+    let batch = Batch { hash_slot: charge.hash_slot, charges: vec![charge] };
     let ended = call(Arc::clone(&batcher.config), connection, batch).await;
     drop(permit);
     let refunds = match ended.late {

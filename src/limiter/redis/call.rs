@@ -23,7 +23,7 @@ pub(super) type Late = Pin<Box<dyn Future<Output = Ended> + Send>>;
 
 /// A call that no longer counts as in flight.
 pub(super) struct Ended {
-    pub(super) slot: u16,
+    pub(super) hash_slot: u16,
     /// Whether refunds that it carried are done with.
     pub(super) had_refunds: bool,
     /// The refunds of what was taken for callers who have left.
@@ -42,11 +42,11 @@ pub(super) async fn call(
     connection: Arc<dyn SharedConnection>,
     batch: Batch,
 ) -> Ended {
-    let (slot, had_refunds) = (batch.slot, batch.has_refunds());
+    let (hash_slot, had_refunds) = (batch.hash_slot, batch.has_refunds());
     let deadlines = || batch.charges.iter().map(|charge| charge.deadline);
     let sent = Instant::now();
     let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
-    let earliest = Deadline::new(earliest, &config.pool, slot);
+    let earliest = Deadline::new(earliest, &config.pool, hash_slot);
     let latest = deadlines().max().unwrap_or(sent);
     let pool = config.pool.clone();
     let mut exchange = Box::pin(exchange(config, Arc::clone(&connection), batch.charges));
@@ -58,16 +58,16 @@ pub(super) async fn call(
             let late = async move {
                 let late = timeout_at(latest + LATE, exchange).await.unwrap_or_default();
                 match late.was_answered {
-                    true if Instant::now() <= latest => pool.record_reply(slot),
-                    true => pool.record_late_reply(slot),
+                    true if Instant::now() <= latest => pool.record_reply(hash_slot),
+                    true => pool.record_late_reply(hash_slot),
                     false => {}
                 }
-                Ended { slot, had_refunds, refunds: late.refunds, late: None }
+                Ended { hash_slot, had_refunds, refunds: late.refunds, late: None }
             };
             (Vec::new(), Some(Box::pin(late)))
         }
     };
-    Ended { slot, had_refunds: had_refunds && late.is_none(), refunds, late }
+    Ended { hash_slot, had_refunds: had_refunds && late.is_none(), refunds, late }
 }
 
 /// What came of a batch whose charges have their answers.

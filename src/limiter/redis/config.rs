@@ -66,7 +66,7 @@ impl Config {
 
     /// A charge without a receiver of its answer.
     pub(super) fn unattended(&self, request: Request, deadline: Instant) -> Queued {
-        let slot = self.pool.slot(&request.key);
-        Queued { request, slot, deadline, reply_to: None, place: None, waiting: None }
+        let hash_slot = self.pool.hash_slot(&request.key);
+        Queued { request, hash_slot, deadline, reply_to: None, place: None, waiting: None }
     }
 }

@@ -21,17 +21,17 @@ pub(crate) struct Deadline {
     pub(crate) at: Instant,
     start: Instant,
     overtime: Overtime,
-    slot: u16,
+    hash_slot: u16,
     replies: u64,
     all_replies: u64,
 }
 
 impl Deadline {
-    /// A deadline for a call to the server that holds `slot`.
-    pub(crate) fn new(at: Instant, pool: &Pool, slot: u16) -> Self {
+    /// A deadline for a call to the server that holds `hash_slot`.
+    pub(crate) fn new(at: Instant, pool: &Pool, hash_slot: u16) -> Self {
         let (start, overtime) = (Instant::now(), Overtime::new(at));
-        let (replies, all_replies) = (pool.replies(slot), pool.all_replies());
-        Self { at, start, overtime, slot, replies, all_replies }
+        let (replies, all_replies) = (pool.replies(hash_slot), pool.all_replies());
+        Self { at, start, overtime, hash_slot, replies, all_replies }
     }
 
     /// Whether the process has been too busy since the wait began.
@@ -49,11 +49,11 @@ impl Deadline {
         if let Some(error) = pool.away() {
             return error;
         }
-        let slot_answers = pool.replies(self.slot) != self.replies;
+        let server_answers = pool.replies(self.hash_slot) != self.replies;
         // Of a cluster, only the server of this slot may be away. That shows in time.
         let others_answer = pool.all_replies() != self.all_replies;
-        let is_load = others_answer && !(was_sent && pool.is_silent(self.slot));
-        if is_busy || slot_answers || is_load {
+        let is_load = others_answer && !(was_sent && pool.is_silent(self.hash_slot));
+        if is_busy || server_answers || is_load {
             return Error::new(
                 ErrorKind::Saturation,
                 "this process asks more than it can read in time",
@@ -87,7 +87,7 @@ impl Deadline {
         let sent = Instant::now();
         let answer = self.answer(answer).await;
         match &answer {
-            Some(answer) if was_answered(answer) => pool.record_reply(self.slot),
+            Some(answer) if was_answered(answer) => pool.record_reply(self.hash_slot),
             Some(_) => {}
             None => connection.record_timeout(sent, self.is_busy(pool)),
         }

@@ -15,7 +15,7 @@ use crate::algorithm::{InLua, Part};
 use crate::limiter::digest::{LONGEST, MARK, push_digest};
 
 /// The hash slots of a cluster.
-pub(super) const SLOTS: u16 = 16_384;
+pub(super) const HASH_SLOTS: u16 = 16_384;
 
 /// What stands before the braces for the limiter called `name`: once for each quota, which is
 /// numbered if it is one of several.
@@ -51,7 +51,7 @@ pub(super) fn key_suffixes(braced: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
-pub(crate) fn slot(name: &str) -> u16 {
+pub(crate) fn hash_slot(name: &str) -> u16 {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
     // CRC-16 as XMODEM computes it.
@@ -61,7 +61,7 @@ pub(crate) fn slot(name: &str) -> u16 {
             _ => sum << 1 ^ 0x1021,
         })
     });
-    sum % SLOTS
+    sum % HASH_SLOTS
 }
 
 /// `text` with each of some characters as a percent sign and its code.
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn slots_are_those_of_a_cluster() {
         // As CLUSTER KEYSLOT answers.
-        assert_eq!(slot("123456789"), 12_739);
-        assert_eq!(slot("sluice:api:tb1:{foo}"), 12_182);
-        assert_eq!(slot("foo"), 12_182);
+        assert_eq!(hash_slot("123456789"), 12_739);
+        assert_eq!(hash_slot("sluice:api:tb1:{foo}"), 12_182);
+        assert_eq!(hash_slot("foo"), 12_182);
     }
 
     /// All strings of these characters up to a length, the empty one among them.
@@ -144,14 +144,14 @@ mod tests {
     fn assert_distinct<A: InLua>(characters: &[&str], longest: [usize; 3]) {
         let [prefixes, limiters, keys] = longest.map(|longest| strings(characters, longest));
         let ends: Vec<_> = keys[1..].iter().map(|key| hash_tagged(key)).collect();
-        let slots: Vec<_> = ends.iter().map(|end| slot(end)).collect();
+        let slots: Vec<_> = ends.iter().map(|end| hash_slot(end)).collect();
         let mut names = HashSet::new();
         for prefix in &prefixes {
             for limiter in &limiters[1..] {
                 for scope in key_prefixes::<A>(prefix, limiter) {
                     for (end, slot_of_key) in ends.iter().zip(&slots) {
                         let name = format!("{scope}{end}");
-                        assert_eq!(slot(&name), *slot_of_key, "{prefix} {limiter} {end}");
+                        assert_eq!(hash_slot(&name), *slot_of_key, "{prefix} {limiter} {end}");
                         assert!(names.insert(name), "{prefix} {limiter} {end}");
                     }
                 }

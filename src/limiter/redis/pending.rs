@@ -88,7 +88,8 @@ impl Future for Pending {
                 StateProj::Starting { request } => {
                     let request = request.take().expect("submitted once");
                     let pool = &this.batcher.config().pool;
-                    let deadline = Deadline::new(*this.deadline, pool, pool.slot(&request.key));
+                    let deadline =
+                        Deadline::new(*this.deadline, pool, pool.hash_slot(&request.key));
                     if *this.deadline <= Instant::now() {
                         let message = "the time ended before the charge was sent";
                         return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));

@@ -116,7 +116,7 @@ impl Pool {
     #[must_use]
     pub fn clustered(mut self) -> Self {
         self.clustered = true;
-        (self.replies, self.missed) = (counters(key::SLOTS + 1), counters(key::SLOTS));
+        (self.replies, self.missed) = (counters(key::HASH_SLOTS + 1), counters(key::HASH_SLOTS));
         self
     }
 
@@ -159,28 +159,28 @@ impl Pool {
     }
 
     /// The hash slot that charges of this key are gathered by: 0 on a plain server.
-    pub(crate) fn slot(&self, key: &str) -> u16 {
-        if self.clustered { key::slot(key) } else { 0 }
+    pub(crate) fn hash_slot(&self, key: &str) -> u16 {
+        if self.clustered { key::hash_slot(key) } else { 0 }
     }
 
-    /// How many replies have come in time from the server that holds `slot`.
-    pub(super) fn replies(&self, slot: u16) -> u64 {
-        self.replies[usize::from(slot)].load(Relaxed)
+    /// How many replies have come in time from the server that holds `hash_slot`.
+    pub(super) fn replies(&self, hash_slot: u16) -> u64 {
+        self.replies[usize::from(hash_slot)].load(Relaxed)
     }
 
     /// Counts a reply that came in time.
-    pub(super) fn record_reply(&self, slot: u16) {
-        self.replies[usize::from(slot)].fetch_add(1, Relaxed);
+    pub(super) fn record_reply(&self, hash_slot: u16) {
+        self.replies[usize::from(hash_slot)].fetch_add(1, Relaxed);
         if self.clustered {
             self.replies[self.replies.len() - 1].fetch_add(1, Relaxed);
         }
-        self.record_late_reply(slot);
+        self.record_late_reply(hash_slot);
     }
 
     /// Records a reply that came too late for its callers: the server is not silent.
-    pub(super) fn record_late_reply(&self, slot: u16) {
+    pub(super) fn record_late_reply(&self, hash_slot: u16) {
         if self.clustered {
-            self.missed[usize::from(slot)].store(0, Relaxed);
+            self.missed[usize::from(hash_slot)].store(0, Relaxed);
         }
     }
 
@@ -191,9 +191,9 @@ impl Pool {
 
     /// Whether a server of a cluster has been silent for long, while others answer. A call has just
     /// missed its deadline.
-    pub(super) fn is_silent(&self, slot: u16) -> bool {
+    pub(super) fn is_silent(&self, hash_slot: u16) -> bool {
         let now = self.now();
-        let missed = &self.missed[usize::from(slot)];
+        let missed = &self.missed[usize::from(hash_slot)];
         let since = match missed.compare_exchange(0, now, Relaxed, Relaxed) {
             Ok(_) => now,
             Err(since) => since,

@@ -22,7 +22,7 @@ use crate::algorithm::{Mark, Verdict};
 /// One charge that waits to be sent.
 pub(super) struct Queued {
     pub(super) request: Request,
-    pub(super) slot: u16,
+    pub(super) hash_slot: u16,
     /// The instant by which the caller needs the answer.
     pub(super) deadline: Instant,
     /// Receives the answer. `None`: fire and forget.
@@ -81,7 +81,7 @@ impl Answered {
 
 /// Some charges of one slot, to be sent in one call.
 pub(super) struct Batch {
-    pub(super) slot: u16,
+    pub(super) hash_slot: u16,
     pub(super) charges: Vec<Queued>,
 }
 
@@ -94,7 +94,7 @@ impl Batch {
 
 /// The charges that wait.
 pub(super) struct Queue {
-    slots: HashMap<u16, Slot>,
+    slots: HashMap<u16, SlotQueue>,
     /// The slots that a call may be sent for, each once.
     sendable: VecDeque<u16>,
     arrivals: u64,
@@ -102,8 +102,9 @@ pub(super) struct Queue {
     max_in_flight: usize,
 }
 
+/// The charges of one hash slot that wait.
 #[derive(Default)]
-struct Slot {
+struct SlotQueue {
     charges: VecDeque<Queued>,
     /// By the state that each reservation left: states of one key grow from one to the next.
     refunds: BTreeMap<(Mark, u64), Queued>,
@@ -112,7 +113,7 @@ struct Slot {
     is_sendable: bool,
 }
 
-impl Slot {
+impl SlotQueue {
     fn has_work(&self) -> bool {
         !self.charges.is_empty() || (!self.refunds.is_empty() && !self.refunds_in_flight)
     }
@@ -149,80 +150,86 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, charge: Queued) {
-        let number = charge.slot;
-        let slot = self.slots.entry(number).or_default();
+        let hash_slot = charge.hash_slot;
+        let slot_queue = self.slots.entry(hash_slot).or_default();
         match &charge.request.op {
             Op::Refund { mark, .. } => {
                 self.arrivals += 1;
-                slot.refunds.insert((mark.clone(), self.arrivals), charge);
+                slot_queue.refunds.insert((mark.clone(), self.arrivals), charge);
             }
-            _ => slot.charges.push_back(charge),
+            _ => slot_queue.charges.push_back(charge),
         }
-        self.list(number);
+        self.list(hash_slot);
     }
 
     /// The next batch. Charges whose callers have left are dropped.
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
-        while let Some(number) = self.sendable.pop_front() {
-            let slot = self.slots.get_mut(&number)?;
-            slot.is_sendable = false;
+        while let Some(hash_slot) = self.sendable.pop_front() {
+            let slot_queue = self.slots.get_mut(&hash_slot)?;
+            slot_queue.is_sendable = false;
             let mut charges = Vec::new();
             while charges.len() < self.max_batch_size
-                && let Some(mut charge) = slot.pop()
+                && let Some(mut charge) = slot_queue.pop()
             {
                 (charge.place, charge.waiting) = (None, None);
                 if charge.is_wanted() {
                     charges.push(charge);
                 }
             }
-            let batch = Batch { slot: number, charges };
+            let batch = Batch { hash_slot, charges };
             if !batch.charges.is_empty() {
-                slot.calls_in_flight += 1;
-                slot.refunds_in_flight |= batch.has_refunds();
-                self.list(number);
+                slot_queue.calls_in_flight += 1;
+                slot_queue.refunds_in_flight |= batch.has_refunds();
+                self.list(hash_slot);
                 return Some(batch);
             }
-            self.list(number);
+            self.list(hash_slot);
         }
         None
     }
 
     /// Records that a call for a slot has ended.
-    pub(super) fn call_ended(&mut self, number: u16) {
-        if let Some(slot) = self.slots.get_mut(&number) {
-            slot.calls_in_flight -= 1;
+    pub(super) fn call_ended(&mut self, hash_slot: u16) {
+        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+            slot_queue.calls_in_flight -= 1;
         }
-        self.list(number);
+        self.list(hash_slot);
     }
 
     /// Records that the refunds of a call for a slot are done with.
-    pub(super) fn refunds_ended(&mut self, number: u16) {
-        if let Some(slot) = self.slots.get_mut(&number) {
-            slot.refunds_in_flight = false;
+    pub(super) fn refunds_ended(&mut self, hash_slot: u16) {
+        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+            slot_queue.refunds_in_flight = false;
         }
-        self.list(number);
+        self.list(hash_slot);
     }
 
     /// Answers all that wait with an error.
     pub(super) fn fail(&mut self, error: &Error) {
         self.sendable.clear();
-        for slot in self.slots.values_mut() {
-            slot.is_sendable = false;
-            let refunds = std::mem::take(&mut slot.refunds).into_values();
-            slot.charges.drain(..).chain(refunds).for_each(|charge| charge.fail(error.clone()));
+        for slot_queue in self.slots.values_mut() {
+            slot_queue.is_sendable = false;
+            let refunds = std::mem::take(&mut slot_queue.refunds).into_values();
+            slot_queue
+                .charges
+                .drain(..)
+                .chain(refunds)
+                .for_each(|charge| charge.fail(error.clone()));
         }
-        self.slots.retain(|_, slot| !slot.is_idle());
+        self.slots.retain(|_, slot_queue| !slot_queue.is_idle());
     }
 
     /// Notes whether a call may be sent for a slot, and forgets a slot that is idle.
-    fn list(&mut self, number: u16) {
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        if slot.is_idle() {
-            self.slots.remove(&number);
-        } else if slot.has_work() && !slot.is_sendable && slot.calls_in_flight < self.max_in_flight
+    fn list(&mut self, hash_slot: u16) {
+        let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { return };
+        if slot_queue.is_idle() {
+            self.slots.remove(&hash_slot);
+        } else if slot_queue.has_work()
+            && !slot_queue.is_sendable
+            && slot_queue.calls_in_flight < self.max_in_flight
         {
-            slot.is_sendable = true;
-            self.sendable.push_back(number);
+            slot_queue.is_sendable = true;
+            self.sendable.push_back(hash_slot);
         }
     }
 }

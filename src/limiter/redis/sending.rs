@@ -6,7 +6,7 @@ pub(crate) use super::deadline::Deadline;
 pub(crate) use super::error::{call as call_error, met_read_only};
 pub(crate) use super::eval::{LATE, eval, is_reply};
 #[cfg(test)]
-pub(crate) use super::key::slot;
+pub(crate) use super::key::hash_slot;
 pub(crate) use super::pool::LONGEST;
 pub(crate) use super::reply::malformed_reply;
 pub(crate) use super::script::Script;

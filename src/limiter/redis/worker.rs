@@ -42,7 +42,7 @@ pub(super) async fn run(
             biased;
             Some(ended) = calls.join_next() => {
                 let Some(ended) = unless_cancelled(ended) else { return };
-                queue.call_ended(ended.slot);
+                queue.call_ended(ended.hash_slot);
                 finish(&config, &mut queue, ended, &mut late);
             }
             Some(ended) = late.join_next() => {
@@ -84,7 +84,7 @@ pub(super) async fn run(
 /// Queues the refunds that a call has brought, and keeps what is left of it.
 fn finish(config: &Config, queue: &mut Queue, ended: Ended, late: &mut JoinSet<Ended>) {
     if ended.had_refunds {
-        queue.refunds_ended(ended.slot);
+        queue.refunds_ended(ended.hash_slot);
     }
     if let Some(rest) = ended.late {
         late.spawn(rest);

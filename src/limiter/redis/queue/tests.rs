@@ -3,12 +3,19 @@ use crate::ErrorKind;
 
 type Receiver = oneshot::Receiver<Result<Answered, Error>>;
 
-fn queued(slot: u16, op: Op) -> (Queued, Receiver) {
+fn queued(hash_slot: u16, op: Op) -> (Queued, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
     let request = Request { key: String::from("{k}"), rule: None, op };
     let deadline = Instant::now();
     (
-        Queued { request, slot, deadline, reply_to: Some(reply_to), place: None, waiting: None },
+        Queued {
+            request,
+            hash_slot,
+            deadline,
+            reply_to: Some(reply_to),
+            place: None,
+            waiting: None,
+        },
         receiver,
     )
 }
@@ -75,7 +82,7 @@ fn a_slot_has_no_more_calls_than_allowed() {
     assert!(!queue.is_sendable());
     let (other, _receiver) = queued(7, check(3));
     queue.push(other);
-    assert_eq!(queue.next_batch().map(|batch| batch.slot), Some(7));
+    assert_eq!(queue.next_batch().map(|batch| batch.hash_slot), Some(7));
     queue.call_ended(0);
     assert_eq!(ops(queue.next_batch()), [check(2)]);
 }
