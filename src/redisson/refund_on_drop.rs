@@ -19,8 +19,8 @@ pub(super) struct RefundOnDrop<'a> {
     pub(super) keys: &'a Keys,
     pub(super) permits: u32,
     pub(super) grant: GrantId,
-    /// The slot of the request among those in flight.
-    pub(super) slot: Option<OwnedSemaphorePermit>,
+    /// Counts the request as in flight.
+    pub(super) in_flight: Option<OwnedSemaphorePermit>,
     /// The connection that the request was last sent over, and the reply to come.
     pub(super) connection: Option<Arc<dyn SharedConnection>>,
     pub(super) reply: Option<PendingReply>,
@@ -37,10 +37,10 @@ impl Drop for RefundOnDrop<'_> {
         let Ok(runtime) = Handle::try_current() else { return };
         let refund = Request::refund(self.keys, self.permits, &self.grant, self.permits);
         let sender = self.sender.clone();
-        let slot = self.slot.take();
+        let in_flight = self.in_flight.take();
         let (connection, reply) = (self.connection.take(), self.reply.take());
         runtime.spawn(async move {
-            let _slot = slot;
+            let _in_flight = in_flight;
             if let Some(reply) = reply
                 && let Ok(Some(Ok(reply))) = timeout(LATE, reply).await
                 && let Ok(reply) =

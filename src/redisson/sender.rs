@@ -72,7 +72,7 @@ impl Sender {
         request: &Request,
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
-        let _slot = self.slot()?;
+        let _in_flight = self.in_flight_permit()?;
         self.exchange(request, deadline).await
     }
 
@@ -81,7 +81,7 @@ impl Sender {
         Deadline::new(self.pool.reply_deadline(at), &self.pool, self.pool.hash_slot(keys.name()))
     }
 
-    /// As [`call`](Self::call), for a caller that holds a slot already.
+    /// As [`call`](Self::call), for a caller whose request counts as in flight already.
     pub(super) async fn exchange(
         &self,
         request: &Request,
@@ -118,7 +118,7 @@ impl Sender {
             keys,
             permits,
             grant,
-            slot: Some(self.slot()?),
+            in_flight: Some(self.in_flight_permit()?),
             connection: None,
             reply: None,
             is_needed: false,
@@ -160,7 +160,7 @@ impl Sender {
         command: Cmd,
         deadline: Instant,
     ) -> Result<i64, Error> {
-        let _slot = self.slot()?;
+        let _in_flight = self.in_flight_permit()?;
         let deadline = self.deadline(keys, deadline);
         let connection = self.connection(deadline).await?;
         let reply = connection.send(command);
@@ -170,8 +170,8 @@ impl Sender {
         redis::from_redis_value(reply).map_err(|_| malformed_reply())
     }
 
-    /// A slot among the requests in flight.
-    fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
+    /// Counts a request as in flight until the permit is dropped.
+    fn in_flight_permit(&self) -> Result<OwnedSemaphorePermit, Error> {
         Arc::clone(&self.in_flight)
             .try_acquire_owned()
             .map_err(|_| Error::new(ErrorKind::Saturation, "too many calls are under way"))
