@@ -15,7 +15,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::backoff::Backoff;
-use super::connections::{Connecting, Connections, LONGEST_WAIT, Reply, SharedConnection};
+use super::connections::{
+    ConnectionFuture, Connections, LONGEST_WAIT, ReplyFuture, SharedConnection,
+};
 use super::error;
 use crate::limiter::overtime::Overtime;
 use crate::{Error, ErrorKind};
@@ -99,7 +101,7 @@ where
         runtime.spawn(async move {
             let given = &replacement.0;
             for _ in 0..given.pool.state().connections {
-                // Connecting succeeds also while the server is read-only, so the
+                // ConnectionFuture succeeds also while the server is read-only, so the
                 // pause comes before.
                 let pause = given.backoff().wait(Instant::now());
                 sleep_until(pause.unwrap_or_else(Instant::now)).await;
@@ -156,7 +158,7 @@ where
         Some(recent as Arc<dyn SharedConnection>)
     }
 
-    fn connection(self: Arc<Self>) -> Connecting {
+    fn connection(self: Arc<Self>) -> ConnectionFuture {
         Box::pin(async move { Ok(self.check_out().await? as Arc<dyn SharedConnection>) })
     }
 
@@ -188,7 +190,7 @@ where
     M: ManageConnection<Error = RedisError>,
     M::Connection: ConnectionLike + Clone + Sync,
 {
-    fn send(&self, command: Cmd) -> Reply {
+    fn send(&self, command: Cmd) -> ReplyFuture {
         let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
         Box::pin(async move {
             let outcome = connection.req_packed_command(&command).await;

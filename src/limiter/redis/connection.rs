@@ -6,7 +6,7 @@ use redis::Cmd;
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
-use super::connections::{Reply, SharedConnection};
+use super::connections::{ReplyFuture, SharedConnection};
 use super::health::{Health, State};
 
 /// A connection of the crate's own pool. It is closed when the last of its users drops it.
@@ -26,7 +26,7 @@ impl Connection {
 }
 
 impl SharedConnection for Connection {
-    fn send(&self, command: Cmd) -> Reply {
+    fn send(&self, command: Cmd) -> ReplyFuture {
         let (mut socket, health) = (self.socket.clone(), Arc::clone(&self.health));
         Box::pin(async move {
             let outcome = socket.send_packed_command(&command).await;

@@ -14,18 +14,18 @@ use crate::Error;
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The future of a connection.
-pub(crate) type Connecting =
+pub(crate) type ConnectionFuture =
     Pin<Box<dyn Future<Output = Result<Arc<dyn SharedConnection>, Error>> + Send>>;
 
 /// The future of a reply.
-pub(crate) type Reply = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 
 /// Gives connections.
 pub(super) trait Connections: Send + Sync {
     /// A connection that is ready.
     fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>>;
     /// Waits for a connection; the error says why there is none.
-    fn connection(self: Arc<Self>) -> Connecting;
+    fn connection(self: Arc<Self>) -> ConnectionFuture;
     /// The number of connections, at least 1.
     fn size(&self) -> usize;
     /// Why there is no connection, if the last attempt to connect has failed: load of this process
@@ -38,7 +38,7 @@ pub(super) trait Connections: Send + Sync {
 /// One connection, shared by many calls.
 pub(crate) trait SharedConnection: Send + Sync {
     /// Sends one command.
-    fn send(&self, command: Cmd) -> Reply;
+    fn send(&self, command: Cmd) -> ReplyFuture;
     /// Whether another call may use it without asking the pool first.
     fn is_alive(&self) -> bool;
     /// Records that a call sent at `sent` has no reply at its deadline, which is now. A process

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::backoff::Backoff;
 use super::connection::Connection;
-use super::connections::{Connecting, Connections, LONGEST_WAIT, SharedConnection};
+use super::connections::{ConnectionFuture, Connections, LONGEST_WAIT, SharedConnection};
 use super::health;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use super::server::Server;
@@ -105,7 +105,7 @@ impl State {
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
         if let Some(reason) = useless {
-            // Connecting at once may well succeed, and lead to the same server.
+            // ConnectionFuture at once may well succeed, and lead to the same server.
             self.backoff.fail_useless(now);
             self.failure = Some(Error::new(ErrorKind::Infrastructure, reason));
         }
@@ -117,7 +117,7 @@ impl Connections for OwnPool {
         self.next().ok().map(|connection| connection as Arc<dyn SharedConnection>)
     }
 
-    fn connection(self: Arc<Self>) -> Connecting {
+    fn connection(self: Arc<Self>) -> ConnectionFuture {
         Box::pin(async move {
             let mut end = Overtime::new(Instant::now() + LONGEST_WAIT);
             loop {

@@ -15,7 +15,7 @@ use redis::aio::ConnectionLike;
 use tokio::time::{Instant, timeout};
 
 use super::bb8_pool::Bb8Pool;
-use super::connections::{Connecting, Connections, SharedConnection};
+use super::connections::{ConnectionFuture, Connections, SharedConnection};
 use super::health::LONGEST_SILENCE;
 use super::key;
 use crate::{Error, ErrorKind};
@@ -130,7 +130,7 @@ impl Pool {
     }
 
     /// Waits for a connection; the error says why there is none.
-    pub(crate) fn connection(&self) -> Connecting {
+    pub(crate) fn connection(&self) -> ConnectionFuture {
         let (pool, begun) = (self.clone(), Instant::now());
         Box::pin(async move {
             let connection = Arc::clone(&pool.source).connection().await;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::call::{Ended, call};
 use super::config::Config;
-use super::connections::Connecting;
+use super::connections::ConnectionFuture;
 use super::eval::LATE;
 use super::queue::{Queue, Queued};
 
@@ -30,7 +30,7 @@ pub(super) async fn run(
     is_busy: Arc<AtomicBool>,
 ) {
     let mut queue = Queue::new(config.max_batch_size);
-    let mut connecting: Option<Connecting> = None;
+    let mut connecting: Option<ConnectionFuture> = None;
     let mut calls = JoinSet::new();
     let mut late = JoinSet::new();
     let mut is_open = true;

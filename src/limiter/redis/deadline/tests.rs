@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::super::connections::{Connecting, Connections, Reply, SharedConnection};
+use super::super::connections::{ConnectionFuture, Connections, ReplyFuture, SharedConnection};
 use super::*;
 
 const D: Duration = Duration::from_millis(20);
@@ -18,7 +18,7 @@ impl Connections for Silent {
         None
     }
 
-    fn connection(self: Arc<Self>) -> Connecting {
+    fn connection(self: Arc<Self>) -> ConnectionFuture {
         Box::pin(pending())
     }
 
@@ -36,7 +36,7 @@ impl Connections for Silent {
 }
 
 impl SharedConnection for Silent {
-    fn send(&self, _: redis::Cmd) -> Reply {
+    fn send(&self, _: redis::Cmd) -> ReplyFuture {
         Box::pin(pending())
     }
 
