@@ -13,7 +13,7 @@ use super::deadline::Deadline;
 use super::error;
 use super::eval::{LATE, eval, is_reply};
 use super::queue::{Batch, Queued};
-use super::reply::Reply;
+use super::reply::BatchReply;
 use super::request::Request;
 use super::script::Call;
 use crate::limiter::named::instant;
@@ -105,7 +105,7 @@ async fn exchange(
     let quotas = config.key_prefixes.len();
     let reply = reply.map_err(error::call);
     let reply = reply.as_ref().map_err(Clone::clone);
-    let refunds = match reply.and_then(|reply| Reply::read(reply, charges.len(), quotas)) {
+    let refunds = match reply.and_then(|reply| BatchReply::read(reply, charges.len(), quotas)) {
         Ok(reply) => distribute(&*connection, charges, &reply),
         Err(error) => {
             charges.into_iter().for_each(|charge| charge.fail(error.clone()));
@@ -119,7 +119,7 @@ async fn exchange(
 fn distribute(
     connection: &dyn SharedConnection,
     charges: Vec<Queued>,
-    reply: &Reply<'_>,
+    reply: &BatchReply<'_>,
 ) -> Vec<Request> {
     if reply.is_read_only() {
         connection.mark_read_only();

@@ -28,9 +28,9 @@ pub(super) enum Entry {
     Refunded { units: i64 },
 }
 
-/// A reply in order: the instant it was decided at, and what it says of each charge.
+/// The reply to a batch: the instant of the decisions, and the elements of each charge in order.
 #[derive(Debug)]
-pub(super) struct Reply<'a> {
+pub(super) struct BatchReply<'a> {
     pub(super) now: i64,
     /// The elements for each charge.
     width: usize,
@@ -38,7 +38,7 @@ pub(super) struct Reply<'a> {
     elements: Vec<Element<'a>>,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> BatchReply<'a> {
     /// Unpacks the reply to a call of `charges`, each under `quotas` quotas.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// What it says of the charge at `place`, which `request` asked about.
+    /// What it says of the charge at `place`, whose request was `request`.
     ///
     /// # Errors
     ///

@@ -31,13 +31,13 @@ fn ints(numbers: &[i64]) -> Value {
 }
 
 fn told(reply: &Value) -> Result<Entry, Error> {
-    Reply::read(reply, 1, 1)?.entry(0, &check())
+    BatchReply::read(reply, 1, 1)?.entry(0, &check())
 }
 
 #[test]
 fn a_reserved_wait_is_read() {
     let reply = ints(&[7, 1, 400, 0, 900, 11, 12, 13, 14]);
-    assert_eq!(Reply::read(&reply, 1, 1).unwrap().now, 7);
+    assert_eq!(BatchReply::read(&reply, 1, 1).unwrap().now, 7);
     let report = Report { remaining: 0, reset_after: 900 };
     let mark = [11, 12, 13, 14].into();
     let decided = Entry::Decided(Answer {
@@ -53,7 +53,8 @@ fn a_reserved_wait_is_read() {
 fn of_several_quotas_each_may_leave_a_list() {
     let mut bytes = vec![0xdc, 0, 14, 7, 1, 100, 0, 90];
     bytes.extend(b"\x01\x02\x03\xa6,5,0,1\x04\x05\x06\x07\x01");
-    let told = |bytes: Vec<u8>| Reply::read(&Value::BulkString(bytes), 1, 2)?.entry(0, &check());
+    let told =
+        |bytes: Vec<u8>| BatchReply::read(&Value::BulkString(bytes), 1, 2)?.entry(0, &check());
     let Ok(Entry::Decided(Answer { mark: Some(mark), quota_index: 1, .. })) = told(bytes.clone())
     else {
         panic!()
@@ -133,7 +134,7 @@ fn one_charge_fails_alone() {
     let mut elements = vec![Some(7), None];
     elements.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9].map(Some));
     let reply = packed(&elements);
-    let reply = Reply::read(&reply, 2, 1).unwrap();
+    let reply = BatchReply::read(&reply, 2, 1).unwrap();
     assert_eq!(reply.entry(0, &check()).unwrap_err().kind(), ErrorKind::Capacity);
     assert!(reply.entry(1, &check()).is_ok());
 }
