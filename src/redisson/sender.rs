@@ -21,7 +21,8 @@ use super::reply::{DONE, ScriptReply};
 use super::request::Request;
 use crate::limiter::named::{Clock, instant};
 use crate::limiter::redis::sending::{
-    Deadline, Script, SharedConnection, call_error, eval, is_reply, malformed_reply, met_read_only,
+    Deadline, Script, SharedConnection, eval, from_redis_error, is_reply, malformed_reply,
+    met_read_only,
 };
 use crate::{Error, ErrorKind, Pool};
 
@@ -262,7 +263,7 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::TimedOut(error) | Failure::Unsent(error) => error,
-            Failure::Failed(error) => call_error(error),
+            Failure::Failed(error) => from_redis_error(error),
         }
     }
 }

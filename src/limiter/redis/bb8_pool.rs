@@ -67,7 +67,7 @@ where
                     *self.recent() = Some(Arc::clone(&given));
                     Ok(given)
                 }
-                Ok(Err(RunError::User(error))) => Err(error::call(error)),
+                Ok(Err(RunError::User(error))) => Err(error::from_redis_error(error)),
                 // This process was too busy. Callers have deadlines of their own.
                 Ok(Err(RunError::TimedOut)) | Err(_) if end.is_late() => continue,
                 Ok(Err(RunError::TimedOut)) | Err(_) => {

@@ -103,7 +103,7 @@ async fn exchange(
     };
     let was_answered = is_reply(&reply);
     let quotas = config.key_prefixes.len();
-    let reply = reply.map_err(error::call);
+    let reply = reply.map_err(error::from_redis_error);
     let reply = reply.as_ref().map_err(Clone::clone);
     let refunds = match reply.and_then(|reply| BatchReply::read(reply, charges.len(), quotas)) {
         Ok(reply) => distribute(&*connection, charges, &reply),

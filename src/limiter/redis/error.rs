@@ -1,20 +1,19 @@
-//! What Redis answers when it does not decide: its kind, and a text that repeats
-//! nothing of the call.
+//! The errors of Redis: their kind, and a text that repeats no argument of the call.
 //!
-//! Servers word one error in several ways. Redis 6.2 puts the place in the script before what
-//! was caught there, and a sentence more before what was raised; Redis 7 and Valkey put the
-//! place behind. So a reply is first reduced to its code and text. The code alone decides, but
-//! for the bare `ERR`.
+//! Servers word one error in several ways. Redis 6.2 writes the location in the script before an
+//! error, at times with one more sentence in front. Redis 7 and Valkey write the location at the
+//! end. So a reply is first reduced to its code and text. The code alone decides the kind; only
+//! the bare `ERR` needs the text.
 
 use redis::RedisError;
 
 use crate::{Error, ErrorKind};
 
 /// The longest text of a reply that is passed on, in bytes.
-const LONGEST: usize = 256;
+const MAX_TEXT_LENGTH: usize = 256;
 
-/// Texts under the bare `ERR` that have a kind of their own.
-const OF_KIND: [(&str, ErrorKind); 4] = [
+/// How texts under the bare `ERR` begin that have a kind of their own.
+const KINDS_BY_TEXT: [(&str, ErrorKind); 4] = [
     ("max number of clients", ErrorKind::Infrastructure),
     ("Script killed by user", ErrorKind::Infrastructure),
     // Redis 6.2 and 7.0, then 8 and Valkey.
@@ -22,8 +21,8 @@ const OF_KIND: [(&str, ErrorKind); 4] = [
     ("ACL failure in script", ErrorKind::Configuration),
 ];
 
-/// Further texts under `ERR` into which no server writes an argument.
-const HARMLESS: [&str; 11] = [
+/// How further texts under `ERR` begin, into which no server writes an argument.
+const TEXTS_WITHOUT_ARGUMENTS: [&str; 11] = [
     "AUTH <password> called without any password",
     "DB index is out of range",
     "Error compiling script",
@@ -37,10 +36,10 @@ const HARMLESS: [&str; 11] = [
     "user_script:",
 ];
 
-/// What stands before an argument in texts that are otherwise passed on.
-const BEFORE_ARGUMENTS: [&str; 2] = [", with args", " access the '"];
+/// What stands before the arguments in some texts, which are cut there.
+const ARGUMENT_MARKERS: [&str; 2] = [", with args", " access the '"];
 
-/// An error reply, without what a server says about the place in a script.
+/// An error reply without its location in a script.
 struct ErrorReply<'a> {
     code: &'a str,
     text: &'a str,
@@ -49,20 +48,20 @@ struct ErrorReply<'a> {
 impl<'a> ErrorReply<'a> {
     fn read(reply: &'a str) -> Self {
         let mut rest = reply.trim();
-        while let Some(inner) = inside_script(rest) {
+        while let Some(inner) = without_script_location(rest) {
             rest = inner;
         }
         rest = rest.strip_prefix('-').unwrap_or(rest);
         let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
         match is_code(code) {
             true => Self { code, text: text.trim_start() },
-            // What a script's own interpreter raises has no code on Redis 6.2.
+            // An error of the Lua interpreter has no code on Redis 6.2.
             false => Self { code: "ERR", text: rest },
         }
     }
 
     /// The kind, if the reply is a known one.
-    fn known(&self) -> Option<ErrorKind> {
+    fn known_kind(&self) -> Option<ErrorKind> {
         match self.code {
             "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "NOREPLICAS" | "MISCONF"
             | "READONLY" | "TRYAGAIN" => Some(ErrorKind::Infrastructure),
@@ -71,7 +70,7 @@ impl<'a> ErrorReply<'a> {
                 Some(ErrorKind::Configuration)
             }
             "WRONGTYPE" | "CORRUPT" => Some(ErrorKind::State),
-            "ERR" => OF_KIND
+            "ERR" => KINDS_BY_TEXT
                 .iter()
                 .find(|(begin, _)| self.text.starts_with(begin))
                 .map(|(_, kind)| *kind),
@@ -79,34 +78,34 @@ impl<'a> ErrorReply<'a> {
         }
     }
 
-    /// Its text, as far as no server writes an argument of the call into it.
-    fn harmless(&self) -> Option<String> {
-        let listed =
-            self.code == "ERR" && HARMLESS.iter().any(|begin| self.text.starts_with(begin));
-        if self.known().is_none() && !listed {
+    /// Its text up to the arguments; `None` if an argument may stand anywhere in it.
+    fn text_without_arguments(&self) -> Option<String> {
+        let is_listed = self.code == "ERR"
+            && TEXTS_WITHOUT_ARGUMENTS.iter().any(|begin| self.text.starts_with(begin));
+        if self.known_kind().is_none() && !is_listed {
             return None;
         }
-        let ends = BEFORE_ARGUMENTS.iter().filter_map(|mark| self.text.find(mark));
+        let ends = ARGUMENT_MARKERS.iter().filter_map(|mark| self.text.find(mark));
         let end = ends.min().unwrap_or(self.text.len());
-        let end = (0..=end.min(LONGEST)).rev().find(|&end| self.text.is_char_boundary(end));
+        let end = (0..=end.min(MAX_TEXT_LENGTH)).rev().find(|&end| self.text.is_char_boundary(end));
         Some(self.text[..end.unwrap_or(0)].replace(char::is_control, " "))
     }
 }
 
 impl From<ErrorReply<'_>> for Error {
     fn from(reply: ErrorReply<'_>) -> Self {
-        let kind = reply.known().unwrap_or(ErrorKind::State);
+        let kind = reply.known_kind().unwrap_or(ErrorKind::State);
         let code = reply.code;
-        match reply.harmless() {
+        match reply.text_without_arguments() {
             Some(text) => Self::new(kind, format!("redis answered: {code} {text}")),
             None => Self::new(kind, format!("redis answered: {code} (its text may repeat a key)")),
         }
     }
 }
 
-/// What follows the place in a script, if a reply begins with one as Redis 6.2 gives it:
+/// What follows the location in a script, if a reply begins with one as on Redis 6.2:
 /// `ERR Error running script (call to f_<digest>): ` or `@user_script:<line>: `.
-fn inside_script(reply: &str) -> Option<&str> {
+fn without_script_location(reply: &str) -> Option<&str> {
     let raised = reply.strip_prefix("ERR ").unwrap_or(reply);
     if let Some(call) = raised.strip_prefix("Error running script (call to f_") {
         return call.split_once("): ").map(|(_, inner)| inner);
@@ -119,8 +118,8 @@ fn is_code(word: &str) -> bool {
     (2..=16).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// The error that an error reply stands for.
-pub(super) fn reply(text: &str) -> Error {
+/// The error for an error reply.
+pub(super) fn from_error_reply(text: &str) -> Error {
     ErrorReply::read(text).into()
 }
 
@@ -129,21 +128,21 @@ pub(super) fn is_read_only(text: &str) -> bool {
     ErrorReply::read(text).code == "READONLY"
 }
 
-/// An error reply as the server sent it, where a call failed with one.
-fn sent(error: &RedisError) -> Option<String> {
+/// The error reply of the server, if the call failed with one.
+fn error_reply(error: &RedisError) -> Option<String> {
     Some(format!("{} {}", error.code()?, error.detail().unwrap_or_default()))
 }
 
-/// Whether a call failed since the server takes no writes.
+/// Whether a call failed because the server takes no writes.
 pub(crate) fn met_read_only(error: &RedisError) -> bool {
-    sent(error).is_some_and(|text| is_read_only(&text))
+    error_reply(error).is_some_and(|text| is_read_only(&text))
 }
 
-/// The error that a failed call stands for. Its cause is kept only where the server sent nothing:
-/// what it sent may repeat arguments of the call.
-pub(crate) fn call(error: RedisError) -> Error {
-    if let Some(text) = sent(&error) {
-        return reply(&text);
+/// The error for a failed call. It has a source only where the server sent no error reply: such a
+/// reply may repeat arguments of the call.
+pub(crate) fn from_redis_error(error: RedisError) -> Error {
+    if let Some(text) = error_reply(&error) {
+        return from_error_reply(&text);
     }
     let kind = match error.kind() {
         redis::ErrorKind::Io

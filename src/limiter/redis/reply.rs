@@ -66,7 +66,7 @@ impl<'a> BatchReply<'a> {
         let begin = 1 + place * self.width;
         let elements = &self.elements[begin..begin + self.width];
         if let Element::Text(text) = elements[0] {
-            return Err(error::reply(&String::from_utf8_lossy(text)));
+            return Err(error::from_error_reply(&String::from_utf8_lossy(text)));
         }
         let number = |element: &Element<'_>| match element {
             Element::Number(value @ 0..=LARGEST) => Ok(*value),

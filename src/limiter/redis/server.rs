@@ -90,7 +90,7 @@ impl Server {
             return Error::new(ErrorKind::Configuration, "TLS with redis failed")
                 .with_source(error);
         }
-        error::call(error)
+        error::from_redis_error(error)
     }
 }
 

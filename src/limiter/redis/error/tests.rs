@@ -35,7 +35,7 @@ fn every_known_reply_lands_in_its_kind() {
         ("", State),
     ];
     for (text, kind) in table {
-        assert_eq!(reply(text).kind(), kind, "{text}");
+        assert_eq!(from_error_reply(text).kind(), kind, "{text}");
         // As Redis 6.2 words what a script catches, and what it raises.
         let caught = format!("@user_script: 104: -{text}\r\n");
         let raised = format!("ERR Error running script (call to f_0a9f): @user_script:7: {text}");
@@ -43,7 +43,7 @@ fn every_known_reply_lands_in_its_kind() {
         // As Redis 7 and later word both.
         let behind = format!("{text} script: 0a9f, on @user_script:265.");
         for worded in [caught, raised, both, behind] {
-            let error = reply(&worded);
+            let error = from_error_reply(&worded);
             assert_eq!(error.kind(), kind, "{worded}");
             let shown = error.to_string();
             assert!(!shown.contains(char::is_control), "{shown:?}");
@@ -93,18 +93,18 @@ fn no_argument_of_a_call_is_printed() {
     for text in table {
         let sent = format!("-{text}\r\n");
         let failed = parse_redis_value(sent.as_bytes()).unwrap().extract_error().unwrap_err();
-        for error in [reply(text), call(failed)] {
+        for error in [from_error_reply(text), from_redis_error(failed)] {
             let printed = printed(&error);
             assert!(!printed.contains("sk_live_1"), "{printed}");
             assert!(printed.contains("redis answered"), "{printed}");
         }
     }
     let odd = RedisError::from((redis::ErrorKind::UnexpectedReturnType, "odd", "sk_live_1".into()));
-    assert!(!printed(&call(odd)).contains("sk_live_1"));
+    assert!(!printed(&from_redis_error(odd)).contains("sk_live_1"));
 }
 
 #[test]
 fn long_replies_are_cut() {
-    let error = reply(&format!("OOM {}", "é".repeat(40_000)));
+    let error = from_error_reply(&format!("OOM {}", "é".repeat(40_000)));
     assert!(error.to_string().len() < 300);
 }
