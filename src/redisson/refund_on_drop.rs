@@ -11,7 +11,7 @@ use super::keys::Keys;
 use super::reply::{DONE, ScriptReply};
 use super::request::Request;
 use super::sender::{PendingReply, Sender};
-use crate::limiter::redis::sending::{LATE, SharedConnection, malformed_reply};
+use crate::limiter::redis::sending::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
 
 /// Refunds a grant when it is dropped, if that is needed.
 pub(super) struct RefundOnDrop<'a> {
@@ -42,7 +42,7 @@ impl Drop for RefundOnDrop<'_> {
         runtime.spawn(async move {
             let _in_flight = in_flight;
             if let Some(reply) = reply
-                && let Ok(Some(Ok(reply))) = timeout(LATE, reply).await
+                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT, reply).await
                 && let Ok(reply) =
                     reply.extract_error().map_or_else(|_| Err(malformed_reply()), ScriptReply::read)
                 && reply.outcome != DONE
@@ -52,12 +52,12 @@ impl Drop for RefundOnDrop<'_> {
             // Over the same connection the refund arrives after the grant, even on a connection
             // that seemed silent.
             if let Some(connection) = connection {
-                let deadline = sender.deadline(&refund.keys, Instant::now() + LATE);
+                let deadline = sender.deadline(&refund.keys, Instant::now() + LATE_REPLY_TIMEOUT);
                 if let Ok(Ok(_)) = sender.send(&connection, &refund, &mut None, deadline).await {
                     return;
                 }
             }
-            let _ = sender.exchange(&refund, Instant::now() + LATE).await;
+            let _ = sender.exchange(&refund, Instant::now() + LATE_REPLY_TIMEOUT).await;
         });
     }
 }

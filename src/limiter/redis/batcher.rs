@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::call::call;
 use super::config::Config;
-use super::eval::LATE;
+use super::eval::LATE_REPLY_TIMEOUT;
 use super::queue::{Answered, Batch, Queued};
 use super::request::{Op, Request};
 use super::worker;
@@ -104,7 +104,7 @@ impl Batcher {
     /// If the caller runs outside a runtime, or the runtime is shutting down.
     pub(super) fn send_unattended(&self, request: Request) -> Result<(), Error> {
         let worker = self.worker()?;
-        match worker.push(self.config.unattended(request, Instant::now() + LATE)) {
+        match worker.push(self.config.unattended(request, Instant::now() + LATE_REPLY_TIMEOUT)) {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::State, "the task that sends charges has ended")),
         }

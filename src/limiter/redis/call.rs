@@ -11,7 +11,7 @@ use super::config::Config;
 use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::error;
-use super::eval::{LATE, eval, is_reply};
+use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::queue::{Batch, Queued};
 use super::reply::BatchReply;
 use super::request::Request;
@@ -56,7 +56,8 @@ pub(super) async fn call(
         Some(exchanged) => (exchanged.refunds, None),
         None => {
             let late = async move {
-                let late = timeout_at(latest + LATE, exchange).await.unwrap_or_default();
+                let late =
+                    timeout_at(latest + LATE_REPLY_TIMEOUT, exchange).await.unwrap_or_default();
                 match late.was_answered {
                     true if Instant::now() <= latest => pool.record_reply(hash_slot),
                     true => pool.record_late_reply(hash_slot),

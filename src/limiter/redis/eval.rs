@@ -10,8 +10,8 @@ use super::connections::SharedConnection;
 use super::script::Script;
 use redis::{Cmd, RedisResult, ServerErrorKind, Value};
 
-/// How long a late answer is awaited after its deadline, so that what it took can be refunded.
-pub(crate) const LATE: Duration = Duration::from_millis(500);
+/// How long a late reply is awaited after its deadline, so that what the call took can be refunded.
+pub(crate) const LATE_REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Sends a call. `arguments` appends keys and arguments to each of the two commands; `false` means
 /// that the answer is not wanted any more, and nothing is sent.

@@ -4,7 +4,7 @@ pub(crate) use super::DECISION_TIMEOUT;
 pub(crate) use super::connections::SharedConnection;
 pub(crate) use super::deadline::Deadline;
 pub(crate) use super::error::{from_redis_error, met_read_only};
-pub(crate) use super::eval::{LATE, eval, is_reply};
+pub(crate) use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 #[cfg(test)]
 pub(crate) use super::key::hash_slot;
 pub(crate) use super::pool::LONGEST;

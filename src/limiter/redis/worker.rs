@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::call::{Ended, call};
 use super::config::Config;
 use super::connections::ConnectionFuture;
-use super::eval::LATE;
+use super::eval::LATE_REPLY_TIMEOUT;
 use super::queue::{Queue, Queued};
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
@@ -90,7 +90,7 @@ fn finish(config: &Config, queue: &mut Queue, ended: Ended, late: &mut JoinSet<E
         late.spawn(rest);
     }
     for request in ended.refunds {
-        queue.push(config.unattended(request, Instant::now() + LATE));
+        queue.push(config.unattended(request, Instant::now() + LATE_REPLY_TIMEOUT));
     }
 }
 
