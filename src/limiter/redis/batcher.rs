@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use super::call::call;
+use super::call::send_batch;
 use super::config::Config;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queue::{Answered, Batch, Queued};
@@ -170,10 +170,10 @@ async fn send_inline(batcher: Arc<Batcher>, charge: Queued, permit: OwnedSemapho
         },
     };
     let batch = Batch { hash_slot: charge.hash_slot, charges: vec![charge] };
-    let ended = call(Arc::clone(&batcher.config), connection, batch).await;
+    let ended = send_batch(Arc::clone(&batcher.config), connection, batch).await;
     drop(permit);
-    let refunds = match ended.late {
-        Some(late) => late.await.refunds,
+    let refunds = match ended.late_reply {
+        Some(late_reply) => late_reply.await.refunds,
         None => ended.refunds,
     };
     for request in refunds {

@@ -1,4 +1,4 @@
-//! One call that carries a batch: sends it, and gives each charge its own answer.
+//! Sends a batch in one call, and distributes the reply: each charge gets its own answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,18 +18,18 @@ use super::request::Request;
 use super::script::Call;
 use crate::limiter::named::instant;
 
-/// A call whose answer is late.
-pub(super) type Late = Pin<Box<dyn Future<Output = Ended> + Send>>;
+/// Waits for a late reply. Ends when it has come, or when it is given up.
+pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;
 
 /// A call that no longer counts as in flight.
-pub(super) struct Ended {
+pub(super) struct EndedCall {
     pub(super) hash_slot: u16,
-    /// Whether refunds that it carried are done with.
-    pub(super) had_refunds: bool,
+    /// Whether it carried refunds, and no more reply to them is awaited.
+    pub(super) refunds_done: bool,
     /// The refunds of what was taken for callers who have left.
     pub(super) refunds: Vec<Request>,
-    /// The rest of the call, if it was not answered by the earliest deadline of its batch.
-    pub(super) late: Option<Late>,
+    /// Waits on, if no reply came by the earliest deadline of the batch.
+    pub(super) late_reply: Option<LateReply>,
 }
 
 /// A call that has no reply after this time no longer counts as in flight: other charges may
@@ -37,59 +37,64 @@ pub(super) struct Ended {
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Sends a batch, and waits for the reply until the earliest deadline in it.
-pub(super) async fn call(
+pub(super) async fn send_batch(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
     batch: Batch,
-) -> Ended {
-    let (hash_slot, had_refunds) = (batch.hash_slot, batch.has_refunds());
+) -> EndedCall {
+    let (hash_slot, has_refunds) = (batch.hash_slot, batch.has_refunds());
     let deadlines = || batch.charges.iter().map(|charge| charge.deadline);
     let sent = Instant::now();
     let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
     let earliest = Deadline::new(earliest, &config.pool, hash_slot);
     let latest = deadlines().max().unwrap_or(sent);
     let pool = config.pool.clone();
-    let mut exchange = Box::pin(exchange(config, Arc::clone(&connection), batch.charges));
-    let was_answered = |exchanged: &Exchanged| exchanged.was_answered;
-    let exchanged = earliest.reply(&pool, &*connection, exchange.as_mut(), was_answered).await;
-    let (refunds, late): (_, Option<Late>) = match exchanged {
-        Some(exchanged) => (exchanged.refunds, None),
+    let mut sending = Box::pin(send_and_distribute(config, Arc::clone(&connection), batch.charges));
+    let was_answered = |outcome: &BatchOutcome| outcome.was_answered;
+    let outcome = earliest.reply(&pool, &*connection, sending.as_mut(), was_answered).await;
+    let (refunds, late_reply): (_, Option<LateReply>) = match outcome {
+        Some(outcome) => (outcome.refunds, None),
         None => {
-            let late = async move {
-                let late =
-                    timeout_at(latest + LATE_REPLY_TIMEOUT, exchange).await.unwrap_or_default();
-                match late.was_answered {
+            let late_reply = async move {
+                let outcome =
+                    timeout_at(latest + LATE_REPLY_TIMEOUT, sending).await.unwrap_or_default();
+                match outcome.was_answered {
                     true if Instant::now() <= latest => pool.record_reply(hash_slot),
                     true => pool.record_late_reply(hash_slot),
                     false => {}
                 }
-                Ended { hash_slot, had_refunds, refunds: late.refunds, late: None }
+                EndedCall {
+                    hash_slot,
+                    refunds_done: has_refunds,
+                    refunds: outcome.refunds,
+                    late_reply: None,
+                }
             };
-            (Vec::new(), Some(Box::pin(late)))
+            (Vec::new(), Some(Box::pin(late_reply)))
         }
     };
-    Ended { hash_slot, had_refunds: had_refunds && late.is_none(), refunds, late }
+    EndedCall { hash_slot, refunds_done: has_refunds && late_reply.is_none(), refunds, late_reply }
 }
 
-/// What came of a batch whose charges have their answers.
+/// The result of a batch whose charges have their answers.
 #[derive(Default)]
-struct Exchanged {
+struct BatchOutcome {
     refunds: Vec<Request>,
     /// Whether the server replied, be it with an error.
     was_answered: bool,
 }
 
 /// Sends a batch and distributes the reply.
-async fn exchange(
+async fn send_and_distribute(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
     mut charges: Vec<Queued>,
-) -> Exchanged {
+) -> BatchOutcome {
     let now = match config.clock.as_ref().map(|clock| instant(clock())).transpose() {
         Ok(now) => now,
         Err(error) => {
             charges.into_iter().for_each(|charge| charge.fail(error.clone()));
-            return Exchanged::default();
+            return BatchOutcome::default();
         }
     };
     let arguments = |command: &mut _| {
@@ -100,7 +105,7 @@ async fn exchange(
         !requests.is_empty()
     };
     let Some(reply) = eval(Arc::clone(&connection), &config.script, arguments).await else {
-        return Exchanged::default();
+        return BatchOutcome::default();
     };
     let was_answered = is_reply(&reply);
     let quotas = config.key_prefixes.len();
@@ -113,7 +118,7 @@ async fn exchange(
             Vec::new()
         }
     };
-    Exchanged { refunds, was_answered }
+    BatchOutcome { refunds, was_answered }
 }
 
 /// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.

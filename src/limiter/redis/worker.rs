@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::Instant;
 
-use super::call::{Ended, call};
+use super::call::{EndedCall, send_batch};
 use super::config::Config;
 use super::connections::ConnectionFuture;
 use super::eval::LATE_REPLY_TIMEOUT;
@@ -32,27 +32,27 @@ pub(super) async fn run(
     let mut queue = Queue::new(config.max_batch_size);
     let mut connecting: Option<ConnectionFuture> = None;
     let mut calls = JoinSet::new();
-    let mut late = JoinSet::new();
+    let mut late_replies = JoinSet::new();
     let mut is_open = true;
     loop {
         is_busy.store(!(queue.is_empty() && calls.is_empty()), Relaxed);
-        let mut connected = None;
+        let mut new_connection = None;
         select! {
             // Replies come first, and arrivals last: all that have arrived are taken below.
             biased;
             Some(ended) = calls.join_next() => {
-                let Some(ended) = unless_cancelled(ended) else { return };
+                let Some(ended) = joined(ended) else { return };
                 queue.call_ended(ended.hash_slot);
-                finish(&config, &mut queue, ended, &mut late);
+                record_end(&config, &mut queue, ended, &mut late_replies);
             }
-            Some(ended) = late.join_next() => {
-                let Some(ended) = unless_cancelled(ended) else { return };
-                finish(&config, &mut queue, ended, &mut late);
+            Some(ended) = late_replies.join_next() => {
+                let Some(ended) = joined(ended) else { return };
+                record_end(&config, &mut queue, ended, &mut late_replies);
             }
             outcome = async { connecting.as_mut().expect("checked").await }, if connecting.is_some() => {
                 connecting = None;
                 match outcome {
-                    Ok(connection) => connected = Some(connection),
+                    Ok(connection) => new_connection = Some(connection),
                     Err(error) => queue.fail(&error),
                 }
             }
@@ -70,24 +70,29 @@ pub(super) async fn run(
         }
         queue.set_max_in_flight(config.max_in_flight * config.pool.size());
         while queue.is_sendable() {
-            let Some(connection) = connected.take().or_else(|| config.pool.ready_connection())
+            let Some(connection) = new_connection.take().or_else(|| config.pool.ready_connection())
             else {
                 connecting.get_or_insert_with(|| config.pool.connection());
                 break;
             };
             let Some(batch) = queue.next_batch() else { break };
-            calls.spawn(call(Arc::clone(&config), connection, batch));
+            calls.spawn(send_batch(Arc::clone(&config), connection, batch));
         }
     }
 }
 
-/// Queues the refunds that a call has brought, and keeps what is left of it.
-fn finish(config: &Config, queue: &mut Queue, ended: Ended, late: &mut JoinSet<Ended>) {
-    if ended.had_refunds {
+/// Records that a call has ended: queues its refunds, and waits on for a late reply.
+fn record_end(
+    config: &Config,
+    queue: &mut Queue,
+    ended: EndedCall,
+    late_replies: &mut JoinSet<EndedCall>,
+) {
+    if ended.refunds_done {
         queue.refunds_ended(ended.hash_slot);
     }
-    if let Some(rest) = ended.late {
-        late.spawn(rest);
+    if let Some(late_reply) = ended.late_reply {
+        late_replies.spawn(late_reply);
     }
     for request in ended.refunds {
         queue.push(config.unattended(request, Instant::now() + LATE_REPLY_TIMEOUT));
@@ -96,7 +101,7 @@ fn finish(config: &Config, queue: &mut Queue, ended: Ended, late: &mut JoinSet<E
 
 /// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock goes on
 /// here and ends the worker; the next charge starts another.
-fn unless_cancelled(ended: Result<Ended, JoinError>) -> Option<Ended> {
+fn joined(ended: Result<EndedCall, JoinError>) -> Option<EndedCall> {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(ended) => Some(ended),
         Err(Ok(panic)) => resume_unwind(panic),
