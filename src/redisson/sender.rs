@@ -64,7 +64,7 @@ pub(super) enum Failure {
 impl Sender {
     pub(super) fn new(pool: Pool) -> Self {
         let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-        Self { pool, clock: None, script: Arc::new(Script::with_head(&SCRIPT)), in_flight }
+        Self { pool, clock: None, script: Arc::new(Script::from_sources(&SCRIPT)), in_flight }
     }
 
     /// Sends a request and awaits its reply.

@@ -15,7 +15,7 @@ use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::queue::{Batch, Queued};
 use super::reply::BatchReply;
 use super::request::Request;
-use super::script::Call;
+use super::script::Arguments;
 use crate::limiter::named::instant;
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.
@@ -101,7 +101,7 @@ async fn send_and_distribute(
         charges.retain(Queued::is_wanted);
         let requests: Vec<_> = charges.iter().map(|charge| &charge.request).collect();
         let Config { key_prefixes, rule, .. } = &*config;
-        Call { now, key_prefixes, rule, requests: &requests }.append_to(command);
+        Arguments { now, key_prefixes, rule, requests: &requests }.append_to(command);
         !requests.is_empty()
     };
     let Some(reply) = eval(Arc::clone(&connection), &config.script, arguments).await else {

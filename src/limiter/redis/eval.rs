@@ -20,7 +20,7 @@ pub(crate) async fn eval(
     script: &Script,
     mut arguments: impl FnMut(&mut Cmd) -> bool,
 ) -> Option<RedisResult<Value>> {
-    let mut by_digest = script.digest_call();
+    let mut by_digest = script.evalsha();
     if !arguments(&mut by_digest) {
         return None;
     }
@@ -29,7 +29,7 @@ pub(crate) async fn eval(
     {
         return Some(reply);
     }
-    let mut by_text = script.text_call();
+    let mut by_text = script.eval();
     if !arguments(&mut by_text) {
         return None;
     }

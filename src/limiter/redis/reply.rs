@@ -85,7 +85,7 @@ impl<'a> BatchReply<'a> {
             let [one, two, three, Element::Text(list)] = each else {
                 return Ok(four(each)?.into());
             };
-            let list = listed(list).ok_or_else(malformed_reply)?;
+            let list = parse_unit_list(list).ok_or_else(malformed_reply)?;
             Ok(Mark::from([number(one)?, number(two)?, number(three)?, 0]).with_list(list))
         };
         let mark = match self.quotas {
@@ -150,7 +150,7 @@ fn unpack(packed: &[u8]) -> Option<Vec<Element<'_>>> {
 }
 
 /// The units that a text lists: `,5,0,1`.
-fn listed(text: &[u8]) -> Option<Box<[i64]>> {
+fn parse_unit_list(text: &[u8]) -> Option<Box<[i64]>> {
     let units = str::from_utf8(text).ok()?.strip_prefix(',')?.split(',');
     let exact = |units: &str| units.parse().ok().filter(|units| (0..=LARGEST).contains(units));
     units.map(exact).collect()

@@ -1,6 +1,6 @@
-//! A limiter's script: put together once, and called by its digest.
+//! A limiter's script: its text, its digest, and the arguments of a call.
 //!
-//! The contract between both sides is `scripts/README.md`; the reply is read in `reply.rs`.
+//! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads.
 
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
@@ -13,7 +13,7 @@ const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
 const SEVERAL: &str = include_str!("../../../scripts/several.lua");
 
-/// A text that Redis runs, and the digest that it is called by.
+/// The text that Redis runs, and its digest for EVALSHA.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     text: String,
@@ -39,33 +39,33 @@ impl Script {
                 text.extend(["\n", SEVERAL, "\nreturn run(all_of(", &names.join(", "), "))\n"]);
             }
         }
-        Self::whole(text)
+        Self::new(text)
     }
 
-    /// A script that makes its own decisions and writes; `parts` follow the head.
+    /// A script that makes its own decisions and writes; the sources follow the head.
     #[cfg(feature = "redisson")]
-    pub(crate) fn with_head(parts: &[&str]) -> Self {
-        Self::whole([&[HEAD], parts].concat().join("\n"))
+    pub(crate) fn from_sources(sources: &[&str]) -> Self {
+        Self::new([&[HEAD], sources].concat().join("\n"))
     }
 
-    fn whole(text: String) -> Self {
+    fn new(text: String) -> Self {
         let digest = Sha1::from(&text).digest().to_string();
         Self { text, digest }
     }
 
-    /// What a call by digest begins with.
-    pub(super) fn digest_call(&self) -> Cmd {
+    /// The command EVALSHA, without keys and arguments.
+    pub(super) fn evalsha(&self) -> Cmd {
         cmd("EVALSHA").arg(&self.digest).take()
     }
 
-    /// What a call by text begins with.
-    pub(super) fn text_call(&self) -> Cmd {
+    /// The command EVAL, without keys and arguments.
+    pub(super) fn eval(&self) -> Cmd {
         cmd("EVAL").arg(&self.text).take()
     }
 }
 
-/// What a script is called with.
-pub(super) struct Call<'a> {
+/// The keys and arguments of a call.
+pub(super) struct Arguments<'a> {
     pub(super) now: Option<i64>,
     /// What the names of a charge's keys begin with: one for each quota.
     pub(super) key_prefixes: &'a [String],
@@ -73,9 +73,9 @@ pub(super) struct Call<'a> {
     pub(super) requests: &'a [&'a Request],
 }
 
-impl Call<'_> {
-    pub(super) fn append_to(&self, call: &mut Cmd) {
-        call.arg(self.requests.len() * self.key_prefixes.len());
+impl Arguments<'_> {
+    pub(super) fn append_to(&self, command: &mut Cmd) {
+        command.arg(self.requests.len() * self.key_prefixes.len());
         let mut name = String::new();
         for request in self.requests {
             let mut ends = key::key_suffixes(&request.key);
@@ -83,47 +83,47 @@ impl Call<'_> {
             for prefix in self.key_prefixes {
                 name.clear();
                 name.extend([prefix.as_str(), end]);
-                call.arg(&name);
+                command.arg(&name);
                 end = ends.next().unwrap_or(end);
             }
         }
         match self.now {
-            Some(now) => call.arg(now),
-            None => call.arg(""),
+            Some(now) => command.arg(now),
+            None => command.arg(""),
         };
-        call.arg(self.rule);
+        command.arg(self.rule);
         for run in self.requests.chunk_by(|one, next| one.differs_in_key_only(next)) {
-            call.arg(run.len());
+            command.arg(run.len());
             if let Some(rule) = &run[0].rule {
-                call.arg("quota").arg(rule);
+                command.arg("quota").arg(rule);
             }
             match &run[0].op {
-                Op::Check { cost, max_wait } => call.arg(cost).arg(max_wait),
+                Op::Check { cost, max_wait } => command.arg(cost).arg(max_wait),
                 Op::Refund { units, cost, mark } => {
                     if units == cost {
-                        call.arg("refund").arg(cost);
+                        command.arg("refund").arg(cost);
                     } else {
-                        call.arg("refund_part").arg(units).arg(cost);
+                        command.arg("refund_part").arg(units).arg(cost);
                     }
                     let numbers = [mark.first].into_iter().chain(mark.more.iter().copied());
                     for (place, [one, two, three, four]) in numbers.enumerate() {
-                        call.arg(one).arg(two).arg(three);
+                        command.arg(one).arg(two).arg(three);
                         match mark.list(place) {
-                            [] => call.arg(four),
-                            list => call.arg(listed(list)),
+                            [] => command.arg(four),
+                            list => command.arg(unit_list(list)),
                         };
                     }
-                    &mut *call
+                    &mut *command
                 }
-                Op::Estimate { cost, max_wait } => call.arg("estimate").arg(cost).arg(max_wait),
-                Op::Penalize { cost } => call.arg("penalize").arg(cost),
-                Op::Reset => call.arg("reset"),
+                Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
+                Op::Penalize { cost } => command.arg("penalize").arg(cost),
+                Op::Reset => command.arg("reset"),
             };
         }
     }
 }
 
 /// Units as the script lists them.
-fn listed(units: &[i64]) -> String {
+fn unit_list(units: &[i64]) -> String {
     units.iter().map(|units| format!(",{units}")).collect()
 }
