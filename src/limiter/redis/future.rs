@@ -15,7 +15,7 @@ use super::batcher::Batcher;
 use super::key;
 use super::pending::Pending;
 use super::queue::Answered;
-use super::reply::{Entry, malformed_reply};
+use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
@@ -106,7 +106,7 @@ impl<A: InLua> Inner<A> {
     /// The decision that an answer becomes.
     fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
         let Answered { request, entry, now, batch_position } = answered;
-        let Entry::Decided(answer) = entry else { return Err(malformed_reply()) };
+        let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
         Ok(self.named.decision(quota, cost, answer, from, Key::Owned(request.key)))

@@ -213,8 +213,8 @@ impl<A: InLua> Redis<A> {
         let (cost, taken) = inner.named.open(reservation).map_err(not_own)?;
         let Some(request) = inner.settle(&taken, cost, 0)? else { return Ok(0) };
         match inner.send(request, Instant::now() + inner.decision_timeout).await?.entry {
-            reply::Entry::Refunded { units } => Ok(units.cast_unsigned()),
-            reply::Entry::Decided(_) => Err(malformed_reply()),
+            reply::ReplyEntry::Refunded { units } => Ok(units.cast_unsigned()),
+            reply::ReplyEntry::Decided(_) => Err(malformed_reply()),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::reply::Entry;
+use super::reply::ReplyEntry;
 use super::request::{Op, Request};
 use crate::Error;
 use crate::algorithm::{Mark, Verdict};
@@ -47,7 +47,7 @@ impl Queued {
     }
 
     /// Hands over the answer. Returns the refund of what was taken if the caller has left.
-    pub(super) fn answer(self, entry: Entry, now: i64, position: usize) -> Option<Request> {
+    pub(super) fn answer(self, entry: ReplyEntry, now: i64, position: usize) -> Option<Request> {
         let batch_position = u16::try_from(position).unwrap_or(u16::MAX);
         let answered = Answered { request: self.request, entry, now, batch_position };
         match self.reply_to?.send(Ok(answered)) {
@@ -61,7 +61,7 @@ impl Queued {
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) request: Request,
-    pub(super) entry: Entry,
+    pub(super) entry: ReplyEntry,
     /// When, in µs since the Unix epoch, by the clock that decided.
     pub(super) now: i64,
     /// The request's position in its batch.
@@ -71,7 +71,9 @@ pub(super) struct Answered {
 impl Answered {
     /// The request that gives back what was taken, if anything was.
     pub(super) fn into_refund(self) -> Option<Request> {
-        let Self { mut request, entry: Entry::Decided(answer), .. } = self else { return None };
+        let Self { mut request, entry: ReplyEntry::Decided(answer), .. } = self else {
+            return None;
+        };
         let Op::Check { cost: cost @ 1.., .. } = request.op else { return None };
         let (Verdict::Allow | Verdict::Wait(_)) = answer.verdict else { return None };
         request.op = Op::Refund { units: cost, cost, mark: answer.mark.unwrap_or_default() };

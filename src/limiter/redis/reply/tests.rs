@@ -30,7 +30,7 @@ fn ints(numbers: &[i64]) -> Value {
     packed(&numbers.iter().copied().map(Some).collect::<Vec<_>>())
 }
 
-fn told(reply: &Value) -> Result<Entry, Error> {
+fn entry_of(reply: &Value) -> Result<ReplyEntry, Error> {
     BatchReply::read(reply, 1, 1)?.entry(0, &check())
 }
 
@@ -40,22 +40,23 @@ fn a_reserved_wait_is_read() {
     assert_eq!(BatchReply::read(&reply, 1, 1).unwrap().now, 7);
     let report = Report { remaining: 0, reset_after: 900 };
     let mark = [11, 12, 13, 14].into();
-    let decided = Entry::Decided(Answer {
+    let decided = ReplyEntry::Decided(Answer {
         verdict: Verdict::Wait(400),
         report,
         quota_index: 0,
         mark: Some(mark),
     });
-    assert_eq!(told(&reply).unwrap(), decided);
+    assert_eq!(entry_of(&reply).unwrap(), decided);
 }
 
 #[test]
 fn of_several_quotas_each_may_leave_a_list() {
     let mut bytes = vec![0xdc, 0, 14, 7, 1, 100, 0, 90];
     bytes.extend(b"\x01\x02\x03\xa6,5,0,1\x04\x05\x06\x07\x01");
-    let told =
+    let entry_of =
         |bytes: Vec<u8>| BatchReply::read(&Value::BulkString(bytes), 1, 2)?.entry(0, &check());
-    let Ok(Entry::Decided(Answer { mark: Some(mark), quota_index: 1, .. })) = told(bytes.clone())
+    let Ok(ReplyEntry::Decided(Answer { mark: Some(mark), quota_index: 1, .. })) =
+        entry_of(bytes.clone())
     else {
         panic!()
     };
@@ -63,7 +64,7 @@ fn of_several_quotas_each_may_leave_a_list() {
     assert_eq!((mark.list(0), mark.list(1)), (&[5, 0, 1][..], &[][..]));
     for list in [b"\xa6 5,0,1", b"\xa6,5,,1,", b"\xa6,5,-1,", b"\xa6,5,1e9"] {
         bytes[11..18].copy_from_slice(list);
-        assert_eq!(told(bytes.clone()).unwrap_err().kind(), ErrorKind::State);
+        assert_eq!(entry_of(bytes.clone()).unwrap_err().kind(), ErrorKind::State);
     }
 }
 
@@ -110,7 +111,7 @@ fn odd_replies_are_errors() {
         ints(&[i64::MIN, 0, 0, 0, 0, 0, 0, 0, 0]),
     ];
     for reply in odd {
-        assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
+        assert_eq!(entry_of(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
     }
     let odd = [
         [0, 1, 0, 0, 0, 0],
@@ -125,7 +126,7 @@ fn odd_replies_are_errors() {
     ];
     for numbers in odd {
         let reply = ints(&[&[7], numbers.as_slice(), &[0, 0]].concat());
-        assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
+        assert_eq!(entry_of(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
     }
 }
 
@@ -142,13 +143,13 @@ fn one_charge_fails_alone() {
 proptest! {
     #[test]
     fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..11)) {
-        if let Ok(Entry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) = told(&ints(&numbers)) {
+        if let Ok(ReplyEntry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) = entry_of(&ints(&numbers)) {
             prop_assert!((1..=500).contains(&wait));
         }
     }
 
     #[test]
     fn no_bytes_are_read_beyond_their_end(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
-        let _ = told(&Value::BulkString([b"\x99".as_slice(), &bytes].concat()));
+        let _ = entry_of(&Value::BulkString([b"\x99".as_slice(), &bytes].concat()));
     }
 }
