@@ -59,7 +59,7 @@ pub(super) fn not_own(_: Reservation) -> Error {
 pub(super) struct Provenance {
     /// The instant of the decision, in µs since the Unix epoch.
     pub(super) now: i64,
-    /// The position in its batch.
+    /// The position of the charge in its batch.
     pub(super) batch_position: u16,
     pub(super) origin: Origin,
 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::call::send_batch;
 use super::config::Config;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queue::{Answered, Batch, Queued};
+use super::queue::{Batch, CompletedRequest, Queued};
 use super::request::{Op, Request};
 use super::worker;
 use crate::{Error, ErrorKind};
@@ -29,7 +29,7 @@ use crate::{Error, ErrorKind};
 pub(super) type Inline = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Receives the answer to one request.
-pub(super) type Receiver = oneshot::Receiver<Result<Answered, Error>>;
+pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
 /// A charge that was taken in.
 pub(super) struct Submitted {

@@ -130,13 +130,13 @@ fn distribute(
     if reply.is_read_only() {
         connection.mark_read_only();
     }
-    let answer = |(position, charge): (usize, Queued)| match reply.entry(position, &charge.request)
-    {
-        Ok(entry) => charge.answer(entry, reply.now, position),
-        Err(error) => {
-            charge.fail(error);
-            None
-        }
-    };
-    charges.into_iter().enumerate().filter_map(answer).collect()
+    let complete =
+        |(position, charge): (usize, Queued)| match reply.entry(position, &charge.request) {
+            Ok(entry) => charge.complete(entry, reply.now, position),
+            Err(error) => {
+                charge.fail(error);
+                None
+            }
+        };
+    charges.into_iter().enumerate().filter_map(complete).collect()
 }

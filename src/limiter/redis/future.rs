@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::batcher::Batcher;
 use super::key;
 use super::pending::Pending;
-use super::queue::Answered;
+use super::queue::CompletedRequest;
 use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
@@ -104,8 +104,8 @@ impl<A: InLua> Inner<A> {
     }
 
     /// The decision that an answer becomes.
-    fn decision(&self, quota: Quotas, answered: Answered) -> Result<Decision, Error> {
-        let Answered { request, entry, now, batch_position } = answered;
+    fn decision(&self, quota: Quotas, completed: CompletedRequest) -> Result<Decision, Error> {
+        let CompletedRequest { request, entry, now, batch_position } = completed;
         let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
         let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
@@ -162,8 +162,8 @@ impl<A: InLua> Future for RedisFuture<A> {
         let this = self.project();
         Poll::Ready(match this.state.project() {
             StateProj::Asking { pending, quota } => {
-                let answered = ready!(pending.poll(cx))?;
-                this.inner.decision(quota.take().expect("polled after it was done"), answered)
+                let completed = ready!(pending.poll(cx))?;
+                this.inner.decision(quota.take().expect("polled after it was done"), completed)
             }
             StateProj::Refused { error } => Err(error.take().expect("polled after it was done")),
         })

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::batcher::{Batcher, Inline, Receiver, Submitted};
 use super::deadline::Deadline;
 use super::pool::Pool;
-use super::queue::Answered;
+use super::queue::CompletedRequest;
 use super::request::Request;
 use crate::{Error, ErrorKind};
 
@@ -61,8 +61,8 @@ impl Pending {
         let mut this = self.project();
         if let StateProj::Waiting { receiver, inline, .. } = this.state.as_mut().project() {
             receiver.close();
-            let unheard = receiver.try_recv().ok().and_then(Result::ok);
-            if let Some(request) = unheard.and_then(Answered::into_refund) {
+            let completed = receiver.try_recv().ok().and_then(Result::ok);
+            if let Some(request) = completed.and_then(CompletedRequest::into_refund) {
                 // A refund that is lost errs on the safe side.
                 let _ = this.batcher.send_unattended(request);
             }
@@ -79,7 +79,7 @@ impl Pending {
 }
 
 impl Future for Pending {
-    type Output = Result<Answered, Error>;
+    type Output = Result<CompletedRequest, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {

@@ -26,7 +26,7 @@ pub(super) struct Queued {
     /// The instant by which the caller needs the answer.
     pub(super) deadline: Instant,
     /// Receives the answer. `None`: fire and forget.
-    pub(super) reply_to: Option<oneshot::Sender<Result<Answered, Error>>>,
+    pub(super) reply_to: Option<oneshot::Sender<Result<CompletedRequest, Error>>>,
     /// The charge's share of the queue's capacity.
     pub(super) place: Option<OwnedSemaphorePermit>,
     /// Dropped when the charge leaves the queue.
@@ -46,30 +46,30 @@ impl Queued {
         }
     }
 
-    /// Hands over the answer. Returns the refund of what was taken if the caller has left.
-    pub(super) fn answer(self, entry: ReplyEntry, now: i64, position: usize) -> Option<Request> {
+    /// Sends the answer to the caller. Returns the refund of what was taken if the caller has left.
+    pub(super) fn complete(self, entry: ReplyEntry, now: i64, position: usize) -> Option<Request> {
         let batch_position = u16::try_from(position).unwrap_or(u16::MAX);
-        let answered = Answered { request: self.request, entry, now, batch_position };
-        match self.reply_to?.send(Ok(answered)) {
-            Err(Ok(unheard)) => unheard.into_refund(),
+        let completed = CompletedRequest { request: self.request, entry, now, batch_position };
+        match self.reply_to?.send(Ok(completed)) {
+            Err(Ok(completed)) => completed.into_refund(),
             _ => None,
         }
     }
 }
 
-/// What the script answered about one request.
+/// A request, and what the script answered.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct CompletedRequest {
     pub(super) request: Request,
     pub(super) entry: ReplyEntry,
-    /// When, in µs since the Unix epoch, by the clock that decided.
+    /// The instant of the decision, in µs since the Unix epoch, by the clock that decided.
     pub(super) now: i64,
     /// The request's position in its batch.
     pub(super) batch_position: u16,
 }
 
-impl Answered {
-    /// The request that gives back what was taken, if anything was.
+impl CompletedRequest {
+    /// The request that refunds what was taken, if anything was.
     pub(super) fn into_refund(self) -> Option<Request> {
         let Self { mut request, entry: ReplyEntry::Decided(answer), .. } = self else {
             return None;

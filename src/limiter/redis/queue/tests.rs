@@ -1,7 +1,7 @@
 use super::*;
 use crate::ErrorKind;
 
-type Receiver = oneshot::Receiver<Result<Answered, Error>>;
+type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
 fn queued(hash_slot: u16, op: Op) -> (Queued, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
