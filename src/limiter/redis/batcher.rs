@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::call::send_batch;
 use super::config::Config;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queue::{Batch, CompletedRequest, Queued};
+use super::queue::{Batch, CompletedRequest, QueuedRequest};
 use super::request::{Op, Request};
 use super::worker;
 use crate::{Error, ErrorKind};
@@ -37,7 +37,7 @@ pub(super) struct Submitted {
     /// Sends the charge, if no worker does.
     pub(super) inline: Option<Inline>,
     /// Lives as long as the charge waits in the queue of a cluster.
-    pub(super) queued: Option<Weak<()>>,
+    pub(super) in_queue: Option<Weak<()>>,
 }
 
 /// Sends the charges of one limiter.
@@ -45,13 +45,13 @@ pub(super) struct Batcher {
     config: Arc<Config>,
     workers: Mutex<Vec<Arc<Worker>>>,
     /// One permit for each charge that may wait.
-    room: Arc<Semaphore>,
+    queue_permits: Arc<Semaphore>,
 }
 
 /// A handle to the worker of one runtime.
 struct Worker {
     runtime: runtime::Id,
-    charges: UnboundedSender<Queued>,
+    requests: UnboundedSender<QueuedRequest>,
     /// Whether a charge waits or is in flight.
     is_busy: Arc<AtomicBool>,
     /// The right to send a charge inline.
@@ -60,8 +60,8 @@ struct Worker {
 
 impl Batcher {
     pub(super) fn new(config: Config) -> Self {
-        let room = Arc::new(Semaphore::new(config.queue_capacity));
-        Self { config: Arc::new(config), workers: Mutex::default(), room }
+        let queue_permits = Arc::new(Semaphore::new(config.queue_capacity));
+        Self { config: Arc::new(config), workers: Mutex::default(), queue_permits }
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -81,19 +81,19 @@ impl Batcher {
     ) -> Result<Submitted, Error> {
         let worker = self.worker()?;
         let (reply_to, receiver) = oneshot::channel();
-        let mut charge = self.config.unattended(request, deadline);
-        charge.reply_to = Some(reply_to);
+        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
+        queued.reply_to = Some(reply_to);
         if let Some(permit) = worker.idle_permit()
-            && !matches!(charge.request.op, Op::Refund { .. })
+            && !matches!(queued.request.op, Op::Refund { .. })
         {
-            let inline = send_inline(Arc::clone(self), charge, permit);
-            return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), queued: None });
+            let inline = send_inline(Arc::clone(self), queued, permit);
+            return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), in_queue: None });
         }
         // On a plain server it does not matter whether a charge was sent.
-        charge.waiting = self.config.pool.is_clustered().then(Arc::default);
-        let queued = charge.waiting.as_ref().map(Arc::downgrade);
-        self.enqueue(&worker, charge)?;
-        Ok(Submitted { receiver, inline: None, queued })
+        queued.in_queue = self.config.pool.is_clustered().then(Arc::default);
+        let in_queue = queued.in_queue.as_ref().map(Arc::downgrade);
+        self.enqueue(&worker, queued)?;
+        Ok(Submitted { receiver, inline: None, in_queue })
     }
 
     /// Sends a request without awaiting its answer. A full queue takes it too: there are no more
@@ -102,21 +102,22 @@ impl Batcher {
     /// # Errors
     ///
     /// If the caller runs outside a runtime, or the runtime is shutting down.
-    pub(super) fn send_unattended(&self, request: Request) -> Result<(), Error> {
+    pub(super) fn send_and_forget(&self, request: Request) -> Result<(), Error> {
         let worker = self.worker()?;
-        match worker.push(self.config.unattended(request, Instant::now() + LATE_REPLY_TIMEOUT)) {
+        let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
+        match worker.push(QueuedRequest::without_receiver(&self.config.pool, request, deadline)) {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::State, "the task that sends charges has ended")),
         }
     }
 
-    fn enqueue(&self, worker: &Worker, mut charge: Queued) -> Result<(), Error> {
-        let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
+    fn enqueue(&self, worker: &Worker, mut queued: QueuedRequest) -> Result<(), Error> {
+        let Ok(permit) = Arc::clone(&self.queue_permits).try_acquire_owned() else {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         };
-        charge.place = Some(place);
+        queued.queue_permit = Some(permit);
         // If the worker has ended since, the caller learns it from its receiver.
-        worker.push(charge);
+        worker.push(queued);
         Ok(())
     }
 
@@ -127,17 +128,17 @@ impl Batcher {
         };
         let mut workers = lock(&self.workers);
         let of_runtime =
-            |worker: &&Arc<Worker>| worker.runtime == runtime.id() && !worker.charges.is_closed();
+            |worker: &&Arc<Worker>| worker.runtime == runtime.id() && !worker.requests.is_closed();
         if let Some(worker) = workers.iter().find(of_runtime) {
             return Ok(Arc::clone(worker));
         }
-        workers.retain(|worker| !worker.charges.is_closed());
-        let (charges, arrivals) = unbounded_channel();
+        workers.retain(|worker| !worker.requests.is_closed());
+        let (requests, arrivals) = unbounded_channel();
         let is_busy = Arc::new(AtomicBool::new(false));
         runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&is_busy)));
         let worker = Arc::new(Worker {
             runtime: runtime.id(),
-            charges,
+            requests,
             is_busy,
             inline: Arc::new(Semaphore::new(1)),
         });
@@ -153,23 +154,23 @@ impl Worker {
         is_idle.then(|| Arc::clone(&self.inline).try_acquire_owned().ok()).flatten()
     }
 
-    /// Hands over a charge. Returns false if the worker has ended.
-    fn push(&self, charge: Queued) -> bool {
+    /// Passes a request on to the worker. Returns false if the worker has ended.
+    fn push(&self, queued: QueuedRequest) -> bool {
         self.is_busy.store(true, Relaxed);
-        self.charges.send(charge).is_ok()
+        self.requests.send(queued).is_ok()
     }
 }
 
 /// Sends one charge from its caller's task: an idle limiter costs no task switch.
-async fn send_inline(batcher: Arc<Batcher>, charge: Queued, permit: OwnedSemaphorePermit) {
+async fn send_inline(batcher: Arc<Batcher>, queued: QueuedRequest, permit: OwnedSemaphorePermit) {
     let connection = match batcher.config.pool.ready_connection() {
         Some(connection) => connection,
         None => match batcher.config.pool.connection().await {
             Ok(connection) => connection,
-            Err(error) => return charge.fail(error),
+            Err(error) => return queued.fail(error),
         },
     };
-    let batch = Batch { hash_slot: charge.hash_slot, charges: vec![charge] };
+    let batch = Batch { hash_slot: queued.hash_slot, requests: vec![queued] };
     let ended = send_batch(Arc::clone(&batcher.config), connection, batch).await;
     drop(permit);
     let refunds = match ended.late_reply {
@@ -178,7 +179,7 @@ async fn send_inline(batcher: Arc<Batcher>, charge: Queued, permit: OwnedSemapho
     };
     for request in refunds {
         // A refund that is lost errs on the safe side.
-        let _ = batcher.send_unattended(request);
+        let _ = batcher.send_and_forget(request);
     }
 }
 

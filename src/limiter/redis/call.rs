@@ -12,7 +12,7 @@ use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::error;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
-use super::queue::{Batch, Queued};
+use super::queue::{Batch, QueuedRequest};
 use super::reply::BatchReply;
 use super::request::Request;
 use super::script::Arguments;
@@ -43,13 +43,14 @@ pub(super) async fn send_batch(
     batch: Batch,
 ) -> EndedCall {
     let (hash_slot, has_refunds) = (batch.hash_slot, batch.has_refunds());
-    let deadlines = || batch.charges.iter().map(|charge| charge.deadline);
+    let deadlines = || batch.requests.iter().map(|queued| queued.deadline);
     let sent = Instant::now();
     let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
     let earliest = Deadline::new(earliest, &config.pool, hash_slot);
     let latest = deadlines().max().unwrap_or(sent);
     let pool = config.pool.clone();
-    let mut sending = Box::pin(send_and_distribute(config, Arc::clone(&connection), batch.charges));
+    let mut sending =
+        Box::pin(send_and_distribute(config, Arc::clone(&connection), batch.requests));
     let was_answered = |outcome: &BatchOutcome| outcome.was_answered;
     let outcome = earliest.reply(&pool, &*connection, sending.as_mut(), was_answered).await;
     let (refunds, late_reply): (_, Option<LateReply>) = match outcome {
@@ -88,18 +89,18 @@ struct BatchOutcome {
 async fn send_and_distribute(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    mut charges: Vec<Queued>,
+    mut requests: Vec<QueuedRequest>,
 ) -> BatchOutcome {
     let now = match config.clock.as_ref().map(|clock| instant(clock())).transpose() {
         Ok(now) => now,
         Err(error) => {
-            charges.into_iter().for_each(|charge| charge.fail(error.clone()));
+            requests.into_iter().for_each(|queued| queued.fail(error.clone()));
             return BatchOutcome::default();
         }
     };
     let arguments = |command: &mut _| {
-        charges.retain(Queued::is_wanted);
-        let requests: Vec<_> = charges.iter().map(|charge| &charge.request).collect();
+        requests.retain(QueuedRequest::is_wanted);
+        let requests: Vec<_> = requests.iter().map(|queued| &queued.request).collect();
         let Config { key_prefixes, rule, .. } = &*config;
         Arguments { now, key_prefixes, rule, requests: &requests }.append_to(command);
         !requests.is_empty()
@@ -111,10 +112,10 @@ async fn send_and_distribute(
     let quotas = config.key_prefixes.len();
     let reply = reply.map_err(error::from_redis_error);
     let reply = reply.as_ref().map_err(Clone::clone);
-    let refunds = match reply.and_then(|reply| BatchReply::read(reply, charges.len(), quotas)) {
-        Ok(reply) => distribute(&*connection, charges, &reply),
+    let refunds = match reply.and_then(|reply| BatchReply::read(reply, requests.len(), quotas)) {
+        Ok(reply) => distribute(&*connection, requests, &reply),
         Err(error) => {
-            charges.into_iter().for_each(|charge| charge.fail(error.clone()));
+            requests.into_iter().for_each(|queued| queued.fail(error.clone()));
             Vec::new()
         }
     };
@@ -124,19 +125,19 @@ async fn send_and_distribute(
 /// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.
 fn distribute(
     connection: &dyn SharedConnection,
-    charges: Vec<Queued>,
+    requests: Vec<QueuedRequest>,
     reply: &BatchReply<'_>,
 ) -> Vec<Request> {
     if reply.is_read_only() {
         connection.mark_read_only();
     }
     let complete =
-        |(position, charge): (usize, Queued)| match reply.entry(position, &charge.request) {
-            Ok(entry) => charge.complete(entry, reply.now, position),
+        |(position, queued): (usize, QueuedRequest)| match reply.entry(position, &queued.request) {
+            Ok(entry) => queued.complete(entry, reply.now, position),
             Err(error) => {
-                charge.fail(error);
+                queued.fail(error);
                 None
             }
         };
-    charges.into_iter().enumerate().filter_map(complete).collect()
+    requests.into_iter().enumerate().filter_map(complete).collect()
 }

@@ -1,10 +1,6 @@
 //! The settings of a limiter in Redis, as its batches use them.
 
-use tokio::time::Instant;
-
 use super::pool::Pool;
-use super::queue::Queued;
-use super::request::Request;
 use super::script::Script;
 use crate::algorithm::InLua;
 use crate::limiter::named::Clock;
@@ -62,11 +58,5 @@ impl Config {
     pub(super) fn set_max_batch_size(&mut self, charges: usize) {
         let largest = LARGEST_BATCH.min(MAX_KEYS / self.key_prefixes.len());
         self.max_batch_size = charges.clamp(1, largest);
-    }
-
-    /// A charge without a receiver of its answer.
-    pub(super) fn unattended(&self, request: Request, deadline: Instant) -> Queued {
-        let hash_slot = self.pool.hash_slot(&request.key);
-        Queued { request, hash_slot, deadline, reply_to: None, place: None, waiting: None }
     }
 }

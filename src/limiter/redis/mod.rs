@@ -230,7 +230,7 @@ impl<A: InLua> Limiter for Redis<A> {
         let owner = reservation.owner();
         let (cost, taken) = self.inner.named.open(reservation)?;
         let sent = match self.inner.settle(&taken, cost, actual) {
-            Ok(Some(request)) => self.inner.batcher.send_unattended(request),
+            Ok(Some(request)) => self.inner.batcher.send_and_forget(request),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };

@@ -40,7 +40,7 @@ pin_project! {
         Waiting {
             receiver: Receiver,
             inline: Option<Inline>,
-            queued: Option<Weak<()>>,
+            in_queue: Option<Weak<()>>,
             deadline: Deadline,
             #[pin]
             timer: Sleep,
@@ -64,7 +64,7 @@ impl Pending {
             let completed = receiver.try_recv().ok().and_then(Result::ok);
             if let Some(request) = completed.and_then(CompletedRequest::into_refund) {
                 // A refund that is lost errs on the safe side.
-                let _ = this.batcher.send_unattended(request);
+                let _ = this.batcher.send_and_forget(request);
             }
             // A call that was sent goes on without its caller: it refunds what it took. It ends
             // soon after its deadline. One that panicked has nothing left to do.
@@ -94,12 +94,12 @@ impl Future for Pending {
                         let message = "the time ended before the charge was sent";
                         return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));
                     }
-                    let Submitted { receiver, inline, queued } =
+                    let Submitted { receiver, inline, in_queue } =
                         this.batcher.submit(request, *this.deadline)?;
                     let timer = sleep_until(*this.deadline);
-                    State::Waiting { receiver, inline, queued, deadline, timer, overtime: None }
+                    State::Waiting { receiver, inline, in_queue, deadline, timer, overtime: None }
                 }
-                StateProj::Waiting { receiver, inline, queued, deadline, timer, overtime } => {
+                StateProj::Waiting { receiver, inline, in_queue, deadline, timer, overtime } => {
                     if let Some(sending) = inline
                         && sending.as_mut().poll(cx).is_ready()
                     {
@@ -117,7 +117,8 @@ impl Future for Pending {
                         continue;
                     };
                     ready!(overtime.as_mut().poll(cx));
-                    let was_sent = queued.as_ref().is_none_or(|queued| queued.strong_count() == 0);
+                    let was_sent =
+                        in_queue.as_ref().is_none_or(|in_queue| in_queue.strong_count() == 0);
                     let error = deadline.missed(&this.batcher.config().pool, was_sent);
                     self.leave();
                     return Poll::Ready(Err(error));

@@ -14,26 +14,33 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use super::pool::Pool;
 use super::reply::ReplyEntry;
 use super::request::{Op, Request};
 use crate::Error;
 use crate::algorithm::{Mark, Verdict};
 
-/// One charge that waits to be sent.
-pub(super) struct Queued {
+/// A request that waits to be sent.
+pub(super) struct QueuedRequest {
     pub(super) request: Request,
     pub(super) hash_slot: u16,
     /// The instant by which the caller needs the answer.
     pub(super) deadline: Instant,
     /// Receives the answer. `None`: fire and forget.
     pub(super) reply_to: Option<oneshot::Sender<Result<CompletedRequest, Error>>>,
-    /// The charge's share of the queue's capacity.
-    pub(super) place: Option<OwnedSemaphorePermit>,
-    /// Dropped when the charge leaves the queue.
-    pub(super) waiting: Option<Arc<()>>,
+    /// The share of the queue's capacity that it occupies.
+    pub(super) queue_permit: Option<OwnedSemaphorePermit>,
+    /// Dropped when the request leaves the queue, which its caller observes.
+    pub(super) in_queue: Option<Arc<()>>,
 }
 
-impl Queued {
+impl QueuedRequest {
+    /// A request whose answer nobody receives.
+    pub(super) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Self {
+        let hash_slot = pool.hash_slot(&request.key);
+        Self { request, hash_slot, deadline, reply_to: None, queue_permit: None, in_queue: None }
+    }
+
     /// Whether the answer is still wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.reply_to.as_ref().is_none_or(|reply_to| !reply_to.is_closed())
@@ -81,20 +88,20 @@ impl CompletedRequest {
     }
 }
 
-/// Some charges of one slot, to be sent in one call.
+/// Requests for one hash slot, to be sent in one call.
 pub(super) struct Batch {
     pub(super) hash_slot: u16,
-    pub(super) charges: Vec<Queued>,
+    pub(super) requests: Vec<QueuedRequest>,
 }
 
 impl Batch {
     /// Whether it carries refunds, which stand in front.
     pub(super) fn has_refunds(&self) -> bool {
-        self.charges.first().is_some_and(|first| matches!(first.request.op, Op::Refund { .. }))
+        self.requests.first().is_some_and(|first| matches!(first.request.op, Op::Refund { .. }))
     }
 }
 
-/// The charges that wait.
+/// The requests that wait.
 pub(super) struct Queue {
     slots: HashMap<u16, SlotQueue>,
     /// The slots that a call may be sent for, each once.
@@ -104,12 +111,12 @@ pub(super) struct Queue {
     max_in_flight: usize,
 }
 
-/// The charges of one hash slot that wait.
+/// The requests of one hash slot that wait.
 #[derive(Default)]
 struct SlotQueue {
-    charges: VecDeque<Queued>,
-    /// By the state that each reservation left: states of one key grow from one to the next.
-    refunds: BTreeMap<(Mark, u64), Queued>,
+    requests: VecDeque<QueuedRequest>,
+    /// By the mark of each reservation: marks of one key grow from one to the next.
+    refunds: BTreeMap<(Mark, u64), QueuedRequest>,
     calls_in_flight: usize,
     refunds_in_flight: bool,
     is_sendable: bool,
@@ -117,17 +124,17 @@ struct SlotQueue {
 
 impl SlotQueue {
     fn has_work(&self) -> bool {
-        !self.charges.is_empty() || (!self.refunds.is_empty() && !self.refunds_in_flight)
+        !self.requests.is_empty() || (!self.refunds.is_empty() && !self.refunds_in_flight)
     }
 
     fn is_idle(&self) -> bool {
-        let is_empty = self.charges.is_empty() && self.refunds.is_empty();
+        let is_empty = self.requests.is_empty() && self.refunds.is_empty();
         is_empty && self.calls_in_flight == 0 && !self.refunds_in_flight
     }
 
-    fn pop(&mut self) -> Option<Queued> {
+    fn pop(&mut self) -> Option<QueuedRequest> {
         let refund = if self.refunds_in_flight { None } else { self.refunds.pop_last() };
-        refund.map(|(_, charge)| charge).or_else(|| self.charges.pop_front())
+        refund.map(|(_, queued)| queued).or_else(|| self.requests.pop_front())
     }
 }
 
@@ -151,35 +158,35 @@ impl Queue {
         !self.sendable.is_empty()
     }
 
-    pub(super) fn push(&mut self, charge: Queued) {
-        let hash_slot = charge.hash_slot;
+    pub(super) fn push(&mut self, queued: QueuedRequest) {
+        let hash_slot = queued.hash_slot;
         let slot_queue = self.slots.entry(hash_slot).or_default();
-        match &charge.request.op {
+        match &queued.request.op {
             Op::Refund { mark, .. } => {
                 self.arrivals += 1;
-                slot_queue.refunds.insert((mark.clone(), self.arrivals), charge);
+                slot_queue.refunds.insert((mark.clone(), self.arrivals), queued);
             }
-            _ => slot_queue.charges.push_back(charge),
+            _ => slot_queue.requests.push_back(queued),
         }
         self.list(hash_slot);
     }
 
-    /// The next batch. Charges whose callers have left are dropped.
+    /// The next batch. Requests whose callers have left are dropped.
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         while let Some(hash_slot) = self.sendable.pop_front() {
             let slot_queue = self.slots.get_mut(&hash_slot)?;
             slot_queue.is_sendable = false;
-            let mut charges = Vec::new();
-            while charges.len() < self.max_batch_size
-                && let Some(mut charge) = slot_queue.pop()
+            let mut requests = Vec::new();
+            while requests.len() < self.max_batch_size
+                && let Some(mut queued) = slot_queue.pop()
             {
-                (charge.place, charge.waiting) = (None, None);
-                if charge.is_wanted() {
-                    charges.push(charge);
+                (queued.queue_permit, queued.in_queue) = (None, None);
+                if queued.is_wanted() {
+                    requests.push(queued);
                 }
             }
-            let batch = Batch { hash_slot, charges };
-            if !batch.charges.is_empty() {
+            let batch = Batch { hash_slot, requests };
+            if !batch.requests.is_empty() {
                 slot_queue.calls_in_flight += 1;
                 slot_queue.refunds_in_flight |= batch.has_refunds();
                 self.list(hash_slot);
@@ -213,10 +220,10 @@ impl Queue {
             slot_queue.is_sendable = false;
             let refunds = std::mem::take(&mut slot_queue.refunds).into_values();
             slot_queue
-                .charges
+                .requests
                 .drain(..)
                 .chain(refunds)
-                .for_each(|charge| charge.fail(error.clone()));
+                .for_each(|queued| queued.fail(error.clone()));
         }
         self.slots.retain(|_, slot_queue| !slot_queue.is_idle());
     }

@@ -20,13 +20,13 @@ use super::call::{EndedCall, send_batch};
 use super::config::Config;
 use super::connections::ConnectionFuture;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queue::{Queue, Queued};
+use super::queue::{Queue, QueuedRequest};
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
 /// or is in flight.
 pub(super) async fn run(
     config: Arc<Config>,
-    mut arrivals: UnboundedReceiver<Queued>,
+    mut arrivals: UnboundedReceiver<QueuedRequest>,
     is_busy: Arc<AtomicBool>,
 ) {
     let mut queue = Queue::new(config.max_batch_size);
@@ -57,7 +57,7 @@ pub(super) async fn run(
                 }
             }
             arrival = arrivals.recv(), if is_open => match arrival {
-                Some(charge) => queue.push(charge),
+                Some(queued) => queue.push(queued),
                 None => is_open = false,
             },
             else => return,
@@ -65,8 +65,8 @@ pub(super) async fn run(
         is_busy.store(true, Relaxed);
         // Tasks that are about to ask run first, so that their charges join the batch.
         yield_now().await;
-        while let Ok(charge) = arrivals.try_recv() {
-            queue.push(charge);
+        while let Ok(queued) = arrivals.try_recv() {
+            queue.push(queued);
         }
         queue.set_max_in_flight(config.max_in_flight * config.pool.size());
         while queue.is_sendable() {
@@ -95,7 +95,8 @@ fn record_end(
         late_replies.spawn(late_reply);
     }
     for request in ended.refunds {
-        queue.push(config.unattended(request, Instant::now() + LATE_REPLY_TIMEOUT));
+        let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
+        queue.push(QueuedRequest::without_receiver(&config.pool, request, deadline));
     }
 }
 

@@ -3,18 +3,18 @@ use crate::ErrorKind;
 
 type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
-fn queued(hash_slot: u16, op: Op) -> (Queued, Receiver) {
+fn queued(hash_slot: u16, op: Op) -> (QueuedRequest, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
     let request = Request { key: String::from("{k}"), rule: None, op };
     let deadline = Instant::now();
     (
-        Queued {
+        QueuedRequest {
             request,
             hash_slot,
             deadline,
             reply_to: Some(reply_to),
-            place: None,
-            waiting: None,
+            queue_permit: None,
+            in_queue: None,
         },
         receiver,
     )
@@ -32,8 +32,8 @@ fn refund(mark: i64) -> Op {
 fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<Receiver>) {
     let mut queue = Queue::new(max_batch_size);
     let push = |op| {
-        let (charge, receiver) = queued(0, op);
-        queue.push(charge);
+        let (queued, receiver) = queued(0, op);
+        queue.push(queued);
         receiver
     };
     let receivers = ops.into_iter().map(push).collect();
@@ -41,8 +41,8 @@ fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Ve
 }
 
 fn ops(batch: Option<Batch>) -> Vec<Op> {
-    let charges = batch.map(|batch| batch.charges).unwrap_or_default();
-    charges.into_iter().map(|charge| charge.request.op).collect()
+    let requests = batch.map(|batch| batch.requests).unwrap_or_default();
+    requests.into_iter().map(|queued| queued.request.op).collect()
 }
 
 #[test]
