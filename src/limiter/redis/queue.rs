@@ -106,7 +106,8 @@ pub(super) struct Queue {
     slots: HashMap<u16, SlotQueue>,
     /// The slots that a call may be sent for, each once.
     sendable: VecDeque<u16>,
-    arrivals: u64,
+    /// Counts refunds, so that those of one mark stay apart.
+    refund_count: u64,
     max_batch_size: usize,
     max_in_flight: usize,
 }
@@ -141,7 +142,7 @@ impl SlotQueue {
 impl Queue {
     pub(super) fn new(max_batch_size: usize) -> Self {
         let (slots, sendable) = (HashMap::new(), VecDeque::new());
-        Self { slots, sendable, arrivals: 0, max_batch_size, max_in_flight: 1 }
+        Self { slots, sendable, refund_count: 0, max_batch_size, max_in_flight: 1 }
     }
 
     /// Sets how many calls for one slot may be sent at the same time.
@@ -163,12 +164,12 @@ impl Queue {
         let slot_queue = self.slots.entry(hash_slot).or_default();
         match &queued.request.op {
             Op::Refund { mark, .. } => {
-                self.arrivals += 1;
-                slot_queue.refunds.insert((mark.clone(), self.arrivals), queued);
+                self.refund_count += 1;
+                slot_queue.refunds.insert((mark.clone(), self.refund_count), queued);
             }
             _ => slot_queue.requests.push_back(queued),
         }
-        self.list(hash_slot);
+        self.update_sendable(hash_slot);
     }
 
     /// The next batch. Requests whose callers have left are dropped.
@@ -189,10 +190,10 @@ impl Queue {
             if !batch.requests.is_empty() {
                 slot_queue.calls_in_flight += 1;
                 slot_queue.refunds_in_flight |= batch.has_refunds();
-                self.list(hash_slot);
+                self.update_sendable(hash_slot);
                 return Some(batch);
             }
-            self.list(hash_slot);
+            self.update_sendable(hash_slot);
         }
         None
     }
@@ -202,19 +203,19 @@ impl Queue {
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
             slot_queue.calls_in_flight -= 1;
         }
-        self.list(hash_slot);
+        self.update_sendable(hash_slot);
     }
 
-    /// Records that the refunds of a call for a slot are done with.
-    pub(super) fn refunds_ended(&mut self, hash_slot: u16) {
+    /// Records that the refunds of a call for a slot are done.
+    pub(super) fn refunds_done(&mut self, hash_slot: u16) {
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
             slot_queue.refunds_in_flight = false;
         }
-        self.list(hash_slot);
+        self.update_sendable(hash_slot);
     }
 
-    /// Answers all that wait with an error.
-    pub(super) fn fail(&mut self, error: &Error) {
+    /// Fails every request that waits.
+    pub(super) fn fail_all(&mut self, error: &Error) {
         self.sendable.clear();
         for slot_queue in self.slots.values_mut() {
             slot_queue.is_sendable = false;
@@ -228,8 +229,8 @@ impl Queue {
         self.slots.retain(|_, slot_queue| !slot_queue.is_idle());
     }
 
-    /// Notes whether a call may be sent for a slot, and forgets a slot that is idle.
-    fn list(&mut self, hash_slot: u16) {
+    /// Records whether a call may be sent for a slot, and forgets a slot that is idle.
+    fn update_sendable(&mut self, hash_slot: u16) {
         let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { return };
         if slot_queue.is_idle() {
             self.slots.remove(&hash_slot);

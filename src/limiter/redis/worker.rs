@@ -53,7 +53,7 @@ pub(super) async fn run(
                 connecting = None;
                 match outcome {
                     Ok(connection) => new_connection = Some(connection),
-                    Err(error) => queue.fail(&error),
+                    Err(error) => queue.fail_all(&error),
                 }
             }
             arrival = arrivals.recv(), if is_open => match arrival {
@@ -89,7 +89,7 @@ fn record_end(
     late_replies: &mut JoinSet<EndedCall>,
 ) {
     if ended.refunds_done {
-        queue.refunds_ended(ended.hash_slot);
+        queue.refunds_done(ended.hash_slot);
     }
     if let Some(late_reply) = ended.late_reply {
         late_replies.spawn(late_reply);

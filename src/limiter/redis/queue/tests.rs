@@ -71,7 +71,7 @@ fn one_call_of_a_slot_carries_refunds_at_a_time() {
     queue.call_ended(0);
     queue.call_ended(0);
     assert_eq!(ops(queue.next_batch()), []);
-    queue.refunds_ended(0);
+    queue.refunds_done(0);
     assert_eq!(ops(queue.next_batch()), [refund(10)]);
 }
 
@@ -109,7 +109,7 @@ fn slots_are_forgotten_once_they_are_idle() {
 fn a_failure_reaches_all_that_wait() {
     let (mut queue, receivers) = queue(1, [check(1), refund(10), check(2)]);
     assert_eq!(ops(queue.next_batch()), [refund(10)]);
-    queue.fail(&Error::new(ErrorKind::Infrastructure, "away"));
+    queue.fail_all(&Error::new(ErrorKind::Infrastructure, "away"));
     assert!(!queue.is_sendable());
     let failed = |mut receiver: Receiver| matches!(receiver.try_recv(), Ok(Err(_)));
     assert_eq!(
@@ -118,6 +118,6 @@ fn a_failure_reaches_all_that_wait() {
     );
     queue.call_ended(0);
     assert!(!queue.is_empty());
-    queue.refunds_ended(0);
+    queue.refunds_done(0);
     assert!(queue.is_empty());
 }
