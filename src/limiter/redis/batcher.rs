@@ -26,16 +26,16 @@ use super::worker;
 use crate::{Error, ErrorKind};
 
 /// The future of a charge that its own task sends.
-pub(super) type Inline = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type InlineSend = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Receives the answer to one request.
 pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
-/// A charge that was taken in.
+/// A charge that the batcher accepted.
 pub(super) struct Submitted {
     pub(super) receiver: Receiver,
     /// Sends the charge, if no worker does.
-    pub(super) inline: Option<Inline>,
+    pub(super) inline: Option<InlineSend>,
     /// Lives as long as the charge waits in the queue of a cluster.
     pub(super) in_queue: Option<Weak<()>>,
 }
@@ -54,8 +54,8 @@ struct Worker {
     requests: UnboundedSender<QueuedRequest>,
     /// Whether a charge waits or is in flight.
     is_busy: Arc<AtomicBool>,
-    /// The right to send a charge inline.
-    inline: Arc<Semaphore>,
+    /// One permit: one caller at a time sends a charge inline.
+    inline_permits: Arc<Semaphore>,
 }
 
 impl Batcher {
@@ -68,7 +68,7 @@ impl Batcher {
         &self.config
     }
 
-    /// Takes a charge in. If it found the limiter idle, the caller has to poll the
+    /// Accepts a charge. If it found the limiter idle, the caller polls the
     /// future that sends it.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Batcher {
         let (reply_to, receiver) = oneshot::channel();
         let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
         queued.reply_to = Some(reply_to);
-        if let Some(permit) = worker.idle_permit()
+        if let Some(permit) = worker.inline_permit()
             && !matches!(queued.request.op, Op::Refund { .. })
         {
             let inline = send_inline(Arc::clone(self), queued, permit);
@@ -116,7 +116,7 @@ impl Batcher {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         };
         queued.queue_permit = Some(permit);
-        // If the worker has ended since, the caller learns it from its receiver.
+        // If the worker has ended since, the receiver is closed, and the caller gets an error.
         worker.push(queued);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Batcher {
             runtime: runtime.id(),
             requests,
             is_busy,
-            inline: Arc::new(Semaphore::new(1)),
+            inline_permits: Arc::new(Semaphore::new(1)),
         });
         workers.push(Arc::clone(&worker));
         Ok(worker)
@@ -148,10 +148,10 @@ impl Batcher {
 }
 
 impl Worker {
-    /// The right to send a charge inline, if nothing waits and nothing is in flight.
-    fn idle_permit(&self) -> Option<OwnedSemaphorePermit> {
+    /// The permit to send a charge inline, if nothing waits and nothing is in flight.
+    fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
         let is_idle = !self.is_busy.load(Relaxed);
-        is_idle.then(|| Arc::clone(&self.inline).try_acquire_owned().ok()).flatten()
+        is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
     }
 
     /// Passes a request on to the worker. Returns false if the worker has ended.

@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::batcher::{Batcher, Inline, Receiver, Submitted};
+use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::Deadline;
 use super::pool::Pool;
 use super::queue::CompletedRequest;
@@ -28,7 +28,7 @@ pin_project! {
 
     impl PinnedDrop for Pending {
         fn drop(this: Pin<&mut Self>) {
-            this.leave();
+            this.cancel();
         }
     }
 }
@@ -39,7 +39,7 @@ pin_project! {
         Starting { request: Option<Request> },
         Waiting {
             receiver: Receiver,
-            inline: Option<Inline>,
+            inline: Option<InlineSend>,
             in_queue: Option<Weak<()>>,
             deadline: Deadline,
             #[pin]
@@ -56,8 +56,8 @@ impl Pending {
         Self { batcher, deadline, state: State::Starting { request: Some(request) } }
     }
 
-    /// Stops waiting: an answer that is there or still comes is refunded.
-    fn leave(self: Pin<&mut Self>) {
+    /// Stops waiting. An admission that has come or still comes is refunded.
+    fn cancel(self: Pin<&mut Self>) {
         let mut this = self.project();
         if let StateProj::Waiting { receiver, inline, .. } = this.state.as_mut().project() {
             receiver.close();
@@ -120,7 +120,7 @@ impl Future for Pending {
                     let was_sent =
                         in_queue.as_ref().is_none_or(|in_queue| in_queue.strong_count() == 0);
                     let error = deadline.missed(&this.batcher.config().pool, was_sent);
-                    self.leave();
+                    self.cancel();
                     return Poll::Ready(Err(error));
                 }
                 StateProj::Done => panic!("polled after it was done"),
