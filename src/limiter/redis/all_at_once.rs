@@ -93,7 +93,7 @@ where
         let inner = &self.one.inner;
         // A key that is too long is refused before it is digested.
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
-            return Ok(AllAtOnceFuture::in_one_call(RedisFuture::refused(inner, error), None));
+            return Ok(AllAtOnceFuture::in_one_call(RedisFuture::failed(inner, error), None));
         }
         let ends: Vec<_> = charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
         let hash_slot = |end: &String| key::hash_slot(end);
@@ -107,8 +107,8 @@ where
             return Err(charges.map(|one| one.decided_by(deadline)));
         }
         let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {
-            Ok(whole) => inner.ask_of(ends.concat(), &whole, op),
-            Err(error) => RedisFuture::refused(inner, error),
+            Ok(whole) => inner.ask_keys(ends.concat(), &whole, op),
+            Err(error) => RedisFuture::failed(inner, error),
         };
         let stated = Some((self.owner, charge.get_cost())).filter(|_| !follows);
         Ok(AllAtOnceFuture::in_one_call(asked, stated))

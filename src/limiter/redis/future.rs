@@ -42,14 +42,14 @@ impl<A: InLua> Inner<A> {
         RedisFuture::new(self, charge, self.request(charge, op))
     }
 
-    /// Asks about keys whose names end with `key`.
-    pub(super) fn ask_of(
+    /// As `ask`, about keys whose names end with `key`.
+    pub(super) fn ask_keys(
         self: &Arc<Self>,
         key: String,
         charge: &Charge,
         op: impl Fn(Check) -> Op,
     ) -> RedisFuture<A> {
-        RedisFuture::new(self, charge, self.request_of(key, charge, op))
+        RedisFuture::new(self, charge, self.request_for_keys(key, charge, op))
     }
 
     /// The request that a charge becomes, and the quota that its answer is read with.
@@ -60,10 +60,10 @@ impl<A: InLua> Inner<A> {
     ) -> Result<(Request, Quotas), Error> {
         // A key that is too long is refused before it is digested.
         check_key(charge.key())?;
-        self.request_of(key::hash_tagged(charge.key()), charge, op)
+        self.request_for_keys(key::hash_tagged(charge.key()), charge, op)
     }
 
-    fn request_of(
+    fn request_for_keys(
         &self,
         key: String,
         charge: &Charge,
@@ -130,7 +130,7 @@ pin_project! {
     #[project = StateProj]
     enum State {
         Asking { #[pin] pending: Pending, quota: Option<Quotas> },
-        Refused { error: Option<Error> },
+        Failed { error: Option<Error> },
     }
 }
 
@@ -146,12 +146,12 @@ impl<A: InLua> RedisFuture<A> {
                 let (pending, quota) = (inner.send(request, deadline), Some(quota));
                 Self { inner: Arc::clone(inner), state: State::Asking { pending, quota } }
             }
-            Err(error) => Self::refused(inner, error),
+            Err(error) => Self::failed(inner, error),
         }
     }
 
-    pub(super) fn refused(inner: &Arc<Inner<A>>, error: Error) -> Self {
-        Self { inner: Arc::clone(inner), state: State::Refused { error: Some(error) } }
+    pub(super) fn failed(inner: &Arc<Inner<A>>, error: Error) -> Self {
+        Self { inner: Arc::clone(inner), state: State::Failed { error: Some(error) } }
     }
 }
 
@@ -165,7 +165,7 @@ impl<A: InLua> Future for RedisFuture<A> {
                 let completed = ready!(pending.poll(cx))?;
                 this.inner.decision(quota.take().expect("polled after it was done"), completed)
             }
-            StateProj::Refused { error } => Err(error.take().expect("polled after it was done")),
+            StateProj::Failed { error } => Err(error.take().expect("polled after it was done")),
         })
     }
 }
