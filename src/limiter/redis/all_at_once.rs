@@ -48,8 +48,8 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 pub struct AllAtOnce<A: InLua, const N: usize, F> {
     /// Of reservations whose members all state costs of their own.
     owner: Owner,
-    one: Redis<A>,
-    turns: AllInTurn<N, F>,
+    in_one_call: Redis<A>,
+    in_turn: AllInTurn<N, F>,
 }
 
 impl<A: InLua, const N: usize, F> AllAtOnce<A, N, F>
@@ -67,8 +67,8 @@ where
     /// If they are not over one [`Pool`](crate::Pool).
     #[must_use]
     pub fn new<T: Members<N, Algorithm = A>>(members: T, keys: F) -> Self {
-        let turns = AllInTurn::new(members.each(), keys);
-        Self { owner: Owner::new(), one: members.join(), turns }
+        let in_turn = AllInTurn::new(members.boxed_members(), keys);
+        Self { owner: Owner::new(), in_one_call: members.joined(), in_turn }
     }
 
     /// Refunds all of a reservation, and returns how many units: the most that one of the members
@@ -79,7 +79,7 @@ where
     /// If the reservation is another limiter's, or one that was made in turn; or if Redis cannot be
     /// asked.
     pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        self.one.refund_confirmed(reservation).await
+        self.in_one_call.refund_confirmed(reservation).await
     }
 
     /// Asks in one call, or returns what the members are to be asked in turn.
@@ -88,48 +88,53 @@ where
         charge: &Charge,
         op: impl Fn(Check) -> Op,
     ) -> Result<AllAtOnceFuture<A>, [Charge; N]> {
-        let charges = self.turns.parts(charge);
+        let charges = self.in_turn.parts(charge);
         let cost = charges[0].get_cost();
-        let inner = &self.one.inner;
+        let inner = &self.in_one_call.inner;
         // A key that is too long is refused before it is digested.
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
             return Ok(AllAtOnceFuture::in_one_call(RedisFuture::failed(inner, error), None));
         }
-        let ends: Vec<_> = charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
-        let hash_slot = |end: &String| key::hash_slot(end);
+        let key_suffixes: Vec<_> =
+            charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
+        let hash_slot = |suffix: &String| key::hash_slot(suffix);
         let follows = charges[0].follows_whole();
         let differs = |one: &Charge| one.get_cost() != cost || one.follows_whole() != follows;
-        let in_turn = charges.iter().any(differs)
+        let must_ask_in_turn = charges.iter().any(differs)
             || inner.batcher.config().pool.is_clustered()
-                && !ends.iter().map(hash_slot).all(|one| one == hash_slot(&ends[0]));
-        if in_turn {
+                && !key_suffixes
+                    .iter()
+                    .map(hash_slot)
+                    .all(|one| one == hash_slot(&key_suffixes[0]));
+        if must_ask_in_turn {
             let deadline = timeout::deadline(charge, inner.decision_timeout).into_std();
             return Err(charges.map(|one| one.decided_by(deadline)));
         }
-        let asked = match self.whole(charge.clone().cost(cost), &charges, &ends) {
-            Ok(whole) => inner.ask_keys(ends.concat(), &whole, op),
-            Err(error) => RedisFuture::failed(inner, error),
-        };
+        let asked =
+            match self.charge_with_quotas(charge.clone().cost(cost), &charges, &key_suffixes) {
+                Ok(charge) => inner.ask_keys(key_suffixes.concat(), &charge, op),
+                Err(error) => RedisFuture::failed(inner, error),
+            };
         let stated = Some((self.owner, charge.get_cost())).filter(|_| !follows);
         Ok(AllAtOnceFuture::in_one_call(asked, stated))
     }
 
     /// The charge, with the quotas that the members' bring.
-    fn whole(
+    fn charge_with_quotas(
         &self,
-        whole: Charge,
+        charge: Charge,
         charges: &[Charge; N],
-        ends: &[String],
+        key_suffixes: &[String],
     ) -> Result<Charge, Error> {
-        let key_prefixes = &self.one.inner.batcher.config().key_prefixes;
-        let names: Vec<_> = key_prefixes.iter().zip(ends).collect();
-        if (1..N).any(|place| names[..place].contains(&names[place])) {
+        let key_prefixes = &self.in_one_call.inner.batcher.config().key_prefixes;
+        let keys: Vec<_> = key_prefixes.iter().zip(key_suffixes).collect();
+        if (1..N).any(|index| keys[..index].contains(&keys[index])) {
             return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
         }
         if charges.iter().all(|charge| charge.get_quota().is_none()) {
-            return Ok(whole);
+            return Ok(charge);
         }
-        let own = self.one.inner.named.quota().as_slice();
+        let own = self.in_one_call.inner.named.quota().as_slice();
         let quotas = charges
             .iter()
             .zip(own)
@@ -139,7 +144,7 @@ where
                 Error::new(ErrorKind::Configuration, "a member follows one quota")
                     .with_source(error)
             })?;
-        Ok(whole.quota(Quotas::from(quotas.as_slice())))
+        Ok(charge.quota(Quotas::from(quotas.as_slice())))
     }
 }
 
@@ -156,7 +161,7 @@ where
         match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
             Ok(decision) => decision,
             Err(charges) => {
-                AllAtOnceFuture::in_turn(self.turns.in_turn(charges, charge.get_cost()))
+                AllAtOnceFuture::in_turn(self.in_turn.in_turn(charges, charge.get_cost()))
             }
         }
     }
@@ -166,15 +171,15 @@ where
             // Stated costs stay, unless all is refunded.
             let cost = reservation.cost();
             let Stated(taken) = reservation.into_payload()?;
-            let settled = if actual == 0 { self.one.settle(taken, 0) } else { Ok(()) };
+            let settled = if actual == 0 { self.in_one_call.settle(taken, 0) } else { Ok(()) };
             return settled.map_err(|taken| Reservation::new(self.owner, cost, Stated(taken)));
         }
-        let settled = self.one.settle(reservation, actual);
-        settled.or_else(|reservation| self.turns.settle(reservation, actual))
+        let settled = self.in_one_call.settle(reservation, actual);
+        settled.or_else(|reservation| self.in_turn.settle(reservation, actual))
     }
 
     fn can_take_more(&self) -> bool {
-        self.one.can_take_more()
+        self.in_one_call.can_take_more()
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture<A>> {
@@ -189,7 +194,7 @@ where
         match asked {
             Ok(decision) => Some(decision),
             Err(charges) => {
-                self.turns.operate_each(operation, &charges).map(AllAtOnceFuture::in_turn)
+                self.in_turn.operate_each(operation, &charges).map(AllAtOnceFuture::in_turn)
             }
         }
     }
@@ -197,13 +202,17 @@ where
 
 impl<A: InLua, const N: usize, F> Clone for AllAtOnce<A, N, F> {
     fn clone(&self) -> Self {
-        Self { owner: self.owner, one: self.one.clone(), turns: self.turns.clone() }
+        Self {
+            owner: self.owner,
+            in_one_call: self.in_one_call.clone(),
+            in_turn: self.in_turn.clone(),
+        }
     }
 }
 
 impl<A: InLua, const N: usize, F> fmt::Debug for AllAtOnce<A, N, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllAtOnce").field("one", &self.one).finish_non_exhaustive()
+        f.debug_struct("AllAtOnce").field("in_one_call", &self.in_one_call).finish_non_exhaustive()
     }
 }
 

@@ -22,14 +22,14 @@ pub trait Members<const N: usize>: sealed::Sealed {
     type Algorithm: InLua;
 
     #[doc(hidden)]
-    fn join(self) -> Redis<Self::Algorithm>;
+    fn joined(self) -> Redis<Self::Algorithm>;
 
     #[doc(hidden)]
-    fn each(&self) -> [Boxed; N];
+    fn boxed_members(&self) -> [Boxed; N];
 }
 
-macro_rules! joined {
-    ($count:literal: $($member:ident $place:tt),+) => {
+macro_rules! members {
+    ($count:literal: $($member:ident $index:tt),+) => {
         impl<$($member: InLua),+> sealed::Sealed for ($(Redis<$member>,)+) {}
 
         impl<$($member),+> Members<$count> for ($(Redis<$member>,)+)
@@ -39,16 +39,16 @@ macro_rules! joined {
         {
             type Algorithm = ($($member,)+);
 
-            fn join(self) -> Redis<Self::Algorithm> {
+            fn joined(self) -> Redis<Self::Algorithm> {
                 let first = &self.0.inner;
                 let config = first.batcher.config();
                 $(
-                    let pool = &self.$place.inner.batcher.config().pool;
-                    assert!(config.pool.is(pool), "limiters over one pool");
+                    let pool = &self.$index.inner.batcher.config().pool;
+                    assert!(config.pool.is_same_as(pool), "limiters over one pool");
                 )+
-                let names = [$(self.$place.inner.named.name().clone()),+].to_vec();
-                let algorithm = ($(self.$place.inner.named.algorithm().clone(),)+);
-                let key_prefixes = [$(self.$place.inner.batcher.config().key_prefixes.clone()),+].concat();
+                let names = [$(self.$index.inner.named.name().clone()),+].to_vec();
+                let algorithm = ($(self.$index.inner.named.algorithm().clone(),)+);
+                let key_prefixes = [$(self.$index.inner.batcher.config().key_prefixes.clone()),+].concat();
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
                 let named = followed(NamedAlgorithm::named(names, algorithm));
                 let joined = Redis::under(named, key_prefixes, config.pool.clone());
@@ -60,17 +60,17 @@ macro_rules! joined {
                 })
             }
 
-            fn each(&self) -> [Boxed; $count] {
-                [$(self.$place.clone().boxed()),+]
+            fn boxed_members(&self) -> [Boxed; $count] {
+                [$(self.$index.clone().boxed()),+]
             }
         }
     };
 }
 
-joined!(2: A 0, B 1);
-joined!(3: A 0, B 1, C 2);
-joined!(4: A 0, B 1, C 2, D 3);
-joined!(5: A 0, B 1, C 2, D 3, E 4);
-joined!(6: A 0, B 1, C 2, D 3, E 4, F 5);
-joined!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-joined!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+members!(2: A 0, B 1);
+members!(3: A 0, B 1, C 2);
+members!(4: A 0, B 1, C 2, D 3);
+members!(5: A 0, B 1, C 2, D 3, E 4);
+members!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+members!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+members!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);

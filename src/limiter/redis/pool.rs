@@ -121,7 +121,7 @@ impl Pool {
     }
 
     /// Whether both ask the same server, and name keys alike.
-    pub(super) fn is(&self, other: &Pool) -> bool {
+    pub(super) fn is_same_as(&self, other: &Pool) -> bool {
         Arc::ptr_eq(&self.source, &other.source) && self.prefix == other.prefix
     }
 
