@@ -37,8 +37,8 @@ impl fmt::Debug for Key {
 #[derive(Clone, Copy, Debug)]
 enum Cost {
     Unstated,
-    /// Those of the charge that this one is a part of.
-    Whole(u64),
+    /// Those of the charge that the members of a combination decide about.
+    Inherited(u64),
     Units(u64),
     Peek,
 }
@@ -71,8 +71,8 @@ pub struct Charge {
     quota: Option<Quotas>,
     max_wait: Option<Duration>,
     deadline: Option<Instant>,
-    /// Of a part of another charge: whether it states no cost, and so takes what that takes.
-    follows: bool,
+    /// Whether it is the charge of a member and states no cost of its own.
+    inherits_cost: bool,
 }
 
 impl Charge {
@@ -171,7 +171,7 @@ impl Charge {
     pub fn get_cost(&self) -> u64 {
         match self.cost {
             Cost::Unstated => 1,
-            Cost::Units(units) | Cost::Whole(units) => units,
+            Cost::Units(units) | Cost::Inherited(units) => units,
             Cost::Peek => 0,
         }
     }
@@ -206,37 +206,37 @@ impl Charge {
         self
     }
 
-    /// The charge of one limiter, of several that decide about `whole`. Where it states no
-    /// cost it takes that of `whole`. It takes nothing if `whole` takes nothing, and is
-    /// decided when `whole` is.
-    pub(crate) fn part_of(mut self, whole: &Charge) -> Self {
-        self.follows = matches!(self.cost, Cost::Unstated | Cost::Whole(_));
-        self.cost = match (whole.get_cost(), self.cost) {
+    /// The charge of one member of a combination that decides about `charge`. It inherits that
+    /// cost unless it states one. It takes nothing if `charge` takes nothing, and has the same
+    /// deadline.
+    pub(crate) fn for_member_of(mut self, charge: &Charge) -> Self {
+        self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited(_));
+        self.cost = match (charge.get_cost(), self.cost) {
             (0, _) => Cost::Peek,
             (units, Cost::Unstated) => Cost::Units(units),
             // A cost that is computed from a request is never a free pass.
             (_, Cost::Units(0)) => Cost::Units(1),
             (_, stated) => stated,
         };
-        match whole.deadline {
+        match charge.deadline {
             Some(deadline) => self.decided_by(deadline),
             None => self,
         }
     }
 
-    /// The same charge, for the closure that makes its parts: a clone of it states no
-    /// cost of its own.
-    pub(crate) fn as_whole(&self) -> Self {
+    /// The same charge, for the closure that makes the members' charges: a clone of it inherits the
+    /// cost, and states none.
+    pub(crate) fn for_members(&self) -> Self {
         let cost = match self.cost {
             Cost::Peek => Cost::Peek,
-            _ => Cost::Whole(self.get_cost()),
+            _ => Cost::Inherited(self.get_cost()),
         };
         Self { cost, ..self.clone() }
     }
 
-    /// Whether it is part of another charge and takes what that takes.
-    pub(crate) fn follows_whole(&self) -> bool {
-        self.follows
+    /// Whether it is the charge of a member and states no cost of its own.
+    pub(crate) fn inherits_cost(&self) -> bool {
+        self.inherits_cost
     }
 
     /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
@@ -253,7 +253,7 @@ impl Charge {
             quota: None,
             max_wait: None,
             deadline: None,
-            follows: false,
+            inherits_cost: false,
         }
     }
 }

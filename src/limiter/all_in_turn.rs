@@ -72,39 +72,43 @@ where
         Self { owner: Owner::new(), limiters: Arc::new(limiters), keys: Arc::new(keys) }
     }
 
-    /// What each of them is asked about `charge`.
-    pub(super) fn parts(&self, charge: &Charge) -> [Charge; N] {
-        (self.keys)(&charge.as_whole()).map(|part| part.part_of(charge))
+    /// The charge of each member.
+    pub(super) fn member_charges(&self, charge: &Charge) -> [Charge; N] {
+        (self.keys)(&charge.for_members()).map(|member| member.for_member_of(charge))
     }
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// Asks each for what is its own.
-    pub(super) fn in_turn(&self, charges: [Charge; N], cost: u64) -> BoxedFuture {
-        let mut taken = Taken { limiters: Arc::clone(&self.limiters), parts: Vec::new() };
+    /// Asks each member about its charge.
+    pub(super) fn ask(&self, charges: [Charge; N], cost: u64) -> BoxedFuture {
+        let mut tentative = TentativeReservations {
+            limiters: Arc::clone(&self.limiters),
+            reservations: Vec::new(),
+        };
         let owner = self.owner;
         Box::pin(async move {
             let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
             let mut answered = false;
             // A member that will refuse is asked first, so that seldom anything has to be refunded.
             let mut order: Vec<usize> = (0..N).collect();
-            for place in (1..N).filter(|place| charges[*place].get_cost() > 0) {
-                let peek = charges[place].clone().peek();
-                let left = ask(&taken.limiters[place], &peek, &mut answered).await?.remaining();
-                if left.is_some_and(|left| left < charges[place].get_cost()) {
-                    order[..=place].rotate_right(1);
+            for index in (1..N).filter(|index| charges[*index].get_cost() > 0) {
+                let peek = charges[index].clone().peek();
+                let left =
+                    ask_member(&tentative.limiters[index], &peek, &mut answered).await?.remaining();
+                if left.is_some_and(|left| left < charges[index].get_cost()) {
+                    order[..=index].rotate_right(1);
                 }
             }
             let mut tightest: Option<Decision> = None;
-            for place in order {
-                let asked = ask(&taken.limiters[place], &charges[place], &mut answered);
+            for index in order {
+                let asked = ask_member(&tentative.limiters[index], &charges[index], &mut answered);
                 let mut decision = asked.await?.denied();
                 if !decision.is_admitted() {
                     return Ok(decision);
                 }
-                let follows = charges[place].follows_whole();
-                let part = |reservation| Part { reservation, follows };
-                taken.parts.extend(decision.take_reservation().map(part));
+                let inherits_cost = charges[index].inherits_cost();
+                let member = |reservation| MemberReservation { reservation, inherits_cost };
+                tentative.reservations.extend(decision.take_reservation().map(member));
                 if matches!(decision.outcome(), Outcome::Wait(wait) if !wait.is_zero()) {
                     return Err(too_long_a_wait());
                 }
@@ -113,21 +117,25 @@ impl<const N: usize, F> AllInTurn<N, F> {
                     tightest = Some(decision);
                 }
             }
-            let parts = Parts(std::mem::take(&mut taken.parts));
+            let reservations = MemberReservations(std::mem::take(&mut tentative.reservations));
             let Some(decision) = tightest else {
                 return Err(Error::new(ErrorKind::Configuration, "there is no limiter to ask"));
             };
-            if parts.0.is_empty() {
+            if reservations.0.is_empty() {
                 return Ok(decision);
             }
-            Ok(decision.with_reservation(Reservation::new(owner, cost, parts)))
+            Ok(decision.with_reservation(Reservation::new(owner, cost, reservations)))
         })
     }
 }
 
-/// Asks one of them. A deadline that passes after another one has answered says nothing about a
+/// Asks one member. A deadline that passes after another one has answered says nothing about a
 /// store.
-async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<Decision, Error> {
+async fn ask_member(
+    limiter: &Boxed,
+    charge: &Charge,
+    answered: &mut bool,
+) -> Result<Decision, Error> {
     let is_over = || {
         let now = tokio::time::Instant::now().into_std();
         charge.deadline().is_some_and(|deadline| deadline <= now)
@@ -144,42 +152,42 @@ async fn ask(limiter: &Boxed, charge: &Charge, answered: &mut bool) -> Result<De
     }
 }
 
-/// What each limiter took.
-struct Parts(Vec<Part>);
+/// What each member took.
+struct MemberReservations(Vec<MemberReservation>);
 
-struct Part {
+struct MemberReservation {
     reservation: Reservation,
-    /// Whether it takes what the whole charge takes, and states no cost of its own.
-    follows: bool,
+    /// Whether the member states no cost of its own, and takes that of the charge.
+    inherits_cost: bool,
 }
 
-impl Parts {
-    /// Settles each with the limiter that made it, the latest first. A part that states its own
-    /// cost keeps it, unless all is refunded. Returns the parts that no limiter settled.
-    fn settle(self, limiters: &[Boxed], actual: u64) -> Vec<Part> {
-        let settle = |Part { reservation, follows }| {
-            let actual = if follows || actual == 0 { actual } else { reservation.cost() };
+impl MemberReservations {
+    /// Settles each with the limiter that made it, the latest first. A member that states its own
+    /// cost keeps it, unless all is refunded. Returns those that no limiter settled.
+    fn settle(self, limiters: &[Boxed], actual: u64) -> Vec<MemberReservation> {
+        let settle = |MemberReservation { reservation, inherits_cost }| {
+            let actual = if inherits_cost || actual == 0 { actual } else { reservation.cost() };
             let unsettled = limiters.iter().try_fold(reservation, |reservation, limiter| {
                 match limiter.settle(reservation, actual) {
                     Ok(()) => Err(()),
                     Err(reservation) => Ok(reservation),
                 }
             });
-            unsettled.ok().map(|reservation| Part { reservation, follows })
+            unsettled.ok().map(|reservation| MemberReservation { reservation, inherits_cost })
         };
         self.0.into_iter().rev().filter_map(settle).collect()
     }
 }
 
-/// What was taken so far, refunded unless all agree.
-struct Taken<const N: usize> {
+/// What was taken so far: refunded when dropped, unless all members have admitted.
+struct TentativeReservations<const N: usize> {
     limiters: Arc<[Boxed; N]>,
-    parts: Vec<Part>,
+    reservations: Vec<MemberReservation>,
 }
 
-impl<const N: usize> Drop for Taken<N> {
+impl<const N: usize> Drop for TentativeReservations<N> {
     fn drop(&mut self) {
-        Parts(std::mem::take(&mut self.parts)).settle(&self.limiters[..], 0);
+        MemberReservations(std::mem::take(&mut self.reservations)).settle(&self.limiters[..], 0);
     }
 }
 
@@ -190,7 +198,7 @@ where
     type Future = BoxedFuture;
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
-        self.in_turn(self.parts(charge), charge.get_cost())
+        self.ask(self.member_charges(charge), charge.get_cost())
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
@@ -199,13 +207,13 @@ where
             return Err(reservation);
         }
         let cost = reservation.cost();
-        let parts: Parts = reservation.into_payload()?;
-        let mut unsettled = parts.settle(&self.limiters[..], actual);
+        let reservations: MemberReservations = reservation.into_payload()?;
+        let mut unsettled = reservations.settle(&self.limiters[..], actual);
         if unsettled.is_empty() {
             return Ok(());
         }
         unsettled.reverse();
-        Err(Reservation::new(self.owner, cost, Parts(unsettled)))
+        Err(Reservation::new(self.owner, cost, MemberReservations(unsettled)))
     }
 
     fn can_take_more(&self) -> bool {
@@ -213,12 +221,12 @@ where
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
-        self.operate_each(operation, &self.parts(charge))
+        self.operate_each(operation, &self.member_charges(charge))
     }
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// The same of each. The answer is the one that refuses longest, else the one that has least
+    /// Changes the key of each. Returns the decision that refuses longest, else the one that has least
     /// left.
     pub(super) fn operate_each(
         &self,
@@ -228,7 +236,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
         let asked = self.limiters.iter().zip(charges);
         let answers: Vec<_> = asked
             .map(|(limiter, charge)| match operation {
-                // In turn nobody waits, so an estimate does not either.
+                // In turn no charge waits, so an estimate does not either.
                 Operation::Estimate => {
                     limiter.operate(operation, &charge.clone().max_wait(Duration::ZERO))
                 }

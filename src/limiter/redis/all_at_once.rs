@@ -88,7 +88,7 @@ where
         charge: &Charge,
         op: impl Fn(Check) -> Op,
     ) -> Result<AllAtOnceFuture<A>, [Charge; N]> {
-        let charges = self.in_turn.parts(charge);
+        let charges = self.in_turn.member_charges(charge);
         let cost = charges[0].get_cost();
         let inner = &self.in_one_call.inner;
         // A key that is too long is refused before it is digested.
@@ -98,8 +98,8 @@ where
         let key_suffixes: Vec<_> =
             charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
         let hash_slot = |suffix: &String| key::hash_slot(suffix);
-        let follows = charges[0].follows_whole();
-        let differs = |one: &Charge| one.get_cost() != cost || one.follows_whole() != follows;
+        let inherits_cost = charges[0].inherits_cost();
+        let differs = |one: &Charge| one.get_cost() != cost || one.inherits_cost() != inherits_cost;
         let must_ask_in_turn = charges.iter().any(differs)
             || inner.batcher.config().pool.is_clustered()
                 && !key_suffixes
@@ -115,7 +115,7 @@ where
                 Ok(charge) => inner.ask_keys(key_suffixes.concat(), &charge, op),
                 Err(error) => RedisFuture::failed(inner, error),
             };
-        let stated = Some((self.owner, charge.get_cost())).filter(|_| !follows);
+        let stated = Some((self.owner, charge.get_cost())).filter(|_| !inherits_cost);
         Ok(AllAtOnceFuture::in_one_call(asked, stated))
     }
 
@@ -141,7 +141,7 @@ where
             .map(|(charge, own)| charge.get_quota().map_or(Ok(*own), Quotas::one))
             .collect::<Result<Vec<Quota>, _>>()
             .map_err(|error| {
-                Error::new(ErrorKind::Configuration, "a member follows one quota")
+                Error::new(ErrorKind::Configuration, "a member inherits_cost one quota")
                     .with_source(error)
             })?;
         Ok(charge.quota(Quotas::from(quotas.as_slice())))
@@ -149,7 +149,7 @@ where
 }
 
 /// What was taken where all members state costs of their own.
-struct Stated(Reservation);
+struct StatedCosts(Reservation);
 
 impl<A: InLua, const N: usize, F> Limiter for AllAtOnce<A, N, F>
 where
@@ -160,19 +160,17 @@ where
     fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {
         match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
             Ok(decision) => decision,
-            Err(charges) => {
-                AllAtOnceFuture::in_turn(self.in_turn.in_turn(charges, charge.get_cost()))
-            }
+            Err(charges) => AllAtOnceFuture::in_turn(self.in_turn.ask(charges, charge.get_cost())),
         }
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         if reservation.owner() == self.owner {
-            // Stated costs stay, unless all is refunded.
+            // StatedCosts costs stay, unless all is refunded.
             let cost = reservation.cost();
-            let Stated(taken) = reservation.into_payload()?;
+            let StatedCosts(taken) = reservation.into_payload()?;
             let settled = if actual == 0 { self.in_one_call.settle(taken, 0) } else { Ok(()) };
-            return settled.map_err(|taken| Reservation::new(self.owner, cost, Stated(taken)));
+            return settled.map_err(|taken| Reservation::new(self.owner, cost, StatedCosts(taken)));
         }
         let settled = self.in_one_call.settle(reservation, actual);
         settled.or_else(|reservation| self.in_turn.settle(reservation, actual))
@@ -255,8 +253,11 @@ impl<A: InLua> Future for AllAtOnceFuture<A> {
                 if let Some((owner, cost)) = *stated
                     && let Some(taken) = decision.take_reservation()
                 {
-                    decision =
-                        decision.with_reservation(Reservation::new(owner, cost, Stated(taken)));
+                    decision = decision.with_reservation(Reservation::new(
+                        owner,
+                        cost,
+                        StatedCosts(taken),
+                    ));
                 }
                 Poll::Ready(Ok(decision))
             }
