@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::Store;
 use tokio::time::Instant;
 
-use super::named::{NamedAlgorithm, followed, not_own};
+use super::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
 use super::{Limiter, Operation};
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
@@ -81,7 +81,7 @@ impl<A: Algorithm> Memory<A> {
     /// If the name is empty, or where [`Memory::try_new`] returns an error.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A) -> Self {
-        followed(Self::try_new(name, algorithm))
+        expect_valid_quota(Self::try_new(name, algorithm))
     }
 
     /// The same, for a quota that comes from a file or a user.
@@ -144,8 +144,8 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// If the reservation is another limiter's.
     pub fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        let (cost, taken) = self.store.named.open(reservation).map_err(not_own)?;
-        self.store.settle(&taken, cost, 0)
+        let (cost, payload) = self.store.named.open(reservation).map_err(not_own_reservation)?;
+        self.store.settle(&payload, cost, 0)
     }
 
     /// Changes the state of a key under the limiter's own rule. `change` returns when the state
@@ -176,11 +176,11 @@ impl<A: Algorithm> Limiter for Memory<A> {
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let owner = reservation.owner();
-        let (cost, taken) = self.store.named.open(reservation)?;
-        match self.store.settle(&taken, cost, actual) {
+        let (cost, payload) = self.store.named.open(reservation)?;
+        match self.store.settle(&payload, cost, actual) {
             Ok(_) => Ok(()),
             // The clock cannot be read, or the key is gone and the memory is full.
-            Err(_) => Err(Reservation::new(owner, cost, taken)),
+            Err(_) => Err(Reservation::new(owner, cost, payload)),
         }
     }
 

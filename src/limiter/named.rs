@@ -1,5 +1,5 @@
-//! What every limiter that runs an algorithm does alike: it reads a charge into numbers, and an
-//! answer's numbers into a decision.
+//! What all limiters that run an algorithm share: they convert a charge to numbers, and an
+//! answer to a decision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ const LARGEST_COST: u64 = INEXACT;
 /// Where a caller's own clock comes from: the time since the Unix epoch.
 pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// A named limiter's algorithm, ready to be asked.
+/// A limiter's algorithm, with its names and the rule of its quota.
 #[derive(Clone, Debug)]
 pub(super) struct NamedAlgorithm<A: Algorithm> {
-    /// A number that no other limiter of this process has: whose reservation is whose.
+    /// Identifies the reservations of this limiter.
     pub(super) owner: Owner,
-    /// One for each quota; the first, if there is only one.
+    /// One for each quota, or a single one.
     names: Vec<Arc<str>>,
     algorithm: A,
     quota: Quotas,
@@ -40,17 +40,17 @@ pub(super) struct ParsedCharge<'a, R: Clone> {
     pub(super) check: Check,
 }
 
-/// Where a reservation took its units.
+/// What a reservation keeps for its settlement.
 #[derive(Debug)]
-pub(super) struct Taken {
-    /// What the limiter's store calls the key.
+pub(super) struct ReservationPayload {
+    /// The name of the key in the limiter's store.
     pub(super) key: Key,
     pub(super) quota: Quotas,
     pub(super) mark: Mark,
 }
 
 /// The error of a reservation that another limiter made.
-pub(super) fn not_own(_: Reservation) -> Error {
+pub(super) fn not_own_reservation(_: Reservation) -> Error {
     Error::new(ErrorKind::Request, "the reservation is another limiter's")
 }
 
@@ -141,16 +141,19 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         if cost == 0 || !decision.is_admitted() {
             return decision;
         }
-        let taken = Taken { key, quota, mark: answer.mark.unwrap_or_default() };
-        decision.with_reservation(Reservation::new(self.owner, cost.cast_unsigned(), taken))
+        let payload = ReservationPayload { key, quota, mark: answer.mark.unwrap_or_default() };
+        decision.with_reservation(Reservation::new(self.owner, cost.cast_unsigned(), payload))
     }
 
-    /// What a reservation of this limiter took: the units, and where.
+    /// The cost and the payload of a reservation of this limiter.
     ///
     /// # Errors
     ///
     /// The reservation itself, if it is another limiter's.
-    pub(super) fn open(&self, reservation: Reservation) -> Result<(u64, Taken), Reservation> {
+    pub(super) fn open(
+        &self,
+        reservation: Reservation,
+    ) -> Result<(u64, ReservationPayload), Reservation> {
         if reservation.owner() != self.owner {
             return Err(reservation);
         }
@@ -178,12 +181,12 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     }
 }
 
-/// What a constructor makes that panics where its twin returns an error.
+/// The result of a `try_new`, for the constructor that panics instead.
 ///
 /// # Panics
 ///
 /// If the algorithm cannot follow its quota.
-pub(super) fn followed<T>(made: Result<T, QuotaError>) -> T {
+pub(super) fn expect_valid_quota<T>(made: Result<T, QuotaError>) -> T {
     made.unwrap_or_else(|error| panic!("the algorithm cannot follow its quota: {error}"))
 }
 
@@ -196,7 +199,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     }
 }
 
-/// What a clock says, in microseconds since the Unix epoch.
+/// The reading of a clock, in µs since the Unix epoch.
 pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
     match micros(clock) {
         now @ 0..=LATEST => Ok(now),
@@ -204,7 +207,7 @@ pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
     }
 }
 
-/// Units of a charge, as scripts compute with them.
+/// Units as scripts compute with them: at most 2^53.
 pub(super) fn units(units: u64) -> i64 {
     units.min(LARGEST_COST).cast_signed()
 }

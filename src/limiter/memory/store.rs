@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::shard::Shard;
 use crate::algorithm::{Algorithm, Answer, Refund, Verdict};
 use crate::charge::Key;
-use crate::limiter::named::{Clock, NamedAlgorithm, Provenance, Taken, instant, units};
+use crate::limiter::named::{
+    Clock, NamedAlgorithm, Provenance, ReservationPayload, instant, units,
+};
 use crate::limiter::{Operation, digest};
 use crate::{Charge, Decision, Error, Origin, Owner};
 
@@ -84,8 +86,13 @@ impl<A: Algorithm> Store<A> {
 
     /// Refunds or takes the difference between what a reservation took and what it cost in the end.
     /// Returns the units that were refunded.
-    pub(super) fn settle(&self, taken: &Taken, cost: u64, actual: u64) -> Result<u64, Error> {
-        let Taken { key, quota, mark } = taken;
+    pub(super) fn settle(
+        &self,
+        payload: &ReservationPayload,
+        cost: u64,
+        actual: u64,
+    ) -> Result<u64, Error> {
+        let ReservationPayload { key, quota, mark } = payload;
         let rule = self.named.rule(quota)?;
         let less = units(cost.saturating_sub(actual));
         let more = units(actual.saturating_sub(cost));

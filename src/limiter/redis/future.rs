@@ -19,7 +19,7 @@ use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
-use crate::limiter::named::{NamedAlgorithm, Provenance, Taken, check_key, units};
+use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, check_key, units};
 use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, Origin, Quotas};
 
@@ -83,14 +83,14 @@ impl<A: InLua> Inner<A> {
         Pending::new(Arc::clone(&self.batcher), request, deadline)
     }
 
-    /// The request that settles what a reservation took. `None` if nothing changes.
+    /// The request that settles a reservation. `None` if nothing changes.
     pub(super) fn settle(
         &self,
-        taken: &Taken,
+        payload: &ReservationPayload,
         cost: u64,
         actual: u64,
     ) -> Result<Option<Request>, Error> {
-        let Taken { key, quota, mark } = taken;
+        let ReservationPayload { key, quota, mark } = payload;
         let op = match actual.cmp(&cost) {
             Ordering::Less => {
                 Op::Refund { units: units(cost - actual), cost: units(cost), mark: mark.clone() }

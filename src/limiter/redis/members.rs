@@ -2,7 +2,7 @@
 
 use super::Redis;
 use crate::algorithm::InLua;
-use crate::limiter::named::{NamedAlgorithm, followed};
+use crate::limiter::named::{NamedAlgorithm, expect_valid_quota};
 use crate::limiter::{Boxed, LimiterExt};
 
 mod sealed {
@@ -50,7 +50,7 @@ macro_rules! members {
                 let algorithm = ($(self.$index.inner.named.algorithm().clone(),)+);
                 let key_prefixes = [$(self.$index.inner.batcher.config().key_prefixes.clone()),+].concat();
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
-                let named = followed(NamedAlgorithm::named(names, algorithm));
+                let named = expect_valid_quota(NamedAlgorithm::named(names, algorithm));
                 let joined = Redis::under(named, key_prefixes, config.pool.clone());
                 joined.decision_timeout(first.decision_timeout).configure(|joined| {
                     joined.set_max_batch_size(config.max_batch_size);

@@ -59,7 +59,7 @@ use self::config::Config;
 use self::future::Inner;
 use self::reply::malformed_reply;
 use self::request::Op;
-use super::named::{NamedAlgorithm, followed, not_own};
+use super::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
 use super::{Limiter, Operation};
 use crate::algorithm::{Check, InLua};
 use crate::quota::QuotaError;
@@ -121,7 +121,7 @@ impl<A: InLua> Redis<A> {
     /// If the name is empty, or where [`Redis::try_new`] returns an error.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
-        followed(Self::try_new(name, algorithm, pool))
+        expect_valid_quota(Self::try_new(name, algorithm, pool))
     }
 
     /// The same, for a quota that comes from a file or a user.
@@ -210,8 +210,8 @@ impl<A: InLua> Redis<A> {
     /// If the reservation is another limiter's, or Redis cannot be asked.
     pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
         let inner = &self.inner;
-        let (cost, taken) = inner.named.open(reservation).map_err(not_own)?;
-        let Some(request) = inner.settle(&taken, cost, 0)? else { return Ok(0) };
+        let (cost, payload) = inner.named.open(reservation).map_err(not_own_reservation)?;
+        let Some(request) = inner.settle(&payload, cost, 0)? else { return Ok(0) };
         match inner.send(request, Instant::now() + inner.decision_timeout).await?.entry {
             reply::ReplyEntry::Refunded { units } => Ok(units.cast_unsigned()),
             reply::ReplyEntry::Decided(_) => Err(malformed_reply()),
@@ -228,13 +228,13 @@ impl<A: InLua> Limiter for Redis<A> {
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let owner = reservation.owner();
-        let (cost, taken) = self.inner.named.open(reservation)?;
-        let sent = match self.inner.settle(&taken, cost, actual) {
+        let (cost, payload) = self.inner.named.open(reservation)?;
+        let sent = match self.inner.settle(&payload, cost, actual) {
             Ok(Some(request)) => self.inner.batcher.send_and_forget(request),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
-        sent.map_err(|_| Reservation::new(owner, cost, taken))
+        sent.map_err(|_| Reservation::new(owner, cost, payload))
     }
 
     fn can_take_more(&self) -> bool {
