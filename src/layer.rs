@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::{RefundIf, RefundOnError, RefundUnused, Settle};
 
 /// How many requests of a layer wait at once unless set otherwise.
-const WAITERS: usize = 1_024;
+const DEFAULT_MAX_WAITERS: usize = 1_024;
 
 /// Limits every service that it wraps, all by one limiter.
 ///
@@ -65,7 +65,7 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     #[must_use]
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
-        let waiters = Arc::new(Semaphore::new(WAITERS));
+        let waiters = Arc::new(Semaphore::new(DEFAULT_MAX_WAITERS));
         Self {
             shared: Arc::new(Shared { limiter, key, respond, max_wait: Duration::ZERO, waiters }),
         }

@@ -7,11 +7,11 @@ use std::time::Duration;
 /// A Lua number, a double, holds all integers below this exactly.
 pub(crate) const INEXACT: u64 = 1 << 53;
 
-/// The longest stretch that a quota may speak of: about 35 years, in microseconds.
-const LONGEST: u128 = 1 << 50;
+/// The longest period of a quota, in µs: about 35 years.
+const MAX_MICROS: u128 = 1 << 50;
 
-/// The most units that a quota may name.
-const MOST: u64 = 1 << 50;
+/// The largest limit and burst of a quota.
+const MAX_LIMIT: u64 = 1 << 50;
 
 /// `limit` units per `period`, of which at most `burst` at once.
 ///
@@ -104,7 +104,7 @@ impl Quota {
         if micros == 0 {
             return Err(QuotaError("the period is 0"));
         }
-        if micros > LONGEST {
+        if micros > MAX_MICROS {
             return Err(QuotaError("the period exceeds 2^50 microseconds (35 years)"));
         }
         if !period.subsec_nanos().is_multiple_of(1_000) {
@@ -171,7 +171,7 @@ impl Quota {
         if self.burst == 0 {
             return Err(QuotaError("a burst of 0 admits nothing"));
         }
-        if self.limit > MOST || self.burst > MOST {
+        if self.limit > MAX_LIMIT || self.burst > MAX_LIMIT {
             return Err(QuotaError("more than 2^50 units"));
         }
         let (p, l) = self.unit();
@@ -181,7 +181,7 @@ impl Quota {
                 "burst * p exceeds 2^53, where p is the numerator of the reduced fraction period / limit",
             ));
         }
-        if product > LONGEST * l as u128 {
+        if product > MAX_MICROS * l as u128 {
             return Err(QuotaError("burst * period / limit exceeds 2^50 microseconds (35 years)"));
         }
         Ok(self)

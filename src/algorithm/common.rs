@@ -5,17 +5,17 @@ use std::time::Duration;
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The longest wait that an algorithm reserves unless set otherwise.
-pub(super) const HORIZON: Duration = Duration::from_secs(60);
+pub(super) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The longest horizon that can be set.
-const LONGEST_HORIZON: Duration = Duration::from_secs(365 * 86_400);
+const MAX_HORIZON: Duration = Duration::from_secs(365 * 86_400);
 
 /// A script computes exactly with integers below this.
 pub(crate) const INEXACT: i64 = crate::quota::INEXACT as i64;
 
 /// A horizon of at most 365 days.
 pub(super) const fn clamped_horizon(horizon: Duration) -> Duration {
-    if horizon.as_micros() > LONGEST_HORIZON.as_micros() { LONGEST_HORIZON } else { horizon }
+    if horizon.as_micros() > MAX_HORIZON.as_micros() { MAX_HORIZON } else { horizon }
 }
 
 /// The only quota of an algorithm that has no burst, or `why` it cannot follow it.

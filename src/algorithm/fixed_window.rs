@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact, micros,
-    sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
+    micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -58,7 +58,7 @@ impl FixedWindow {
     /// limiter is built.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: HORIZON, anchored: false }
+        Self { quota, horizon: DEFAULT_HORIZON, anchored: false }
     }
 
     /// Starts a key's window with its first charge. Default: with the periods of the clock.

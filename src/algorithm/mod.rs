@@ -123,7 +123,7 @@ pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
 
-use common::{HORIZON, clamped_horizon, micros, without_burst};
+use common::{DEFAULT_HORIZON, clamped_horizon, micros, without_burst};
 pub(crate) use common::{INEXACT, exact};
 
 use crate::quota::{QuotaError, Quotas};

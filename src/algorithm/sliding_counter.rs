@@ -13,8 +13,8 @@ use std::time::Duration;
 use windows::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
-    micros, sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon,
+    exact, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -65,7 +65,7 @@ impl SlidingCounter {
     /// units.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: HORIZON }
+        Self { quota, horizon: DEFAULT_HORIZON }
     }
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.

@@ -12,14 +12,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
+    Algorithm, DEFAULT_HORIZON, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
     sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The most units that a log of this algorithm may come to hold, which keeps every difference
-/// of totals exact.
-const MOST: i128 = 100_000_000_000_000;
+/// The most units that a log may hold: below it every difference of totals is exact.
+const MAX_COUNTED: i128 = 100_000_000_000_000;
 
 /// The script keeps a total in two numbers: how often it passed this many units, and the rest.
 const LAP: i64 = 1_000_000_000_000_000;
@@ -73,7 +72,7 @@ impl SlidingLog {
     /// is built. So is a limit above [`max_limit`](SlidingLog::max_limit).
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: HORIZON, max_limit: 10_000 }
+        Self { quota, horizon: DEFAULT_HORIZON, max_limit: 10_000 }
     }
 
     /// Sets the largest limit that a quota may have. A key stores up to that many members, at about
@@ -150,7 +149,7 @@ impl Algorithm for SlidingLog {
             horizon: micros(self.horizon),
         };
         let periods = i128::from(rule.horizon / rule.period) + 2;
-        if i128::from(rule.limit) * periods > MOST {
+        if i128::from(rule.limit) * periods > MAX_COUNTED {
             return Err(QuotaError("limit * horizon / period is too large for a log: over 10^14"));
         }
         Ok(rule)

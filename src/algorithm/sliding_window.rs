@@ -14,8 +14,8 @@ use std::time::Duration;
 use cells::{Rule, State};
 
 use super::{
-    Algorithm, HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact, micros,
-    sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
+    micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -62,7 +62,7 @@ impl SlidingWindow {
     /// limiter is built.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: HORIZON, cells: 10 }
+        Self { quota, horizon: DEFAULT_HORIZON, cells: 10 }
     }
 
     /// Sets how many cells a period has: the more, the closer the throughput comes to the limit. 0

@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
-    sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact,
+    micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -66,7 +66,7 @@ impl SmoothBursty {
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         let burst = Duration::from_secs(1);
-        Self { quota, horizon: HORIZON, burst, own_cost: false, full: true }
+        Self { quota, horizon: DEFAULT_HORIZON, burst, own_cost: false, full: true }
     }
 
     /// Sets how long an idle limiter stores permits. Default: 1 s.

@@ -14,8 +14,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
-    sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact,
+    micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -67,7 +67,7 @@ impl SmoothWarmingUp {
     /// is built.
     #[must_use]
     pub const fn new(quota: Quota, warm_up: Duration) -> Self {
-        Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: HORIZON }
+        Self { quota, warm_up, thousandths: 3_000, own_cost: false, horizon: DEFAULT_HORIZON }
     }
 
     /// Sets how much more a permit costs after a long rest, to a thousandth. Less than 1 counts as

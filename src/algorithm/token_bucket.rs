@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
-    micros, sealed::Sealed,
+    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon,
+    exact, micros, sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -58,7 +58,7 @@ impl TokenBucket {
     /// A bucket of the quota's capacity that refills by its limit per period.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, horizon: HORIZON }
+        Self { quota, horizon: DEFAULT_HORIZON }
     }
 
     /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.

@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 /// The longest text that is kept verbatim, in bytes.
-pub(super) const LONGEST: usize = 64;
+pub(super) const MAX_VERBATIM_LENGTH: usize = 64;
 
 /// What digests start with, and so no text that is kept verbatim.
-pub(super) const MARK: &str = "h:";
+pub(super) const DIGEST_PREFIX: &str = "h:";
 
 /// Appends the mark and the first half of the SHA-256 digest of `text`, in hexadecimal digits.
 pub(super) fn push_digest(name: &mut String, text: &str) {
-    name.push_str(MARK);
+    name.push_str(DIGEST_PREFIX);
     for byte in &Sha256::digest(text.as_bytes())[..16] {
         write!(name, "{byte:02x}").expect("a string takes all");
     }
@@ -21,7 +21,7 @@ pub(super) fn push_digest(name: &mut String, text: &str) {
 
 /// `key` itself if it is short, else its digest. Two different keys never share a name.
 pub(super) fn short(key: &str) -> Cow<'_, str> {
-    if key.len() <= LONGEST && !key.starts_with(MARK) {
+    if key.len() <= MAX_VERBATIM_LENGTH && !key.starts_with(DIGEST_PREFIX) {
         return Cow::Borrowed(key);
     }
     let mut name = String::new();

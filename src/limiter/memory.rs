@@ -19,7 +19,7 @@ use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
 use crate::{Charge, Decision, Error, Reservation};
 
-const CAPACITY: usize = 100_000;
+const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// A limiter in this process. Cheap to clone: clones share their keys.
 ///
@@ -99,7 +99,7 @@ impl<A: Algorithm> Memory<A> {
             (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
         let named = NamedAlgorithm::new(name.into(), algorithm)?;
         let clock = Arc::new(move || began.0 + began.1.elapsed());
-        Ok(Self { store: Arc::new(Store::new(named, clock, CAPACITY)) })
+        Ok(Self { store: Arc::new(Store::new(named, clock, DEFAULT_MAX_KEYS)) })
     }
 
     /// Sets how many live keys are held, at least 1, and forgets all that are. Clones keep theirs.

@@ -11,10 +11,10 @@ use crate::quota::{INEXACT, QuotaError, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
 /// The longest key that is accepted, in bytes.
-const LONGEST_KEY: usize = 64 * 1024;
+const MAX_KEY_LENGTH: usize = 64 * 1024;
 
 /// The largest cost that is accepted.
-const LARGEST_COST: u64 = INEXACT;
+const MAX_COST: u64 = INEXACT;
 
 /// Where a caller's own clock comes from: the time since the Unix epoch.
 pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -86,7 +86,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
         check_key(charge.key())?;
-        if charge.get_cost() > LARGEST_COST {
+        if charge.get_cost() > MAX_COST {
             return Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units"));
         }
         let quota = charge.get_quota().unwrap_or(&self.quota).clone();
@@ -194,7 +194,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     let refuse = |message| Err(Error::new(ErrorKind::Request, message));
     match key.len() {
         0 => refuse("the key is empty"),
-        1..=LONGEST_KEY => Ok(()),
+        1..=MAX_KEY_LENGTH => Ok(()),
         _ => refuse("the key is longer than 64 KiB"),
     }
 }
@@ -209,7 +209,7 @@ pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
 
 /// Units as scripts compute with them: at most 2^53.
 pub(super) fn units(units: u64) -> i64 {
-    units.min(LARGEST_COST).cast_signed()
+    units.min(MAX_COST).cast_signed()
 }
 
 fn micros(duration: Duration) -> i64 {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-/// How many times the runtime gets to run everything that is ready.
-const ROUNDS: usize = 6;
+/// The runtime runs everything that is ready this many times.
+const MAX_ROUNDS: usize = 6;
 
-/// As many are enough for a reply: it passes from the socket to the task that reads it, to the task
-/// that distributes it, to the caller. Where they take long, nothing more can be learned.
-const LEAST_ROUNDS: usize = 3;
+/// This many suffice for a reply: it passes from the socket to the task that reads it, to the task
+/// that distributes it, to the caller. Where they take long, the process is busy.
+const MIN_ROUNDS: usize = 3;
 
 /// A timer that fires later than this shows that the process is busy.
 const SLACK: Duration = Duration::from_millis(10);
@@ -42,10 +42,10 @@ impl Overtime {
     /// Lets the runtime read what has arrived. Ends early once the process has
     /// turned out to be busy.
     pub(super) async fn catch_up(self) {
-        for round in 1..=ROUNDS {
+        for round in 1..=MAX_ROUNDS {
             // The runtime polls its sockets before it continues here.
             yield_now().await;
-            if round >= LEAST_ROUNDS && self.is_late() {
+            if round >= MIN_ROUNDS && self.is_late() {
                 return;
             }
         }

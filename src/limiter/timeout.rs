@@ -20,11 +20,11 @@ use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 const BACKSTOP: Duration = Duration::from_millis(5);
 
 /// Longer times are cut to this, because an instant has an end.
-const LONGEST: Duration = Duration::from_secs(86_400 * 365);
+const MAX_TIMEOUT: Duration = Duration::from_secs(86_400 * 365);
 
 /// The instant by which a charge needs its decision from a limiter that allows `own` for it.
 pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
-    let own = Instant::now() + own.min(LONGEST);
+    let own = Instant::now() + own.min(MAX_TIMEOUT);
     charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }
 

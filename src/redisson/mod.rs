@@ -46,7 +46,7 @@ use self::keys::Keys;
 use self::request::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
-use crate::limiter::redis::sending::{DECISION_TIMEOUT, LONGEST};
+use crate::limiter::redis::sending::{DECISION_TIMEOUT, MAX_TIMEOUT};
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 
 /// The name of the limiter in its decisions.
@@ -116,7 +116,7 @@ impl Redisson {
     /// Default: 100 ms.
     #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
-        Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(LONGEST);
+        Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 

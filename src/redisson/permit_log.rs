@@ -18,7 +18,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 use crate::{Error, Memory};
 
 /// The most permits that one grant can hold.
-const LARGEST: i64 = u32::MAX as i64;
+const MAX_COST: i64 = u32::MAX as i64;
 
 /// Redisson's arithmetic as an algorithm for [`Memory`]: stands in for
 /// [`Redisson`](super::Redisson) in tests.
@@ -205,7 +205,7 @@ impl Algorithm for PermitLog {
     }
 
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
-        if cost > rule.rate.min(LARGEST) {
+        if cost > rule.rate.min(MAX_COST) {
             return None;
         }
         let mut seen = state.cloned().unwrap_or_default();
@@ -227,7 +227,7 @@ impl Algorithm for PermitLog {
     }
 
     fn max_unchecked_cost(rule: &Rule) -> i64 {
-        rule.rate.min(LARGEST)
+        rule.rate.min(MAX_COST)
     }
 
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
@@ -249,7 +249,7 @@ impl Algorithm for PermitLog {
         let before = next.fingerprint();
         let (verdict, report) = match check.cost {
             0 => Self::available(rule, &mut next, now),
-            cost if cost > LARGEST => (Verdict::Never, next.report_unchanged(rule, now)),
+            cost if cost > MAX_COST => (Verdict::Never, next.report_unchanged(rule, now)),
             cost => {
                 let grant = numbered(exact(next.grant_count + 1));
                 let decided = next.add(rule, now, cost, member_of(&grant, cost));

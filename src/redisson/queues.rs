@@ -22,7 +22,7 @@ const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
 const IDLE_LIFETIME: Duration = Duration::from_secs(2);
 
 /// Longer names have no queue, because many of them would take much memory.
-const LONGEST_NAME: usize = 1_024;
+const MAX_NAME_LENGTH: usize = 1_024;
 
 /// Idle queues are dropped from this number of queues on.
 const SWEEP_FROM: usize = 64;
@@ -233,7 +233,7 @@ impl Attempt {
                 ((2 * by_name.len()).min(MAX_QUEUES), Some(now + IDLE_LIFETIME));
         }
         let is_new = !by_name.contains_key(&self.name);
-        if is_new && (by_name.len() >= MAX_QUEUES || self.name.len() > LONGEST_NAME) {
+        if is_new && (by_name.len() >= MAX_QUEUES || self.name.len() > MAX_NAME_LENGTH) {
             return;
         }
         let queue = by_name.entry(self.name.clone()).or_insert_with(|| Queue {

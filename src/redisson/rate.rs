@@ -6,7 +6,7 @@ pub(super) use crate::quota::INEXACT;
 use crate::{Error, ErrorKind, Quota};
 
 /// The longest interval in ms: sums of instants stay exact.
-pub(super) const LONGEST: u64 = 1 << 52;
+pub(super) const MAX_MILLIS: u64 = 1 << 52;
 
 /// Which permits are counted together: Java's `RateType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,5 +129,5 @@ impl Rate {
 /// The time in ms, if it is whole milliseconds in range.
 pub(super) fn millis(time: Duration) -> Option<u64> {
     let millis = u64::try_from(time.as_millis()).ok()?;
-    (time.subsec_nanos().is_multiple_of(1_000_000) && millis <= LONGEST).then_some(millis)
+    (time.subsec_nanos().is_multiple_of(1_000_000) && millis <= MAX_MILLIS).then_some(millis)
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Redisson;
 use super::keys::Keys;
 use super::permits::Permits;
-use super::rate::{INEXACT, LONGEST, Rate, millis};
+use super::rate::{INEXACT, MAX_MILLIS, Rate, millis};
 use super::reply::{NO_CONFIGURATION, ScriptReply};
 use super::request::Request;
 use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation};
@@ -232,7 +232,8 @@ impl RRateLimiter {
     ///
     /// If Redis cannot be asked.
     pub async fn expire_at(&self, instant: SystemTime) -> Result<bool, Error> {
-        let at = ceil_millis(instant.duration_since(UNIX_EPOCH).unwrap_or_default()).min(LONGEST);
+        let at =
+            ceil_millis(instant.duration_since(UNIX_EPOCH).unwrap_or_default()).min(MAX_MILLIS);
         self.call_bool("each", ["PEXPIREAT", &at.to_string()]).await
     }
 

@@ -13,8 +13,8 @@ use crate::limiter::named::{
 use crate::limiter::{Operation, digest};
 use crate::{Charge, Decision, Error, Origin, Owner};
 
-const SHARDS: usize = 16;
-const SMALLEST_SHARD: usize = 256;
+const MAX_SHARDS: usize = 16;
+const MIN_SHARD_SIZE: usize = 256;
 
 #[derive(Clone)]
 pub(super) struct Store<A: Algorithm> {
@@ -130,7 +130,7 @@ fn local(now: i64) -> Provenance {
 }
 
 fn shards<S>(keys: usize) -> Arc<[Mutex<Shard<S>>]> {
-    let count = (keys / SMALLEST_SHARD).clamp(1, SHARDS);
+    let count = (keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
     (0..count).map(|_| Mutex::new(Shard::new(keys.div_ceil(count)))).collect()
 }
 

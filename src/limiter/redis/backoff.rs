@@ -1,22 +1,22 @@
-//! Pauses between attempts to connect while there is trouble.
+//! Pauses between attempts to connect after failures.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// The longest pause after the first failure. It doubles with each further one.
-const FIRST: Duration = Duration::from_millis(200);
+const MAX_FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// No pause is longer, so that a server that is back is found within a second.
-const LONGEST: Duration = Duration::from_millis(600);
+const MAX_PAUSE: Duration = Duration::from_millis(600);
 
-/// Failures that long ago are forgotten.
-const MEMORY: Duration = Duration::from_secs(2);
+/// A failure this long ago is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(2);
 
-/// Says when the next attempt to connect may begin.
+/// When the next attempt to connect may begin.
 ///
-/// Without trouble it may begin at once. After a failure there are at most ten attempts a second,
-/// in whichever number of connections; half of each pause is random, so that the processes of a
+/// Without failures it may begin at once. After one there are at most ten attempts a second, for
+/// all connections together. Half of each pause is random, so that the processes of a
 /// fleet do not connect at the same moment.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
@@ -65,12 +65,12 @@ impl Backoff {
     }
 
     fn in_trouble(&self, now: Instant) -> bool {
-        self.failed.is_some_and(|failed| now < failed + MEMORY)
+        self.failed.is_some_and(|failed| now < failed + FORGET_AFTER)
     }
 
     fn pause(&self) -> Duration {
-        let longest = (FIRST * (1 << self.failures.min(2))).min(LONGEST);
-        longest / 2 + longest.mul_f64(fastrand::f64() / 2.0)
+        let max_pause = (MAX_FIRST_PAUSE * (1 << self.failures.min(2))).min(MAX_PAUSE);
+        max_pause / 2 + max_pause.mul_f64(fastrand::f64() / 2.0)
     }
 }
 
@@ -106,8 +106,8 @@ mod tests {
         }
         backoff.fail(now);
         let first = backoff.wait(now).expect("a pause") - now;
-        assert!((FIRST / 2..=FIRST).contains(&first), "{first:?}");
-        let later = now + MEMORY;
+        assert!((MAX_FIRST_PAUSE / 2..=MAX_FIRST_PAUSE).contains(&first), "{first:?}");
+        let later = now + FORGET_AFTER;
         assert_eq!(backoff.wait(later), None);
         backoff.begin(later);
         assert_eq!(backoff.wait(later), None);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::backoff::Backoff;
 use super::connections::{
-    ConnectionFuture, Connections, LONGEST_WAIT, ReplyFuture, SharedConnection,
+    ConnectionFuture, Connections, MAX_CONNECTION_WAIT, ReplyFuture, SharedConnection,
 };
 use super::error;
 use crate::limiter::overtime::Overtime;
@@ -55,7 +55,7 @@ where
         M::Connection: Clone,
     {
         loop {
-            let end = Overtime::new(Instant::now() + LONGEST_WAIT);
+            let end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
             return match timeout_at(end.deadline(), self.pool.get()).await {
                 Ok(Ok(connection)) => {
                     let given = Arc::new(Bb8Connection {
@@ -112,8 +112,8 @@ where
     }
 
     async fn replace_one(&self) {
-        let Ok(Ok(mut old)) = timeout(LONGEST_WAIT, self.pool.get()).await else { return };
-        if let Ok(Ok(new)) = timeout(LONGEST_WAIT, self.pool.dedicated_connection()).await {
+        let Ok(Ok(mut old)) = timeout(MAX_CONNECTION_WAIT, self.pool.get()).await else { return };
+        if let Ok(Ok(new)) = timeout(MAX_CONNECTION_WAIT, self.pool.dedicated_connection()).await {
             *old = new;
         }
     }
@@ -210,7 +210,7 @@ where
     }
 
     fn is_alive(&self) -> bool {
-        self.tested.elapsed() < LONGEST_WAIT && !self.has_failed.load(Relaxed)
+        self.tested.elapsed() < MAX_CONNECTION_WAIT && !self.has_failed.load(Relaxed)
     }
 
     fn record_timeout(&self, _sent: Instant, is_busy: bool) {

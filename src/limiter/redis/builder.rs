@@ -8,7 +8,7 @@ use std::{fmt, io};
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::own_pool::OwnPool;
-use super::pool::{LONGEST, Pool};
+use super::pool::{MAX_TIMEOUT, Pool};
 use super::server::{Resolver, Server, unusable};
 use crate::Error;
 
@@ -63,7 +63,7 @@ impl PoolBuilder {
     /// Sets how long a connection may take to be made. Default: 1 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout.min(LONGEST);
+        self.connect_timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
@@ -71,7 +71,7 @@ impl PoolBuilder {
     /// deadline allows.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = Some(timeout.min(LONGEST));
+        self.response_timeout = Some(timeout.min(MAX_TIMEOUT));
         self
     }
 

@@ -6,19 +6,19 @@ use crate::algorithm::InLua;
 use crate::limiter::named::Clock;
 
 /// The most charges in one call unless set otherwise. Redis serves no other client during a call.
-const MAX_BATCH_SIZE: usize = 64;
+const DEFAULT_MAX_BATCH_SIZE: usize = 64;
 
 /// The most charges in one call.
-const LARGEST_BATCH: usize = 1_000;
+const MAX_BATCH_SIZE: usize = 1_000;
 
 /// The most keys in one call: a script can pass no more than 8,000 arguments to a command.
 const MAX_KEYS: usize = 4_000;
 
 /// The most calls at the same time over one connection unless set otherwise.
-const MAX_IN_FLIGHT: usize = 2;
+const DEFAULT_MAX_IN_FLIGHT: usize = 2;
 
 /// The most charges that wait to be sent unless set otherwise.
-const QUEUE_CAPACITY: usize = 16_384;
+const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
 
 /// A limiter's settings.
 #[derive(Clone)]
@@ -47,16 +47,16 @@ impl Config {
             rule,
             clock: None,
             max_batch_size: 1,
-            max_in_flight: MAX_IN_FLIGHT,
-            queue_capacity: QUEUE_CAPACITY,
+            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+            queue_capacity: DEFAULT_QUEUE_CAPACITY,
         };
-        config.set_max_batch_size(MAX_BATCH_SIZE);
+        config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE);
         config
     }
 
     /// Sets the most charges in one call, as far as a script can take them.
     pub(super) fn set_max_batch_size(&mut self, charges: usize) {
-        let largest = LARGEST_BATCH.min(MAX_KEYS / self.key_prefixes.len());
-        self.max_batch_size = charges.clamp(1, largest);
+        let max = MAX_BATCH_SIZE.min(MAX_KEYS / self.key_prefixes.len());
+        self.max_batch_size = charges.clamp(1, max);
     }
 }

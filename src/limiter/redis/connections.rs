@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::Error;
 
 /// How long a call waits for a connection at most.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(500);
+pub(super) const MAX_CONNECTION_WAIT: Duration = Duration::from_millis(500);
 
 /// The future of a connection.
 pub(crate) type ConnectionFuture =

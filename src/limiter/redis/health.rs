@@ -1,7 +1,7 @@
-//! What is known of a connection without asking it.
+//! Tells a dead connection from a live one without a round trip.
 //!
 //! bb8 sends a PING before each use. Here three signs that cost no round trip show that a
-//! connection is of no more use: the task that reads its socket has ended, the server takes no
+//! connection is useless: the task that reads its socket has ended, the server takes no
 //! writes, or no reply has come for a while although calls wait for one.
 
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::error;
 
 /// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a
 /// fork or a slow command, and short enough to leave an address that swallows everything.
-pub(super) const LONGEST_SILENCE: Duration = Duration::from_millis(300);
+pub(super) const MAX_SILENCE: Duration = Duration::from_millis(300);
 
-/// How many times longer a connection may be silent in a process that is too busy to read
+/// A connection may be silent this many times longer in a process that is too busy to read
 /// replies at once.
-const BUSY: u32 = 10;
+const BUSY_FACTOR: u32 = 10;
 
-/// Timeouts that are further apart belong to two silences: the reply to the first came after
-/// everybody had left.
-const APART: Duration = Duration::from_secs(2);
+/// A timeout this long after the last one begins a new silence: the reply to the last call came
+/// after its callers had left.
+const NEW_SILENCE_AFTER: Duration = Duration::from_secs(2);
 
 /// Whether a connection can be used, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +115,8 @@ impl Health {
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
         let sent = self.server.clock(sent);
-        let longest = LONGEST_SILENCE * if is_busy { BUSY } else { 1 };
-        let limit = (2 * now.saturating_sub(sent)).max(longest.as_micros() as u64);
+        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
+        let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
         if self.silence.since(sent, now) + limit <= now {
             self.end(State::Silent);
         }
@@ -150,7 +150,7 @@ impl Silence {
     /// The begin of the silence in which a call sent at `sent` times out now.
     fn since(&self, sent: u64, now: u64) -> u64 {
         let last = self.last.swap(now, Relaxed);
-        if last + (APART.as_micros() as u64) < sent {
+        if last + (NEW_SILENCE_AFTER.as_micros() as u64) < sent {
             self.begun.store(sent, Relaxed);
         }
         match self.begun.compare_exchange(0, sent, Relaxed, Relaxed) {

@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 
 use crate::algorithm::{InLua, Part};
-use crate::limiter::digest::{LONGEST, MARK, push_digest};
+use crate::limiter::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
 /// The hash slots of a cluster.
 pub(super) const HASH_SLOTS: u16 = 16_384;
@@ -38,7 +38,7 @@ pub(super) fn key_prefixes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
 
 /// `key` in braces, as its names end.
 pub(super) fn hash_tagged(key: &str) -> String {
-    let mut name = String::with_capacity(key.len().min(LONGEST) + 2);
+    let mut name = String::with_capacity(key.len().min(MAX_VERBATIM_LENGTH) + 2);
     name.push('{');
     push_safe(&mut name, key);
     name.push('}');
@@ -80,7 +80,10 @@ fn escaped(text: &str, characters: &[char]) -> String {
 /// Appends `text` verbatim if it is short and harmless, else its digest.
 fn push_safe(name: &mut String, text: &str) {
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
-    if text.len() <= LONGEST && !text.starts_with(MARK) && text.bytes().all(harmless) {
+    if text.len() <= MAX_VERBATIM_LENGTH
+        && !text.starts_with(DIGEST_PREFIX)
+        && text.bytes().all(harmless)
+    {
         name.push_str(text);
         return;
     }

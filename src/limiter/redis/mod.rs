@@ -158,7 +158,7 @@ impl<A: InLua> Redis<A> {
     /// Where no connection can be had at all, the error comes after 500 ms at the latest.
     #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
-        Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(pool::LONGEST);
+        Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(pool::MAX_TIMEOUT);
         self
     }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::backoff::Backoff;
 use super::connection::Connection;
-use super::connections::{ConnectionFuture, Connections, LONGEST_WAIT, SharedConnection};
+use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
 use super::health;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use super::server::Server;
@@ -119,7 +119,7 @@ impl Connections for OwnPool {
 
     fn connection(self: Arc<Self>) -> ConnectionFuture {
         Box::pin(async move {
-            let mut end = Overtime::new(Instant::now() + LONGEST_WAIT);
+            let mut end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
             loop {
                 let mut changed = pin!(self.changed.notified());
                 changed.as_mut().enable();
@@ -133,7 +133,7 @@ impl Connections for OwnPool {
                         Some(error) => return Err(error),
                         // This process was paused. Callers have deadlines of their own.
                         None if end.is_late() => {
-                            end = Overtime::new(Instant::now() + LONGEST_WAIT);
+                            end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
                         }
                         None => return Err(self.no_reply()),
                     }
@@ -169,7 +169,7 @@ impl Connections for OwnPool {
         // An attempt that has just begun says nothing about the server yet.
         let address = self.server.address();
         match begun {
-            Some(begun) if begun.elapsed() >= LONGEST_WAIT => {
+            Some(begun) if begun.elapsed() >= MAX_CONNECTION_WAIT => {
                 let message = format!("no connection to {address} in time");
                 Error::new(ErrorKind::Infrastructure, message)
             }

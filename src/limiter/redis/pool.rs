@@ -16,12 +16,12 @@ use tokio::time::{Instant, timeout};
 
 use super::bb8_pool::Bb8Pool;
 use super::connections::{ConnectionFuture, Connections, SharedConnection};
-use super::health::LONGEST_SILENCE;
+use super::health::MAX_SILENCE;
 use super::key;
 use crate::{Error, ErrorKind};
 
 /// No timeout is longer: an instant that far away can still be represented.
-pub(crate) const LONGEST: Duration = Duration::from_secs(86_400);
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
@@ -198,7 +198,7 @@ impl Pool {
             Ok(_) => now,
             Err(since) => since,
         };
-        now - since.min(now) >= LONGEST_SILENCE.as_micros() as u64
+        now - since.min(now) >= MAX_SILENCE.as_micros() as u64
     }
 
     /// Records that a timer has just fired late.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::connection::Connection;
-use super::connections::LONGEST_WAIT;
+use super::connections::MAX_CONNECTION_WAIT;
 
 /// The connections of one runtime.
 pub(super) struct RuntimeConnections {
@@ -49,7 +49,7 @@ impl RuntimeConnections {
         backoff: &mut Backoff,
     ) -> (Vec<usize>, Instant) {
         let mut begun = Vec::new();
-        let mut look_again = now + LONGEST_WAIT;
+        let mut look_again = now + MAX_CONNECTION_WAIT;
         for (number, entry) in
             self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.is_empty())
         {

@@ -7,6 +7,6 @@ pub(crate) use super::error::{from_redis_error, met_read_only};
 pub(crate) use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 #[cfg(test)]
 pub(crate) use super::key::hash_slot;
-pub(crate) use super::pool::LONGEST;
+pub(crate) use super::pool::MAX_TIMEOUT;
 pub(crate) use super::reply::malformed_reply;
 pub(crate) use super::script::Script;

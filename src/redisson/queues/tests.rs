@@ -191,7 +191,7 @@ async fn queues_outlive_a_long_refusal() {
     assert!(must_wait(&queues, 1).await, "all would ask at once");
     drop(first);
     // A name of this length has no queue.
-    let long = "x".repeat(LONGEST_NAME + 1);
+    let long = "x".repeat(MAX_NAME_LENGTH + 1);
     let turn = queues.turn(&long, 1, None, Instant::now()).await;
     if let Turn::Ask(attempt) = turn {
         attempt.refused(MINUTE, 9);

@@ -27,7 +27,7 @@ async fn concurrent_timeouts_are_one_silence() {
         silent(&health, D).await;
         health.record(&Ok(()));
     }
-    silent(&health, LONGEST_SILENCE - D).await;
+    silent(&health, MAX_SILENCE - D).await;
     assert_eq!(health.state(), State::Usable);
     silent(&health, D).await;
     assert_eq!(health.state(), State::Silent);
@@ -70,7 +70,7 @@ async fn timeouts_of_different_hours_are_two_silences() {
 #[tokio::test(start_paused = true)]
 async fn a_busy_process_waits_longer() {
     let (health, _) = two();
-    for limit in [LONGEST_SILENCE * BUSY - D, D] {
+    for limit in [MAX_SILENCE * BUSY_FACTOR - D, D] {
         assert_eq!(health.state(), State::Usable);
         let begun = Instant::now();
         while begun.elapsed() < limit {
@@ -99,8 +99,8 @@ async fn one_silent_connection_goes_alone() {
 async fn silent_connections_go_together() {
     let (first, second) = two();
     advance(D).await;
-    silent(&first, LONGEST_SILENCE / 2).await;
-    silent(&second, LONGEST_SILENCE / 2).await;
+    silent(&first, MAX_SILENCE / 2).await;
+    silent(&second, MAX_SILENCE / 2).await;
     assert_eq!((first.state(), second.state()), (State::Silent, State::Silent));
     let third = Health::new(&first.server);
     second.record_timeout(Instant::now(), false);
