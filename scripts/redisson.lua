@@ -24,7 +24,7 @@ local CHUNK, MAX_MEMBERS = 256, 4096
 local SUM_LIMIT = 256
 
 -- The longest interval and wait in ms: sums of instants stay exact.
-local LONGEST = 4503599627370496
+local MAX_MILLIS = 4503599627370496
 
 -- The error of the first write that failed. If the first write succeeds, all do.
 local write_error
@@ -92,7 +92,7 @@ local function configuration()
   end
   local rate, interval = integer(fields[1]), integer(fields[2])
   local keep_alive = integer(fields[4] or '0')
-  if not rate or rate < 1 or not interval or interval < 1 or interval > LONGEST
+  if not rate or rate < 1 or not interval or interval < 1 or interval > MAX_MILLIS
     or not keep_alive then
     return nil, BAD_CONFIGURATION
   end
@@ -175,7 +175,7 @@ local function wait_for(limiter, now, permits)
     first = first + count
   end
   local score = last and tonumber(redis.call('ZSCORE', limiter.permits_key, last)) or now
-  return math.max(1, math.min(math.ceil(score + limiter.interval - now), LONGEST))
+  return math.max(1, math.min(math.ceil(score + limiter.interval - now), MAX_MILLIS))
 end
 
 local function store_value(limiter)
@@ -213,7 +213,7 @@ local function report(limiter, now, outcome, wait)
   local newest = redis.call('ZRANGE', limiter.permits_key, -1, -1, 'WITHSCORES')
   local reset = newest[2] and math.ceil(tonumber(newest[2]) + limiter.interval - now) or 0
   local left = math.max(0, math.min(limiter.value, limiter.rate))
-  return outcome, wait, left, math.max(0, math.min(reset, LONGEST)), limiter.rate, limiter.interval
+  return outcome, wait, left, math.max(0, math.min(reset, MAX_MILLIS)), limiter.rate, limiter.interval
 end
 
 -- Removes permits from a member, or all of it. Returns how many were removed.

@@ -279,8 +279,8 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "redisson_waits_three_ms_more",
         JAVA,
         Edges,
-        "math.max(1, math.min(math.ceil(score + limiter.interval - now), LONGEST))",
-        "math.max(1, math.min(math.ceil(score + limiter.interval - now), LONGEST)) + 3",
+        "math.max(1, math.min(math.ceil(score + limiter.interval - now), MAX_MILLIS))",
+        "math.max(1, math.min(math.ceil(score + limiter.interval - now), MAX_MILLIS)) + 3",
     ),
     mutant(
         "redisson_release_leaves_the_member",
