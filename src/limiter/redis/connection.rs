@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
 use super::connections::{ReplyFuture, SharedConnection};
-use super::health::{Health, State};
+use super::health::{ConnectionState, Health};
 
 /// A connection of the crate's own pool. It is closed when the last of its users drops it.
 pub(super) struct Connection {
@@ -20,7 +20,7 @@ impl Connection {
         Self { socket, health }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ConnectionState {
         self.health.state()
     }
 }
@@ -44,6 +44,6 @@ impl SharedConnection for Connection {
     }
 
     fn mark_read_only(&self) {
-        self.health.end(State::ReadOnly);
+        self.health.retire(ConnectionState::ReadOnly);
     }
 }

@@ -25,10 +25,10 @@ const BUSY_FACTOR: u32 = 10;
 /// after its callers had left.
 const NEW_SILENCE_AFTER: Duration = Duration::from_secs(2);
 
-/// Whether a connection can be used, and why not.
+/// Whether a connection can be used, or why it cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     Usable,
     /// Its socket is closed.
     Closed,
@@ -68,38 +68,38 @@ impl Health {
     /// The health of a new connection.
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         Self {
-            state: AtomicU8::new(State::Usable as u8),
+            state: AtomicU8::new(ConnectionState::Usable as u8),
             silence: Silence::default(),
             server: Arc::clone(server),
             generation: server.generation.load(Relaxed),
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ConnectionState {
         match self.state.load(Relaxed) {
-            state if state == State::Closed as u8 => State::Closed,
-            state if state == State::ReadOnly as u8 => State::ReadOnly,
-            state if state == State::Silent as u8 => State::Silent,
-            _ if self.generation != self.server.generation.load(Relaxed) => State::Silent,
-            _ => State::Usable,
+            state if state == ConnectionState::Closed as u8 => ConnectionState::Closed,
+            state if state == ConnectionState::ReadOnly as u8 => ConnectionState::ReadOnly,
+            state if state == ConnectionState::Silent as u8 => ConnectionState::Silent,
+            _ if self.generation != self.server.generation.load(Relaxed) => ConnectionState::Silent,
+            _ => ConnectionState::Usable,
         }
     }
 
     pub(super) fn is_usable(&self) -> bool {
-        self.state() == State::Usable
+        self.state() == ConnectionState::Usable
     }
 
-    /// Records why the connection is of no more use. The first reason stays.
-    pub(super) fn end(&self, why: State) {
-        let usable = State::Usable as u8;
-        let _ = self.state.compare_exchange(usable, why as u8, Relaxed, Relaxed);
+    /// Records why the connection is useless from now on. The first reason stays.
+    pub(super) fn retire(&self, reason: ConnectionState) {
+        let usable = ConnectionState::Usable as u8;
+        let _ = self.state.compare_exchange(usable, reason as u8, Relaxed, Relaxed);
     }
 
     /// Records how a call ended.
     pub(super) fn record<T>(&self, outcome: &RedisResult<T>) {
         match outcome {
-            Err(error) if error::met_read_only(error) => self.end(State::ReadOnly),
-            Err(error) if error.is_unrecoverable_error() => self.end(State::Closed),
+            Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),
+            Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),
             _ => {
                 self.silence.end();
                 self.server.silence.end();
@@ -117,11 +117,11 @@ impl Health {
         let sent = self.server.clock(sent);
         let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
         let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
-        if self.silence.since(sent, now) + limit <= now {
-            self.end(State::Silent);
+        if self.silence.begin_or_continue(sent, now) + limit <= now {
+            self.retire(ConnectionState::Silent);
         }
         if self.generation == self.server.generation.load(Relaxed)
-            && self.server.silence.since(sent, now) + limit <= now
+            && self.server.silence.begin_or_continue(sent, now) + limit <= now
         {
             self.server.silence.end();
             let next = self.generation.wrapping_add(1);
@@ -137,18 +137,18 @@ impl ServerHealth {
     }
 }
 
-/// Calls that have no reply since the last reply.
+/// A time without any reply, though calls were sent.
 #[derive(Debug, Default)]
 struct Silence {
-    /// When the first of them was sent; 0 if there is none.
+    /// When the first of these calls was sent; 0 if there is none.
     begun: AtomicU64,
-    /// When one of them timed out last.
+    /// When the last of them timed out.
     last: AtomicU64,
 }
 
 impl Silence {
-    /// The begin of the silence in which a call sent at `sent` times out now.
-    fn since(&self, sent: u64, now: u64) -> u64 {
+    /// Records that a call sent at `sent` times out now. Returns when its silence began.
+    fn begin_or_continue(&self, sent: u64, now: u64) -> u64 {
         let last = self.last.swap(now, Relaxed);
         if last + (NEW_SILENCE_AFTER.as_micros() as u64) < sent {
             self.begun.store(sent, Relaxed);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::backoff::Backoff;
 use super::connection::Connection;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
-use super::health;
+use super::health::ConnectionState;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use super::server::Server;
 use crate::limiter::overtime::Overtime;
@@ -25,12 +25,12 @@ use crate::{Error, ErrorKind};
 /// The pause after an attempt that ended with its runtime.
 const INTERRUPTED: Duration = Duration::from_millis(10);
 
-/// OwnPool to one server.
+/// The connections to one server.
 pub(super) struct OwnPool {
     server: Server,
     /// The connections of each runtime.
     size: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Notified when an attempt to connect ends.
     changed: Notify,
     /// Closed when the pool is dropped, which ends its attempts to connect.
@@ -38,7 +38,7 @@ pub(super) struct OwnPool {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     runtimes: Vec<RuntimeConnections>,
     backoff: Backoff,
     /// Why the last attempt to connect failed. None after a success.
@@ -58,7 +58,7 @@ impl OwnPool {
         let (now, runtime) = (Instant::now(), Handle::current());
         let mut state = self.lock();
         state.clean(now);
-        let State { runtimes, backoff, .. } = &mut *state;
+        let PoolState { runtimes, backoff, .. } = &mut *state;
         let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
         let (begun, look_again) = connections.begin_attempts(now, backoff);
         let connection = connections.pick();
@@ -78,12 +78,12 @@ impl OwnPool {
         Error::new(cause.kind(), message).with_source(cause)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PoolState {
     /// The entries of the current runtime.
     fn entries(&self) -> impl Iterator<Item = &PoolEntry> {
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
@@ -96,10 +96,10 @@ impl State {
         let mut useless = None;
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             match entry.connection.as_ref().map(|connection| connection.state()) {
-                None | Some(health::State::Usable) => continue,
-                Some(health::State::Closed) => {}
-                Some(health::State::ReadOnly) => useless = Some("redis is read-only"),
-                Some(health::State::Silent) => useless = Some("redis stopped answering"),
+                None | Some(ConnectionState::Usable) => continue,
+                Some(ConnectionState::Closed) => {}
+                Some(ConnectionState::ReadOnly) => useless = Some("redis is read-only"),
+                Some(ConnectionState::Silent) => useless = Some("redis stopped answering"),
             }
             entry.connection = None;
         }
@@ -205,7 +205,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now) = (pool.lock(), Instant::now());
-        let State { runtimes, backoff, failure } = &mut *state;
+        let PoolState { runtimes, backoff, failure } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
         entry.attempt = None;

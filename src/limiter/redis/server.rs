@@ -18,7 +18,7 @@ use redis::{
 
 use super::connection::Connection;
 use super::error;
-use super::health::{Health, ServerHealth, State};
+use super::health::{ConnectionState, Health, ServerHealth};
 use crate::{Error, ErrorKind};
 
 /// How long a connection may be idle before the system probes it, so that firewalls on the way
@@ -73,7 +73,7 @@ impl Server {
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
-                    watcher.0.end(State::Closed);
+                    watcher.0.retire(ConnectionState::Closed);
                 }
                 Ok::<_, SendError>(())
             });
@@ -157,7 +157,7 @@ struct Watcher(Arc<Health>);
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.0.end(State::Closed);
+        self.0.retire(ConnectionState::Closed);
     }
 }
 

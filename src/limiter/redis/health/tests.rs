@@ -28,9 +28,9 @@ async fn concurrent_timeouts_are_one_silence() {
         health.record(&Ok(()));
     }
     silent(&health, MAX_SILENCE - D).await;
-    assert_eq!(health.state(), State::Usable);
+    assert_eq!(health.state(), ConnectionState::Usable);
     silent(&health, D).await;
-    assert_eq!(health.state(), State::Silent);
+    assert_eq!(health.state(), ConnectionState::Silent);
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,7 @@ async fn one_timeout_is_no_silence_however_long_it_was() {
         let sent = Instant::now();
         advance(Duration::from_secs(second)).await;
         health.record_timeout(sent, false);
-        assert_eq!(health.state(), State::Usable);
+        assert_eq!(health.state(), ConnectionState::Usable);
         health.record(&Ok(()));
     }
 }
@@ -52,9 +52,9 @@ async fn a_silence_is_twice_as_long_as_the_call_that_shows_it() {
     let sent = Instant::now();
     advance(Duration::from_secs(1)).await;
     health.record_timeout(sent, false);
-    assert_eq!(health.state(), State::Usable);
+    assert_eq!(health.state(), ConnectionState::Usable);
     silent(&health, Duration::from_secs(1)).await;
-    assert_eq!(health.state(), State::Silent);
+    assert_eq!(health.state(), ConnectionState::Silent);
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,14 +64,14 @@ async fn timeouts_of_different_hours_are_two_silences() {
         silent(&health, D).await;
         advance(Duration::from_secs(3_600)).await;
     }
-    assert_eq!(health.state(), State::Usable);
+    assert_eq!(health.state(), ConnectionState::Usable);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_process_waits_longer() {
     let (health, _) = two();
     for limit in [MAX_SILENCE * BUSY_FACTOR - D, D] {
-        assert_eq!(health.state(), State::Usable);
+        assert_eq!(health.state(), ConnectionState::Usable);
         let begun = Instant::now();
         while begun.elapsed() < limit {
             let sent = Instant::now();
@@ -79,7 +79,7 @@ async fn a_busy_process_waits_longer() {
             health.record_timeout(sent, true);
         }
     }
-    assert_eq!(health.state(), State::Silent);
+    assert_eq!(health.state(), ConnectionState::Silent);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +92,7 @@ async fn one_silent_connection_goes_alone() {
         silent(&silenced, D).await;
         other.record(&Ok(()));
     }
-    assert_eq!(other.state(), State::Usable);
+    assert_eq!(other.state(), ConnectionState::Usable);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,18 +101,18 @@ async fn silent_connections_go_together() {
     advance(D).await;
     silent(&first, MAX_SILENCE / 2).await;
     silent(&second, MAX_SILENCE / 2).await;
-    assert_eq!((first.state(), second.state()), (State::Silent, State::Silent));
+    assert_eq!((first.state(), second.state()), (ConnectionState::Silent, ConnectionState::Silent));
     let third = Health::new(&first.server);
     second.record_timeout(Instant::now(), false);
-    assert_eq!(third.state(), State::Usable);
+    assert_eq!(third.state(), ConnectionState::Usable);
 }
 
 #[test]
 fn the_first_reason_stays() {
     let (health, _) = two();
-    health.end(State::ReadOnly);
-    health.end(State::Closed);
-    assert_eq!(health.state(), State::ReadOnly);
+    health.retire(ConnectionState::ReadOnly);
+    health.retire(ConnectionState::Closed);
+    assert_eq!(health.state(), ConnectionState::ReadOnly);
 }
 
 /// The error of a server that answers `reply`.
@@ -124,14 +124,17 @@ fn answered(reply: &str) -> RedisError {
 fn a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes() {
     let closed = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     let failures = [
-        (RedisError::from(closed), State::Closed),
-        (answered("-READONLY You can't write against a read only replica.\r\n"), State::ReadOnly),
-        (answered("-ERR unknown command\r\n"), State::Usable),
+        (RedisError::from(closed), ConnectionState::Closed),
+        (
+            answered("-READONLY You can't write against a read only replica.\r\n"),
+            ConnectionState::ReadOnly,
+        ),
+        (answered("-ERR unknown command\r\n"), ConnectionState::Usable),
     ];
     for (error, state) in failures {
         let (health, _) = two();
         health.record::<()>(&Err(error));
         assert_eq!(health.state(), state);
-        assert_eq!(health.is_usable(), state == State::Usable);
+        assert_eq!(health.is_usable(), state == ConnectionState::Usable);
     }
 }
