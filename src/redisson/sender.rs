@@ -181,8 +181,8 @@ impl Sender {
     /// Waits for a connection until the deadline.
     async fn connection(&self, deadline: Deadline) -> Result<Arc<dyn SharedConnection>, Error> {
         let connecting = pin!(self.pool.connection());
-        let connection = deadline.answer(connecting).await;
-        connection.unwrap_or_else(|| Err(deadline.missed(&self.pool, true)))
+        let connection = deadline.wait_for(connecting).await;
+        connection.unwrap_or_else(|| Err(deadline.missed_error(&self.pool, true)))
     }
 
     /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.
@@ -224,8 +224,9 @@ impl Sender {
         deadline: Deadline,
     ) -> Result<Value, Failure> {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
-        let answer = deadline.reply(&self.pool, connection, Pin::new(reply), was_answered).await;
-        let missed = || deadline.missed(&self.pool, true);
+        let answer =
+            deadline.wait_for_reply(&self.pool, connection, Pin::new(reply), was_answered).await;
+        let missed = || deadline.missed_error(&self.pool, true);
         let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Failed);

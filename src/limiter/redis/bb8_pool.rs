@@ -166,11 +166,11 @@ where
         (self.pool.state().connections as usize).max(1)
     }
 
-    fn away(&self) -> Option<Error> {
+    fn connect_error(&self) -> Option<Error> {
         None
     }
 
-    fn no_reply(&self) -> Error {
+    fn no_reply_error(&self) -> Error {
         Error::new(ErrorKind::Infrastructure, "redis did not answer in time")
     }
 }

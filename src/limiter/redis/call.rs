@@ -52,7 +52,8 @@ pub(super) async fn send_batch(
     let mut sending =
         Box::pin(send_and_distribute(config, Arc::clone(&connection), batch.requests));
     let was_answered = |outcome: &BatchOutcome| outcome.was_answered;
-    let outcome = earliest.reply(&pool, &*connection, sending.as_mut(), was_answered).await;
+    let outcome =
+        earliest.wait_for_reply(&pool, &*connection, sending.as_mut(), was_answered).await;
     let (refunds, late_reply): (_, Option<LateReply>) = match outcome {
         Some(outcome) => (outcome.refunds, None),
         None => {

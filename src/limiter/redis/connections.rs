@@ -30,9 +30,9 @@ pub(super) trait Connections: Send + Sync {
     fn size(&self) -> usize;
     /// Why there is no connection, if the last attempt to connect has failed: load of this process
     /// cannot cause that.
-    fn away(&self) -> Option<Error>;
+    fn connect_error(&self) -> Option<Error>;
     /// The error of a call that got neither a connection nor a reply in time.
-    fn no_reply(&self) -> Error;
+    fn no_reply_error(&self) -> Error;
 }
 
 /// One connection, shared by many calls.

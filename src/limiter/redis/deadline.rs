@@ -44,9 +44,9 @@ impl Deadline {
 
     /// The error of a charge that has no answer now. One that was not sent waits for
     /// replies of all servers.
-    pub(crate) fn missed(&self, pool: &Pool, was_sent: bool) -> Error {
+    pub(crate) fn missed_error(&self, pool: &Pool, was_sent: bool) -> Error {
         let is_busy = self.is_busy(pool);
-        if let Some(error) = pool.away() {
+        if let Some(error) = pool.connect_error() {
             return error;
         }
         let server_answers = pool.replies(self.hash_slot) != self.replies;
@@ -59,39 +59,39 @@ impl Deadline {
                 "this process asks more than it can read in time",
             );
         }
-        pool.no_reply()
+        pool.no_reply_error()
     }
 
     /// Waits for an answer until the deadline, and a little longer if the process is busy.
     /// `None`: there is none.
-    pub(crate) async fn answer<F: Future>(self, mut answer: Pin<&mut F>) -> Option<F::Output> {
-        if let Ok(answer) = timeout_at(self.at, &mut answer).await {
-            return Some(answer);
+    pub(crate) async fn wait_for<F: Future>(self, mut future: Pin<&mut F>) -> Option<F::Output> {
+        if let Ok(output) = timeout_at(self.at, &mut future).await {
+            return Some(output);
         }
         select! {
             biased;
-            answer = answer => Some(answer),
+            output = future => Some(output),
             () = self.catch_up() => None,
         }
     }
 
-    /// As [`answer`](Self::answer), and records what the answer says of the server, or
+    /// As [`wait_for`](Self::wait_for), and records what the answer says of the server, or
     /// that there is none.
-    pub(crate) async fn reply<F: Future>(
+    pub(crate) async fn wait_for_reply<F: Future>(
         self,
         pool: &Pool,
         connection: &dyn SharedConnection,
-        answer: Pin<&mut F>,
+        reply: Pin<&mut F>,
         was_answered: impl FnOnce(&F::Output) -> bool,
     ) -> Option<F::Output> {
         let sent = Instant::now();
-        let answer = self.answer(answer).await;
-        match &answer {
-            Some(answer) if was_answered(answer) => pool.record_reply(self.hash_slot),
+        let reply = self.wait_for(reply).await;
+        match &reply {
+            Some(reply) if was_answered(reply) => pool.record_reply(self.hash_slot),
             Some(_) => {}
             None => connection.record_timeout(sent, self.is_busy(pool)),
         }
-        answer
+        reply
     }
 
     /// Lets the runtime read what has arrived.

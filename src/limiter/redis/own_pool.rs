@@ -22,8 +22,8 @@ use super::server::Server;
 use crate::limiter::overtime::Overtime;
 use crate::{Error, ErrorKind};
 
-/// The pause after an attempt that ended with its runtime.
-const INTERRUPTED: Duration = Duration::from_millis(10);
+/// The pause after an attempt to connect that ended with its runtime.
+const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The connections to one server.
 pub(super) struct OwnPool {
@@ -33,8 +33,8 @@ pub(super) struct OwnPool {
     state: Mutex<PoolState>,
     /// Notified when an attempt to connect ends.
     changed: Notify,
-    /// Closed when the pool is dropped, which ends its attempts to connect.
-    lifetime: watch::Sender<()>,
+    /// Closed when the pool is dropped: that ends the attempts to connect.
+    shutdown: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -42,17 +42,17 @@ struct PoolState {
     runtimes: Vec<RuntimeConnections>,
     backoff: Backoff,
     /// Why the last attempt to connect failed. None after a success.
-    failure: Option<Error>,
+    last_error: Option<Error>,
 }
 
 impl OwnPool {
     /// `size` connections to `server` for each runtime, made when they are first needed.
     pub(super) fn new(server: Server, size: usize) -> Self {
-        let (state, changed, lifetime) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
-        Self { server, size, state, changed, lifetime }
+        let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
+        Self { server, size, state, changed, shutdown }
     }
 
-    /// The next usable connection, or when to look again. Starts the attempts to
+    /// The next usable connection, or when to try again. Starts the attempts to
     /// connect that are due.
     fn next(self: &Arc<Self>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
@@ -60,16 +60,16 @@ impl OwnPool {
         state.clean(now);
         let PoolState { runtimes, backoff, .. } = &mut *state;
         let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
-        let (begun, look_again) = connections.begin_attempts(now, backoff);
+        let (started, retry_at) = connections.begin_attempts(now, backoff);
         let connection = connections.pick();
         // An attempt that cannot be spawned ends at once, and takes the lock.
         drop(state);
-        for entry in begun {
+        for entry in started {
             let pool = Arc::downgrade(self);
-            let attempt = Attempt { pool, runtime: runtime.id(), entry, result: None };
-            runtime.spawn(attempt.run(self.server.clone(), self.lifetime.subscribe()));
+            let attempt = ConnectAttempt { pool, runtime: runtime.id(), entry, result: None };
+            runtime.spawn(attempt.run(self.server.clone(), self.shutdown.subscribe()));
         }
-        connection.ok_or(look_again)
+        connection.ok_or(retry_at)
     }
 
     /// The error of a failed attempt to connect.
@@ -107,7 +107,7 @@ impl PoolState {
         if let Some(reason) = useless {
             // ConnectionFuture at once may well succeed, and lead to the same server.
             self.backoff.fail_useless(now);
-            self.failure = Some(Error::new(ErrorKind::Infrastructure, reason));
+            self.last_error = Some(Error::new(ErrorKind::Infrastructure, reason));
         }
     }
 }
@@ -123,19 +123,19 @@ impl Connections for OwnPool {
             loop {
                 let mut changed = pin!(self.changed.notified());
                 changed.as_mut().enable();
-                let look_again = match self.next() {
+                let retry_at = match self.next() {
                     Ok(connection) => return Ok(connection as Arc<dyn SharedConnection>),
-                    Err(look_again) => look_again.min(end.deadline()),
+                    Err(retry_at) => retry_at.min(end.deadline()),
                 };
-                let waited = timeout_at(look_again, changed).await;
+                let waited = timeout_at(retry_at, changed).await;
                 if waited.is_err() && Instant::now() >= end.deadline() {
-                    match self.away() {
+                    match self.connect_error() {
                         Some(error) => return Err(error),
                         // This process was paused. Callers have deadlines of their own.
                         None if end.is_late() => {
                             end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
                         }
-                        None => return Err(self.no_reply()),
+                        None => return Err(self.no_reply_error()),
                     }
                 }
             }
@@ -146,30 +146,30 @@ impl Connections for OwnPool {
         self.size
     }
 
-    fn away(&self) -> Option<Error> {
+    fn connect_error(&self) -> Option<Error> {
         let mut state = self.lock();
         state.clean(Instant::now());
-        let failure = state.failure.clone();
+        let last_error = state.last_error.clone();
         let is_connected = state.entries().any(|entry| entry.connection.is_some());
         drop(state);
-        failure.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
+        last_error.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
     }
 
-    fn no_reply(&self) -> Error {
+    fn no_reply_error(&self) -> Error {
         let state = self.lock();
         let is_connected = state.entries().any(|entry| entry.connection.is_some());
-        let begun = state.entries().filter_map(|entry| entry.attempt).min();
+        let oldest_attempt = state.entries().filter_map(|entry| entry.attempt).min();
         drop(state);
         if is_connected {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
         }
-        if let Some(error) = self.away() {
+        if let Some(error) = self.connect_error() {
             return error;
         }
         // An attempt that has just begun says nothing about the server yet.
         let address = self.server.address();
-        match begun {
-            Some(begun) if begun.elapsed() >= MAX_CONNECTION_WAIT => {
+        match oldest_attempt {
+            Some(started) if started.elapsed() >= MAX_CONNECTION_WAIT => {
                 let message = format!("no connection to {address} in time");
                 Error::new(ErrorKind::Infrastructure, message)
             }
@@ -182,7 +182,7 @@ impl Connections for OwnPool {
 }
 
 /// An attempt to connect. Whatever ends it, its entry is free afterwards.
-struct Attempt {
+struct ConnectAttempt {
     pool: Weak<OwnPool>,
     runtime: runtime::Id,
     entry: usize,
@@ -190,7 +190,7 @@ struct Attempt {
     result: Option<Result<Connection, Error>>,
 }
 
-impl Attempt {
+impl ConnectAttempt {
     async fn run(mut self, server: Server, mut pool: watch::Receiver<()>) {
         let end = Overtime::new(Instant::now() + server.connect_timeout);
         select! {
@@ -201,11 +201,11 @@ impl Attempt {
     }
 }
 
-impl Drop for Attempt {
+impl Drop for ConnectAttempt {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now) = (pool.lock(), Instant::now());
-        let PoolState { runtimes, backoff, failure } = &mut *state;
+        let PoolState { runtimes, backoff, last_error } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
         entry.attempt = None;
@@ -213,19 +213,19 @@ impl Drop for Attempt {
             Some(Ok(connection)) => {
                 entry.connection = Some(Arc::new(connection));
                 backoff.succeed();
-                *failure = None;
+                *last_error = None;
             }
             Some(Err(error)) => {
                 backoff.fail(now);
-                *failure = Some(error);
+                *last_error = Some(error);
             }
             None if std::thread::panicking() => {
                 backoff.fail(now);
                 let message = "a panic ended the attempt to connect to redis";
-                *failure = Some(Error::new(ErrorKind::Configuration, message));
+                *last_error = Some(Error::new(ErrorKind::Configuration, message));
             }
             // Its runtime ended, or was too busy.
-            None => backoff.hold(now + INTERRUPTED),
+            None => backoff.hold(now + INTERRUPTED_PAUSE),
         }
         drop(state);
         pool.changed.notify_waiters();

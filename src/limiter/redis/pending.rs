@@ -119,7 +119,7 @@ impl Future for Pending {
                     ready!(overtime.as_mut().poll(cx));
                     let was_sent =
                         in_queue.as_ref().is_none_or(|in_queue| in_queue.strong_count() == 0);
-                    let error = deadline.missed(&this.batcher.config().pool, was_sent);
+                    let error = deadline.missed_error(&this.batcher.config().pool, was_sent);
                     self.cancel();
                     return Poll::Ready(Err(error));
                 }
@@ -134,7 +134,7 @@ impl Future for Pending {
 fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
     if deadline.at <= Instant::now() {
         // Its call was given up long ago, and its own timer has not fired yet.
-        return deadline.missed(pool, true);
+        return deadline.missed_error(pool, true);
     }
     // The worker's runtime has ended, or the caller's clock panicked in it.
     Error::new(ErrorKind::State, "the task that sends charges ended before the answer came")

@@ -30,17 +30,17 @@ pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// are shared, not checked out: many calls travel on one socket at a time.
 #[derive(Clone)]
 pub struct Pool {
-    source: Arc<dyn Connections>,
+    connections: Arc<dyn Connections>,
     response_timeout: Option<Duration>,
     /// The number of replies: one counter for a server; for a cluster one for each hash slot,
     /// and one for all.
     replies: Arc<[AtomicU64]>,
     /// For each of them but the last, when a call first missed its deadline since the last
     /// reply; 0: none did.
-    missed: Arc<[AtomicU64]>,
+    first_missed: Arc<[AtomicU64]>,
     start: Instant,
-    /// When a timer fired late last, in microseconds since `start`; 0: never.
-    busy: Arc<AtomicU64>,
+    /// When a timer last fired late, in µs since `start`; 0: never.
+    last_late_timer: Arc<AtomicU64>,
     prefix: Arc<str>,
     clustered: bool,
 }
@@ -78,16 +78,16 @@ impl Pool {
     }
 
     pub(super) fn new(
-        source: impl Connections + 'static,
+        connections: impl Connections + 'static,
         response_timeout: Option<Duration>,
     ) -> Self {
         Self {
-            source: Arc::new(source),
+            connections: Arc::new(connections),
             response_timeout,
             replies: counters(1),
-            missed: counters(1),
+            first_missed: counters(1),
             start: Instant::now(),
-            busy: Arc::default(),
+            last_late_timer: Arc::default(),
             prefix: "sluice".into(),
             clustered: false,
         }
@@ -107,7 +107,7 @@ impl Pool {
     pub async fn ready(&self) -> Result<(), Error> {
         match timeout(Duration::from_secs(1), self.connection()).await {
             Ok(opened) => opened.map(drop),
-            Err(_) => Err(self.no_reply()),
+            Err(_) => Err(self.no_reply_error()),
         }
     }
 
@@ -116,13 +116,14 @@ impl Pool {
     #[must_use]
     pub fn clustered(mut self) -> Self {
         self.clustered = true;
-        (self.replies, self.missed) = (counters(key::HASH_SLOTS + 1), counters(key::HASH_SLOTS));
+        (self.replies, self.first_missed) =
+            (counters(key::HASH_SLOTS + 1), counters(key::HASH_SLOTS));
         self
     }
 
     /// Whether both ask the same server, and name keys alike.
     pub(super) fn is_same_as(&self, other: &Pool) -> bool {
-        Arc::ptr_eq(&self.source, &other.source) && self.prefix == other.prefix
+        Arc::ptr_eq(&self.connections, &other.connections) && self.prefix == other.prefix
     }
 
     pub(super) fn is_clustered(&self) -> bool {
@@ -133,9 +134,10 @@ impl Pool {
     pub(crate) fn connection(&self) -> ConnectionFuture {
         let (pool, begun) = (self.clone(), Instant::now());
         Box::pin(async move {
-            let connection = Arc::clone(&pool.source).connection().await;
+            let connection = Arc::clone(&pool.connections).connection().await;
             connection.map_err(|error| {
-                let is_known = error.kind() != ErrorKind::Infrastructure || pool.away().is_some();
+                let is_known =
+                    error.kind() != ErrorKind::Infrastructure || pool.connect_error().is_some();
                 if is_known || !pool.was_busy_since(begun) {
                     return error;
                 }
@@ -147,7 +149,7 @@ impl Pool {
 
     /// The number of connections, at least 1.
     pub(super) fn size(&self) -> usize {
-        self.source.size()
+        self.connections.size()
     }
 
     /// The instant to give up on a reply, given the caller's deadline.
@@ -180,7 +182,7 @@ impl Pool {
     /// Records a reply that came too late for its callers: the server is not silent.
     pub(super) fn record_late_reply(&self, hash_slot: u16) {
         if self.clustered {
-            self.missed[usize::from(hash_slot)].store(0, Relaxed);
+            self.first_missed[usize::from(hash_slot)].store(0, Relaxed);
         }
     }
 
@@ -193,8 +195,8 @@ impl Pool {
     /// missed its deadline.
     pub(super) fn is_silent(&self, hash_slot: u16) -> bool {
         let now = self.now();
-        let missed = &self.missed[usize::from(hash_slot)];
-        let since = match missed.compare_exchange(0, now, Relaxed, Relaxed) {
+        let first_missed = &self.first_missed[usize::from(hash_slot)];
+        let since = match first_missed.compare_exchange(0, now, Relaxed, Relaxed) {
             Ok(_) => now,
             Err(since) => since,
         };
@@ -203,7 +205,7 @@ impl Pool {
 
     /// Records that a timer has just fired late.
     pub(super) fn record_busy(&self) {
-        self.busy.fetch_max(self.now(), Relaxed);
+        self.last_late_timer.fetch_max(self.now(), Relaxed);
     }
 
     /// Microseconds since the start, at least 1.
@@ -213,23 +215,24 @@ impl Pool {
 
     /// Whether a timer has fired late since `start`.
     pub(super) fn was_busy_since(&self, start: Instant) -> bool {
-        let busy = self.busy.load(Relaxed);
-        busy > 0 && start.saturating_duration_since(self.start).as_micros() as u64 <= busy
+        let last_late_timer = self.last_late_timer.load(Relaxed);
+        last_late_timer > 0
+            && start.saturating_duration_since(self.start).as_micros() as u64 <= last_late_timer
     }
 
     /// A connection that is ready.
     pub(super) fn ready_connection(&self) -> Option<Arc<dyn SharedConnection>> {
-        Arc::clone(&self.source).ready_connection()
+        Arc::clone(&self.connections).ready_connection()
     }
 
     /// Why there is no connection, if the last attempt to connect has failed.
-    pub(super) fn away(&self) -> Option<Error> {
-        self.source.away()
+    pub(super) fn connect_error(&self) -> Option<Error> {
+        self.connections.connect_error()
     }
 
     /// The error of a call that got neither a connection nor a reply in time.
-    pub(super) fn no_reply(&self) -> Error {
-        self.source.no_reply()
+    pub(super) fn no_reply_error(&self) -> Error {
+        self.connections.no_reply_error()
     }
 }
 

@@ -42,26 +42,26 @@ impl RuntimeConnections {
         &mut runtimes[at]
     }
 
-    /// Begins the attempts to connect that are due: returns their entries, and when to look again.
+    /// Begins the attempts to connect that are due: returns their entries, and when to try again.
     pub(super) fn begin_attempts(
         &mut self,
         now: Instant,
         backoff: &mut Backoff,
     ) -> (Vec<usize>, Instant) {
-        let mut begun = Vec::new();
-        let mut look_again = now + MAX_CONNECTION_WAIT;
+        let mut started = Vec::new();
+        let mut retry_at = now + MAX_CONNECTION_WAIT;
         for (number, entry) in
             self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.is_empty())
         {
             if let Some(later) = backoff.wait(now) {
-                look_again = look_again.min(later);
+                retry_at = retry_at.min(later);
                 continue;
             }
             backoff.begin(now);
             entry.attempt = Some(now);
-            begun.push(number);
+            started.push(number);
         }
-        (begun, look_again)
+        (started, retry_at)
     }
 
     /// The usable connections take turns.

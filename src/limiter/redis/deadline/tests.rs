@@ -26,11 +26,11 @@ impl Connections for Silent {
         1
     }
 
-    fn away(&self) -> Option<Error> {
+    fn connect_error(&self) -> Option<Error> {
         None
     }
 
-    fn no_reply(&self) -> Error {
+    fn no_reply_error(&self) -> Error {
         Error::new(ErrorKind::Infrastructure, "silent")
     }
 }
@@ -62,7 +62,7 @@ async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
     let deadline = deadline(&pool);
     advance(D).await;
-    assert_eq!(deadline.missed(&pool, true).kind(), ErrorKind::Infrastructure);
+    assert_eq!(deadline.missed_error(&pool, true).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,12 +72,12 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     advance(D).await;
     let other = deadline(&pool);
     advance(D).await;
-    assert_eq!(late.missed(&pool, true).kind(), ErrorKind::Saturation);
-    assert_eq!(other.missed(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(late.missed_error(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(other.missed_error(&pool, true).kind(), ErrorKind::Saturation);
     advance(D).await;
     let later = deadline(&pool);
     advance(D).await;
-    assert_eq!(later.missed(&pool, true).kind(), ErrorKind::Infrastructure);
+    assert_eq!(later.missed_error(&pool, true).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,9 +86,9 @@ async fn a_reply_meanwhile_is_load() {
     pool.record_reply(0);
     let [alone, answered] = [(); 2].map(|()| deadline(&pool));
     advance(D).await;
-    assert_eq!(alone.missed(&pool, true).kind(), ErrorKind::Infrastructure);
+    assert_eq!(alone.missed_error(&pool, true).kind(), ErrorKind::Infrastructure);
     pool.record_reply(0);
-    assert_eq!(answered.missed(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(answered.missed_error(&pool, true).kind(), ErrorKind::Saturation);
 }
 
 /// The loss of a connection ends a call too.
@@ -96,7 +96,7 @@ async fn a_reply_meanwhile_is_load() {
 async fn only_replies_of_the_server_count_as_replies() {
     let pool = pool();
     for (is_reply, replies) in [(false, 0), (true, 1)] {
-        deadline(&pool).reply(&pool, &Silent, pin!(ready(())), |()| is_reply).await;
+        deadline(&pool).wait_for_reply(&pool, &Silent, pin!(ready(())), |()| is_reply).await;
         assert_eq!(pool.replies(0), replies);
     }
 }
@@ -113,7 +113,7 @@ async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
         }
         7
     };
-    assert_eq!(deadline.answer(pin!(answer)).await, Some(7));
+    assert_eq!(deadline.wait_for(pin!(answer)).await, Some(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,8 +124,8 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
         let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
         advance(D).await;
         pool.record_reply(7);
-        assert_eq!(unsent.missed(&pool, false).kind(), ErrorKind::Saturation);
-        match sent.missed(&pool, true).kind() {
+        assert_eq!(unsent.missed_error(&pool, false).kind(), ErrorKind::Saturation);
+        match sent.missed_error(&pool, true).kind() {
             ErrorKind::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
             kind => break assert_eq!(kind, ErrorKind::Infrastructure),
         }
@@ -135,5 +135,5 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
     let sent = deadline(&pool);
     advance(D).await;
     pool.record_reply(7);
-    assert_eq!(sent.missed(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(sent.missed_error(&pool, true).kind(), ErrorKind::Saturation);
 }
