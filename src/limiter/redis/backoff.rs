@@ -21,46 +21,46 @@ const FORGET_AFTER: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
-    /// Whether a connection turned out to be of no use: then connecting well proves nothing.
-    useless: bool,
+    /// Whether a new connection turned out to be unusable: then connecting proves nothing.
+    was_unusable: bool,
     failed: Option<Instant>,
     next: Option<Instant>,
 }
 
 impl Backoff {
     /// When the next attempt may begin, if not now.
-    pub(super) fn wait(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn retry_at(&self, now: Instant) -> Option<Instant> {
         self.next.filter(|next| *next > now)
     }
 
     /// Records that an attempt begins.
-    pub(super) fn begin(&mut self, now: Instant) {
+    pub(super) fn record_attempt(&mut self, now: Instant) {
         self.next = self.in_trouble(now).then(|| now + self.pause());
     }
 
     /// Records that connecting went well.
-    pub(super) fn succeed(&mut self) {
-        if !self.useless {
+    pub(super) fn record_success(&mut self) {
+        if !self.was_unusable {
             *self = Self::default();
         }
     }
 
-    /// Records that a connection turned out to be of no use.
-    pub(super) fn fail_useless(&mut self, now: Instant) {
-        self.fail(now);
-        self.useless = true;
+    /// Records that a connection turned out to be unusable.
+    pub(super) fn record_unusable(&mut self, now: Instant) {
+        self.record_failure(now);
+        self.was_unusable = true;
     }
 
     /// Records that connecting failed.
-    pub(super) fn fail(&mut self, now: Instant) {
-        self.useless &= self.in_trouble(now);
+    pub(super) fn record_failure(&mut self, now: Instant) {
+        self.was_unusable &= self.in_trouble(now);
         self.failures = if self.in_trouble(now) { self.failures.saturating_add(1) } else { 0 };
         self.failed = Some(now);
         self.next = Some(now + self.pause());
     }
 
     /// Lets no attempt begin before `instant`.
-    pub(super) fn hold(&mut self, instant: Instant) {
+    pub(super) fn hold_until(&mut self, instant: Instant) {
         self.next = self.next.max(Some(instant));
     }
 
@@ -82,14 +82,14 @@ mod tests {
     async fn in_trouble_there_are_at_most_ten_attempts_a_second() {
         let (mut backoff, begun) = (Backoff::default(), Instant::now());
         let (mut now, mut attempts) = (begun, 0);
-        backoff.fail(now);
+        backoff.record_failure(now);
         while now < begun + Duration::from_secs(60) {
-            if backoff.wait(now).is_none() {
+            if backoff.retry_at(now).is_none() {
                 attempts += 1;
-                backoff.begin(now);
-                // Attempts succeed, and what they make is useless.
+                backoff.record_attempt(now);
+                // Attempts succeed, and what they make is unusable.
                 if fastrand::bool() {
-                    backoff.fail(now);
+                    backoff.record_failure(now);
                 }
             }
             now += Duration::from_millis(1);
@@ -101,15 +101,15 @@ mod tests {
     async fn without_trouble_nothing_pauses() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         for _ in 0..10 {
-            assert_eq!(backoff.wait(now), None);
-            backoff.begin(now);
+            assert_eq!(backoff.retry_at(now), None);
+            backoff.record_attempt(now);
         }
-        backoff.fail(now);
-        let first = backoff.wait(now).expect("a pause") - now;
+        backoff.record_failure(now);
+        let first = backoff.retry_at(now).expect("a pause") - now;
         assert!((MAX_FIRST_PAUSE / 2..=MAX_FIRST_PAUSE).contains(&first), "{first:?}");
         let later = now + FORGET_AFTER;
-        assert_eq!(backoff.wait(later), None);
-        backoff.begin(later);
-        assert_eq!(backoff.wait(later), None);
+        assert_eq!(backoff.retry_at(later), None);
+        backoff.record_attempt(later);
+        assert_eq!(backoff.retry_at(later), None);
     }
 }

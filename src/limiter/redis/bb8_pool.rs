@@ -22,9 +22,9 @@ use super::error;
 use crate::limiter::overtime::Overtime;
 use crate::{Error, ErrorKind};
 
-/// How long a connection is used before the pool is asked for the next one, which it may
+/// A connection is used this long before the pool is asked for the next one, which it may
 /// test with a PING.
-const TRUST: Duration = Duration::from_millis(10);
+const CHECK_OUT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The connections of a bb8 pool.
 pub(super) struct Bb8Pool<M: ManageConnection> {
@@ -33,9 +33,9 @@ pub(super) struct Bb8Pool<M: ManageConnection> {
     /// Whether the connections are being replaced.
     replacing: AtomicBool,
     /// Whether a connection is being checked out to follow the last one.
-    testing: AtomicBool,
+    checking_out: AtomicBool,
     /// The connection that was checked out last.
-    recent: Mutex<Option<Arc<Bb8Connection<M>>>>,
+    last_checked_out: Mutex<Option<Arc<Bb8Connection<M>>>>,
 }
 
 impl<M> Bb8Pool<M>
@@ -44,9 +44,9 @@ where
     M::Connection: Sync,
 {
     pub(super) fn new(pool: bb8::Pool<M>) -> Self {
-        let (backoff, recent) = (Mutex::default(), Mutex::default());
-        let [replacing, testing] = [const { AtomicBool::new(false) }; 2];
-        Self { pool, backoff, replacing, testing, recent }
+        let (backoff, last_checked_out) = (Mutex::default(), Mutex::default());
+        let [replacing, checking_out] = [const { AtomicBool::new(false) }; 2];
+        Self { pool, backoff, replacing, checking_out, last_checked_out }
     }
 
     /// Asks the pool for a connection, which is shared from then on.
@@ -58,14 +58,14 @@ where
             let end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
             return match timeout_at(end.deadline(), self.pool.get()).await {
                 Ok(Ok(connection)) => {
-                    let given = Arc::new(Bb8Connection {
+                    let checked_out = Arc::new(Bb8Connection {
                         connection: connection.clone(),
                         pool: Arc::downgrade(self),
-                        tested: Instant::now(),
+                        checked_out_at: Instant::now(),
                         has_failed: AtomicBool::new(false),
                     });
-                    *self.recent() = Some(Arc::clone(&given));
-                    Ok(given)
+                    *self.last_checked_out() = Some(Arc::clone(&checked_out));
+                    Ok(checked_out)
                 }
                 Ok(Err(RunError::User(error))) => Err(error::from_redis_error(error)),
                 // This process was too busy. Callers have deadlines of their own.
@@ -77,16 +77,16 @@ where
         }
     }
 
-    /// Asks the pool for a connection while the last one is still used.
-    fn test_again(self: &Arc<Self>)
+    /// Asks the pool for the next connection while the last one is still used.
+    fn check_out_ahead(self: &Arc<Self>)
     where
         M::Connection: Clone,
     {
         let Ok(runtime) = Handle::try_current() else { return };
-        if !self.testing.swap(true, Relaxed) {
-            let testing = Testing(Arc::clone(self));
+        if !self.checking_out.swap(true, Relaxed) {
+            let check_out = CheckOut(Arc::clone(self));
             // Without a connection the next call asks, and gets the error.
-            runtime.spawn(async move { drop(testing.0.check_out().await) });
+            runtime.spawn(async move { drop(check_out.0.check_out().await) });
         }
     }
 
@@ -97,16 +97,16 @@ where
             return;
         }
         let replacement = Replacement(Arc::clone(self));
-        self.backoff().fail_useless(Instant::now());
+        self.backoff().record_unusable(Instant::now());
         runtime.spawn(async move {
-            let given = &replacement.0;
-            for _ in 0..given.pool.state().connections {
+            let pool = &replacement.0;
+            for _ in 0..pool.pool.state().connections {
                 // ConnectionFuture succeeds also while the server is read-only, so the
                 // pause comes before.
-                let pause = given.backoff().wait(Instant::now());
+                let pause = pool.backoff().retry_at(Instant::now());
                 sleep_until(pause.unwrap_or_else(Instant::now)).await;
-                given.backoff().begin(Instant::now());
-                given.replace_one().await;
+                pool.backoff().record_attempt(Instant::now());
+                pool.replace_one().await;
             }
         });
     }
@@ -118,8 +118,8 @@ where
         }
     }
 
-    fn recent(&self) -> MutexGuard<'_, Option<Arc<Bb8Connection<M>>>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_checked_out(&self) -> MutexGuard<'_, Option<Arc<Bb8Connection<M>>>> {
+        self.last_checked_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn backoff(&self) -> MutexGuard<'_, Backoff> {
@@ -137,11 +137,11 @@ impl<M: ManageConnection> Drop for Replacement<M> {
 }
 
 /// The check-out that is under way, until it is dropped.
-struct Testing<M: ManageConnection>(Arc<Bb8Pool<M>>);
+struct CheckOut<M: ManageConnection>(Arc<Bb8Pool<M>>);
 
-impl<M: ManageConnection> Drop for Testing<M> {
+impl<M: ManageConnection> Drop for CheckOut<M> {
     fn drop(&mut self) {
-        self.0.testing.store(false, Relaxed);
+        self.0.checking_out.store(false, Relaxed);
     }
 }
 
@@ -151,11 +151,12 @@ where
     M::Connection: ConnectionLike + Clone + Sync,
 {
     fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
-        let recent = self.recent().clone().filter(|recent| recent.is_alive())?;
-        if recent.tested.elapsed() >= TRUST {
-            self.test_again();
+        let connection =
+            self.last_checked_out().clone().filter(|connection| connection.is_alive())?;
+        if connection.checked_out_at.elapsed() >= CHECK_OUT_INTERVAL {
+            self.check_out_ahead();
         }
-        Some(recent as Arc<dyn SharedConnection>)
+        Some(connection as Arc<dyn SharedConnection>)
     }
 
     fn connection(self: Arc<Self>) -> ConnectionFuture {
@@ -175,12 +176,12 @@ where
     }
 }
 
-/// A connection of a given pool.
+/// A connection of a bb8 pool.
 struct Bb8Connection<M: ManageConnection> {
     connection: M::Connection,
     pool: Weak<Bb8Pool<M>>,
-    /// When the pool handed it out.
-    tested: Instant,
+    /// When the pool gave it.
+    checked_out_at: Instant,
     /// Whether a call over it has failed.
     has_failed: AtomicBool,
 }
@@ -202,7 +203,7 @@ where
                     pool.replace_all();
                 }
                 if error.is_unrecoverable_error() {
-                    *pool.recent() = None;
+                    *pool.last_checked_out() = None;
                 }
             }
             outcome
@@ -210,7 +211,7 @@ where
     }
 
     fn is_alive(&self) -> bool {
-        self.tested.elapsed() < MAX_CONNECTION_WAIT && !self.has_failed.load(Relaxed)
+        self.checked_out_at.elapsed() < MAX_CONNECTION_WAIT && !self.has_failed.load(Relaxed)
     }
 
     fn record_timeout(&self, _sent: Instant, is_busy: bool) {

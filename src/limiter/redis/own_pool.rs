@@ -93,20 +93,20 @@ impl PoolState {
 
     /// Drops the connections that are of no more use, and runtimes without any.
     fn clean(&mut self, now: Instant) {
-        let mut useless = None;
+        let mut unusable = None;
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             match entry.connection.as_ref().map(|connection| connection.state()) {
                 None | Some(ConnectionState::Usable) => continue,
                 Some(ConnectionState::Closed) => {}
-                Some(ConnectionState::ReadOnly) => useless = Some("redis is read-only"),
-                Some(ConnectionState::Silent) => useless = Some("redis stopped answering"),
+                Some(ConnectionState::ReadOnly) => unusable = Some("redis is read-only"),
+                Some(ConnectionState::Silent) => unusable = Some("redis stopped answering"),
             }
             entry.connection = None;
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
-        if let Some(reason) = useless {
+        if let Some(reason) = unusable {
             // ConnectionFuture at once may well succeed, and lead to the same server.
-            self.backoff.fail_useless(now);
+            self.backoff.record_unusable(now);
             self.last_error = Some(Error::new(ErrorKind::Infrastructure, reason));
         }
     }
@@ -212,20 +212,20 @@ impl Drop for ConnectAttempt {
         match self.result.take() {
             Some(Ok(connection)) => {
                 entry.connection = Some(Arc::new(connection));
-                backoff.succeed();
+                backoff.record_success();
                 *last_error = None;
             }
             Some(Err(error)) => {
-                backoff.fail(now);
+                backoff.record_failure(now);
                 *last_error = Some(error);
             }
             None if std::thread::panicking() => {
-                backoff.fail(now);
+                backoff.record_failure(now);
                 let message = "a panic ended the attempt to connect to redis";
                 *last_error = Some(Error::new(ErrorKind::Configuration, message));
             }
             // Its runtime ended, or was too busy.
-            None => backoff.hold(now + INTERRUPTED_PAUSE),
+            None => backoff.hold_until(now + INTERRUPTED_PAUSE),
         }
         drop(state);
         pool.changed.notify_waiters();

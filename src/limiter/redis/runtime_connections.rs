@@ -53,11 +53,11 @@ impl RuntimeConnections {
         for (number, entry) in
             self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.is_empty())
         {
-            if let Some(later) = backoff.wait(now) {
+            if let Some(later) = backoff.retry_at(now) {
                 retry_at = retry_at.min(later);
                 continue;
             }
-            backoff.begin(now);
+            backoff.record_attempt(now);
             entry.attempt = Some(now);
             started.push(number);
         }
