@@ -9,7 +9,7 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use super::own_pool::OwnPool;
 use super::pool::{MAX_TIMEOUT, Pool};
-use super::server::{Resolver, Server, unusable};
+use super::server::{Resolver, Server, invalid_address};
 use crate::Error;
 
 impl Pool {
@@ -28,7 +28,7 @@ impl Pool {
     ///
     /// If `url` does not parse.
     pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
-        url.into_connection_info().map(PoolBuilder::new).map_err(unusable)
+        url.into_connection_info().map(PoolBuilder::new).map_err(invalid_address)
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Opens nothing; fails if the address cannot be used.
+    /// Connects to nothing yet. Fails if the address cannot be used.
     pub(super) fn new(
         info: ConnectionInfo,
         connect_timeout: Duration,
@@ -50,7 +50,7 @@ impl Server {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        let client = Client::open(info).map_err(unusable)?;
+        let client = Client::open(info).map_err(invalid_address)?;
         Ok(Self { client, connect_timeout, resolver, health: Arc::default() })
     }
 
@@ -61,19 +61,23 @@ impl Server {
 
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
         let health = Arc::new(Health::new(&self.health));
-        let watcher = Watcher(Arc::clone(&health));
-        let socket = self.open(watcher).await.map_err(|error| self.failure(error))?;
+        let retire_on_drop = RetireOnDrop(Arc::clone(&health));
+        let socket =
+            self.open_socket(retire_on_drop).await.map_err(|error| self.connect_error(error))?;
         Ok(Connection::new(socket, health))
     }
 
-    async fn open(&self, watcher: Watcher) -> RedisResult<MultiplexedConnection> {
+    async fn open_socket(
+        &self,
+        retire_on_drop: RetireOnDrop,
+    ) -> RedisResult<MultiplexedConnection> {
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             // Each call has a deadline of its own.
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
-                    watcher.0.retire(ConnectionState::Closed);
+                    retire_on_drop.0.retire(ConnectionState::Closed);
                 }
                 Ok::<_, SendError>(())
             });
@@ -84,7 +88,7 @@ impl Server {
     }
 
     /// The error of a failed attempt to connect.
-    fn failure(&self, error: RedisError) -> Error {
+    fn connect_error(&self, error: RedisError) -> Error {
         let address = self.client.get_connection_info().addr();
         if matches!(address, ConnectionAddr::TcpTls { .. }) && is_tls_failure(&error) {
             return Error::new(ErrorKind::Configuration, "TLS with redis failed")
@@ -95,18 +99,18 @@ impl Server {
 }
 
 /// The error of an address that cannot be used.
-pub(super) fn unusable(error: RedisError) -> Error {
+pub(super) fn invalid_address(error: RedisError) -> Error {
     Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
 }
 
-/// Whether TLS is what failed: the certificate is not trusted, or the server speaks no TLS.
-/// The network is not.
+/// Whether TLS failed: the certificate is not trusted, or the server does not use TLS.
+/// A failure of the network is none of TLS.
 fn is_tls_failure(error: &RedisError) -> bool {
-    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    type SharedError = Arc<dyn std::error::Error + Send + Sync>;
     let Some(cause) = error.source().filter(|_| error.kind() == redis::ErrorKind::Io) else {
         return false;
     };
-    let cause = cause.downcast_ref::<Shared>().map_or(cause, |shared| &**shared);
+    let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
     let io = cause.downcast_ref::<io::Error>();
     io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
 }
@@ -128,7 +132,7 @@ fn check_crypto_provider() -> Result<(), Error> {
 
 type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// Where a host name leads, asked anew for each connection.
+/// Resolves host names, anew for each connection.
 #[derive(Clone)]
 pub(super) struct Resolver(Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>);
 
@@ -152,10 +156,11 @@ impl AsyncDNSResolver for Resolver {
     }
 }
 
-/// Lives in the task that reads the socket, and ends with it, also when a runtime ends.
-struct Watcher(Arc<Health>);
+/// Marks the connection closed when it is dropped: with the task that reads the socket, also when
+/// its runtime ends.
+struct RetireOnDrop(Arc<Health>);
 
-impl Drop for Watcher {
+impl Drop for RetireOnDrop {
     fn drop(&mut self) {
         self.0.retire(ConnectionState::Closed);
     }
@@ -166,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_with_tls_is_told_from_trouble_with_the_network() {
+    fn tls_failures_are_distinguished_from_network_failures() {
         let table = [
             (io::ErrorKind::InvalidData, true),
             (io::ErrorKind::ConnectionRefused, false),
