@@ -1,4 +1,4 @@
-//! What a charge's key is called in Redis.
+//! The names of keys in Redis.
 //!
 //! Prefix, limiter, algorithm with its format's version, and the key in braces, so that a cluster
 //! keeps all keys of one decision together: `sluice:api:tb1:{user-42}`. Whatever a request sends, a
@@ -17,37 +17,37 @@ use crate::limiter::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 /// The hash slots of a cluster.
 pub(super) const HASH_SLOTS: u16 = 16_384;
 
-/// What stands before the braces for the limiter called `name`: once for each quota, which is
-/// numbered if it is one of several.
+/// What stands before the braces for the limiter called `name`: a prefix for each quota, numbered if
+/// there are several.
 pub(super) fn key_prefixes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
     let parts = A::parts();
-    let prefix = escaped(prefix, &['%', '{', '}']);
+    let prefix = percent_encoded(prefix, &['%', '{', '}']);
     let mut safe = String::new();
-    push_safe(&mut safe, name);
-    let name = escaped(&safe, &[':']);
-    let scope = |(place, part): (usize, &Part)| {
-        let mut scope = format!("{prefix}:{name}:");
+    push_verbatim_or_digest(&mut safe, name);
+    let name = percent_encoded(&safe, &[':']);
+    let key_prefix = |(index, part): (usize, &Part)| {
+        let mut key_prefix = format!("{prefix}:{name}:");
         if parts.len() > 1 {
-            write!(scope, "{}", place + 1).expect("a string takes all");
+            write!(key_prefix, "{}", index + 1).expect("a string takes all");
         }
-        scope.extend([part.tag, ":"]);
-        scope
+        key_prefix.extend([part.tag, ":"]);
+        key_prefix
     };
-    parts.iter().enumerate().map(scope).collect()
+    parts.iter().enumerate().map(key_prefix).collect()
 }
 
-/// `key` in braces, as its names end.
+/// `key` in braces: the suffix of its names in Redis.
 pub(super) fn hash_tagged(key: &str) -> String {
     let mut name = String::with_capacity(key.len().min(MAX_VERBATIM_LENGTH) + 2);
     name.push('{');
-    push_safe(&mut name, key);
+    push_verbatim_or_digest(&mut name, key);
     name.push('}');
     name
 }
 
-/// The ends of names that stand in one text, each in braces of its own.
-pub(super) fn key_suffixes(braced: &str) -> impl Iterator<Item = &str> {
-    braced.split_inclusive('}')
+/// The suffixes that stand in one text, each in its own braces.
+pub(super) fn key_suffixes(hash_tagged: &str) -> impl Iterator<Item = &str> {
+    hash_tagged.split_inclusive('}')
 }
 
 /// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
@@ -64,25 +64,25 @@ pub(crate) fn hash_slot(name: &str) -> u16 {
     sum % HASH_SLOTS
 }
 
-/// `text` with each of some characters as a percent sign and its code.
-fn escaped(text: &str, characters: &[char]) -> String {
-    let mut escaped = String::with_capacity(text.len());
+/// `text` with some characters percent-encoded.
+fn percent_encoded(text: &str, characters: &[char]) -> String {
+    let mut encoded = String::with_capacity(text.len());
     for character in text.chars() {
         if characters.contains(&character) {
-            write!(escaped, "%{:02X}", u32::from(character)).expect("a string takes all");
+            write!(encoded, "%{:02X}", u32::from(character)).expect("a string takes all");
         } else {
-            escaped.push(character);
+            encoded.push(character);
         }
     }
-    escaped
+    encoded
 }
 
 /// Appends `text` verbatim if it is short and harmless, else its digest.
-fn push_safe(name: &mut String, text: &str) {
-    let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
+fn push_verbatim_or_digest(name: &mut String, text: &str) {
+    let is_harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
     if text.len() <= MAX_VERBATIM_LENGTH
         && !text.starts_with(DIGEST_PREFIX)
-        && text.bytes().all(harmless)
+        && text.bytes().all(is_harmless)
     {
         name.push_str(text);
         return;
@@ -151,9 +151,9 @@ mod tests {
         let mut names = HashSet::new();
         for prefix in &prefixes {
             for limiter in &limiters[1..] {
-                for scope in key_prefixes::<A>(prefix, limiter) {
+                for key_prefix in key_prefixes::<A>(prefix, limiter) {
                     for (end, slot_of_key) in ends.iter().zip(&slots) {
-                        let name = format!("{scope}{end}");
+                        let name = format!("{key_prefix}{end}");
                         assert_eq!(hash_slot(&name), *slot_of_key, "{prefix} {limiter} {end}");
                         assert!(names.insert(name), "{prefix} {limiter} {end}");
                     }
