@@ -18,8 +18,8 @@ pub trait InLua: Algorithm {
 
     /// The algorithms that it is made of: itself, or those of a tuple.
     #[doc(hidden)]
-    fn parts() -> Vec<Part> {
-        vec![Part { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
+    fn parts() -> Vec<ScriptPart> {
+        vec![ScriptPart { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
     }
 
     /// The rule as the script's `rule` function reads it.
@@ -27,11 +27,11 @@ pub trait InLua: Algorithm {
     fn arguments(rule: &Self::Rule) -> Vec<i64>;
 }
 
-/// An algorithm as a script knows it.
+/// The Lua source of one algorithm, and its names.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis runs scripts"))]
-pub struct Part {
+pub struct ScriptPart {
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,
     pub(crate) script: &'static str,

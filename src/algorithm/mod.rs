@@ -102,7 +102,7 @@ mod token_bucket;
 mod verdict;
 
 pub use fixed_window::FixedWindow;
-pub use in_lua::{InLua, Part};
+pub use in_lua::{InLua, ScriptPart};
 pub use mark::Mark;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;

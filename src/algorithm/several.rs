@@ -4,7 +4,7 @@
 //!
 //! The twin of `scripts/several.lua`.
 
-use super::{Algorithm, InLua, Mark, Part, Refund, Report, sealed::Sealed, sealed::Single};
+use super::{Algorithm, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! tuple {
@@ -159,7 +159,7 @@ macro_rules! tuple {
             const TAG: &'static str = "";
             const SCRIPT: &'static str = "";
 
-            fn parts() -> Vec<Part> {
+            fn parts() -> Vec<ScriptPart> {
                 [$($member::parts()),+].concat()
             }
 

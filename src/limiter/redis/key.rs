@@ -11,7 +11,7 @@
 
 use std::fmt::Write as _;
 
-use crate::algorithm::{InLua, Part};
+use crate::algorithm::{InLua, ScriptPart};
 use crate::limiter::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
 /// The hash slots of a cluster.
@@ -25,7 +25,7 @@ pub(super) fn key_prefixes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
     let mut safe = String::new();
     push_verbatim_or_digest(&mut safe, name);
     let name = percent_encoded(&safe, &[':']);
-    let key_prefix = |(index, part): (usize, &Part)| {
+    let key_prefix = |(index, part): (usize, &ScriptPart)| {
         let mut key_prefix = format!("{prefix}:{name}:");
         if parts.len() > 1 {
             write!(key_prefix, "{}", index + 1).expect("a string takes all");

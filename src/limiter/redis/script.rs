@@ -7,7 +7,7 @@ use sha1_smol::Sha1;
 
 use super::key;
 use super::request::{Op, Request};
-use crate::algorithm::{InLua, Part};
+use crate::algorithm::{InLua, ScriptPart};
 
 const HEAD: &str = include_str!("../../../scripts/head.lua");
 const TAIL: &str = include_str!("../../../scripts/tail.lua");
@@ -25,7 +25,7 @@ impl Script {
         let parts = A::parts();
         let mut text = String::from(HEAD);
         let mut names = Vec::new();
-        for Part { name, script, .. } in &parts {
+        for ScriptPart { name, script, .. } in &parts {
             if !names.contains(name) {
                 text.extend(["\n", script]);
             }
