@@ -17,17 +17,17 @@ pub struct Mark {
 
 impl Mark {
     /// The mark of one quota.
-    pub(crate) fn of(&self, place: usize) -> Self {
-        let numbers = match place {
+    pub(crate) fn of(&self, index: usize) -> Self {
+        let numbers = match index {
             0 => self.first,
-            _ => self.more.get(place - 1).copied().unwrap_or_default(),
+            _ => self.more.get(index - 1).copied().unwrap_or_default(),
         };
-        Self::from(numbers).with_list(self.list(place).into())
+        Self::from(numbers).with_list(self.list(index).into())
     }
 
     /// The list of one quota.
-    pub(crate) fn list(&self, place: usize) -> &[i64] {
-        self.lists.get(place).map_or(&[], |list| list)
+    pub(crate) fn list(&self, index: usize) -> &[i64] {
+        self.lists.get(index).map_or(&[], |list| list)
     }
 
     /// Sets the list of the only quota.

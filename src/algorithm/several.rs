@@ -8,7 +8,7 @@ use super::{Algorithm, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, 
 use crate::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! tuple {
-    ($($member:ident $place:tt),+) => {
+    ($($member:ident $index:tt),+) => {
         impl<$($member: Algorithm + Single),+> Sealed for ($($member,)+) {}
 
         impl<$($member: Algorithm + Single),+> Algorithm for ($($member,)+) {
@@ -17,34 +17,34 @@ macro_rules! tuple {
 
             fn quota(&self) -> Quotas {
                 let all: Vec<Quota> =
-                    [$(self.$place.quota()),+].iter().flat_map(|one| one.as_slice().to_vec()).collect();
+                    [$(self.$index.quota()),+].iter().flat_map(|one| one.as_slice().to_vec()).collect();
                 all.as_slice().into()
             }
 
             fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
                 let quotas = quota.into();
                 let quotas = quotas.as_slice();
-                if quotas.len() != [$($place),+].len() {
+                if quotas.len() != [$($index),+].len() {
                     return Err(QuotaError("not as many quotas as algorithms"));
                 }
-                Ok(($(self.$place.rule(quotas[$place])?,)+))
+                Ok(($(self.$index.rule(quotas[$index])?,)+))
             }
 
             fn horizon(rule: &Self::Rule) -> i64 {
-                [$($member::horizon(&rule.$place)),+].into_iter().fold(i64::MAX, i64::min)
+                [$($member::horizon(&rule.$index)),+].into_iter().fold(i64::MAX, i64::min)
             }
 
             fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
-                let expires_at = [$(state.$place.as_ref().map_or(0, |one| $member::expires_at(&rule.$place, one))),+];
+                let expires_at = [$(state.$index.as_ref().map_or(0, |one| $member::expires_at(&rule.$index, one))),+];
                 expires_at.into_iter().fold(0, i64::max)
             }
 
             fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
                 let clamped = ($(
-                    state.$place.as_ref().and_then(|one| $member::clamp(&rule.$place, one, now)),
+                    state.$index.as_ref().and_then(|one| $member::clamp(&rule.$index, one, now)),
                 )+);
-                let any = [$(clamped.$place.is_some()),+].contains(&true);
-                any.then(|| ($(clamped.$place.or_else(|| state.$place.clone()),)+))
+                let any = [$(clamped.$index.is_some()),+].contains(&true);
+                any.then(|| ($(clamped.$index.or_else(|| state.$index.clone()),)+))
             }
 
             fn earliest_fit(
@@ -57,8 +57,8 @@ macro_rules! tuple {
                 // earliest for all.
                 let fits = [$(
                     $member::earliest_fit(
-                        &rule.$place,
-                        state.and_then(|state| state.$place.as_ref()),
+                        &rule.$index,
+                        state.and_then(|state| state.$index.as_ref()),
                         at,
                         cost,
                     )?
@@ -75,20 +75,20 @@ macro_rules! tuple {
             ) -> Self::State {
                 let state = state.unwrap_or_default();
                 ($({
-                    let cost = cost.min($member::max_unchecked_cost(&rule.$place));
-                    Some($member::consume_with_others(&rule.$place, state.$place, at, cost, now))
+                    let cost = cost.min($member::max_unchecked_cost(&rule.$index));
+                    Some($member::consume_with_others(&rule.$index, state.$index, at, cost, now))
                 },)+)
             }
 
             fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
-                [$($member::max_unchecked_cost(&rule.$place)),+].into_iter().fold(0, i64::max)
+                [$($member::max_unchecked_cost(&rule.$index)),+].into_iter().fold(0, i64::max)
             }
 
             fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
                 let reports = [$(
                     $member::report(
-                        &rule.$place,
-                        state.and_then(|state| state.$place.as_ref()),
+                        &rule.$index,
+                        state.and_then(|state| state.$index.as_ref()),
                         now,
                     )
                 ),+];
@@ -106,11 +106,11 @@ macro_rules! tuple {
             ) -> Option<usize> {
                 let (mut latest, mut quota_index) = (now, None);
                 $(
-                    let one = state.and_then(|state| state.$place.as_ref());
-                    match $member::earliest_fit(&rule.$place, one, now, cost) {
-                        None => return Some($place),
+                    let one = state.and_then(|state| state.$index.as_ref());
+                    match $member::earliest_fit(&rule.$index, one, now, cost) {
+                        None => return Some($index),
                         Some(instant) if instant > latest => {
-                            (latest, quota_index) = (instant, Some($place));
+                            (latest, quota_index) = (instant, Some($index));
                         }
                         Some(_) => {}
                     }
@@ -122,8 +122,8 @@ macro_rules! tuple {
             fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
                 let remaining = [$(
                     $member::report(
-                        &rule.$place,
-                        state.and_then(|state| state.$place.as_ref()),
+                        &rule.$index,
+                        state.and_then(|state| state.$index.as_ref()),
                         now,
                     )
                     .remaining
@@ -140,17 +140,17 @@ macro_rules! tuple {
                 refund: &Refund<'_>,
             ) -> Option<i64> {
                 let given = [$(
-                    state.$place.as_mut().and_then(|one| {
-                        let mark = refund.mark.of($place);
+                    state.$index.as_mut().and_then(|one| {
+                        let mark = refund.mark.of($index);
                         let refund = Refund { mark: &mark, ..*refund };
-                        $member::apply_refund(&rule.$place, one, now, &refund)
+                        $member::apply_refund(&rule.$index, one, now, &refund)
                     })
                 ),+];
                 given.into_iter().fold(None, Option::max)
             }
 
             fn mark(state: &Self::State) -> Mark {
-                vec![$(state.$place.as_ref().map($member::mark).unwrap_or_default()),+].into()
+                vec![$(state.$index.as_ref().map($member::mark).unwrap_or_default()),+].into()
             }
         }
 
@@ -164,7 +164,7 @@ macro_rules! tuple {
             }
 
             fn arguments(rule: &Self::Rule) -> Vec<i64> {
-                [$($member::arguments(&rule.$place)),+].concat()
+                [$($member::arguments(&rule.$index)),+].concat()
             }
         }
     };
