@@ -72,8 +72,8 @@ where
                 if is_unable && charge.get_cost() > 0 {
                     return ResponseFuture::unable(request, inner, shared);
                 }
-                let patience = shared.respond.max_wait(&request);
-                let admission = admission(&shared, charge, patience);
+                let callers_max_wait = shared.respond.max_wait(&request);
+                let admission = admission(&shared, charge, callers_max_wait);
                 ResponseFuture::admitting(request, inner, shared, admission)
             }
             Keyed::Exempt => ResponseFuture::exempt(request, inner, shared),
@@ -82,19 +82,19 @@ where
     }
 }
 
-/// Asks for as long as the charge, else the layer, would wait, and no longer than the caller does.
+/// Asks with the longest wait of the charge, else of the layer, and no longer than the caller waits.
 /// If too many requests wait already, this one is admitted now or not at all.
 fn admission<L: Limiter, K, R>(
     shared: &Shared<L, K, R>,
     charge: Charge,
-    callers: Option<Duration>,
+    callers_max_wait: Option<Duration>,
 ) -> Admission<L::Future> {
-    let patience = charge.get_max_wait().unwrap_or(shared.max_wait);
-    let patience = callers.map_or(patience, |callers| callers.min(patience));
-    if patience > Duration::ZERO
-        && let Some(place) = shared.place()
+    let max_wait = charge.get_max_wait().unwrap_or(shared.max_wait);
+    let max_wait = callers_max_wait.map_or(max_wait, |callers| callers.min(max_wait));
+    if max_wait > Duration::ZERO
+        && let Some(permit) = shared.waiter_permit()
     {
-        return Admission::patient(charge.max_wait(patience), Some(place));
+        return Admission::patient(charge.max_wait(max_wait), Some(permit));
     }
     Admission::at_once(&shared.limiter, &charge.max_wait(Duration::ZERO))
 }

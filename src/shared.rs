@@ -30,7 +30,7 @@ impl<L, K, R> Clone for Shared<L, K, R> {
 
 impl<L, K, R> Shared<L, K, R> {
     /// A permit to wait, if fewer requests wait than may.
-    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn waiter_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.waiters).try_acquire_owned().ok()
     }
 }
@@ -46,7 +46,7 @@ impl<L: fmt::Debug, K, R: fmt::Debug> Shared<L, K, R> {
             .field("limiter", &self.limiter)
             .field("respond", &self.respond)
             .field("max_wait", &self.max_wait)
-            .field("free_places", &self.waiters.available_permits());
+            .field("free_waiters", &self.waiters.available_permits());
         debug
     }
 }

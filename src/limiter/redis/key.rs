@@ -134,8 +134,8 @@ mod tests {
         for _ in 0..longest {
             let (from, to) = (last, all.len());
             last = to;
-            for place in from..to {
-                let longer = characters.iter().map(|more| format!("{}{more}", all[place]));
+            for index in from..to {
+                let longer = characters.iter().map(|more| format!("{}{more}", all[index]));
                 all.extend(longer.collect::<Vec<_>>());
             }
         }

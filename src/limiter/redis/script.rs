@@ -106,9 +106,9 @@ impl Arguments<'_> {
                         command.arg("refund_part").arg(units).arg(cost);
                     }
                     let numbers = [mark.first].into_iter().chain(mark.more.iter().copied());
-                    for (place, [one, two, three, four]) in numbers.enumerate() {
+                    for (index, [one, two, three, four]) in numbers.enumerate() {
                         command.arg(one).arg(two).arg(three);
-                        match mark.list(place) {
+                        match mark.list(index) {
                             [] => command.arg(four),
                             list => command.arg(unit_list(list)),
                         };
