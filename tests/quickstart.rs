@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 
 use support::http::{Answer, get};
+use support::script::ALGORITHMS;
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 
@@ -146,16 +147,8 @@ async fn either_store_and_algorithm_admits_the_limit() {
     let url = server.url();
     // At five a year the smooth ones store nothing: one is admitted, and the next one
     // would have to pay for it.
-    for (algorithm, limit) in [
-        ("token_bucket", 5),
-        ("fixed_window", 5),
-        ("sliding_log", 5),
-        ("sliding_window", 5),
-        ("sliding_counter", 5),
-        ("smooth_bursty", 1),
-        ("smooth_warming_up", 1),
-        ("redisson", 5),
-    ] {
+    for algorithm in ALGORITHMS.map(|(name, ..)| name).into_iter().chain(["redisson"]) {
+        let limit = if algorithm.starts_with("smooth") { 1 } else { 5 };
         for redis in [false, true] {
             let mut variables = vec![("ALGORITHM", algorithm), ("DEADLINE_MS", "20000")];
             variables.extend([("PERIOD_MS", "31536000000"), ("MAX_WAIT_MS", "0")]);

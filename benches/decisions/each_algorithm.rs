@@ -1,22 +1,20 @@
 //! What each algorithm costs the server: the memory of a key, and the time that its script takes.
 //!
-//! The time is Redis' own account of EVALSHA, sockets left out, for each decision. Keys are asked
-//! for again before they are old, and what is asked is admitted; the log is asked besides with so
-//! many live members that each charge finds one that has just become old, and when it is full,
-//! where each refusal searches for the member that must leave.
+//! Redis itself measures the time of EVALSHA, without sockets. It is divided by the decisions. Keys
+//! come again before they are old, and every charge is admitted. The log is also measured with many
+//! live members: when each charge finds one that has just become old, and when it is full, so that
+//! each refusal searches for the member that must leave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::{
-    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket,
-};
+use tower_sluice::algorithm::{FixedWindow, InLua, SlidingLog, TokenBucket};
 use tower_sluice::{Charge, Limiter, Quota, Redis};
 
 use crate::measure::median_of;
 use crate::site::{self, Site};
+use crate::support::algorithms::{Visit, each_algorithm};
 
 const ROUNDS: usize = 7;
 const KEYS: usize = 10_000;
@@ -29,19 +27,12 @@ const TASKS: usize = 256;
 pub(crate) fn run() {
     let site = Site::new();
     let quota = Quota::per_second(1_000);
-    let second = Duration::from_secs(1);
-    each(&site, "token_bucket", TokenBucket::new(quota));
-    each(&site, "fixed_window", FixedWindow::new(quota));
-    each(&site, "fixed_window_anchored", FixedWindow::new(quota).anchored());
-    each(&site, "sliding_log", SlidingLog::new(quota));
-    each(&site, "sliding_window", SlidingWindow::new(quota));
-    each(&site, "sliding_counter", SlidingCounter::new(quota));
-    each(&site, "smooth_bursty", SmoothBursty::new(quota));
-    each(&site, "smooth_warming_up", SmoothWarmingUp::new(quota, second));
+    each_algorithm(quota, &mut Measure(&site));
+    measure(&site, "fixed_window_anchored", FixedWindow::new(quota).anchored());
     let bucket = || TokenBucket::new(quota);
-    each(&site, "2 token buckets", (bucket(), bucket()));
-    each(&site, "4 token buckets", (bucket(), bucket(), bucket(), bucket()));
-    each(
+    measure(&site, "2 token buckets", (bucket(), bucket()));
+    measure(&site, "4 token buckets", (bucket(), bucket(), bucket(), bucket()));
+    measure(
         &site,
         "8 token buckets",
         (bucket(), bucket(), bucket(), bucket(), bucket(), bucket(), bucket(), bucket()),
@@ -55,7 +46,15 @@ pub(crate) fn run() {
     );
 }
 
-fn each<A: InLua>(site: &Site, name: &str, algorithm: A) {
+struct Measure<'a>(&'a Site);
+
+impl Visit for Measure<'_> {
+    fn visit<A: InLua>(&mut self, algorithm: A) {
+        measure(self.0, A::NAME, algorithm);
+    }
+}
+
+fn measure<A: InLua>(site: &Site, name: &str, algorithm: A) {
     site.flush();
     let limiter = site.limiter(algorithm);
     let empty = site.used_memory();

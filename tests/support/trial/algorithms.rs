@@ -1,4 +1,7 @@
 //! The algorithms that are judged: one line each, beside its model.
+//!
+//! The list of `tests/support/algorithms.rs` would not make this one shorter: each line has a model
+//! and a setting that no other list has.
 
 use std::fmt::Debug;
 use std::future::Future;
