@@ -110,7 +110,7 @@ impl<A: Algorithm> Memory<A> {
     /// jump of the clock, a new key may be refused, as by a full memory, for a few decisions.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
-        Arc::make_mut(&mut self.store).hold(keys.max(1));
+        Arc::make_mut(&mut self.store).set_max_keys(keys.max(1));
         self
     }
 

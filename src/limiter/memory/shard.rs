@@ -1,4 +1,4 @@
-//! A part of the keys, under a lock of its own.
+//! A shard: some of the keys, under their own lock.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,38 +6,38 @@ use std::sync::Arc;
 
 use crate::{Error, ErrorKind};
 
-/// The most keys that one decision looks at to find one to drop, so that no decision holds
+/// The most keys that one decision examines to find one to evict, so that no decision holds
 /// the lock for long.
-const LOOKS: usize = 256;
+const MAX_EXAMINED: usize = 256;
 
-/// The keys that each decision looks at besides, so that the first of them can nearly
-/// always be dropped.
-const UPKEEP: usize = 2;
+/// The keys that each decision examines in any case, so that a decision that needs room nearly
+/// always finds an old key at once.
+const EXAMINED_PER_DECISION: usize = 2;
 
 pub(super) struct Shard<S> {
     capacity: usize,
     entries: HashMap<Arc<str>, Entry<S>>,
-    /// Every key once, by an instant before which it cannot be old.
+    /// Every key once, by an instant before which it does not expire.
     ages: BinaryHeap<Reverse<(i64, Arc<str>)>>,
 }
 
 struct Entry<S> {
-    /// For reservations, which name it.
+    /// Shared with reservations.
     name: Arc<str>,
-    /// `None` once it was reset.
+    /// `None` after a reset.
     state: Option<S>,
-    /// The instant from which on it is as good as new.
+    /// When the state is equivalent to no state.
     expires_at: i64,
 }
 
-/// What became of the key that may be old before all others.
+/// What was found about the key that may expire first.
 enum Oldest {
-    /// None may be old yet.
+    /// It cannot have expired yet, and so no key has.
     Live,
-    /// It was changed since, and has its place behind others.
+    /// It was changed since, and was moved behind other keys.
     Moved,
-    /// It is as good as new.
-    Old,
+    /// It has expired.
+    Expired,
 }
 
 impl<S> Shard<S> {
@@ -49,12 +49,12 @@ impl<S> Shard<S> {
         self.entries.len()
     }
 
-    /// Lets `change` have the state of a key. It returns since when the state is old if it changed
-    /// it. Returns what else it returned, and the name as it is held if it changed the state.
+    /// Applies `change` to the state of a key. If `change` changes the state, it returns when the
+    /// state expires. Returns the output of `change`, and the stored name if the state was changed.
     ///
     /// # Errors
     ///
-    /// If the key is new, and no old one was found to make room for it.
+    /// If the key is new, and no expired key was found to make room for it.
     pub(super) fn update<T>(
         &mut self,
         name: &str,
@@ -79,26 +79,26 @@ impl<S> Shard<S> {
         Ok((answer, Some(name)))
     }
 
-    /// Looks at a few keys that may be old. Those that are old go, if they `may_go`.
-    pub(super) fn keep_up(&mut self, now: i64, may_go: bool) {
-        for _ in 0..UPKEEP {
-            match self.look(now) {
+    /// Examines a few keys that may have expired. Evicts those that have, if it `may_evict`.
+    pub(super) fn maintain(&mut self, now: i64, may_evict: bool) {
+        for _ in 0..EXAMINED_PER_DECISION {
+            match self.examine_oldest(now) {
                 Oldest::Live => return,
                 Oldest::Moved => {}
-                Oldest::Old if may_go => self.drop_oldest(),
-                Oldest::Old => return,
+                Oldest::Expired if may_evict => self.evict_oldest(),
+                Oldest::Expired => return,
             }
         }
     }
 
-    /// Drops an old key if it finds one.
+    /// Evicts an expired key if it finds one.
     fn make_room(&mut self, now: i64) -> bool {
-        for _ in 0..LOOKS {
-            match self.look(now) {
+        for _ in 0..MAX_EXAMINED {
+            match self.examine_oldest(now) {
                 Oldest::Live => return false,
                 Oldest::Moved => {}
-                Oldest::Old => {
-                    self.drop_oldest();
+                Oldest::Expired => {
+                    self.evict_oldest();
                     return true;
                 }
             }
@@ -106,7 +106,7 @@ impl<S> Shard<S> {
         false
     }
 
-    fn look(&mut self, now: i64) -> Oldest {
+    fn examine_oldest(&mut self, now: i64) -> Oldest {
         let Some(mut oldest) = self.ages.peek_mut() else { return Oldest::Live };
         let Reverse((age, name)) = &*oldest;
         if *age > now {
@@ -118,13 +118,13 @@ impl<S> Shard<S> {
             .map(|entry| entry.expires_at)
             .filter(|expires_at| *expires_at > now)
         else {
-            return Oldest::Old;
+            return Oldest::Expired;
         };
         oldest.0.0 = expires_at;
         Oldest::Moved
     }
 
-    fn drop_oldest(&mut self) {
+    fn evict_oldest(&mut self) {
         if let Some(Reverse((_, name))) = self.ages.pop() {
             self.entries.remove(&name);
         }
@@ -143,7 +143,7 @@ mod tests {
         shard.update(&name.to_string(), now, set).map(drop)
     }
 
-    fn looked_at(shard: &Shard<i64>, now: i64) -> usize {
+    fn examined(shard: &Shard<i64>, now: i64) -> usize {
         shard.ages.iter().filter(|Reverse((age, _))| *age > now).count()
     }
 
@@ -155,15 +155,15 @@ mod tests {
         for expires_at in [10, 1_000] {
             (0..KEYS).for_each(|key| put(&mut shard, key, 0, expires_at).unwrap());
         }
-        assert_eq!(looked_at(&shard, 100), 0);
+        assert_eq!(examined(&shard, 100), 0);
         for decisions in 1..=3 {
             assert_eq!(put(&mut shard, KEYS, 100, 1_000).unwrap_err().kind(), ErrorKind::Capacity);
-            assert_eq!(looked_at(&shard, 100), decisions * LOOKS);
+            assert_eq!(examined(&shard, 100), decisions * MAX_EXAMINED);
         }
-        shard.keep_up(100, true);
-        assert_eq!(looked_at(&shard, 100), 3 * LOOKS + UPKEEP);
+        shard.maintain(100, true);
+        assert_eq!(examined(&shard, 100), 3 * MAX_EXAMINED + EXAMINED_PER_DECISION);
         // One that is old is found at once where decisions keep up with the changes.
-        (0..KEYS).for_each(|_| shard.keep_up(100, false));
+        (0..KEYS).for_each(|_| shard.maintain(100, false));
         put(&mut shard, KEYS, 1_000, 2_000).unwrap();
         assert_eq!(shard.len(), KEYS);
     }
@@ -172,11 +172,11 @@ mod tests {
     fn old_keys_that_may_not_go_stay_until_room_is_needed() {
         let mut shard = Shard::new(3);
         (0..3).for_each(|key| put(&mut shard, key, 0, 10).unwrap());
-        shard.keep_up(20, false);
+        shard.maintain(20, false);
         assert_eq!(shard.len(), 3);
         put(&mut shard, 3, 20, 30).unwrap();
         assert_eq!(shard.len(), 3);
-        shard.keep_up(20, true);
+        shard.maintain(20, true);
         assert_eq!(shard.len(), 1);
     }
 }

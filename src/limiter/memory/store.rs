@@ -1,4 +1,4 @@
-//! What a memory holds: its algorithm, its clock, and the keys in shards.
+//! The store of a [`Memory`](crate::Memory): its algorithm, its clock, and the keys in shards.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
@@ -20,8 +20,8 @@ const MIN_SHARD_SIZE: usize = 256;
 pub(super) struct Store<A: Algorithm> {
     pub(super) named: NamedAlgorithm<A>,
     pub(super) clock: Clock,
-    /// Whether the clock can only go forward, so that what is as good as new stays so.
-    pub(super) steady: bool,
+    /// Whether the clock only goes forward, so that an expired state stays expired.
+    pub(super) is_monotonic: bool,
     max_keys: usize,
     hasher: RandomState,
     shards: Arc<[Mutex<Shard<A::State>>]>,
@@ -30,20 +30,20 @@ pub(super) struct Store<A: Algorithm> {
 impl<A: Algorithm> Store<A> {
     pub(super) fn new(named: NamedAlgorithm<A>, clock: Clock, max_keys: usize) -> Self {
         let (hasher, shards) = (RandomState::new(), shards(max_keys));
-        Self { named, clock, steady: true, max_keys, hasher, shards }
+        Self { named, clock, is_monotonic: true, max_keys, hasher, shards }
     }
 
     /// Forgets all keys, and sets how many are held at most.
-    pub(super) fn hold(&mut self, keys: usize) {
-        // Reservations of the forgotten keys are no more this memory's.
+    pub(super) fn set_max_keys(&mut self, keys: usize) {
+        // Reservations of the forgotten keys cannot be settled any more.
         self.named.owner = Owner::new();
         (self.max_keys, self.shards) = (keys, shards(keys));
     }
 
     /// Forgets all keys, and decides by a clock that may step back.
     pub(super) fn decide_by(&mut self, clock: Clock) {
-        self.hold(self.max_keys);
-        (self.clock, self.steady) = (clock, false);
+        self.set_max_keys(self.max_keys);
+        (self.clock, self.is_monotonic) = (clock, false);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -59,7 +59,7 @@ impl<A: Algorithm> Store<A> {
             ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
         let key = key.map_or(Key::Constant(""), Key::Shared);
-        Ok(self.named.decision(parsed.quota, parsed.check.cost, answer, local(now), key))
+        Ok(self.named.decision(parsed.quota, parsed.check.cost, answer, local_provenance(now), key))
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
@@ -81,7 +81,7 @@ impl<A: Algorithm> Store<A> {
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
             ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
-        Ok(self.named.decision(parsed.quota, 0, answer, local(now), Key::Constant("")))
+        Ok(self.named.decision(parsed.quota, 0, answer, local_provenance(now), Key::Constant("")))
     }
 
     /// Refunds or takes the difference between what a reservation took and what it cost in the end.
@@ -109,7 +109,7 @@ impl<A: Algorithm> Store<A> {
         Ok(refunded.cast_unsigned())
     }
 
-    /// Lets `change` have the state under a name, as [`Shard::update`] does, and tells it the time.
+    /// Applies `change` to the state under a name at the current time, as [`Shard::update`] does.
     pub(super) fn update<T>(
         &self,
         name: &str,
@@ -119,13 +119,13 @@ impl<A: Algorithm> Store<A> {
         let mut shard = lock(&self.shards[hash % self.shards.len()]);
         // Read under the lock: a decision that overtook this one would lie in its future.
         let now = instant((self.clock)())?;
-        shard.keep_up(now, self.steady);
+        shard.maintain(now, self.is_monotonic);
         shard.update(name, now, |state| change(now, state))
     }
 }
 
-/// Where and when a decision of this process was made.
-fn local(now: i64) -> Provenance {
+/// The provenance of a decision of this process.
+fn local_provenance(now: i64) -> Provenance {
     Provenance { now, batch_position: 0, origin: Origin::Local }
 }
 
