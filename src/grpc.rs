@@ -58,8 +58,8 @@ pub(crate) fn timeout(request: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Writes the status of `refusal` into the headers of an empty response. `status` is what it has in
-/// HTTP, and `retry_after` when to come back.
+/// Writes the status of `refusal` into the headers of an empty response. `status` is its
+/// status in HTTP, and `retry_after` when to come back.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     content_type: HeaderValue,

@@ -82,7 +82,8 @@ where
     }
 }
 
-/// Asks with the longest wait of the charge, else of the layer, and no longer than the caller waits.
+/// Asks with the longest wait of the charge, else of the layer, and no longer than the caller
+/// waits.
 /// If too many requests wait already, this one is admitted now or not at all.
 fn admission<L: Limiter, K, R>(
     shared: &Shared<L, K, R>,

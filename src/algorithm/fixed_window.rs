@@ -96,7 +96,7 @@ impl Rule {
         at - at % self.period
     }
 
-    /// The state, if it says anything about `at` or later.
+    /// The state, if its window has not ended by `at`.
     fn alive(&self, state: Option<&State>, at: i64) -> Option<State> {
         let state = *state?;
         let over = self.end(&state) <= at;
@@ -114,8 +114,8 @@ impl Rule {
 pub struct State {
     begin: i64,
     units: i64,
-    /// For the refund of the wait that left this state, reserved with others: the instant and
-    /// the units before.
+    /// For a refund of the wait that wrote this state as a member of a tuple: the instant and the
+    /// units before.
     from: (i64, i64),
 }
 
@@ -204,7 +204,7 @@ impl Algorithm for FixedWindow {
             return Report { remaining: rule.limit, reset_after: 0 };
         };
         let remaining = if state.begin > now { 0 } else { (rule.limit - state.units).max(0) };
-        // A window that a refund emptied before it begins is nothing once it has begun.
+        // A window that a refund emptied before its begin counts as no window once it has begun.
         let reset = if state.units == 0 { state.begin } else { rule.end(&state) };
         Report { remaining, reset_after: reset - now }
     }
@@ -215,7 +215,7 @@ impl Algorithm for FixedWindow {
         if alive.begin != mark_begin {
             return None;
         }
-        // The state is exactly what the charge left: nothing else stands in the window.
+        // The state is what the charge wrote: the window holds no other charge.
         if from > 0 && refund.is_whole() && alive.units == mark_units {
             *state = State::of(from, from_units);
             return Some(refund.units);

@@ -128,7 +128,7 @@ pub(crate) use common::{INEXACT, exact};
 
 use crate::quota::{QuotaError, Quotas};
 
-/// Stands for the instant of a state where there was none.
+/// The instant of a state that did not exist.
 const LONG_AGO: i64 = 1;
 
 /// The latest instant that the arithmetic is exact for, in the year 2112.
@@ -256,8 +256,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark: state.map(Self::mark), ..answer }
     }
 
-    /// What `step` would answer, but for the units: nothing is taken, and the report is of the key
-    /// as it stands. The twin of the operation `estimate` in `scripts/tail.lua`.
+    /// What `step` would answer, without taking anything: the report is of the key as it is. The
+    /// twin of the operation `estimate` in `scripts/tail.lua`.
     fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);
@@ -306,7 +306,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 }
 
-/// What a check is answered on a state, and the instant at which it fits.
+/// The verdict on a check, and the instant at which it fits.
 fn judge<A: Algorithm>(
     rule: &A::Rule,
     state: Option<&A::State>,

@@ -132,7 +132,7 @@ macro_rules! tuple {
                 remaining.iter().position(|one| *one == least).unwrap_or(0)
             }
 
-            /// Each gives back what it can; the units are the most that one gave.
+            /// Each member refunds what it can. Returns the most that one of them refunded.
             fn apply_refund(
                 rule: &Self::Rule,
                 state: &mut Self::State,

@@ -123,7 +123,7 @@ impl Algorithm for SlidingCounter {
             let (current, previous) = rule.units(&state, begin);
             let room = rule.limit - cost - current;
             if room >= 0 {
-                // The longest that may be left of the window for the one before it to weigh no
+                // The longest remainder of this window with which the window before it weighs no
                 // more than the room.
                 let mut rest = rule.period;
                 if previous > room {
@@ -200,8 +200,8 @@ impl Algorithm for SlidingCounter {
         let given = refund.units.min(*units);
         *units -= given;
         if from > 0 && given > 0 && next.latest > now {
-            // What is reserved into the room that this leaves, at the same latest instant, must not
-            // pass for what was there.
+            // A later reservation may fill the room that this leaves, at the same latest instant.
+            // Its state must not be taken for the one that was there.
             next.latest += 1;
             if next.latest > now + rule.horizon || rule.begin(next.latest) != next.begin {
                 return None;

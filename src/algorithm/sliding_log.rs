@@ -20,7 +20,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// The most units that a log may hold: below it every difference of totals is exact.
 const MAX_COUNTED: i128 = 100_000_000_000_000;
 
-/// The script keeps a total in two numbers: how often it passed this many units, and the rest.
+/// The script stores a total as two numbers: a count of laps of this many units, and the rest.
 const LAP: i64 = 1_000_000_000_000_000;
 
 /// The most expired members that one step removes.
@@ -105,7 +105,7 @@ pub struct State {
     members: VecDeque<Member>,
 }
 
-/// One admission: its instant, the units so far, these included, and its own.
+/// One admission: its instant, the total of units up to it, and its own units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member {
     at: i64,
@@ -179,8 +179,8 @@ impl Algorithm for SlidingLog {
         if state.used(from - rule.period) <= room {
             return Some(from);
         }
-        // The oldest member with no more than `room` units after it: as many fit as soon as it is
-        // out of the window.
+        // The oldest member with no more than `room` units after it: the cost fits as soon as that
+        // member leaves the window.
         let leaver = state.members.partition_point(|member| last.total - member.total > room);
         Some(from.max(state.members[leaver].at + rule.period))
     }

@@ -191,8 +191,8 @@ impl Algorithm for SlidingWindow {
         if (mark_newest + rule.cells + 1) * rule.width <= now {
             return None;
         }
-        // The cells are exactly what the charge left: nothing else stands in those that it
-        // reached by waiting.
+        // The cells are what the charge wrote: those that it reached by waiting hold no other
+        // charge.
         let alone = back == 0 && rule.after(&next, from) == refund.cost;
         if from > 0 && refund.is_whole() && alone {
             *state = rule.restored(&next, from, refund.mark.list(0));

@@ -130,7 +130,7 @@ impl Rule {
             == (self.unit_denominator, self.unit_numerator)
     }
 
-    /// The state under this rule's rate, with what the time since has stored: credit and next.
+    /// The state under this rule's rate, with the permits stored since: credit and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (i64, i64) {
         let Some(state) = state else { return (if self.full { self.cap } else { 0 }, now) };
         let (mut credit, mut next) = (state.credit, state.next);
@@ -167,7 +167,7 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For the refund of the charge that left this state: the credit before, and what was added to
+    /// For a refund of the charge that wrote this state: the credit before it, and what it added to
     /// `next`, for its debt and for a later start.
     before: i64,
     added: i64,

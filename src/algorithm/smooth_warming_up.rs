@@ -137,8 +137,7 @@ impl Rule {
             == (self.unit_denominator, self.unit_numerator)
     }
 
-    /// The state under this rule's rate, with what the time since has stored: the
-    /// permits, and next.
+    /// The state under this rule's rate, with the permits stored since: the permits, and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (f64, i64) {
         let Some(state) = state else { return (self.most, now) };
         let (mut stored, mut next) = (state.stored, state.next);
@@ -158,8 +157,7 @@ impl Rule {
         (stored, next)
     }
 
-    /// The time that a cost takes, in whole µs: what is stored above the threshold is dear,
-    /// all else is not.
+    /// The time that a cost takes, in whole µs: permits stored above the threshold take longer.
     fn price(&self, stored: f64, cost: i64) -> i64 {
         let mut take = stored.min(cost as f64);
         let fresh = cost as f64 - take;
@@ -175,7 +173,7 @@ impl Rule {
         (time + (self.stable * take).floor() + (fresh * self.stable).floor()) as i64
     }
 
-    /// The time until it is cold.
+    /// The time until the limiter is cold.
     fn rest(&self, stored: f64) -> i64 {
         ((self.most - stored) * (self.warm_up / self.most)).ceil() as i64
     }
@@ -189,8 +187,8 @@ pub struct State {
     unit_denominator: i64,
     unit_numerator: i64,
     last: i64,
-    /// For the refund of the charge that left this state: the permits before, and what was
-    /// added to `next`.
+    /// For a refund of the charge that wrote this state: the permits before it, and what it added
+    /// to `next`.
     before: f64,
     added: i64,
 }

@@ -96,13 +96,13 @@ pub struct State {
     full: i64,
     part: i64,
     denominator: i64,
-    /// For the refund of the wait that left this state, reserved with others: the instant before,
+    /// For a refund of the wait that wrote this state as a member of a tuple: the instant before,
     /// under the same rule.
     from: (i64, i64),
 }
 
 impl State {
-    /// The instant over this rule's denominator, rounded up if it was kept over another.
+    /// The instant over this rule's denominator, rounded up if the state has another one.
     fn rebase(self, rule: &Rule) -> (i64, i64) {
         if self.part > 0 && self.denominator != rule.unit_denominator {
             return (self.full + 1, 0);
@@ -219,8 +219,8 @@ impl Algorithm for TokenBucket {
             return Some(refund.units);
         }
         if !refund.is_whole() {
-            // While its slot is ahead nothing is given back, or a later charge
-            // could come before it.
+            // Before its slot has come nothing is given back: a later charge could be admitted
+            // before it.
             let (ahead, rest) =
                 if from > 0 { rule.time(refund.cost) } else { (rule.span, rule.spare) };
             if full - ahead + i64::from(part > rest) > now {
@@ -291,7 +291,7 @@ mod tests {
             [
                 (Verdict::Allow, 0, 4),
                 (Verdict::Deny(1), 0, 1),
-                // Decided at 4, although 3 1/3 would do: full again at 7 1/3.
+                // Decided at 4, although 3 1/3 would suffice: full again at 7 1/3.
                 (Verdict::Allow, 0, 4),
                 (Verdict::Deny(1), 0, 1),
                 (Verdict::Allow, 0, 4),

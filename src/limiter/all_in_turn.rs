@@ -226,8 +226,8 @@ where
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// Changes the key of each. Returns the decision that refuses longest, else the one that has least
-    /// left.
+    /// Changes the key of each member. Returns the decision that refuses longest, else the one that
+    /// has least left.
     pub(super) fn operate_each(
         &self,
         operation: Operation,

@@ -1,6 +1,6 @@
 //! The two windows that are stored, as a rule reads them.
 
-/// `limit` units in each `period`; `most` of them are computed with exactly.
+/// `limit` units in each `period`. Up to `most` units are computed exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(super) limit: i64,
@@ -45,8 +45,8 @@ impl Rule {
         (0, 0)
     }
 
-    /// The units that count at `at`: those of the window before weigh what is left
-    /// of it, rounded up.
+    /// The units that count at `at`. Those of the window before are weighed by the share of it that
+    /// still counts, rounded up.
     pub(super) fn used(&self, state: &State, at: i64) -> i64 {
         let begin = self.begin(at);
         let (current, previous) = self.units(state, begin);
@@ -54,7 +54,7 @@ impl Rule {
         current + weighted / self.period + i64::from(weighted % self.period > 0)
     }
 
-    /// The instant from which on nothing of the state counts any more.
+    /// The instant from which on no unit of the state counts.
     pub(super) fn end(&self, state: &State) -> i64 {
         if state.current > 0 {
             return state.begin + 2 * self.period;
@@ -73,7 +73,7 @@ pub struct State {
     pub(super) current: i64,
     pub(super) previous: i64,
     pub(super) latest: i64,
-    /// For the refund of the charge that left this state, taken with others: the latest instant
+    /// For a refund of the charge that wrote this state as a member of a tuple: the latest instant
     /// before, and the units.
     pub(super) from: [i64; 3],
 }

@@ -10,7 +10,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The state in this rule's cells: units that lie in others move to the cell of
+    /// The state in this rule's cells: units counted in cells of another width move to the cell of
     /// their last instant.
     pub(super) fn rebase(&self, state: Option<&State>) -> Option<State> {
         let state = state?;
@@ -41,13 +41,12 @@ impl Rule {
         if units.iter().sum::<i64>() > 0 { units } else { Vec::new() }
     }
 
-    /// The last cell that a charge pushed out which made `newest` the newest cell
-    /// where `from` was it.
+    /// The last cell that a charge removed when it moved the newest cell from `from` to `newest`.
     pub(super) fn last_pushed(&self, newest: i64, from: i64) -> i64 {
         (newest - self.cells - 1).min(from)
     }
 
-    /// The state before the charge that made its newest cell the newest where `from` was it.
+    /// The state before the charge that moved the newest cell on from `from`.
     pub(super) fn restored(&self, state: &State, from: i64, old: &[i64]) -> State {
         let last = self.last_pushed(state.newest, from);
         let units = (from - self.cells..=from).map(|cell| {
@@ -65,7 +64,7 @@ impl Rule {
         (0..(state.newest - cell).min(self.cells + 1)).map(|back| state.units_at(back)).sum()
     }
 
-    /// The instant from which on nothing of the state counts any more.
+    /// The instant from which on no unit of the state counts.
     pub(super) fn end(&self, state: &State) -> i64 {
         match (0..=self.cells).find(|back| state.units_at(*back) > 0) {
             Some(back) => (state.newest - back + self.cells + 1) * self.width,
@@ -80,8 +79,8 @@ pub struct State {
     pub(super) width: i64,
     pub(super) newest: i64,
     pub(super) units: Vec<i64>,
-    /// For the refund of the wait that left this state, reserved with others: the newest cell
-    /// before, and the units of cells that still count, but not in the newest's period.
+    /// For a refund of the wait that wrote this state as a member of a tuple: the newest cell
+    /// before, and the units of cells that count still, but not in the period of the newest.
     pub(super) from: i64,
     pub(super) pushed: Vec<i64>,
 }
@@ -91,7 +90,7 @@ impl State {
         Self { width, newest, units, from: 0, pushed: Vec::new() }
     }
 
-    /// The units of the cell so many places before the newest one.
+    /// The units of the cell that is `back` cells before the newest one.
     pub(super) fn units_at(&self, back: i64) -> i64 {
         let place = self.units.len() as i64 - 1 - back;
         usize::try_from(place).ok().and_then(|place| self.units.get(place)).copied().unwrap_or(0)

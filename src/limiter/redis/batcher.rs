@@ -4,8 +4,7 @@
 //! worker, which sends those that wait in batches: no timer delays a charge, and the busier the
 //! limiter, the larger its batches.
 //!
-//! Each runtime has a worker of its own. A runtime that has ended, or that nobody polls,
-//! delays no other.
+//! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
 
 use std::future::Future;
 use std::pin::Pin;

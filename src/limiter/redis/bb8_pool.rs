@@ -1,8 +1,8 @@
-//! Connections of a bb8 pool that the application brings.
+//! Connections of a bb8 pool that the application owns.
 //!
 //! In bb8 only a pool's manager can say that a connection is broken, and the managers that come
-//! with redis never do. So when a server turns out to be read-only, the pool's connections are
-//! replaced where they are: each is checked out in turn, and exchanged for a new one.
+//! with redis never do. So when a server turns out to be read-only, the connections are replaced
+//! inside the pool: each is checked out in turn, and exchanged for a new one.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

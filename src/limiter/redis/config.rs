@@ -25,7 +25,7 @@ const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
 pub(super) struct Config {
     pub(super) pool: Pool,
     pub(super) script: Script,
-    /// What the names of a charge's keys begin with: one for each quota.
+    /// The prefixes of a charge's keys, one for each quota.
     pub(super) key_prefixes: Vec<String>,
     /// The limiter's own rule, as the script reads it.
     pub(super) rule: Vec<i64>,

@@ -1,4 +1,4 @@
-//! Where connections come from, whatever their type.
+//! The traits of pools and connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub(crate) type ConnectionFuture =
 /// The future of a reply.
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send>>;
 
-/// Gives connections.
+/// A source of connections: a pool.
 pub(super) trait Connections: Send + Sync {
     /// A connection that is ready.
     fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>>;

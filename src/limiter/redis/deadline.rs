@@ -1,8 +1,8 @@
 //! Why an answer is missing at its deadline: the process is busy, or the server is silent.
 //!
-//! A timer that fires late, or a reply that arrived meanwhile, counts as load, which never
-//! opens the gate. The timers of all charges count: a busy process delays some of them, and
-//! reads all replies late.
+//! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process,
+//! which `FailOpen` does not admit. The timers of all charges count: a busy process delays some of
+//! them, and reads all replies late.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -42,15 +42,15 @@ impl Deadline {
         pool.was_busy_since(self.start)
     }
 
-    /// The error of a charge that has no answer now. One that was not sent waits for
-    /// replies of all servers.
+    /// The error of a charge that has no answer now. For one that was not sent, the replies of all
+    /// servers count.
     pub(crate) fn missed_error(&self, pool: &Pool, was_sent: bool) -> Error {
         let is_busy = self.is_busy(pool);
         if let Some(error) = pool.connect_error() {
             return error;
         }
         let server_answers = pool.replies(self.hash_slot) != self.replies;
-        // Of a cluster, only the server of this slot may be away. That shows in time.
+        // In a cluster, only the server of this slot may be away: then it stays silent for long.
         let others_answer = pool.all_replies() != self.all_replies;
         let is_load = others_answer && !(was_sent && pool.is_silent(self.hash_slot));
         if is_busy || server_answers || is_load {

@@ -1,7 +1,7 @@
 //! One script call: EVALSHA, then EVAL if the server does not know the script.
 //!
-//! A call that may have landed is never sent again: only NOSCRIPT says for certain
-//! that nothing ran.
+//! A call that the server may have run is never sent again: only NOSCRIPT proves that it did
+//! not run.
 
 use std::sync::Arc;
 use std::time::Duration;

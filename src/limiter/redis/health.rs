@@ -1,6 +1,6 @@
 //! Tells a dead connection from a live one without a round trip.
 //!
-//! bb8 sends a PING before each use. Here three signs that cost no round trip show that a
+//! bb8 sends a PING before each use. Here three signs without a round trip show that a
 //! connection is useless: the task that reads its socket has ended, the server takes no
 //! writes, or no reply has come for a while although calls wait for one.
 

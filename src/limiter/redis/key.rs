@@ -17,8 +17,8 @@ use crate::limiter::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 /// The hash slots of a cluster.
 pub(super) const HASH_SLOTS: u16 = 16_384;
 
-/// What stands before the braces for the limiter called `name`: a prefix for each quota, numbered if
-/// there are several.
+/// What stands before the braces for the limiter called `name`: a prefix for each quota, numbered
+/// if there are several.
 pub(super) fn key_prefixes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
     let parts = A::parts();
     let prefix = percent_encoded(prefix, &['%', '{', '}']);

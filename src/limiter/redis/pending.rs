@@ -18,7 +18,7 @@ use super::request::Request;
 use crate::{Error, ErrorKind};
 
 pin_project! {
-    /// The answer to one request. Nothing is sent before the first poll.
+    /// The future of the answer to one request. Nothing is sent before the first poll.
     pub(super) struct Pending {
         batcher: Arc<Batcher>,
         deadline: Instant,
@@ -66,8 +66,8 @@ impl Pending {
                 // A refund that is lost errs on the safe side.
                 let _ = this.batcher.send_and_forget(request);
             }
-            // A call that was sent goes on without its caller: it refunds what it took. It ends
-            // soon after its deadline. One that panicked has nothing left to do.
+            // A call that was sent runs on without its caller, and refunds what it took. It ends
+            // soon after its deadline. After a panic there is nothing left to do.
             if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current())
                 && !std::thread::panicking()
             {
@@ -133,7 +133,7 @@ impl Future for Pending {
 /// The error of a charge that will get no answer any more.
 fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
     if deadline.at <= Instant::now() {
-        // Its call was given up long ago, and its own timer has not fired yet.
+        // Its call was given up before, and its own timer has not fired yet.
         return deadline.missed_error(pool, true);
     }
     // The worker's runtime has ended, or the caller's clock panicked in it.

@@ -1,7 +1,7 @@
 //! One pool of connections for many limiters.
 //!
-//! Connections are shared, not checked out: a call takes a clone of one and gives it back at once,
-//! so that many calls travel on one socket. The pool is lazy: it connects when it is first asked,
+//! Connections are shared, not checked out: each call uses a clone, so that one socket carries many
+//! calls. The pool is lazy: it connects when it is first asked,
 //! and a server that is away fails decisions, never the start of an application.
 
 use std::fmt;
@@ -160,7 +160,7 @@ impl Pool {
         }
     }
 
-    /// The hash slot that charges of this key are gathered by: 0 on a plain server.
+    /// The hash slot of a key, whose charges share batches: 0 on a plain server.
     pub(crate) fn hash_slot(&self, key: &str) -> u16 {
         if self.clustered { key::hash_slot(key) } else { 0 }
     }

@@ -35,7 +35,7 @@ pub(super) struct QueuedRequest {
 }
 
 impl QueuedRequest {
-    /// A request whose answer nobody receives.
+    /// A request without a receiver for its answer.
     pub(super) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Self {
         let hash_slot = pool.hash_slot(&request.key);
         Self { request, hash_slot, deadline, reply_to: None, queue_permit: None, in_queue: None }

@@ -1,13 +1,13 @@
-//! What is asked of one key: the key's name, the quota if the charge brings one, and the operation.
+//! A request: the name of one key, the quota if the charge brings one, and the operation.
 
 use crate::algorithm::Mark;
 
 /// One entry of a script call.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// What the names of its keys end with: the same for each quota, or one after another.
+    /// The suffix of its keys' names: one for all quotas, or one for each, joined.
     pub(super) key: String,
-    /// The numbers of a quota of its own.
+    /// The rule of the charge's own quota, as the script reads it.
     pub(super) rule: Option<Vec<i64>>,
     pub(super) op: Op,
 }

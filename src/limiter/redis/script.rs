@@ -67,7 +67,7 @@ impl Script {
 /// The keys and arguments of a call.
 pub(super) struct Arguments<'a> {
     pub(super) now: Option<i64>,
-    /// What the names of a charge's keys begin with: one for each quota.
+    /// The prefixes of a charge's keys, one for each quota.
     pub(super) key_prefixes: &'a [String],
     pub(super) rule: &'a [i64],
     pub(super) requests: &'a [&'a Request],

@@ -63,7 +63,7 @@ pub(super) async fn run(
             else => return,
         }
         is_busy.store(true, Relaxed);
-        // Tasks that are about to ask run first, so that their charges join the batch.
+        // Tasks that are ready run first, so that their charges join the batch.
         yield_now().await;
         while let Ok(queued) = arrivals.try_recv() {
             queue.push(queued);
@@ -100,7 +100,7 @@ fn record_end(
     }
 }
 
-/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock goes on
+/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock continues
 /// here and ends the worker; the next charge starts another.
 fn joined(ended: Result<EndedCall, JoinError>) -> Option<EndedCall> {
     match ended.map_err(JoinError::try_into_panic) {
