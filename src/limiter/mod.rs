@@ -4,11 +4,11 @@ mod acquire;
 mod all_in_turn;
 mod boxed;
 mod digest;
+mod grace_period;
 mod memory;
 pub(crate) mod named;
 mod operate;
 mod or_else;
-mod overtime;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 pub(crate) mod timeout;

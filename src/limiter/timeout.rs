@@ -13,7 +13,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::overtime::Overtime;
+use super::grace_period::GracePeriod;
 use super::{Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
@@ -76,7 +76,7 @@ pin_project! {
         check: F,
         #[pin]
         backstop: Sleep,
-        overtime: Overtime,
+        grace_period: GracePeriod,
         // Runs once the backstop has fired.
         catching_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     }
@@ -84,8 +84,8 @@ pin_project! {
 
 impl<F> TimeoutFuture<F> {
     fn new(check: F, backstop: Instant) -> Self {
-        let overtime = Overtime::new(backstop);
-        Self { check, backstop: sleep_until(backstop), overtime, catching_up: None }
+        let grace_period = GracePeriod::new(backstop);
+        Self { check, backstop: sleep_until(backstop), grace_period, catching_up: None }
     }
 }
 
@@ -103,8 +103,8 @@ where
         if this.catching_up.is_none() {
             ready!(this.backstop.poll(cx));
         }
-        let overtime = *this.overtime;
-        let catching_up = this.catching_up.get_or_insert_with(|| Box::pin(overtime.catch_up()));
+        let grace_period = *this.grace_period;
+        let catching_up = this.catching_up.get_or_insert_with(|| Box::pin(grace_period.catch_up()));
         ready!(catching_up.as_mut().poll(cx));
         Poll::Ready(Err(Error::new(ErrorKind::Saturation, "the limiter did not decide in time")))
     }

@@ -19,7 +19,7 @@ use super::connections::{
     ConnectionFuture, Connections, MAX_CONNECTION_WAIT, ReplyFuture, SharedConnection,
 };
 use super::error;
-use crate::limiter::overtime::Overtime;
+use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// A connection is used this long before the pool is asked for the next one, which it may
@@ -55,7 +55,7 @@ where
         M::Connection: Clone,
     {
         loop {
-            let end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
+            let end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
             return match timeout_at(end.deadline(), self.pool.get()).await {
                 Ok(Ok(connection)) => {
                     let checked_out = Arc::new(Bb8Connection {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connections::SharedConnection;
 use super::pool::Pool;
-use crate::limiter::overtime::Overtime;
+use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// The instant by which an answer is needed, and what was known when the wait began.
@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind};
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
     start: Instant,
-    overtime: Overtime,
+    grace_period: GracePeriod,
     hash_slot: u16,
     replies: u64,
     all_replies: u64,
@@ -29,14 +29,14 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// A deadline for a call to the server that holds `hash_slot`.
     pub(crate) fn new(at: Instant, pool: &Pool, hash_slot: u16) -> Self {
-        let (start, overtime) = (Instant::now(), Overtime::new(at));
+        let (start, grace_period) = (Instant::now(), GracePeriod::new(at));
         let (replies, all_replies) = (pool.replies(hash_slot), pool.all_replies());
-        Self { at, start, overtime, hash_slot, replies, all_replies }
+        Self { at, start, grace_period, hash_slot, replies, all_replies }
     }
 
     /// Whether the process has been too busy since the wait began.
     pub(super) fn is_busy(&self, pool: &Pool) -> bool {
-        if self.overtime.is_late() {
+        if self.grace_period.is_late() {
             pool.record_busy();
         }
         pool.was_busy_since(self.start)
@@ -96,7 +96,7 @@ impl Deadline {
 
     /// Lets the runtime read what has arrived.
     pub(super) async fn catch_up(self) {
-        self.overtime.catch_up().await;
+        self.grace_period.catch_up().await;
     }
 }
 

@@ -19,7 +19,7 @@ use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, Sha
 use super::health::ConnectionState;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use super::server::Server;
-use crate::limiter::overtime::Overtime;
+use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// The pause after an attempt to connect that ended with its runtime.
@@ -119,7 +119,7 @@ impl Connections for OwnPool {
 
     fn connection(self: Arc<Self>) -> ConnectionFuture {
         Box::pin(async move {
-            let mut end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
+            let mut end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
             loop {
                 let mut changed = pin!(self.changed.notified());
                 changed.as_mut().enable();
@@ -133,7 +133,7 @@ impl Connections for OwnPool {
                         Some(error) => return Err(error),
                         // This process was paused. Callers have deadlines of their own.
                         None if end.is_late() => {
-                            end = Overtime::new(Instant::now() + MAX_CONNECTION_WAIT);
+                            end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
                         }
                         None => return Err(self.no_reply_error()),
                     }
@@ -192,7 +192,7 @@ struct ConnectAttempt {
 
 impl ConnectAttempt {
     async fn run(mut self, server: Server, mut pool: watch::Receiver<()>) {
-        let end = Overtime::new(Instant::now() + server.connect_timeout);
+        let end = GracePeriod::new(Instant::now() + server.connect_timeout);
         select! {
             // A timeout that comes late says nothing about the server.
             result = server.connect() => self.result = Some(result).filter(|result| result.is_ok() || !end.is_late()),

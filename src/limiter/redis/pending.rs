@@ -45,7 +45,7 @@ pin_project! {
             #[pin]
             timer: Sleep,
             // Runs once the timer has fired.
-            overtime: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+            grace_period: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
         },
         Done,
     }
@@ -97,9 +97,23 @@ impl Future for Pending {
                     let Submitted { receiver, inline, in_queue } =
                         this.batcher.submit(request, *this.deadline)?;
                     let timer = sleep_until(*this.deadline);
-                    State::Waiting { receiver, inline, in_queue, deadline, timer, overtime: None }
+                    State::Waiting {
+                        receiver,
+                        inline,
+                        in_queue,
+                        deadline,
+                        timer,
+                        grace_period: None,
+                    }
                 }
-                StateProj::Waiting { receiver, inline, in_queue, deadline, timer, overtime } => {
+                StateProj::Waiting {
+                    receiver,
+                    inline,
+                    in_queue,
+                    deadline,
+                    timer,
+                    grace_period,
+                } => {
                     if let Some(sending) = inline
                         && sending.as_mut().poll(cx).is_ready()
                     {
@@ -111,12 +125,12 @@ impl Future for Pending {
                         this.state.set(State::Done);
                         return Poll::Ready(answer);
                     }
-                    let Some(overtime) = overtime else {
+                    let Some(grace_period) = grace_period else {
                         ready!(timer.poll(cx));
-                        *overtime = Some(Box::pin(deadline.catch_up()));
+                        *grace_period = Some(Box::pin(deadline.catch_up()));
                         continue;
                     };
-                    ready!(overtime.as_mut().poll(cx));
+                    ready!(grace_period.as_mut().poll(cx));
                     let was_sent =
                         in_queue.as_ref().is_none_or(|in_queue| in_queue.strong_count() == 0);
                     let error = deadline.missed_error(&this.batcher.config().pool, was_sent);

@@ -1,4 +1,4 @@
-//! A last chance for an answer when a deadline has passed.
+//! A short time after a deadline, in which an answer still counts.
 //!
 //! A busy process fires timers before it reads replies that have already arrived. So a caller that
 //! waits for a reply lets the runtime catch up before it gives up.
@@ -18,13 +18,13 @@ const MIN_ROUNDS: usize = 3;
 /// A timer that fires later than this shows that the process is busy.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// A deadline that has passed, or will.
+/// A deadline, and the time after it in which an answer still counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Overtime {
+pub(super) struct GracePeriod {
     deadline: Instant,
 }
 
-impl Overtime {
+impl GracePeriod {
     pub(super) fn new(deadline: Instant) -> Self {
         Self { deadline }
     }
@@ -34,13 +34,12 @@ impl Overtime {
         self.deadline
     }
 
-    /// Whether it is so late that the process must be busy.
+    /// Whether the deadline passed so long ago that the process must be busy.
     pub(super) fn is_late(&self) -> bool {
         self.deadline.elapsed() > SLACK
     }
 
-    /// Lets the runtime read what has arrived. Ends early once the process has
-    /// turned out to be busy.
+    /// Lets the runtime read what has arrived. Ends early if the process is busy.
     pub(super) async fn catch_up(self) {
         for round in 1..=MAX_ROUNDS {
             // The runtime polls its sockets before it continues here.
