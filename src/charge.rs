@@ -201,7 +201,7 @@ impl Charge {
     }
 
     /// Sets the instant by which the decision is needed. An earlier one stays.
-    pub(crate) fn decided_by(mut self, deadline: Instant) -> Self {
+    pub(crate) fn with_deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         self
     }
@@ -219,7 +219,7 @@ impl Charge {
             (_, stated) => stated,
         };
         match charge.deadline {
-            Some(deadline) => self.decided_by(deadline),
+            Some(deadline) => self.with_deadline(deadline),
             None => self,
         }
     }

@@ -41,9 +41,9 @@ impl<L> Timeout<L> {
     }
 
     /// The charge with its deadline, and the instant of the backstop.
-    fn timed(&self, charge: &Charge) -> (Charge, Instant) {
+    fn with_backstop(&self, charge: &Charge) -> (Charge, Instant) {
         let deadline = deadline(charge, self.timeout);
-        (charge.clone().decided_by(deadline.into_std()), deadline + BACKSTOP)
+        (charge.clone().with_deadline(deadline.into_std()), deadline + BACKSTOP)
     }
 }
 
@@ -51,7 +51,7 @@ impl<L: Limiter> Limiter for Timeout<L> {
     type Future = TimeoutFuture<L::Future>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        let (charge, backstop) = self.timed(charge);
+        let (charge, backstop) = self.with_backstop(charge);
         TimeoutFuture::new(self.inner.check(&charge), backstop)
     }
 
@@ -64,7 +64,7 @@ impl<L: Limiter> Limiter for Timeout<L> {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        let (charge, backstop) = self.timed(charge);
+        let (charge, backstop) = self.with_backstop(charge);
         self.inner.operate(operation, &charge).map(|check| TimeoutFuture::new(check, backstop))
     }
 }

@@ -108,7 +108,7 @@ where
                     .all(|one| one == hash_slot(&key_suffixes[0]));
         if must_ask_in_turn {
             let deadline = timeout::deadline(charge, inner.decision_timeout).into_std();
-            return Err(charges.map(|one| one.decided_by(deadline)));
+            return Err(charges.map(|one| one.with_deadline(deadline)));
         }
         let asked =
             match self.charge_with_quotas(charge.clone().cost(cost), &charges, &key_suffixes) {
