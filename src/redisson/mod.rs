@@ -46,7 +46,7 @@ use self::keys::Keys;
 use self::request::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
-use crate::limiter::redis::sending::{DECISION_TIMEOUT, MAX_TIMEOUT};
+use crate::limiter::redis::sending::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 
 /// The name of the limiter in its decisions.
@@ -95,7 +95,7 @@ impl Redisson {
             owner: Owner::new(),
             name: NAME.into(),
             client: Uuid::new_v4().to_string().into(),
-            decision_timeout: DECISION_TIMEOUT,
+            decision_timeout: DEFAULT_DECISION_TIMEOUT,
             default_rate: None,
             queues: Arc::default(),
             grants: Arc::default(),

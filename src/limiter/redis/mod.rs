@@ -66,7 +66,7 @@ use crate::quota::QuotaError;
 use crate::{Charge, Error, Reservation};
 
 /// How long a decision may take unless set otherwise.
-pub(crate) const DECISION_TIMEOUT: Duration = Duration::from_millis(100);
+pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
 ///
@@ -148,7 +148,7 @@ impl<A: InLua> Redis<A> {
     fn under(named: NamedAlgorithm<A>, key_prefixes: Vec<String>, pool: Pool) -> Self {
         let rule = A::arguments(named.own_rule());
         let batcher = Batcher::new(Config::new::<A>(pool, key_prefixes, rule));
-        let (decision_timeout, batcher) = (DECISION_TIMEOUT, Arc::new(batcher));
+        let (decision_timeout, batcher) = (DEFAULT_DECISION_TIMEOUT, Arc::new(batcher));
         Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }
     }
 

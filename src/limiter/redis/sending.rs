@@ -1,6 +1,6 @@
 //! What it takes to send one call, for the limiters outside of this module.
 
-pub(crate) use super::DECISION_TIMEOUT;
+pub(crate) use super::DEFAULT_DECISION_TIMEOUT;
 pub(crate) use super::connections::SharedConnection;
 pub(crate) use super::deadline::Deadline;
 pub(crate) use super::error::{from_redis_error, met_read_only};
