@@ -95,7 +95,7 @@ fn admission<L: Limiter, K, R>(
     if max_wait > Duration::ZERO
         && let Some(permit) = shared.waiter_permit()
     {
-        return Admission::patient(charge.max_wait(max_wait), Some(permit));
+        return Admission::waiting(charge.max_wait(max_wait), Some(permit));
     }
     Admission::at_once(&shared.limiter, &charge.max_wait(Duration::ZERO))
 }

@@ -1,6 +1,5 @@
-//! Admission, the part of the story that a layer's request and a worker share: ask, sleep what is
-//! reserved, ask again where nothing can be reserved, and give the slot back if nobody
-//! is left to use it.
+//! Admission, which a layer's request and `acquire` share: check the charge, sleep a reserved wait,
+//! check again where nothing can be reserved, and refund the wait when the caller leaves.
 
 use std::fmt;
 use std::future::Future;
@@ -16,15 +15,15 @@ use super::Limiter;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
 /// The longest jitter, in µs.
-const JITTER: u64 = 1_000;
+const MAX_JITTER: u64 = 1_000;
 
 pin_project! {
-    /// One charge on its way through the gate. Its owner lends it the limiter and keeps the
-    /// decision, and must `abandon` it when dropped.
+    /// The admission of one charge. Its owner passes the limiter to each poll, keeps the decision,
+    /// and must `abandon` the admission when dropped.
     pub(crate) struct Admission<C> {
-        // For asking again, and as the earliest instant that the decision can have been made at.
-        asked: Option<Asked>,
-        place: Option<OwnedSemaphorePermit>,
+        // None for a charge that does not wait.
+        attempts: Option<Attempts>,
+        waiter_permit: Option<OwnedSemaphorePermit>,
         // The longest wait that the last check may reserve.
         max_wait: Duration,
         #[pin]
@@ -32,14 +31,14 @@ pin_project! {
     }
 }
 
-/// The charge of somebody who would wait, and since when.
-struct Asked {
+/// A charge that may wait, and its checks so far.
+struct Attempts {
     charge: Charge,
     since: Instant,
-    /// When it was asked last.
-    last: Instant,
-    /// Whether it was asked for more than once.
-    again: bool,
+    /// When the last check began: the earliest instant that it can have been decided at.
+    last_check: Instant,
+    /// Whether it was checked more than once.
+    has_retried: bool,
 }
 
 pin_project! {
@@ -54,22 +53,22 @@ pin_project! {
 }
 
 impl<C> Admission<C> {
-    /// Asks once, for somebody who does not wait.
+    /// Checks a charge once, without waiting.
     pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
         let max_wait = charge.get_max_wait().unwrap_or_default();
         let state = State::Asking { check: limiter.check(charge) };
-        Self { asked: None, place: None, max_wait, state }
+        Self { attempts: None, waiter_permit: None, max_wait, state }
     }
 
-    /// Waits for as long as the charge says, in `place`. It asks when it is first polled.
-    pub(crate) fn patient(charge: Charge, place: Option<OwnedSemaphorePermit>) -> Self {
+    /// Waits up to the `max_wait` of the charge. The first check begins with the first poll.
+    pub(crate) fn waiting(charge: Charge, waiter_permit: Option<OwnedSemaphorePermit>) -> Self {
         let since = Instant::now();
         let max_wait = charge.get_max_wait().unwrap_or_default();
-        let asked = Some(Asked { charge, since, last: since, again: false });
-        Self { asked, place, max_wait, state: State::Starting }
+        let attempts = Some(Attempts { charge, since, last_check: since, has_retried: false });
+        Self { attempts, waiter_permit, max_wait, state: State::Starting }
     }
 
-    /// Gives the slot back if it was reserved and has not come yet.
+    /// Refunds a reserved wait that is not over yet.
     pub(crate) fn abandon<L: Limiter>(
         self: Pin<&mut Self>,
         limiter: &L,
@@ -83,11 +82,11 @@ impl<C> Admission<C> {
         }
     }
 
-    /// Goes on, by the limiter that it was made with; what admits is left in `slot`.
+    /// Polls with the limiter that it was made with. An admission is stored in `admitted`.
     pub(crate) fn poll<L: Limiter<Future = C>>(
         self: Pin<&mut Self>,
         limiter: &L,
-        slot: &mut Option<Decision>,
+        admitted: &mut Option<Decision>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Refusal>>
     where
@@ -97,39 +96,46 @@ impl<C> Admission<C> {
         loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Starting => {
-                    let asked = this.asked.as_mut().expect("only the patient start");
-                    asked.since = Instant::now();
-                    asked.last = asked.since;
-                    State::Asking { check: limiter.check(&asked.charge) }
+                    let attempts =
+                        this.attempts.as_mut().expect("only a charge that may wait starts");
+                    attempts.since = Instant::now();
+                    attempts.last_check = attempts.since;
+                    State::Asking { check: limiter.check(&attempts.charge) }
                 }
                 StateProj::Asking { check } => match ready!(check.poll(cx)) {
                     Ok(mut decision) => match decision.outcome() {
                         Outcome::Wait(wait) if wait > *this.max_wait => {
                             this.state.set(State::Done);
-                            *this.place = None;
+                            *this.waiter_permit = None;
                             if let Some(reservation) = decision.take_reservation() {
                                 let _ = limiter.settle(reservation, 0);
                             }
                             return Poll::Ready(Err(Refusal::Undecided(too_long_a_wait())));
                         }
                         Outcome::Wait(wait) => {
-                            let since = this.asked.as_ref().map_or_else(Instant::now, |a| a.last);
-                            *slot = Some(decision);
+                            let since = this
+                                .attempts
+                                .as_ref()
+                                .map_or_else(Instant::now, |attempts| attempts.last_check);
+                            *admitted = Some(decision);
                             let due = since.checked_add(wait).unwrap_or(since);
                             State::Waiting { sleep: sleep(wait), due }
                         }
                         Outcome::Retry(pause)
-                            if this.asked.as_ref().is_some_and(|a| a.allows(pause)) =>
+                            if this
+                                .attempts
+                                .as_ref()
+                                .is_some_and(|attempts| attempts.has_time_for(pause)) =>
                         {
                             State::Pausing { sleep: sleep(pause.saturating_add(jitter())) }
                         }
                         outcome => {
                             this.state.set(State::Done);
-                            *this.place = None;
+                            *this.waiter_permit = None;
                             return Poll::Ready(match outcome {
                                 Outcome::Allow => {
-                                    let paused = this.asked.as_ref().and_then(Asked::paused);
-                                    *slot = Some(decision.after(paused.unwrap_or_default()));
+                                    let waited = this.attempts.as_ref().and_then(Attempts::waited);
+                                    *admitted = Some(decision.after(waited.unwrap_or_default()));
                                     Ok(())
                                 }
                                 _ => Err(Refusal::Denied(decision.denied())),
@@ -138,22 +144,23 @@ impl<C> Admission<C> {
                     },
                     Err(error) => {
                         this.state.set(State::Done);
-                        *this.place = None;
+                        *this.waiter_permit = None;
                         return Poll::Ready(Err(Refusal::Undecided(error)));
                     }
                 },
                 StateProj::Waiting { sleep, .. } => {
                     ready!(sleep.poll(cx));
                     this.state.set(State::Done);
-                    *this.place = None;
+                    *this.waiter_permit = None;
                     return Poll::Ready(Ok(()));
                 }
                 StateProj::Pausing { sleep } => {
                     ready!(sleep.poll(cx));
-                    let asked = this.asked.as_mut().expect("only the patient pause");
-                    (asked.again, asked.last) = (true, Instant::now());
-                    *this.max_wait = asked.left();
-                    let charge = asked.charge.clone().max_wait(*this.max_wait);
+                    let attempts =
+                        this.attempts.as_mut().expect("only a charge that may wait pauses");
+                    (attempts.has_retried, attempts.last_check) = (true, Instant::now());
+                    *this.max_wait = attempts.remaining_wait();
+                    let charge = attempts.charge.clone().max_wait(*this.max_wait);
                     State::Asking { check: limiter.check(&charge) }
                 }
                 StateProj::Done => panic!("polled after it was done"),
@@ -163,31 +170,31 @@ impl<C> Admission<C> {
     }
 }
 
-/// The error of a limiter that reserves a wait which nobody would sleep.
+/// The error of a limiter that reserves a wait longer than the caller's `max_wait`.
 pub(super) fn too_long_a_wait() -> Error {
     let message = "the limiter reserved a longer wait than it was asked for";
     Error::new(ErrorKind::State, message)
 }
 
-/// So that those who wait for the same moment do not ask in the same one.
+/// A random delay, so that callers that wait for the same moment do not check at once.
 fn jitter() -> Duration {
-    Duration::from_micros(fastrand::u64(..=JITTER))
+    Duration::from_micros(fastrand::u64(..=MAX_JITTER))
 }
 
-impl Asked {
-    /// How long it paused, if it did.
-    fn paused(&self) -> Option<Duration> {
-        self.again.then(|| self.since.elapsed())
+impl Attempts {
+    /// How long it has waited, if it was checked again.
+    fn waited(&self) -> Option<Duration> {
+        self.has_retried.then(|| self.since.elapsed())
     }
 
-    /// What is left of patience, which began with the first question.
-    fn left(&self) -> Duration {
+    /// What remains of `max_wait`, which began with the first check.
+    fn remaining_wait(&self) -> Duration {
         self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
     }
 
-    /// Whether patience lasts for another pause.
-    fn allows(&self, pause: Duration) -> bool {
-        pause <= self.left()
+    /// Whether another pause fits into the remaining wait.
+    fn has_time_for(&self, pause: Duration) -> bool {
+        pause <= self.remaining_wait()
     }
 }
 
@@ -220,9 +227,9 @@ pin_project! {
 
 impl<'a, L: Limiter> AcquireFuture<'a, L> {
     pub(super) fn new(limiter: &'a L, charge: Charge) -> Self {
-        let patience = charge.get_max_wait().unwrap_or(Duration::MAX);
-        let charge = charge.max_wait(patience);
-        let admission = Admission::patient(charge, None);
+        let max_wait = charge.get_max_wait().unwrap_or(Duration::MAX);
+        let charge = charge.max_wait(max_wait);
+        let admission = Admission::waiting(charge, None);
         Self { limiter, decision: None, admission }
     }
 }

@@ -142,7 +142,7 @@ fn one_charge_fails_alone() {
 
 proptest! {
     #[test]
-    fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..11)) {
+    fn no_numbers_admit_beyond_max_wait(numbers in prop::collection::vec(any::<i64>(), 0..11)) {
         if let Ok(ReplyEntry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) = entry_of(&ints(&numbers)) {
             prop_assert!((1..=500).contains(&wait));
         }
