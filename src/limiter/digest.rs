@@ -1,4 +1,4 @@
-//! Short names for keys: whatever a request sends, what is stored of it stays short.
+//! Short names for keys: a long key is stored as its digest.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 /// The longest text that is kept verbatim, in bytes.
 pub(super) const MAX_VERBATIM_LENGTH: usize = 64;
 
-/// What digests start with, and so no text that is kept verbatim.
+/// Digests start with this, and no text that is kept verbatim does.
 pub(super) const DIGEST_PREFIX: &str = "h:";
 
-/// Appends the mark and the first half of the SHA-256 digest of `text`, in hexadecimal digits.
+/// Appends the prefix and the first half of the SHA-256 digest of `text`, in hexadecimal digits.
 pub(super) fn push_digest(name: &mut String, text: &str) {
     name.push_str(DIGEST_PREFIX);
     for byte in &Sha256::digest(text.as_bytes())[..16] {

@@ -1,4 +1,4 @@
-//! What support and admin endpoints do to a key, besides checks.
+//! Operations on a key besides checks: for support and admin endpoints.
 
 use std::future::Future;
 use std::pin::Pin;

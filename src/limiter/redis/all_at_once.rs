@@ -46,7 +46,7 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 /// members are asked in turn, as [`AllInTurn`] does, in more round trips and without reserved
 /// waits.
 pub struct AllAtOnce<A: InLua, const N: usize, F> {
-    /// Of reservations whose members all state costs of their own.
+    /// The owner of reservations where all members state their own costs.
     owner: Owner,
     in_one_call: Redis<A>,
     in_turn: AllInTurn<N, F>,
@@ -82,7 +82,8 @@ where
         self.in_one_call.refund_confirmed(reservation).await
     }
 
-    /// Asks in one call, or returns what the members are to be asked in turn.
+    /// Asks in one call. If that is not possible, returns the members' charges, to be asked in
+    /// turn.
     fn ask(
         &self,
         charge: &Charge,
@@ -119,7 +120,7 @@ where
         Ok(AllAtOnceFuture::in_one_call(asked, stated))
     }
 
-    /// The charge, with the quotas that the members' bring.
+    /// The charge with the quotas of the members' charges.
     fn charge_with_quotas(
         &self,
         charge: Charge,
@@ -148,7 +149,7 @@ where
     }
 }
 
-/// What was taken where all members state costs of their own.
+/// The payload of a reservation where all members state their own costs.
 struct StatedCosts(Reservation);
 
 impl<A: InLua, const N: usize, F> Limiter for AllAtOnce<A, N, F>
@@ -232,8 +233,7 @@ pin_project! {
 }
 
 impl<A: InLua> AllAtOnceFuture<A> {
-    /// `stated`: the owner and the cost of the reservation, if all members state
-    /// costs of their own.
+    /// `stated`: the owner and the cost of the reservation, if all members state their own costs.
     fn in_one_call(decision: RedisFuture<A>, stated: Option<(Owner, u64)>) -> Self {
         Self { state: State::InOneCall { decision, stated } }
     }

@@ -18,7 +18,7 @@ mod sealed {
     note = "for `Memory` and any other limiters take `AllInTurn::new([one.boxed(), other.boxed()], ..)`"
 )]
 pub trait Members<const N: usize>: sealed::Sealed {
-    /// What they are together.
+    /// The tuple of their algorithms.
     type Algorithm: InLua;
 
     #[doc(hidden)]

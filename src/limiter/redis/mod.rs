@@ -1,16 +1,17 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! How a charge travels: [`NamedAlgorithm`] reads it into numbers, and `key.rs` names its key.
-//! `pending.rs` is the caller's half: it hands a `request.rs` to `batcher.rs` and awaits the answer
-//! until the `deadline.rs`. A charge that finds the limiter idle is sent at once. All others wait
-//! in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with `eval.rs`, which runs
+//! How a charge is decided: [`NamedAlgorithm`] converts it to numbers, and `key.rs` names its key.
+//! `pending.rs` is the caller's half: it passes a `request.rs` to `batcher.rs` and awaits the
+//! answer until the `deadline.rs`. A charge that finds the limiter idle is sent at once. All others
+//! wait in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with `eval.rs`, which runs
 //! `script.rs` over a connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs`
-//! classifies what went wrong.
+//! classifies errors.
 //!
 //! Where connections come from: `builder.rs` holds a pool's settings; `own_pool.rs` keeps its
-//! connections to a `server.rs`; `health.rs` knows which `connection.rs` is of use, and
-//! `backoff.rs` when to connect again. `bb8_pool.rs` is a pool that the application brings. Both
-//! implement the trait in `connections.rs`.
+//! connections to a `server.rs`; `health.rs` tells which `connection.rs` is usable, and
+//! `backoff.rs` when to connect again. `runtime_connections.rs` holds those of one runtime.
+//! `bb8_pool.rs` uses a pool that the application owns. Both pools implement the trait in
+//! `connections.rs`.
 
 mod all_at_once;
 mod backoff;
