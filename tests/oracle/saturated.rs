@@ -18,7 +18,7 @@ fn asked_without_pause_it_admits_99_percent_of_its_bound() {
         let (mut runs, mut keys) = (JoinSet::new(), 0..);
         for algorithm in chosen() {
             for patience in [0, 200].map(Duration::from_millis) {
-                let patience = if algorithm.books { patience } else { Duration::ZERO };
+                let patience = if algorithm.reserves { patience } else { Duration::ZERO };
                 let key: u32 = keys.next().expect("numbers");
                 let used = used(algorithm, pool.clone(), key.to_string(), patience);
                 runs.spawn(async move { (algorithm.name, patience, used.await) });

@@ -39,8 +39,8 @@ impl Queue {
         Self { limiter, model: (algorithm.model)(quota), held: Vec::new() }
     }
 
-    /// Books one unit; whether there was a slot for it.
-    async fn book(&mut self) -> bool {
+    /// Reserves one unit. Returns whether there was a slot for it.
+    async fn reserve(&mut self) -> bool {
         let now = i128::from(START);
         let charge = Charge::new("queue").max_wait(Duration::from_secs(60));
         let mut decision = self.limiter.check(&charge).await.expect("a decision");
@@ -70,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// Gives so many reservations back at once; returns the units that may come back
+    /// Refunds a number of reservations at once; returns the units that may come back
     /// and those that did.
     async fn storm(&mut self, from: usize, count: usize) -> (i128, i128) {
         let now = i128::from(START);
@@ -104,22 +104,22 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     let reservations = 3 * cancels;
     // All of it is reserved within a third of the horizon.
     let quota = Quota::new(reservations as u64, Duration::from_secs(20));
-    for algorithm in chosen().filter(|algorithm| algorithm.books) {
+    for algorithm in chosen().filter(|algorithm| algorithm.reserves) {
         for (place, from) in [("head", 0), ("middle", cancels), ("tail", 2 * cancels)] {
             let server = Server::start();
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let mut queue = Queue::new(algorithm, &server, quota);
-                // Those who go at once are no part of the queue.
+                // Charges that are admitted at once are no part of the queue.
                 while queue.held.last().is_none_or(|last| last.grant.0 == i128::from(START)) {
-                    assert!(queue.book().await, "{}", algorithm.name);
+                    assert!(queue.reserve().await, "{}", algorithm.name);
                 }
                 let begin = queue.held.len() - 1;
                 while queue.held.len() < begin + reservations {
-                    assert!(queue.book().await, "{}", algorithm.name);
+                    assert!(queue.reserve().await, "{}", algorithm.name);
                 }
                 let (most, back) = queue.storm(begin + from, cancels).await;
-                while queue.held.len() < begin + 2 * reservations && queue.book().await {}
+                while queue.held.len() < begin + 2 * reservations && queue.reserve().await {}
                 println!(
                     "oracle algorithm={} storm={place} cancels={cancels} refundable={most} \
                      returned={back} over={}",
@@ -133,13 +133,12 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     }
 }
 
-/// Then each slot is told as the model has it: what a waiter of several quotas leaves
-/// behind is nothing.
+/// Then each slot is the model's: a waiter of several quotas leaves nothing behind.
 #[test]
 fn after_waiters_hang_up_one_by_one_every_slot_is_the_models() {
     let _turn = turn();
     let quota = Quota::new(45, Duration::from_secs(1));
-    for algorithm in chosen().filter(|algorithm| algorithm.books) {
+    for algorithm in chosen().filter(|algorithm| algorithm.reserves) {
         let server = Server::start();
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
@@ -147,7 +146,7 @@ fn after_waiters_hang_up_one_by_one_every_slot_is_the_models() {
             for waiters in [50, 1, 200] {
                 while queue.held.len() < waiters {
                     let due = queue.model.earliest(i128::from(START), 1);
-                    assert!(queue.book().await, "{}", algorithm.name);
+                    assert!(queue.reserve().await, "{}", algorithm.name);
                     let told = queue.held.last().map(|held| held.grant.0);
                     assert_eq!(told, due, "{}", algorithm.name);
                 }

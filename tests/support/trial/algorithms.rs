@@ -29,13 +29,13 @@ pub(crate) struct Algorithm {
     pub(crate) quota: fn(Quota, u64) -> Quota,
     pub(crate) limiter: fn(Quota, Site) -> Arc<dyn Judged>,
     pub(crate) model: fn(Quota) -> Box<dyn Model>,
-    /// What is taken of a key of 3 units to begin with, each time of another key, after which no
-    /// more than 3 fit.
+    /// The costs of the first charge on a key of 3 units, one key for each. After it no more than 3
+    /// units fit.
     pub(crate) openings: &'static [u64],
     /// Whether a refused charge goes at once when its wait is over.
     pub(crate) at_once: bool,
-    /// Whether it books waits; else who is refused asks again.
-    pub(crate) books: bool,
+    /// Whether it reserves waits; else a refused caller asks again.
+    pub(crate) reserves: bool,
 }
 
 pub(crate) static ALGORITHMS: [Algorithm; 13] = [
@@ -91,7 +91,7 @@ const fn line(
     limiter: fn(Quota, Site) -> Arc<dyn Judged>,
     model: fn(Quota) -> Box<dyn Model>,
 ) -> Algorithm {
-    Algorithm { name, quota, limiter, model, openings: &[0, 1, 3], at_once: true, books: true }
+    Algorithm { name, quota, limiter, model, openings: &[0, 1, 3], at_once: true, reserves: true }
 }
 
 /// Those whose names begin as the environment says, else all.
@@ -125,18 +125,18 @@ impl Algorithm {
         Self { openings: &[4], ..self }
     }
 
-    /// Books nothing. Nobody has asked for a key that is not configured.
+    /// Reserves nothing. A key that was not used has no configuration, so no opening is 0.
     const fn without_reservation(self) -> Self {
-        Self { openings: &[1, 3], books: false, ..self }
+        Self { openings: &[1, 3], reserves: false, ..self }
     }
 
-    /// The most scripts that run for so many calls: a key that has no configuration gets one, and
+    /// The most scripts that run for a number of calls: a key without a configuration gets one, and
     /// is asked once more.
     pub(crate) fn runs(&self, calls: usize) -> usize {
-        if self.books { calls } else { 3 * calls }
+        if self.reserves { calls } else { 3 * calls }
     }
 
-    /// Makes everybody wait for every unit.
+    /// Makes every charge wait for every unit.
     const fn never_at_once(self) -> Self {
         Self { openings: &[0], at_once: false, ..self }
     }
@@ -209,11 +209,11 @@ type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 pub(crate) trait Judged: Debug + Send + Sync {
     fn check(&self, charge: &Charge) -> Answer<Decision>;
 
-    /// Gives a reservation back, and tells how many units that were.
+    /// Refunds a reservation, and returns how many units.
     fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64>;
 
-    /// Whether it books waits.
-    fn books(&self) -> bool {
+    /// Whether it reserves waits.
+    fn reserves(&self) -> bool {
         true
     }
 }
@@ -228,7 +228,7 @@ impl Judged for Redisson {
         Box::pin(async move { Redisson::refund_confirmed(&limiter, reservation).await })
     }
 
-    fn books(&self) -> bool {
+    fn reserves(&self) -> bool {
         false
     }
 }

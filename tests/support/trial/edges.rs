@@ -46,7 +46,7 @@ impl Walk {
     }
 
     async fn ask(&self, cost: u64, patience: Duration) -> Outcome {
-        let patience = if self.limiter.books() { patience } else { Duration::ZERO };
+        let patience = if self.limiter.reserves() { patience } else { Duration::ZERO };
         let charge = Charge::new(self.key.clone()).cost(cost).max_wait(patience);
         match self.limiter.check(&charge).await.expect("a decision").outcome() {
             Outcome::Retry(wait) => Outcome::Deny { retry_after: Some(wait) },
@@ -82,7 +82,7 @@ impl Walk {
         if wait > horizon {
             assert_eq!(self.ask(cost, wait).await, denied(wait), "beyond the horizon, {place}");
         }
-        if wait <= horizon && self.limiter.books() && self.dice.bool() {
+        if wait <= horizon && self.limiter.reserves() && self.dice.bool() {
             assert_eq!(self.ask(cost, wait).await, Outcome::Wait(wait), "{place}");
             return;
         }

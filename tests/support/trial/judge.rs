@@ -1,24 +1,24 @@
 //! The judge: what a trace shows, event by event, against the model that the spec documents.
 //!
-//! - `over`: admissions that the model does not make or that come earlier than it books them,
-//!   waits told too short, units given back too many (S2), and grants that break the bound of
+//! - `over`: admissions that the model does not make or that come earlier than it reserves them,
+//!   waits that are too short, units given back too many (S2), and grants that break the bound of
 //!   some window (S1).
 //! - `unjustified`: refusals where the model admits, waits longer than the model's, units kept.
 //! - `faults`: these in words, and whatever else is not as it must be: an error, a wrong
 //!   `remaining` or `reset_after`, an order that cannot be known, a `now` outside of its call.
 //!
-//! After a difference the model follows what was told, so that one mistake is not counted again
-//! with every later event.
+//! After a difference the model takes over the limiter's answer, so that one mistake is not counted
+//! again with every later event.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::model::{Grant, Mark, Model};
 use super::trace::{Event, Row, by_key, order};
 
-/// The longest wait that is reserved for anyone unless an algorithm is told otherwise.
+/// The longest wait that an algorithm reserves unless set otherwise.
 const HORIZON: i128 = 60_000_000;
 
-/// Faults that are told in words; the rest is as many more as were counted.
+/// The faults that are described; further ones are only counted.
 const TOLD: usize = 20;
 
 /// What was found.
@@ -41,7 +41,7 @@ impl Findings {
         self.counts.get(&(event as u8)).copied().unwrap_or_default()
     }
 
-    /// What was admitted of what could have been, if that can be told.
+    /// The share that was admitted of what could have been, if it is known.
     pub(crate) fn utilisation(&self) -> Option<f64> {
         (self.most > 0).then(|| self.admitted as f64 / self.most as f64)
     }

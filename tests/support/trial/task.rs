@@ -40,7 +40,7 @@ impl Task {
         u32::from(self.process) * u32::from(self.tasks) + u32::from(self.number)
     }
 
-    /// Asks, and returns what was told, with the reservation if something was taken.
+    /// Asks, and returns the answer, with the reservation if something was taken.
     pub(crate) async fn ask(
         &mut self,
         key: u32,
@@ -49,8 +49,8 @@ impl Task {
     ) -> (Row, Option<Held>) {
         let charge = Charge::new(key.to_string()).cost(cost);
         let mut row = self.begin(key, cost);
-        // Who cannot book is told the wait, and asks again by himself.
-        let patience = if self.limiter.books() { patience } else { Duration::ZERO };
+        // Where nothing is reserved, the answer is a wait, after which the task asks again.
+        let patience = if self.limiter.reserves() { patience } else { Duration::ZERO };
         let charge = charge.max_wait(patience);
         row.patience = micros(patience);
         let answer = self.limiter.check(&charge).await;

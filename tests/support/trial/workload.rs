@@ -111,7 +111,7 @@ async fn arrive(task: &mut Task, at: i64) {
 }
 
 async fn bursty(task: &mut Task) {
-    // Two tasks of each process to a key, or so many would ask that they never pause together.
+    // Two tasks of each process for a key: with more, they would never pause together.
     let key = u32::from(task.number / 2);
     while !task.is_done() {
         for _ in 0..task.dice.u8(1..=20) {

@@ -14,7 +14,7 @@ pub(crate) struct Bursty {
     p: i128,
     cap: i128,
     own: bool,
-    /// The instant of debt, and that from which on nobody waits; none before the first charge.
+    /// The instant of debt, and the one from which no charge waits; none before the first charge.
     state: Option<[i128; 2]>,
     last: i128,
     /// What each charge found, by what it left.
