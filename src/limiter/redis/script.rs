@@ -78,13 +78,13 @@ impl Arguments<'_> {
         command.arg(self.requests.len() * self.key_prefixes.len());
         let mut name = String::new();
         for request in self.requests {
-            let mut ends = key::key_suffixes(&request.key);
-            let mut end = ends.next().unwrap_or_default();
+            let mut suffixes = key::key_suffixes(&request.key);
+            let mut suffix = suffixes.next().unwrap_or_default();
             for prefix in self.key_prefixes {
                 name.clear();
-                name.extend([prefix.as_str(), end]);
+                name.extend([prefix.as_str(), suffix]);
                 command.arg(&name);
-                end = ends.next().unwrap_or(end);
+                suffix = suffixes.next().unwrap_or(suffix);
             }
         }
         match self.now {
