@@ -1,5 +1,5 @@
-//! A client that must not exceed its supplier's 5 calls per second: it waits its turn
-//! instead of failing.
+//! A client that must not exceed its supplier's 5 calls per second: it waits for its turn instead
+//! of failing.
 //!
 //! Start it twice against one Redis: both processes together keep to the supplier's quota.
 //! `REDIS_URL=redis://127.0.0.1:6379 CALLS=20 cargo run --example outbound`
@@ -21,16 +21,17 @@ async fn main() -> Result<(), BoxError> {
     let limiter = match env::var("REDIS_URL") {
         Ok(url) => {
             let redis = Redis::new("supplier", bucket, Pool::connect(&url)?);
+            // A call that waits for its turn can wait for Redis too: the default is 100 ms.
             redis.decision_timeout(Duration::from_secs(5)).boxed()
         }
         Err(_) => Memory::new("supplier", bucket).boxed(),
     };
 
-    // Around the client, whatever it is: here one that says when it was called.
+    // The layer is around the client. Here the client is a function that says when it was called.
     let mut client = RateLimitLayer::new(limiter, Global)
         .max_wait(Duration::from_secs(60))
         .respond(Raise)
-        .layer(tower::service_fn(async |order: u32| {
+        .layer(tower::service_fn(|order: u32| async move {
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
             Ok::<_, BoxError>(format!("{} order {order}", now.as_micros()))
         }));

@@ -1,7 +1,7 @@
 //! A server that shows all three verdicts with nothing but curl.
 //!
-//! `cargo run --example quickstart`, then run the line that it prints: out of the box ten requests
-//! at once give 5 at once, 2 delayed by 200 and 400 ms, 3 refused.
+//! Start `cargo run --example quickstart`, and run the line that it prints. It sends ten requests
+//! at once: 5 are admitted at once, 2 after 200 and 400 ms, and 3 are refused.
 //!
 //! | variable | default | |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //! | `MAX_WAIT_MS` | 500 | 0: never delay |
 //! | `DEADLINE_MS` | 100 | for one decision in Redis; then 503 |
 //!
-//! Under `redisson` a key is taken as it comes, so that Java meets the same limiter; an application
-//! gives such keys a prefix, or a request could name any key of Redis.
+//! Under `redisson` a key is used as it is, so that Java finds the same limiter. An application
+//! gives such keys a prefix: without one, a request could name any key of Redis.
 
 use std::env;
 use std::error::Error;
@@ -62,9 +62,9 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(settings: Settings) -> Result<(), Box<dyn Error>> {
-    let limit = RateLimitLayer::new(settings.limiter, by_head(whom))
+    let limit = RateLimitLayer::new(settings.limiter, by_head(key))
         .max_wait(settings.max_wait)
-        .respond(TellTheWait);
+        .respond(ShowWait);
     let app = Router::new().route("/", get(async || "admitted at once\n")).layer(limit);
 
     let listener = TcpListener::bind(settings.listen)
@@ -75,21 +75,21 @@ async fn serve(settings: Settings) -> Result<(), Box<dyn Error>> {
     println!("try: seq 10 | xargs -P10 -I{{}} curl -s -w '%{{http_code}}\\n' http://{address}/");
 
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, app).with_graceful_shutdown(asked_to_end()).await?;
+    axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()).await?;
     Ok(())
 }
 
-/// Whom a request is charged to: its API key, else its peer.
-fn whom(head: Head<'_>) -> Option<String> {
+/// The key of a request: its API key, else the IP address of its peer.
+fn key(head: Head<'_>) -> Option<String> {
     let peer = head.extensions().get::<ConnectInfo<SocketAddr>>();
     head.header("x-api-key").or_else(|| Some(peer?.0.ip().to_string()))
 }
 
-/// The usual answers to refusals; admitted callers are told how long they were held back.
+/// Answers refusals as `HttpResponder` does, and says to an admitted caller how long it waited.
 #[derive(Clone)]
-struct TellTheWait;
+struct ShowWait;
 
-impl<B, E> Respond<Request<B>, Response<Body>, E> for TellTheWait {
+impl<B, E> Respond<Request<B>, Response<Body>, E> for ShowWait {
     type Error = E;
 
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<Body>, E> {
@@ -105,7 +105,7 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for TellTheWait {
     }
 }
 
-async fn asked_to_end() {
+async fn shutdown_signal() {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
@@ -130,16 +130,16 @@ impl Settings {
     fn read() -> Result<Self, String> {
         let store = Store {
             pool: match env::var("REDIS_URL") {
-                Ok(url) => Some(Pool::connect(&url).map_err(|error| told("REDIS_URL", &error))?),
+                Ok(url) => Some(Pool::connect(&url).map_err(|error| invalid("REDIS_URL", &error))?),
                 Err(_) => None,
             },
             deadline: millis("DEADLINE_MS", 100)?,
         };
         let limit: u64 = variable("LIMIT", 5)?;
         let quota = Quota::try_new(limit, millis("PERIOD_MS", 1_000)?)
-            .map_err(|error| told("LIMIT, PERIOD_MS", &error))?
+            .map_err(|error| invalid("LIMIT, PERIOD_MS", &error))?
             .try_burst(variable("BURST", limit)?)
-            .map_err(|error| told("BURST", &error))?;
+            .map_err(|error| invalid("BURST", &error))?;
         let limiter = match variable("ALGORITHM", String::from("token_bucket"))?.as_str() {
             "token_bucket" => store.limiter(TokenBucket::new(quota)),
             "fixed_window" => store.limiter(FixedWindow::new(quota)),
@@ -165,17 +165,17 @@ impl Settings {
     }
 }
 
-/// Who decides, whatever the algorithm.
+/// Where decisions are made, whatever the algorithm.
 struct Store {
     pool: Option<Pool>,
     deadline: Duration,
 }
 
 impl Store {
-    /// Java's limiters: a key that has none gets one, and who waits asks again.
+    /// Java's limiters. A key without a limiter gets one, and a caller that waits asks again.
     fn redisson(&self, quota: Quota) -> Result<Boxed, String> {
         let algorithm = PermitLog::new(quota);
-        algorithm.rule(quota).map_err(|error| told("LIMIT, PERIOD_MS, BURST", &error))?;
+        algorithm.rule(quota).map_err(|error| invalid("LIMIT, PERIOD_MS, BURST", &error))?;
         Ok(match &self.pool {
             Some(pool) => Redisson::new(pool.clone())
                 .default_rate(Rate::overall(quota.limit(), quota.period()))
@@ -188,7 +188,7 @@ impl Store {
     fn limiter(&self, algorithm: impl InLua) -> Result<Boxed, String> {
         algorithm
             .rule(algorithm.quota())
-            .map_err(|error| told("LIMIT, PERIOD_MS, BURST, WARMUP_MS", &error))?;
+            .map_err(|error| invalid("LIMIT, PERIOD_MS, BURST, WARMUP_MS", &error))?;
         Ok(match &self.pool {
             Some(pool) => Redis::new("quickstart", algorithm, pool.clone())
                 .decision_timeout(self.deadline)
@@ -206,7 +206,7 @@ where
     match env::var(name) {
         Ok(text) => text.parse().map_err(|error| format!("{name}: {text:?}: {error}")),
         Err(env::VarError::NotPresent) => Ok(default),
-        Err(error) => Err(told(name, &error)),
+        Err(error) => Err(invalid(name, &error)),
     }
 }
 
@@ -214,7 +214,7 @@ fn millis(name: &str, default: u64) -> Result<Duration, String> {
     variable(name, default).map(Duration::from_millis)
 }
 
-fn told(name: &str, error: &dyn Error) -> String {
+fn invalid(name: &str, error: &dyn Error) -> String {
     match error.source() {
         Some(source) => format!("{name}: {error}: {source}"),
         None => format!("{name}: {error}"),
