@@ -117,7 +117,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// response that returns the units used, or `None` to keep what was charged. Default: what was
     /// charged stays.
     ///
-    /// More than was charged counts as what was charged, so every limiter that refunds will do.
+    /// More than was charged counts as what was charged, so any limiter that refunds is enough.
     #[must_use]
     pub fn refund_unused<F>(self, used: F) -> RateLimitLayer<L, K, Settle<R, RefundUnused<F>>> {
         self.settle(RefundUnused(used))
@@ -154,7 +154,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// let client = RateLimitLayer::new(supplier.clone(), Global)
     ///     .respond(Raise)
     ///     .refund_on_error(|error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
-    ///     .layer(service_fn(async |_: u64| {
+    ///     .layer(service_fn(|_: u64| async {
     ///         Err::<u64, _>(io::Error::from(io::ErrorKind::ConnectionRefused))
     ///     }));
     /// client.oneshot(7).await.unwrap_err();

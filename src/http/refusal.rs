@@ -10,9 +10,9 @@ use crate::{ErrorKind, Refusal};
 /// A refusal as an HTTP caller sees it: what the closure of
 /// [`HttpResponder::body`](crate::HttpResponder::body) is given.
 ///
-/// Its text says what is wrong, and nothing of the store: of an error of kind
-/// [`Request`](ErrorKind::Request) that error's own text, such as "the key is empty", else that of
-/// the [`Refusal`].
+/// Its `Display` text is for the caller. For an error of kind [`Request`](ErrorKind::Request) it is
+/// the error's text, such as "the key is empty". Else it is the text of the [`Refusal`], which says
+/// nothing about the store.
 #[derive(Debug)]
 pub struct HttpRefusal {
     refusal: Refusal,
@@ -43,14 +43,14 @@ impl HttpRefusal {
         self.status
     }
 
-    /// When to come back. `Retry-After` states it rounded up to seconds. `None` if it has no such
-    /// header.
+    /// When to come back. `Retry-After` states it rounded up to seconds. `None` if the response has
+    /// no such header.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Why the request does not pass; of a denial it has the decision.
+    /// Why the request does not pass. A denial has the decision, which names the limiter.
     #[must_use]
     pub fn refusal(&self) -> &Refusal {
         &self.refusal

@@ -16,7 +16,7 @@ use crate::{Refusal, Respond, grpc};
 /// |---|---|---|
 /// | denied | 429 | `Retry-After`, unless the charge can never fit |
 /// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
-/// | undecided, since the key or the cost cannot be | 400 | |
+/// | undecided, since the key or the cost is invalid | 400 | |
 /// | no key | 400, or as [set](HttpResponder::no_key) | |
 ///
 /// A store that is away never shows as 429: the caller did nothing wrong. The inner service's error

@@ -69,8 +69,8 @@ use crate::{Charge, Decision, Error, Reservation};
 ///
 /// # Functions over any limiter
 ///
-/// The future is `Send` if that of each limiter inside is: all of this crate are. A function that
-/// spawns tasks says so:
+/// The futures of this crate's limiters are `Send` if those of your own limiters inside are. A
+/// generic function that spawns tasks says so:
 ///
 /// ```
 /// use tower_sluice::{Limiter, LimiterExt, Refusal};
