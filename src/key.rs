@@ -54,7 +54,7 @@ where
 /// Charges every request to one key, `"global"`: a limit for the whole service.
 ///
 /// A worker shares that limit with `limiter.acquire("global")`, and `limiter.reset("global")`
-/// starts it anew. The limiter's name tells two global limits apart.
+/// starts it anew. Two global limits differ by the names of their limiters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Global;
 

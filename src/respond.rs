@@ -43,10 +43,10 @@ pub trait Respond<Req, Res, E> {
     ///
     /// # Errors
     ///
-    /// If a refusal is to be an error of the service.
+    /// The refusal, if this responder makes errors of refusals.
     fn reject(&self, request: Req, refusal: Refusal) -> Result<Res, Self::Error>;
 
-    /// The longest that the caller of `request` would wait, if it says so. Default: it does not.
+    /// The longest wait that the caller of `request` accepts, if it states one. Default: `None`.
     fn max_wait(&self, request: &Req) -> Option<Duration> {
         let _ = request;
         None
@@ -71,10 +71,12 @@ pub trait Respond<Req, Res, E> {
         None
     }
 
-    /// Adds to the response of an admitted request what its caller should know. Default: nothing.
+    /// Adds to the response of an admitted request what its caller should know, such as how long it
+    /// [`waited`](Decision::waited). Default: nothing. The [cookbook](crate::guide::cookbook) adds
+    /// headers.
     ///
-    /// It comes before [`actual_cost`](Respond::actual_cost). A responder that takes the decision's
-    /// [`reservation`](Decision::take_reservation) settles it itself.
+    /// It is called before [`actual_cost`](Respond::actual_cost). A responder that takes the
+    /// decision's [`reservation`](Decision::take_reservation) settles it itself.
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }

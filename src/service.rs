@@ -14,9 +14,10 @@ use crate::{Charge, KeyExtractor, Keyed, Respond};
 
 /// A limited service. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// It is always ready. Each call clones the inner service, and drives the clone ready once the
-/// request is admitted. So a request that waits or is refused holds nothing of the inner service.
-/// Callers do not see its back-pressure: a `LoadShed` or a `ConcurrencyLimit` belongs inside.
+/// It is always ready. Each call clones the inner service. Once the request is admitted, it waits
+/// until the clone is ready. So a request that waits or is refused holds nothing of the inner
+/// service. Callers do not see its back-pressure: a `LoadShed` or a `ConcurrencyLimit` belongs
+/// inside.
 ///
 /// A request that is admitted and never reaches the inner service is refunded: its caller leaves
 /// while the inner service is not ready, or the inner service fails to become ready. Once the inner

@@ -141,7 +141,7 @@ impl Options {
         Ok(if self.own_debt { pace.wait_for_own_cost() } else { pace })
     }
 
-    /// How long lines that say nothing of it may be delayed. `bucket` tells what a ratio of the
+    /// The longest delay of lines that state none. `bucket` returns what a ratio of the
     /// bucket is in time.
     pub(crate) fn max_wait(&self, bucket: impl Fn(f64) -> Duration) -> Duration {
         self.cache_ratio.map(bucket).or(self.max_wait).unwrap_or_default()

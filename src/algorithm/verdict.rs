@@ -25,7 +25,7 @@ pub enum Verdict {
     Never,
 }
 
-/// What a decision says about its key.
+/// What a decision reports about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -69,7 +69,7 @@ impl<'a> Refund<'a> {
 pub struct Answer {
     /// What was decided.
     pub verdict: Verdict,
-    /// What remains of the key.
+    /// The report about the key.
     pub report: Report,
     /// The index of the quota that refuses or delays, else of the one with the fewest units left.
     pub quota_index: usize,

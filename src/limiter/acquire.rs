@@ -207,7 +207,7 @@ impl<C> fmt::Debug for Admission<C> {
 pin_project! {
     /// The future of [`LimiterExt::acquire`](crate::LimiterExt::acquire).
     ///
-    /// Dropping it before its slot gives that back. To Redis only inside a tokio runtime, which
+    /// Dropping it before its slot refunds the slot. With Redis this needs a tokio runtime, which
     /// sends the refund.
     #[must_use = "nothing is acquired until it is awaited"]
     pub struct AcquireFuture<'a, L: Limiter> {

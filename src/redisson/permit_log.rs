@@ -20,8 +20,8 @@ use crate::{Error, Memory};
 /// The most permits that one grant can hold.
 const MAX_COST: i64 = u32::MAX as i64;
 
-/// Redisson's arithmetic as an algorithm for [`Memory`]: stands in for
-/// [`Redisson`](super::Redisson) in tests.
+/// Redisson's arithmetic as an algorithm for [`Memory`]: replaces [`Redisson`](super::Redisson) in
+/// tests.
 ///
 /// **Bound.** At most `limit` permits in any stretch of a period, in whole milliseconds.
 ///

@@ -60,15 +60,14 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets how long a connection may take to be made. Default: 1 s.
+    /// Sets how long connecting may take. Default: 1 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(MAX_TIMEOUT);
         self
     }
 
-    /// Sets how long an answer is awaited at most. Default: as long as the decision's
-    /// deadline allows.
+    /// Sets the longest wait for a reply. Default: until the deadline of the decision.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = Some(timeout.min(MAX_TIMEOUT));
@@ -76,7 +75,7 @@ impl PoolBuilder {
     }
 
     /// Resolves the host's name by `resolve`, anew for each connection: for service discovery.
-    /// Default: the system's way.
+    /// Default: the system's resolver.
     #[must_use]
     pub fn resolver<F>(mut self, resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
     where
