@@ -59,7 +59,8 @@ enum Cost {
 /// assert_eq!(upload.get_cost(), 8);
 /// ```
 ///
-/// Its `Debug` output does not show the key, which may be a secret.
+/// Its `Debug` output does not show the key, which may be a secret. But a short key is part of a
+/// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you charge it.
 ///
 /// Limiters read it through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
 /// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and

@@ -137,7 +137,8 @@ impl Decision {
     }
 
     /// How long an admitted charge was delayed: the reserved wait, or, where nothing can be
-    /// reserved, the time from the first attempt to the one that was admitted.
+    /// reserved, the time from the first attempt to the one that was admitted. Behind a layer, a
+    /// responder sees it in [`annotate`](crate::Respond::annotate).
     #[must_use]
     pub fn waited(&self) -> Duration {
         match self.outcome {
