@@ -213,7 +213,8 @@ local function report(limiter, now, outcome, wait)
   local newest = redis.call('ZRANGE', limiter.permits_key, -1, -1, 'WITHSCORES')
   local reset = newest[2] and math.ceil(tonumber(newest[2]) + limiter.interval - now) or 0
   local left = math.max(0, math.min(limiter.value, limiter.rate))
-  return outcome, wait, left, math.max(0, math.min(reset, MAX_MILLIS)), limiter.rate, limiter.interval
+  reset = math.max(0, math.min(reset, MAX_MILLIS))
+  return outcome, wait, left, reset, limiter.rate, limiter.interval
 end
 
 -- Removes permits from a member, or all of it. Returns how many were removed.

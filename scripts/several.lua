@@ -63,7 +63,7 @@ local function all_of(...)
     return rule
   end
 
-  -- The state of the charge whose keys follow so many others.
+  -- The state of a charge. `before` is the number of keys before its own.
   function several.load(_, before, texts)
     local state, why = { changed = {} }, nil
     for j = 1, #members do
@@ -208,7 +208,7 @@ local function all_of(...)
     return next or nil, most
   end
 
-  -- Puts what is left into the reply, after so many elements.
+  -- Writes the marks into the reply, after its first `n` elements.
   function several.write_mark(state, reply, n)
     for j, member in ipairs(members) do
       local one, two, three, four

@@ -114,7 +114,7 @@ local function find_leaver(state, room)
   if after(low, last) <= room then
     return low
   end
-  -- By guessing where costs are alike, by halving where they are not.
+  -- Interpolates, which is fast for equal costs; every third try halves the range.
   local bottom, top = 0, redis.call('ZCARD', log.key) - 1 - state.dropped
   local tries = 0
   while top - bottom > 1 do

@@ -5,7 +5,7 @@
 --                       permit takes unit_numerator / unit_denominator microseconds; burst: how
 --                       long permits are stored
 -- Stored:               the credit in microseconds over the denominator, the instant from which on
---                       nobody waits, the rate, and the last now, as
+--                       no charge waits, the rate, and the last now, as
 --                       `credit:next:unit_denominator/unit_numerator:last`
 -- Mark of a state:      next  credit before, made positive  what was added to next, for its debt
 --                       and for a later start

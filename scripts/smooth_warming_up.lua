@@ -1,12 +1,12 @@
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
--- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
--- does, in the order in which that does.
+-- src/algorithm/smooth_warming_up.rs. It alone computes with floating-point numbers, in the same
+-- order as Guava.
 --
 -- Arguments of a rule:  horizon  unit_denominator  unit_numerator  warm_up  factor  own_cost     a
 --                       permit takes unit_numerator / unit_denominator microseconds; factor: in
 --                       thousandths
--- Stored:               the stored permits, the instant from which on nobody waits, the rate, and
---                       the last now, as `stored:next:unit_denominator/unit_numerator:last`
+-- Stored:               the stored permits, the instant from which on no charge waits, the rate,
+--                       and the last now, as `stored:next:unit_denominator/unit_numerator:last`
 -- Mark of a state:      next  the stored permits before, as two halves of a double  what was added
 --                       to next
 
@@ -59,8 +59,8 @@ local function resynced(rule, state, now)
   return stored, next
 end
 
--- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
--- all else is not.
+-- The time that a cost takes, in whole microseconds. Permits stored above the threshold take longer
+-- than all others.
 local function price(rule, stored, cost)
   local take = math.min(cost, stored)
   local fresh = cost - take

@@ -60,7 +60,7 @@ local function why_absent(key)
 end
 
 -- Writes a changed key, which held `number` if that was a plain one. Returns why it could not.
--- Expiry only collects garbage: it never comes before the state is old.
+-- Expiry only collects garbage: it never comes before the state is equivalent to no state.
 local function store(algorithm, key, exists, number, rule, state, now, given)
   local value = algorithm.write(state)
   if number and not given and type(value) == 'number'
