@@ -15,6 +15,6 @@ count() {
 
 for script in scripts/*.lua; do
   name=$(basename "$script" .lua)
-  case $name in head | tail) continue ;; esac
+  grep -q '^--@ state ' "$script" || continue
   echo "instructions step=$name count=$((($(count "$name" $many) - $(count "$name" $few)) / (many - few)))"
 done

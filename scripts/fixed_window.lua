@@ -1,138 +1,84 @@
 -- Fixed window. The twin of src/algorithm/fixed_window.rs.
 --
--- Arguments of a rule:  horizon  limit  period  anchored     1: a window starts with its first
---                       charge; 0: with the epoch's periods
--- Stored:               an instant in the latest window that holds units (anchored: its start), and
---                       the units, as `begin:units`
--- Mark of a state:      begin  units, and of the state before a wait that it reserved with others:
---                       from  from_units
+-- Stored:  an instant in the latest window that holds units (anchored: its start), and the units,
+--          as `begin:units`
+-- Mark:    begin  units, and of the state before a wait that it reserved with others: from
+--          from_units
 
-local fixed_window = { arguments = 4 }
+-- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
+--@ arguments horizon, limit, period, anchored
 
--- The start of the window that holds `at`, or that starts there.
-local function begin_of(rule, at)
-  if rule.anchored then
-    return at
-  end
-  return at - at % rule.period
-end
+--@ state begin, units
 
-local function end_of(rule, state)
-  return begin_of(rule, state.begin) + rule.period
-end
-
--- The state, if it says anything about `at` or later.
-local function alive(rule, state, at)
-  if not state then
-    return nil
-  end
-  local ended = end_of(rule, state) <= at
-  local emptied = state.units == 0 and state.begin <= at
-  if not ended and not emptied then
-    return state
+--@ read
+local first_digits, second_digits = string.match(text, '^(%d+):(%d+)$')
+if first_digits then
+  begin, units = integer(first_digits), integer(second_digits)
+  if not units then
+    begin = nil
   end
 end
 
-function fixed_window.rule(horizon, limit, period, anchored)
-  return { horizon = horizon, limit = limit, period = period, anchored = anchored == 1 }
-end
-
-function fixed_window.read(text)
-  local begin, units = string.match(text, '^(%d+):(%d+)$')
-  if not begin then
-    return nil
-  end
-  begin, units = integer(begin), integer(units)
-  if begin and units then
-    return { begin = begin, units = units }
-  end
-end
-
-function fixed_window.write(state)
-  return string.format('%.0f:%.0f', state.begin, state.units)
-end
-
-function fixed_window.expires_at(rule, state)
-  return end_of(rule, state)
-end
-
-function fixed_window.clamp(rule, state, now)
-  if rule.anchored then
-    if state.begin > now + rule.horizon + rule.period then
-      return { begin = now, units = rule.limit }
+--@ clamp
+if begin > now then
+  if anchored == 1 then
+    if begin > now + horizon + period then
+      begin, units, clamped = now, limit, true
     end
-    return nil
-  end
-  local reach = math.ceil(rule.horizon / rule.period) + 1
-  local ahead = (begin_of(rule, state.begin) - begin_of(rule, now)) / rule.period
-  if ahead > reach then
-    return { begin = begin_of(rule, now), units = rule.limit }
-  end
-end
-
-function fixed_window.earliest_fit(rule, state, at, cost)
-  if cost > rule.limit then
-    return nil
-  end
-  state = alive(rule, state, at)
-  if not state then
-    return at
-  end
-  if state.units + cost <= rule.limit then
-    return math.max(at, state.begin)
-  end
-  return end_of(rule, state)
-end
-
-function fixed_window.consume(rule, state, at, cost)
-  state = alive(rule, state, at)
-  if state then
-    return { begin = state.begin, units = state.units + cost }
-  end
-  return { begin = begin_of(rule, at), units = cost }
-end
-
-function fixed_window.consume_with_others(rule, state, at, cost, now)
-  local next = fixed_window.consume(rule, state, at, cost)
-  if at > now then
-    next.from, next.from_units = LONG_AGO, 0
-    if state then
-      next.from, next.from_units = state.begin, state.units
+  else
+    local window = now - now % period
+    if (begin - begin % period - window) / period > ceil(horizon / period) + 1 then
+      begin, units, clamped = window, limit, true
     end
   end
-  return next
 end
 
-function fixed_window.max_unchecked_cost(rule)
-  return rule.limit
-end
+--@ reply begin, units
 
-function fixed_window.report(rule, state, now)
-  state = alive(rule, state, now)
-  if not state then
-    return rule.limit, 0
+--@ fit
+if cost <= limit then
+  instant = now
+  if begin then
+    local ends = begin + period
+    if anchored == 0 then
+      ends = ends - begin % period
+    end
+    if ends > now and (units > 0 or begin > now) then
+      if units + cost > limit then
+        instant = ends
+      elseif begin > now then
+        instant = begin
+      end
+    end
   end
-  local remaining = state.begin > now and 0 or math.max(0, rule.limit - state.units)
-  -- A window that a refund emptied before it begins is nothing once it has begun.
-  local reset = state.units == 0 and state.begin or end_of(rule, state)
-  return remaining, reset - now
 end
 
-function fixed_window.apply_refund(
-  rule, state, now, units, cost, mark_begin, mark_units, from, from_units
-)
-  state = alive(rule, state, now)
-  if not state or state.begin ~= mark_begin then
-    return nil
-  end
-  -- The state is exactly what the charge left: nothing else stands in the window.
-  if from > 0 and units == cost and state.units == mark_units then
-    return { begin = from, units = from_units }, units
-  end
-  local given = math.min(units, state.units)
-  return { begin = state.begin, units = state.units - given }, given
+--@ consume
+local ends = begin and (anchored == 1 and begin or begin - begin % period) + period
+if ends and ends > instant and (units > 0 or begin > instant) then
+  units = units + cost
+else
+  begin, units = anchored == 1 and instant or instant - instant % period, cost
 end
 
-function fixed_window.mark(state)
-  return state.begin, state.units, state.from, state.from_units
+--@ expires
+expires_at = (anchored == 1 and begin or begin - begin % period) + period
+
+--@ write
+value = string.format('%.0f:%.0f', begin, units)
+
+--@ unchecked
+most = limit
+
+--@ refund
+local ends = (anchored == 1 and begin or begin - begin % period) + period
+local is_over = ends <= now or (units == 0 and begin <= now)
+if begin == mark1 and not is_over then
+  if mark3 > 0 and back == cost and units == mark2 then
+    -- The state is exactly what the charge left: nothing else stands in the window.
+    begin, units, refunded = mark3, mark4, back
+  else
+    refunded = math.min(back, units)
+    units = units - refunded
+  end
 end

@@ -2,8 +2,6 @@
 
 local INEXACT = 9007199254740992
 local ONE_HOUR = 3600000
--- Stands for the instant of a state where there was none.
-local LONG_AGO = 1
 local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
 
 -- The number that `text` is, if it is one that a script writes: digits, exact,

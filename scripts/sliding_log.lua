@@ -1,14 +1,17 @@
 -- Sliding log. The twin of src/algorithm/sliding_log.rs.
 --
--- Arguments of a rule:  horizon  limit  period
--- Stored:               a sorted set with one member for each charge. The score is the instant of
---                       admission, the member `total:units`: the units so far, these included, in
---                       twenty digits, and those of this charge. The units between two members are
---                       a difference of totals, so no decision walks the log.
--- Mark of a state:      at  lap  total
+-- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
+--          member `total:units`: the units so far, these included, in twenty digits, and those of
+--          this charge. The units between two members are a difference of totals, so no decision
+--          walks the log.
+-- Mark:    at  lap  total
 
-local sliding_log = { arguments = 3 }
+--@ arguments horizon, limit, period
 
+-- What one decision left; described below.
+--@ state log
+
+--@ helpers
 -- A total is kept in two exact numbers: how often it passed this many units, and the rest.
 local LAP = 1000000000000000
 
@@ -20,7 +23,7 @@ local PRUNED = 256
 --   before   if this call added that member: the state that it was added to, or nil if there was
 --            none
 --   added    whether this call added that member
---   log      what is stored, read piece by piece as it is asked for; nil if nothing stored counts
+--   stored   what is stored, read piece by piece as it is asked for; nil if nothing stored counts
 --   dropped  how many stored members were given back, from the newest on
 --   wiped    whether whatever is stored is to go
 -- and what has been found out about it.
@@ -55,9 +58,9 @@ end
 local function newest_out(log, cutoff)
   if log.cutoff ~= cutoff then
     log.cutoff = cutoff
-    local out = redis.call('ZRANGE', log.key, cutoff, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1,
-      'WITHSCORES')
-    log.out = member(log, out)
+    local newest =
+      redis.call('ZRANGE', log.key, cutoff, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+    log.out = member(log, newest)
   end
   return log.out
 end
@@ -77,11 +80,11 @@ local function count(state, cutoff)
     end
     first = state.last
     if not state.added then
-      local out = newest_out(state.log, cutoff)
+      local out = newest_out(state.stored, cutoff)
       if out then
         return after(out, last)
       end
-      first = oldest(state.log)
+      first = oldest(state.stored)
       break
     end
     state = state.before
@@ -109,7 +112,7 @@ local function find_leaver(state, room)
     end
   end
 
-  local log = state.log
+  local log = state.stored
   local low, high = oldest(log), state.last
   if after(low, last) <= room then
     return low
@@ -145,28 +148,44 @@ local function leaver(state, room)
   return state.leavers[room]
 end
 
-function sliding_log.rule(horizon, limit, period)
-  return { horizon = horizon, limit = limit, period = period }
-end
-
-function sliding_log.load(key)
-  local reply = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
-  if reply.err then
-    return nil, reply.err
+-- The log after a charge.
+local function added_to(state, instant, cost, now, period)
+  local last = state and state.last
+  local added = { at = instant, lap = 0, total = cost, units = cost }
+  if last and last.at <= now - period then
+    -- Every member has expired: the log starts again.
+    return { last = added, added = true, wiped = true }
   end
-  local log = { key = key }
-  local last = member(log, reply)
-  if log.flaw then
-    return nil, log.flaw
+  if last then
+    added.lap, added.total = last.lap, last.total + cost
+    if added.total >= LAP then
+      added.lap, added.total = (added.lap + 1) % 100000, added.total - LAP
+    end
   end
-  return last and { last = last, log = log, dropped = 0 }
+  return { last = added, before = state, added = true, log = state and state.stored }
 end
 
-function sliding_log.flaw(state)
-  return state.log and state.log.flaw
+-- The log without so many units of its newest member.
+local function taken_back(state, back)
+  local last, before, stored = state.last, state.before, state.stored
+  if not state.added then
+    local dropped = state.dropped + 1
+    before = { last = ranked(stored, -1 - dropped), stored = stored, dropped = dropped }
+  end
+  if back == last.units then
+    return before or { wiped = state.wiped }
+  end
+  -- The same member, with fewer units. The totals borrow from the laps, as they carry into them.
+  local total, units = last.total - back, last.units - back
+  local kept = { at = last.at, lap = last.lap, total = total, units = units }
+  if kept.total < 0 then
+    kept.lap, kept.total = (kept.lap - 1) % 100000, kept.total + LAP
+  end
+  return { last = kept, before = before, added = true, stored = stored, wiped = state.wiped }
 end
 
-function sliding_log.store(key, state, rule, now)
+-- Writes what has changed. Returns why it could not.
+local function store_log(key, state, now, period)
   local members, root = {}, nil
   while state and state.added do
     local last = state.last
@@ -193,96 +212,73 @@ function sliding_log.store(key, state, rule, now)
     return why
   end
   -- After what may fail for want of memory, since nothing does once a script has written.
-  local old = redis.call('ZCOUNT', key, '-inf', now - rule.period)
+  local old = redis.call('ZCOUNT', key, '-inf', now - period)
   if old > 0 then
     redis.call('ZREMRANGEBYRANK', key, 0, math.min(old, PRUNED) - 1)
   end
 end
 
-function sliding_log.expires_at(rule, state)
-  return state.last and state.last.at + rule.period or 0
-end
-
-function sliding_log.clamp(rule, state, now)
-  if state.last and state.last.at > now + rule.horizon then
-    local last = { at = now, lap = 0, total = rule.limit, units = rule.limit }
-    return { last = last, added = true, wiped = true }
+--@ load
+local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+if newest.err then
+  why = newest.err
+else
+  local stored = { key = key }
+  local newest_member = member(stored, newest)
+  why = stored.flaw
+  if newest_member and not why then
+    log = { last = newest_member, stored = stored, dropped = 0 }
   end
 end
 
-function sliding_log.earliest_fit(rule, state, at, cost)
-  if cost > rule.limit then
-    return nil
-  end
-  if not state or not state.last then
-    return at
-  end
-  local from, room = math.max(at, state.last.at), rule.limit - cost
-  if used(state, from - rule.period) <= room then
-    return from
-  end
-  return math.max(from, leaver(state, room).at + rule.period)
+--@ clamp
+if log.last and log.last.at > now + horizon then
+  local full = { at = now, lap = 0, total = limit, units = limit }
+  log, clamped = { last = full, added = true, wiped = true }, true
 end
 
-function sliding_log.consume(rule, state, at, cost, now)
-  local last = state and state.last
-  local added = { at = at, lap = 0, total = cost, units = cost }
-  if last and last.at <= now - rule.period then
-    -- Every member has expired: the log starts again.
-    return { last = added, added = true, wiped = true }
-  end
-  if last then
-    added.lap, added.total = last.lap, last.total + cost
-    if added.total >= LAP then
-      added.lap, added.total = (added.lap + 1) % 100000, added.total - LAP
+--@ fit
+if cost <= limit then
+  instant = now
+  if log and log.last then
+    local from, room = math.max(now, log.last.at), limit - cost
+    instant = from
+    if used(log, from - period) > room then
+      instant = math.max(from, leaver(log, room).at + period)
     end
   end
-  return { last = added, before = state, added = true, log = state and state.log }
 end
 
-function sliding_log.max_unchecked_cost(rule)
-  return rule.limit
+-- What a decision needs of the log: its newest member, the units that count now or when that is
+-- admitted, and the instant of the member that the charge waits for.
+--@ reply at, lap, total, counted, leaver_at
+local at, lap, total, counted, leaver_at
+local newest = log and log.last
+if newest then
+  local from = math.max(now, newest.at)
+  at, lap, total, counted = newest.at, newest.lap, newest.total, used(log, from - period)
+  leaver_at = instant and instant > from and instant - period
 end
 
-function sliding_log.report(rule, state, now)
-  local last = state and state.last
-  if not last then
-    return rule.limit, 0
-  end
-  local remaining = 0
-  if last.at <= now then
-    remaining = math.max(0, rule.limit - used(state, now - rule.period))
-  end
-  return remaining, math.max(0, last.at + rule.period - now)
-end
+--@ consume
+log = added_to(log, instant, cost, now, period)
 
-function sliding_log.apply_refund(rule, state, now, units, cost, mark_at, mark_lap, mark_total)
-  local last = state.last
-  if not last or last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total
-    or last.units ~= cost then
-    return nil
-  end
-  if last.at + rule.period <= now then
-    return nil
-  end
-  local before, log = state.before, state.log
-  if not state.added then
-    local dropped = state.dropped + 1
-    before = { last = ranked(log, -1 - dropped), log = log, dropped = dropped }
-  end
-  if units == cost then
-    return before or { wiped = state.wiped }, units
-  end
-  -- The same member, with fewer units. The totals borrow from the laps, as they carry into them.
-  local kept = { at = last.at, lap = last.lap, total = last.total - units, units = cost - units }
-  if kept.total < 0 then
-    kept.lap, kept.total = (kept.lap - 1) % 100000, kept.total + LAP
-  end
-  return { last = kept, before = before, added = true, log = log, wiped = state.wiped }, units
-end
+--@ flaw
+why = why or log and log.stored and log.stored.flaw
 
-function sliding_log.mark(state)
-  if state.last then
-    return state.last.at, state.last.lap, state.last.total
-  end
+--@ expires
+expires_at = log.last and log.last.at + period or 0
+
+--@ store
+why = store_log(key, log, now, period)
+
+--@ unchecked
+most = limit
+
+-- Only the newest member's: the totals after an older one would be wrong.
+--@ refund
+local last = log.last
+local is_marked = last and last.at == mark1 and last.lap == mark2 and last.total == mark3
+if is_marked and last.units == cost and last.at + period > now then
+  log, refunded = taken_back(log, back), back
 end

@@ -1,205 +1,152 @@
 -- Smooth warming up: Guava's pacing, slow after a rest. The twin of
--- src/algorithm/smooth_warming_up.rs. It alone computes with floating-point numbers, in the same
--- order as Guava.
+-- src/algorithm/smooth_warming_up.rs. The one algorithm that computes with fractions, as its model
+-- does, in the order in which that does.
 --
--- Arguments of a rule:  horizon  unit_denominator  unit_numerator  warm_up  factor  own_cost     a
---                       permit takes unit_numerator / unit_denominator microseconds; factor: in
---                       thousandths
--- Stored:               the stored permits, the instant from which on no charge waits, the rate,
---                       and the last now, as `stored:next:unit_denominator/unit_numerator:last`
--- Mark of a state:      next  the stored permits before, as two halves of a double  what was added
---                       to next
+-- Stored:  the stored permits, the instant from which on nobody waits, the rate, and the last now,
+--          as `stored:next:unit_denominator/unit_numerator:last`
+-- Mark:    next  the stored permits before, as two halves of a double  what was added to next
 
-local smooth_warming_up = { arguments = 6 }
+-- A permit takes unit_numerator / unit_denominator microseconds; factor: in thousandths; own_cost:
+-- 1 if a charge waits for its own cost.
+--@ arguments horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
 
--- Whether the state was kept under this rule's rate.
-local function same_rate(rule, state)
-  return state.unit_denominator == rule.unit_denominator
-    and state.unit_numerator == rule.unit_numerator
-end
+--@ rule stable, most_stored
+stable, most_stored = pace_of(unit_denominator, unit_numerator, warm_up, factor)
 
+--@ state next_free, stored, of_denominator, of_numerator, last_now
+
+--@ helpers
 -- The stable interval in microseconds, and the permits that are stored when cold.
-local function pace(rule, unit_denominator, unit_numerator)
+local function pace_of(unit_denominator, unit_numerator, warm_up, factor)
   local stable = 1000000 / (unit_denominator * 1000000 / unit_numerator)
-  local threshold = 0.5 * rule.warm_up / stable
-  local most = threshold + 2 * rule.warm_up / (stable + stable * rule.factor)
-  return stable, threshold, most
+  local threshold = 0.5 * warm_up / stable
+  return stable, threshold + 2 * warm_up / (stable + stable * (factor / 1000))
 end
 
--- The state with other permits and other instants, under the same rate.
-local function changed(state, stored, next, last)
-  return {
-    stored = stored,
-    next = next,
-    unit_denominator = state.unit_denominator,
-    unit_numerator = state.unit_numerator,
-    last = last,
-  }
-end
-
--- The state under this rule's rate, with what the time since has stored.
-local function resynced(rule, state, now)
-  if not state then
-    return rule.most, now
-  end
-  local stored, next = state.stored, state.next
-  local most = rule.most
-  if not same_rate(rule, state) then
-    local _, _, before = pace(rule, state.unit_denominator, state.unit_numerator)
+-- The stored permits and the instant under a rule's rate, with what the time until `now` has
+-- stored.
+local function permits_until(
+  now, next_free, stored, of_denominator, of_numerator,
+  unit_denominator, unit_numerator, warm_up, factor, most_stored
+)
+  local most = most_stored
+  if of_denominator ~= unit_denominator or of_numerator ~= unit_numerator then
+    local _, before = pace_of(of_denominator, of_numerator, warm_up, factor)
     most = before
   end
   stored = math.min(stored, most)
-  if now > next then
-    stored = math.min(most, stored + (now - next) / (rule.warm_up / most))
-    next = now
+  if now > next_free then
+    stored = math.min(most, stored + (now - next_free) / (warm_up / most))
+    next_free = now
   end
-  if most ~= rule.most then
-    stored = math.min(stored * rule.most / most, rule.most)
+  if most ~= most_stored then
+    stored = math.min(stored * most_stored / most, most_stored)
   end
-  return stored, next
+  return stored, next_free
 end
 
--- The time that a cost takes, in whole microseconds. Permits stored above the threshold take longer
--- than all others.
-local function price(rule, stored, cost)
+-- The time that a cost takes, in whole microseconds: what is stored above the threshold is dear,
+-- all else is not.
+local function price_of(stored, cost, stable, most_stored, warm_up, factor)
   local take = math.min(cost, stored)
   local fresh = cost - take
-  local above = stored - rule.threshold
+  local threshold = 0.5 * warm_up / stable
+  local above = stored - threshold
   local time = 0
   if above > 0 then
+    local slope = (stable * (factor / 1000) - stable) / (most_stored - threshold)
     local part = math.min(above, take)
-    local length = (rule.stable + above * rule.slope) + (rule.stable + (above - part) * rule.slope)
+    local length = (stable + above * slope) + (stable + (above - part) * slope)
     time = math.floor(part * length / 2)
     take = take - part
   end
-  return time + math.floor(rule.stable * take) + math.floor(fresh * rule.stable)
+  return time + math.floor(stable * take) + math.floor(fresh * stable)
 end
 
-function smooth_warming_up.rule(
-  horizon, unit_denominator, unit_numerator, warm_up, factor, own_cost
+--@ read
+local digits, digits2, digits3, digits4, digits5 =
+  string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
+if digits and #digits <= 24 then
+  stored, next_free, last_now = tonumber(digits), integer(digits2), integer(digits5)
+  of_denominator, of_numerator = integer(digits3), integer(digits4)
+  local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
+  if not (stored and last_now and is_rate) then
+    next_free = nil
+  elseif not (stored >= 0 and stored < INEXACT and string.format('%.17g', stored) == digits) then
+    next_free = nil
+  end
+end
+
+--@ clamp
+if now < last_now then
+  next_free, last_now, clamped = math.max(0, next_free - (last_now - now)), now, true
+end
+
+-- The permits as the eight bytes of a double.
+--@ reply next_free, of_denominator, of_numerator, last_now, stored_bytes
+local stored_bytes = next_free and struct.pack('>d', stored)
+
+--@ fit
+if cost * unit_numerator < INEXACT then
+  local has, free = most_stored, now
+  if next_free then
+    has, free = permits_until(
+      now, next_free, stored, of_denominator, of_numerator,
+      unit_denominator, unit_numerator, warm_up, factor, most_stored
+    )
+  end
+  if own_cost == 1 then
+    free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
+  end
+  instant = math.max(free, now)
+end
+
+--@ consume
+local has, free = most_stored, now
+if next_free then
+  has, free = permits_until(
+    now, next_free, stored, of_denominator, of_numerator,
+    unit_denominator, unit_numerator, warm_up, factor, most_stored
+  )
+end
+local price = price_of(has, cost, stable, most_stored, warm_up, factor)
+-- A charge that also waits for another quota starts later, and nothing is stored meanwhile.
+local due = free + (own_cost == 1 and price or 0)
+next_free = free + math.min(math.max(0, instant - due) + price, INEXACT - 1 - free)
+stored = has - math.min(cost, has)
+of_denominator, of_numerator, last_now = unit_denominator, unit_numerator, now
+
+--@ expires
+local has, free = permits_until(
+  next_free, next_free, stored, of_denominator, of_numerator,
+  unit_denominator, unit_numerator, warm_up, factor, most_stored
 )
-  local rule = {
-    horizon = horizon,
-    unit_denominator = unit_denominator,
-    unit_numerator = unit_numerator,
-    warm_up = warm_up,
-    factor = factor / 1000,
-    own_cost = own_cost == 1,
-  }
-  rule.stable, rule.threshold, rule.most = pace(rule, unit_denominator, unit_numerator)
-  rule.slope = (rule.stable * rule.factor - rule.stable) / (rule.most - rule.threshold)
-  return rule
-end
+expires_at = free + ceil((most_stored - has) * (warm_up / most_stored)) + 1
 
-function smooth_warming_up.read(text)
-  local digits, next, denominator, numerator, last =
-    string.match(text, '^([%d.e+-]+):(%d+):(%d+)/(%d+):(%d+)$')
-  if not digits or #digits > 24 then
-    return nil
-  end
-  local stored = tonumber(digits)
-  next, last = integer(next), integer(last)
-  denominator, numerator = integer(denominator), integer(numerator)
-  if not stored or not next or not last or not denominator or not numerator then
-    return nil
-  end
-  if denominator == 0 or numerator == 0 then
-    return nil
-  end
-  if stored >= 0 and stored < INEXACT and string.format('%.17g', stored) == digits then
-    return {
-      stored = stored,
-      next = next,
-      unit_denominator = denominator,
-      unit_numerator = numerator,
-      last = last,
-    }
-  end
-end
+--@ write
+local format = '%.17g:%.0f:%.0f/%.0f:%.0f'
+value = string.format(format, stored, next_free, of_denominator, of_numerator, last_now)
 
-function smooth_warming_up.write(state)
-  local format = '%.17g:%.0f:%.0f/%.0f:%.0f'
-  local denominator, numerator = state.unit_denominator, state.unit_numerator
-  return string.format(format, state.stored, state.next, denominator, numerator, state.last)
-end
+--@ unchecked
+most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
 
-function smooth_warming_up.expires_at(rule, state)
-  local stored, next = resynced(rule, state, state.next)
-  return next + math.ceil((rule.most - stored) * (rule.warm_up / rule.most)) + 1
-end
-
-function smooth_warming_up.clamp(rule, state, now)
-  if now < state.last then
-    local next = math.max(0, state.next - (state.last - now))
-    return changed(state, state.stored, next, now)
+--@ refund
+local before = struct.unpack('>d', struct.pack('>I4I4', mark2, mark3))
+local is_same_rate = of_denominator == unit_denominator and of_numerator == unit_numerator
+if is_same_rate and next_free == mark1 and stored == before - math.min(cost, before) then
+  if back == cost then
+    stored, next_free, refunded = before, next_free - mark4, back
+  else
+    local kept_cost = cost - back
+    local whole = price_of(before, cost, stable, most_stored, warm_up, factor)
+    if whole <= mark4 then
+      local kept_price = price_of(before, kept_cost, stable, most_stored, warm_up, factor)
+      local less = math.max(0, whole - kept_price)
+      stored, refunded = before - math.min(kept_cost, before), back
+      -- The slot is kept, so a charge that waited for its own cost gives no time back.
+      if own_cost == 0 then
+        next_free = next_free - less
+      end
+    end
   end
-end
-
-function smooth_warming_up.earliest_fit(rule, state, at, cost)
-  if cost * rule.unit_numerator >= INEXACT then
-    return nil
-  end
-  local stored, next = resynced(rule, state, at)
-  if rule.own_cost then
-    next = math.min(next + price(rule, stored, cost), INEXACT - 1)
-  end
-  return math.max(next, at)
-end
-
-function smooth_warming_up.consume(rule, state, at, cost, now)
-  local stored, next = resynced(rule, state, now)
-  local price = price(rule, stored, cost)
-  -- A charge that also waits for another quota starts later, and nothing is stored meanwhile.
-  local due = next + (rule.own_cost and price or 0)
-  local added = math.min(math.max(0, at - due) + price, INEXACT - 1 - next)
-  return {
-    stored = stored - math.min(cost, stored),
-    next = next + added,
-    unit_denominator = rule.unit_denominator,
-    unit_numerator = rule.unit_numerator,
-    last = now,
-    before = stored,
-    added = added,
-  }
-end
-
-function smooth_warming_up.max_unchecked_cost(rule)
-  return (INEXACT - 1 - (INEXACT - 1) % rule.unit_numerator) / rule.unit_numerator
-end
-
-function smooth_warming_up.report(rule, state, now)
-  local stored, next = resynced(rule, state, now)
-  local ahead = math.max(0, next - now)
-  local remaining = 0
-  if ahead == 0 and not rule.own_cost then
-    remaining = math.max(1, math.floor(stored))
-  end
-  return remaining, ahead + math.ceil((rule.most - stored) * (rule.warm_up / rule.most))
-end
-
-function smooth_warming_up.apply_refund(
-  rule, state, now, units, cost, mark_next, mark_high, mark_low, mark_added
-)
-  local before = struct.unpack('>d', struct.pack('>I4I4', mark_high, mark_low))
-  local after = before - math.min(cost, before)
-  if not same_rate(rule, state) or state.next ~= mark_next or state.stored ~= after then
-    return nil
-  end
-  if units == cost then
-    return changed(state, before, state.next - mark_added, state.last), units
-  end
-  -- The slot is kept, so a charge that waited for its own cost gives no time back.
-  local kept = cost - units
-  local whole = price(rule, before, cost)
-  if whole > mark_added then
-    return nil
-  end
-  local less = math.max(0, whole - price(rule, before, kept))
-  local next = state.next - (rule.own_cost and 0 or less)
-  return changed(state, before - math.min(kept, before), next, state.last), units
-end
-
-function smooth_warming_up.mark(state)
-  local high, low = struct.unpack('>I4I4', struct.pack('>d', state.before or 0))
-  return state.next, high, low, state.added
 end

@@ -58,6 +58,9 @@ pub use self::http::{ByHead, Head, HttpRefusal, HttpResponder, by_head};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 #[cfg(feature = "redis")]
+#[doc(hidden)]
+pub use self::limiter::script_texts;
+#[cfg(feature = "redis")]
 pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
 pub use self::limiter::{
     AllInTurn, Boxed, FailOpen, Fallback, FallbackIf, Limiter, LimiterExt, Memory, Operation,

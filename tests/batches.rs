@@ -4,10 +4,13 @@
 
 mod support;
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
-use redis::{Value, cmd};
 use support::Server;
 use support::script::*;
+use tower_sluice::Quota;
+use tower_sluice::algorithm::{FixedWindow, InLua, SlidingCounter, SlidingLog, TokenBucket};
 
 /// Charges and refunds of one key, one after another and all in one call.
 #[tokio::test]
@@ -15,159 +18,112 @@ async fn many_in_one_call_are_answered_as_one_by_one() {
     let server = Server::start();
     let mut connection = server.connection().await;
     let mut dice = fastrand::Rng::with_seed(6);
-    for algorithm in ALGORITHMS {
+    for_each_script!(|algorithm| {
         for history in 0..20 {
             let [alone, together] =
-                ["alone", "together"].map(|kind| format!("{} {history} {kind}", algorithm.0));
+                ["alone", "together"].map(|kind| format!("{algorithm:?} {history} {kind}"));
             let mut now = NOW;
-            let mut reservations = Vec::new();
+            let mut reservations: Vec<(i64, Vec<String>)> = Vec::new();
             for _ in 0..8 {
                 now += [0, 1, 100_000, 200_000, 1_000_000, -200_000][dice.usize(..6)];
                 let keys = vec![together.as_str(); dice.usize(1..30)];
                 let mut all = Call::new(algorithm, Some(now), &keys);
                 let mut answers = Vec::new();
                 for _ in &keys {
-                    let one = Call::new(algorithm, Some(now), &[&alone]);
-                    let (cost, patience) = (dice.i64(0..=6), [0, 250_000, 90_000_000]);
-                    let patience = patience[dice.usize(..3)];
+                    let (cost, wait) = (dice.i64(0..=6), [0, 250_000, 90_000_000][dice.usize(..3)]);
                     let refund = dice.usize(..4) == 0 && !reservations.is_empty();
                     let other = !refund && dice.usize(..10) == 0;
-                    let one = if other && dice.bool() {
+                    let form = if other && dice.bool() {
                         reservations.clear();
-                        all = all.reset();
-                        one.reset()
+                        Form::new(&[&"reset"])
                     } else if other {
-                        all = all.penalize(cost * 3);
-                        one.penalize(cost * 3)
+                        Form::new(&[&"penalize", &(cost * 3)])
                     } else if refund {
                         let back = if dice.bool() { 1 } else { dice.usize(1..=reservations.len()) };
-                        let (cost, left) = reservations.remove(reservations.len() - back);
-                        all = all.refund(cost, left);
-                        one.refund(cost, left)
+                        let (cost, mark) = reservations.remove(reservations.len() - back);
+                        Form::refund(cost, &mark)
                     } else {
-                        all = all.check(cost, patience);
-                        one.check(cost, patience)
+                        Form::new(&[&cost, &wait])
                     };
+                    all = all.ask(form.clone());
+                    let one = Call::new(algorithm, Some(now), &[&alone]).ask(form);
                     let (_, mut told) = one.on(&mut connection).await;
-                    match &mut told[0] {
-                        Entry::Numbers([0 | 1, _, _, _, left @ ..])
-                            if cost > 0 && !refund && !other =>
-                        {
-                            reservations.push((cost, *left));
-                            answers.push((true, told.remove(0)));
-                        }
-                        _ => answers.push((false, told.remove(0))),
+                    if cost > 0 && !refund && !other && told[0].outcome() < 2 {
+                        reservations.push((cost, told[0].mark()));
                     }
+                    answers.push(told.remove(0));
                 }
                 let (_, told) = all.on(&mut connection).await;
-                for (together, (taken, alone)) in told.into_iter().zip(answers) {
-                    let (Entry::Numbers(together), Entry::Numbers(alone)) = (&together, &alone)
-                    else {
-                        panic!("{together:?}, {alone:?}")
-                    };
-                    // What is left counts only where something was taken, for its refund.
-                    let told = if taken { 8 } else { 4 };
-                    assert_eq!(together[..told], alone[..told], "{} {history}", algorithm.0);
-                }
+                assert_eq!(told, answers, "{algorithm:?} {history}");
             }
         }
-    }
+    });
 }
-
-/// What one charge under two quotas asks: the ends of its two keys, and its words.
-type Asked = ([&'static str; 2], Vec<String>, &'static str);
-
-fn words(numbers: &[i64]) -> Vec<String> {
-    numbers.iter().map(i64::to_string).collect()
-}
-
-/// Asks under two quotas at once, each charge with two keys; 13 elements answer each.
-async fn several(
-    connection: &mut MultiplexedConnection,
-    [one, other]: [Algorithm; 2],
-    now: i64,
-    scope: &str,
-    asked: &[Asked],
-) -> Vec<Vec<String>> {
-    let run = format!("return cmsgpack.unpack(run(all_of({}, {})))", one.0, other.0);
-    let mut call = cmd("EVAL");
-    call.arg(format!("{HEAD}{}{}{TAIL}{SEVERAL}{run}", one.1, other.1)).arg(asked.len() * 2);
-    for (keys, ..) in asked {
-        call.arg(format!("{scope}:1:{}", keys[0])).arg(format!("{scope}:2:{}", keys[1]));
-    }
-    call.arg(now).arg(one.2).arg(other.2);
-    for (_, words, op) in asked {
-        call.arg(1).arg((!op.is_empty()).then_some(op)).arg(words);
-    }
-    let reply: Vec<Value> = call.query_async(connection).await.expect("a reply");
-    let text = |value: &Value| match value {
-        Value::Int(number) => number.to_string(),
-        Value::BulkString(list) if list.starts_with(b",") => {
-            String::from_utf8_lossy(list).into_owned()
-        }
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(reply.len(), 1 + 13 * asked.len());
-    reply[1..].chunks(13).map(|told| told.iter().map(text).collect()).collect()
-}
-
-/// Two quotas of which now one is in the way, now the other.
-const PAIRS: [[Algorithm; 2]; 4] = [
-    [TOKEN_BUCKET, (SLIDING_LOG.0, SLIDING_LOG.1, &[60_000_000, 7, 1_000_000])],
-    [SLIDING_WINDOW, (TOKEN_BUCKET.0, TOKEN_BUCKET.1, &[60_000_000, 400_000, 1, 8])],
-    [FIXED_WINDOW, (SLIDING_COUNTER.0, SLIDING_COUNTER.1, &[60_000_000, 9, 3_000_000])],
-    [SMOOTH_BURSTY, (FIXED_WINDOW.0, FIXED_WINDOW.1, &[60_000_000, 7, 2_000_000, 1])],
-];
 
 /// Three users, and two keys that they share: a later charge of a call sees what earlier ones took
 /// of either.
 #[tokio::test]
 async fn keys_in_any_company_are_answered_as_one_by_one() {
     let server = Server::start();
-    let mut connection = server.connection().await;
+    let connection = &mut server.connection().await;
+    let per = |limit, seconds| Quota::new(limit, Duration::from_secs(seconds));
+    // Two quotas of which now one is in the way, now the other.
+    company(connection, "1", (TOKEN_BUCKET, SlidingLog::new(per(7, 1)))).await;
+    let bucket = TokenBucket::new(per(5, 2).burst(8));
+    let lists = company(connection, "2", (SLIDING_WINDOW, bucket)).await;
+    company(connection, "3", (FIXED_WINDOW, SlidingCounter::new(per(9, 3)))).await;
+    company(connection, "4", (SMOOTH_BURSTY, FixedWindow::new(per(7, 2)).anchored())).await;
+    assert!(lists > 20, "only {lists} charges pushed units out of the cells");
+}
+
+/// Returns how many marks held a list.
+async fn company<A: InLua>(connection: &mut MultiplexedConnection, name: &str, pair: A) -> usize {
     let mut dice = fastrand::Rng::with_seed(7);
     let mut lists = 0;
-    for history in 0..48 {
-        let pair = PAIRS[history % PAIRS.len()];
-        let [alone, together] = ["alone", "together"].map(|kind| format!("{history}:{kind}"));
+    for history in 0..12 {
+        let names = |kind: &str, keys: &[&str; 2]| {
+            let name = |place: usize| format!("{name}:{history}:{kind}:{place}:{}", keys[place]);
+            vec![name(0), name(1)]
+        };
         let mut now = NOW;
-        let mut reservations: Vec<([&str; 2], Vec<String>)> = Vec::new();
+        let mut reservations: Vec<([&str; 2], i64, Vec<String>)> = Vec::new();
         for _ in 0..8 {
             now += [0, 1, 200_000, 1_000_000, -200_000][dice.usize(..5)];
-            let mut asked: Vec<Asked> = Vec::new();
-            let mut answers = Vec::new();
+            let (mut asked, mut answers) = (Vec::new(), Vec::new());
             for _ in 0..dice.usize(1..20) {
                 let keys = [["a", "b", "c"][dice.usize(..3)], ["x", "y"][dice.usize(..2)]];
                 let cost = dice.i64(0..=6);
-                let one: Asked = match dice.usize(..12) {
-                    0 => (keys, Vec::new(), "reset"),
-                    1 => (keys, words(&[cost * 3]), "penalize"),
+                let mut is_check = false;
+                let (keys, form) = match dice.usize(..12) {
+                    0 => (keys, Form::new(&[&"reset"])),
+                    1 => (keys, Form::new(&[&"penalize", &(cost * 3)])),
                     2..5 if !reservations.is_empty() => {
                         let back = if dice.bool() { 1 } else { dice.usize(1..=reservations.len()) };
-                        let (keys, words) = reservations.remove(reservations.len() - back);
-                        (keys, words, "refund")
+                        let (keys, cost, mark) = reservations.remove(reservations.len() - back);
+                        (keys, Form::refund(cost, &mark))
                     }
-                    _ => (keys, words(&[cost, [0, 250_000, 90_000_000][dice.usize(..3)]]), ""),
+                    _ => {
+                        is_check = true;
+                        let wait = [0, 250_000, 90_000_000][dice.usize(..3)];
+                        (keys, Form::new(&[&cost, &wait]))
+                    }
                 };
-                let told = several(&mut connection, pair, now, &alone, std::slice::from_ref(&one))
-                    .await
-                    .remove(0);
-                let admitted = ["0", "1"].contains(&told[0].as_str());
-                let taken = one.2.is_empty() && cost > 0 && admitted;
-                if taken {
-                    lists += usize::from(told[7].starts_with(','));
-                    reservations.push((one.0, [&one.1[..1], &told[4..12]].concat()));
+                let call = Call::several(pair.clone(), Some(now), vec![names("alone", &keys)]);
+                let told = call.ask(form.clone()).on(connection).await.1.remove(0);
+                if is_check && cost > 0 && told.outcome() < 2 {
+                    let mark = told.mark();
+                    lists += usize::from(mark[3].starts_with(','));
+                    reservations.push((keys, cost, mark));
                 }
-                answers.push((taken, told));
-                asked.push(one);
+                answers.push(told);
+                asked.push((keys, form));
             }
-            let all = several(&mut connection, pair, now, &together, &asked).await;
-            for ((told, (taken, alone)), one) in all.iter().zip(&answers).zip(&asked) {
-                assert_eq!(told[..4], alone[..4], "{history}: {one:?}");
-                assert_eq!(told[12], alone[12], "{history}: {one:?}");
-                assert!(!taken || told == alone, "{history}: {one:?}");
-            }
+            let keys = asked.iter().map(|(keys, _)| names("together", keys)).collect();
+            let call = Call::several(pair.clone(), Some(now), keys);
+            let call = asked.iter().fold(call, |call, (_, form)| call.ask(form.clone()));
+            let (_, told) = call.on(connection).await;
+            assert_eq!(told, answers, "{name} {history}: {asked:?}");
         }
     }
-    assert!(lists > 20, "only {lists} charges pushed units out of the cells");
+    lists
 }

@@ -54,11 +54,9 @@ async fn an_odd_reply_never_admits() {
         let error = answered(reply).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::State, "{}", String::from_utf8_lossy(reply));
     }
-    // As the script packs it: now, then outcome, wait, remaining, reset after, and the
-    // state that was left.
-    let fine =
-        b"$18\r\n\x99\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x04\x09\x00\x01\x00\x00\r\n";
-    assert_eq!(answered(fine).await.unwrap().remaining(), Some(4));
+    // As the script packs it: now, then the wait, and the state that it decided on: none.
+    let fine = b"$13\r\n\x94\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x00\r\n";
+    assert_eq!(answered(fine).await.unwrap().remaining(), Some(999_999));
 }
 
 /// An error with all that can be printed of it.
@@ -204,11 +202,11 @@ async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
         for (is_value, text) in texts {
             let mut limits = Vec::new();
             if is_value {
-                // As a script packs it: now, then the text in the place of an outcome.
-                let mut packed = b"\x99\x07\xda".to_vec();
+                // As a script packs it: now, then the text in the place of a wait, and no state.
+                let mut packed = b"\x94\x07\xda".to_vec();
                 packed.extend(u16::try_from(text.len()).unwrap().to_be_bytes());
                 packed.extend(text.as_bytes());
-                packed.extend([0; 7]);
+                packed.extend([0; 2]);
                 let head = format!("${}\r\n", packed.len());
                 limits.push(answered(&[head.as_bytes(), &packed, b"\r\n"].concat()).await);
             } else {

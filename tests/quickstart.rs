@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 
+use support::algorithms;
 use support::http::{Answer, get};
-use support::script::ALGORITHMS;
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 
@@ -147,7 +147,7 @@ async fn either_store_and_algorithm_admits_the_limit() {
     let url = server.url();
     // At five a year the smooth ones store nothing: one is admitted, and the next one
     // would have to pay for it.
-    for algorithm in ALGORITHMS.map(|(name, ..)| name).into_iter().chain(["redisson"]) {
+    for algorithm in algorithms::names().into_iter().chain(["redisson"]) {
         let limit = if algorithm.starts_with("smooth") { 1 } else { 5 };
         for redis in [false, true] {
             let mut variables = vec![("ALGORITHM", algorithm), ("DEADLINE_MS", "20000")];

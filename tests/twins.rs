@@ -16,13 +16,9 @@ use std::time::Duration;
 
 use dice::{Dice, step};
 use redis::aio::MultiplexedConnection;
-use redis::{Value, cmd};
 use support::Server;
 use support::algorithms::{Visit, each_algorithm};
-use support::script::{
-    self, FIXED_WINDOW, SLIDING_COUNTER, SLIDING_LOG, SLIDING_WINDOW, SMOOTH_BURSTY,
-    SMOOTH_WARMING_UP, TOKEN_BUCKET,
-};
+use support::script::{self, Call, Form};
 use tower_sluice::algorithm::{
     Check, FixedWindow, InLua, Mark, Refund, Report, SlidingCounter, SlidingLog, SlidingWindow,
     SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
@@ -345,36 +341,31 @@ fn every_estimate_is_what_the_step_then_answers() {
 }
 
 /// Parts of charges are given back, by the script itself and by its twin. Returns how many units.
-async fn compare_parts<A: InLua>(
-    algorithm: A,
-    scripts: &[script::Algorithm],
-    connection: &mut MultiplexedConnection,
-) -> i64 {
+async fn compare_parts<A: InLua>(algorithm: A, connection: &mut MultiplexedConnection) -> i64 {
     let quotas = algorithm.quota();
     let rule = algorithm.rule(quotas.clone()).expect("a rule");
-    let text = script::text_of(scripts);
     let mut sum = 0;
     for history in 1..=30 {
         let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ history);
-        let keys: Vec<_> = (0..scripts.len()).map(|part| format!("{history} {part}")).collect();
+        let keys: Vec<_> =
+            (0..quotas.as_slice().len()).map(|part| format!("{history} {part}")).collect();
         let mut now = START as i64;
         let mut state: Option<A::State> = None;
-        let mut reservations: Vec<(i64, Mark, Vec<String>)> = Vec::new();
+        let mut reservations: Vec<(i64, Mark)> = Vec::new();
         for _ in 0..60 {
             now += if dice.below(3) == 0 { step(&mut dice, &quotas) } else { 0 };
             let place = format!("{}, history {history}, {now}", std::any::type_name::<A>());
-            let mut call = cmd("EVAL");
-            call.arg(&text).arg(keys.len()).arg(&keys).arg(now).arg(A::arguments(&rule)).arg(1);
+            let call = Call::several(algorithm.clone(), Some(now), vec![keys.clone()]);
             if dice.below(5) < 2 && !reservations.is_empty() {
                 let back = dice.below(reservations.len().min(3));
                 let which = reservations.len() - 1 - back;
-                let (cost, mark, from_lua) = reservations.remove(which);
+                let (cost, mark) = reservations.remove(which);
                 let units = dice.pick(&[1, 1, cost / 2, cost - 1, cost, 0, cost + 1]);
-                call.arg("refund_part").arg(units).arg(cost).arg(from_lua);
-                let reply: Vec<Value> = call.query_async(connection).await.expect("a reply");
+                let form = Form::refund_part(units, cost, &mark.words());
+                let (_, told) = call.ask(form).on(connection).await;
                 let refund = Refund { units, cost, mark: &mark };
                 let given = A::refund(&rule, &mut state, now, &refund).unwrap_or(0);
-                assert_eq!(reply[1..3], [Value::Int(5), Value::Int(given)], "{place}: {refund:?}");
+                assert_eq!(told[0].numbers()[..2], [5, given], "{place}: {refund:?}");
                 sum += given;
                 continue;
             }
@@ -382,22 +373,23 @@ async fn compare_parts<A: InLua>(
                 cost: dice.pick(&[0, 1, 2, 3, 4]),
                 max_wait: dice.pick(&[0, 0, 60_000_000]),
             };
-            call.arg(check.cost).arg(check.max_wait);
-            let reply: Vec<Value> = call.query_async(connection).await.expect("a reply");
+            let (_, told) = call.check(check.cost, check.max_wait).on(connection).await;
             let answer = A::step(&rule, &mut state, now, check);
             let (outcome, wait) = match answer.verdict {
                 Verdict::Allow => (0, 0),
                 Verdict::Wait(wait) => (1, wait),
                 Verdict::Deny(wait) => (2, wait),
-                Verdict::Never => (3, 0),
-                other => panic!("{other:?}"),
+                _ => (3, 0),
             };
             let Report { remaining, reset_after, .. } = answer.report;
-            let told = [outcome, wait, remaining, reset_after].map(Value::Int);
-            assert_eq!(reply[1..5], told, "{place}: {check:?}");
-            if let (Verdict::Allow | Verdict::Wait(_), Some(mark)) = (answer.verdict, answer.mark) {
-                let words = reply[5..5 + 4 * keys.len()].iter().map(script::word).collect();
-                reservations.push((check.cost, mark, words));
+            let numbers = [outcome, wait, remaining, reset_after];
+            assert_eq!(told[0].numbers(), numbers, "{place}: {check:?}");
+            let mark = answer.mark.unwrap_or_default();
+            assert_eq!(told[0].mark(), mark.words(), "{place}: {check:?}");
+            if let Verdict::Allow | Verdict::Wait(_) = answer.verdict
+                && check.cost > 0
+            {
+                reservations.push((check.cost, mark));
             }
         }
     }
@@ -413,28 +405,28 @@ async fn parts_of_a_charge_are_given_back_alike() {
     let warming_up = SmoothWarmingUp::new(five, SECOND);
     let mut units = Vec::new();
     macro_rules! compare {
-        ($($algorithm:expr, $scripts:expr;)+) => {$(
+        ($($algorithm:expr;)+) => {$(
             script::ask::<()>(connection, "FLUSHALL").await;
-            units.push(compare_parts($algorithm, &$scripts, connection).await);
+            units.push(compare_parts($algorithm, connection).await);
         )+};
     }
     compare! {
-        TokenBucket::new(five), [TOKEN_BUCKET];
-        TokenBucket::new(micros(7, 10).burst(4)), [TOKEN_BUCKET];
-        FixedWindow::new(five), [FIXED_WINDOW];
-        FixedWindow::new(five).anchored(), [FIXED_WINDOW];
-        SlidingLog::new(five), [SLIDING_LOG];
-        SlidingWindow::new(five), [SLIDING_WINDOW];
-        SlidingCounter::new(five), [SLIDING_COUNTER];
-        bursty, [SMOOTH_BURSTY];
-        bursty.wait_for_own_cost(), [SMOOTH_BURSTY];
-        warming_up, [SMOOTH_WARMING_UP];
-        warming_up.wait_for_own_cost(), [SMOOTH_WARMING_UP];
-        (TokenBucket::new(five), FixedWindow::new(ten)), [TOKEN_BUCKET, FIXED_WINDOW];
-        (SlidingWindow::new(five), SlidingCounter::new(ten)), [SLIDING_WINDOW, SLIDING_COUNTER];
-        (SlidingLog::new(five), SlidingLog::new(ten)), [SLIDING_LOG, SLIDING_LOG];
-        (bursty, SlidingLog::new(ten)), [SMOOTH_BURSTY, SLIDING_LOG];
-        (warming_up, TokenBucket::new(ten)), [SMOOTH_WARMING_UP, TOKEN_BUCKET];
+        TokenBucket::new(five);
+        TokenBucket::new(micros(7, 10).burst(4));
+        FixedWindow::new(five);
+        FixedWindow::new(five).anchored();
+        SlidingLog::new(five);
+        SlidingWindow::new(five);
+        SlidingCounter::new(five);
+        bursty;
+        bursty.wait_for_own_cost();
+        warming_up;
+        warming_up.wait_for_own_cost();
+        (TokenBucket::new(five), FixedWindow::new(ten));
+        (SlidingWindow::new(five), SlidingCounter::new(ten));
+        (SlidingLog::new(five), SlidingLog::new(ten));
+        (bursty, SlidingLog::new(ten));
+        (warming_up, TokenBucket::new(ten));
     }
     println!("twins refunded parts={units:?}");
     assert!(units.iter().all(|units| *units > 100), "{units:?}");

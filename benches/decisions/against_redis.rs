@@ -1,6 +1,5 @@
-//! What a decision in Redis costs, beside `redis-benchmark` sending the same script's single
-//! calls as deep as there are tasks, and beside one bare EVALSHA for each decision on one
-//! shared connection.
+//! What a decision in Redis costs, beside a competitor's: a lean script of a dozen lines
+//! (`benches/lean.lua`), called once for each decision on one shared connection.
 
 use std::sync::Arc;
 
@@ -22,8 +21,7 @@ pub(crate) fn run() {
     for tasks in TASKS {
         bench.compare(tasks);
     }
-    bench.compare_batches("many", KEYS);
-    bench.compare_batches("hot", 1);
+    bench.compare_server_times();
     bench.weigh();
 }
 
@@ -31,28 +29,32 @@ struct Bench {
     site: Site,
     limiter: Redis<TokenBucket>,
     connection: MultiplexedConnection,
-    digest: String,
+    /// The crate's script for checks, and the yardstick.
+    own: String,
+    lean: String,
 }
 
 impl Bench {
     fn new() -> Self {
         let site = Site::new();
         let limiter = site.limiter(TokenBucket::new(Quota::per_second(1_000_000)));
-        let script = format!(
-            "{}\n{}\n{}\nreturn run(token_bucket)\n",
-            include_str!("../../scripts/head.lua"),
-            include_str!("../../scripts/token_bucket.lua"),
-            include_str!("../../scripts/tail.lua"),
-        );
-        let (connection, digest) = site.runtime.block_on(async {
+        let [checks, _] = tower_sluice::script_texts::<TokenBucket>();
+        let (connection, own, lean) = site.runtime.block_on(async {
             let mut connection = site.server.connection().await;
-            let mut load = redis::cmd("SCRIPT");
-            let digest = load.arg("LOAD").arg(script).query_async(&mut connection).await;
-            (connection, digest.expect("a digest"))
+            let mut digests = Vec::new();
+            for text in [&checks, include_str!("../lean.lua")] {
+                let mut load = redis::cmd("SCRIPT");
+                load.arg("LOAD").arg(text);
+                let digest: String = load.query_async(&mut connection).await.expect("a digest");
+                digests.push(digest);
+            }
+            let [own, lean] = digests.try_into().expect("two digests");
+            (connection, own, lean)
         });
-        let bench = Self { site, limiter, connection, digest };
+        let bench = Self { site, limiter, connection, own, lean };
         // Every key is there before anything is timed.
-        bench.benchmark(BATCH, 4, KEYS, 4_000);
+        bench.benchmark_own(BATCH, 4, KEYS, 4_000);
+        bench.benchmark_lean(64, KEYS, 200_000);
         bench
     }
 
@@ -61,42 +63,49 @@ impl Bench {
         let decisions = if tasks == 1 { 5_000 } else { 60_000 };
         let [mut bare, mut many, mut hot, mut peer] = [const { Vec::new() }; 4];
         for _ in 0..ROUNDS {
-            peer.push(self.benchmark(1, tasks, KEYS, decisions));
             bare.push(self.bare(tasks, decisions));
+            peer.push(self.benchmark_lean(tasks, KEYS, decisions));
             many.push(self.limited(tasks, decisions, KEYS));
             hot.push(self.limited(tasks, decisions, 1));
         }
-        for (case, rounds) in [("redis", &many), ("redis_hot", &hot), ("evalsha", &bare)] {
-            let ratio = |cost: fn(&Cost) -> f64, to: &[Cost]| {
-                median_of(rounds.iter().zip(to).map(|(one, other)| cost(one) / cost(other)))
+        let cases =
+            [("redis", &many), ("redis_hot", &hot), ("evalsha", &bare), ("redis_benchmark", &peer)];
+        for (case, rounds) in cases {
+            let ratio = |cost: fn(&Cost) -> f64| {
+                median_of(rounds.iter().zip(&bare).map(|(one, other)| cost(one) / cost(other)))
             };
             let Cost { p50_us, p99_us, client_us, server_us, allocs, per_second } = median(rounds);
             println!(
                 "bench case={case} tasks={tasks} ratio={:.2} p50_ratio={:.2} client_us={client_us:.2} \
                  server_us={server_us:.2} allocs={allocs:.1} p50_us={p50_us:.0} spread={:.2} per_second={per_second:.0}",
-                ratio(|cost| cost.per_second, &peer),
-                ratio(|cost| cost.p50_us, &bare),
+                ratio(|cost| cost.per_second),
+                ratio(|cost| cost.p50_us),
                 p99_us / p50_us,
             );
         }
     }
 
-    /// Batches sent by `redis-benchmark`, beside single calls by it and charges through the crate.
-    fn compare_batches(&self, case: &str, keys: usize) {
-        let [mut single, mut batch, mut ours] = [const { Vec::new() }; 3];
+    /// The server's own time for a decision: alone, 64 in a call, and the yardstick's. All are sent
+    /// by `redis-benchmark`, so that no client counts.
+    fn compare_server_times(&self) {
+        let [mut lean, mut alone, mut many, mut hot] = [const { Vec::new() }; 4];
         for _ in 0..ROUNDS {
-            single.push(self.benchmark(1, 256, keys, 60_000));
-            batch.push(self.benchmark(BATCH, 256 / BATCH, keys, 2_000));
-            ours.push(self.limited(256, 60_000, keys));
+            lean.push(self.benchmark_lean(16, KEYS, 60_000));
+            alone.push(self.benchmark_own(1, 16, KEYS, 60_000));
+            many.push(self.benchmark_own(BATCH, 4, KEYS, 4_000));
+            hot.push(self.benchmark_own(BATCH, 4, 1, 8_000));
         }
-        let ratio = |cost: fn(&Cost) -> f64, one: &[Cost], to: &[Cost], by: f64| {
-            median_of(one.iter().zip(to).map(|(one, to)| cost(one) / cost(to) / by))
-        };
-        println!(
-            "bench case=batch_{case} server_ratio={:.2} to_redis_benchmark={:.2}",
-            ratio(|cost| cost.server_us, &batch, &single, BATCH as f64),
-            ratio(|cost| cost.per_second, &ours, &batch, BATCH as f64),
-        );
+        for (case, rounds) in [("lean", &lean), ("alone", &alone), ("batch", &many), ("hot", &hot)]
+        {
+            let by = if ["batch", "hot"].contains(&case) { BATCH as f64 } else { 1.0 };
+            let ratio =
+                rounds.iter().zip(&lean).map(|(one, lean)| one.server_us / by / lean.server_us);
+            println!(
+                "bench case=server_{case} server_us={:.2} ratio={:.2}",
+                median(rounds).server_us / by,
+                median_of(ratio),
+            );
+        }
     }
 
     /// What a key weighs, beside a plain SET of as many digits under the same name.
@@ -131,15 +140,25 @@ impl Bench {
         println!("bench case=bytes token_bucket={:.0} set={:.0}", ours / each, plain / each);
     }
 
-    /// `redis-benchmark`, with `batch` keys in each call.
-    fn benchmark(&self, batch: usize, depth: usize, keys: usize, calls: usize) -> Cost {
-        let mut command = vec![String::from("EVALSHA"), self.digest.clone(), batch.to_string()];
+    /// `redis-benchmark` with the crate's script, and `batch` charges in each call. Of many keys
+    /// each charge has its own.
+    fn benchmark_own(&self, batch: usize, depth: usize, keys: usize, calls: usize) -> Cost {
+        let names = if keys == 1 { 1 } else { batch };
+        let mut command = vec![String::from("EVALSHA"), self.own.clone(), names.to_string()];
         let key = if keys == 1 { "000000000000" } else { "__rand_int__" };
-        command.extend((0..batch).map(|_| format!("sluice:bench:tb1:{{{key}}}")));
+        command.extend((0..names).map(|_| format!("sluice:bench:tb1:{{{key}}}")));
+        let charges = (batch / names).to_string();
         command.extend(
-            ["", "60000000", "1", "1", "1000000", &batch.to_string(), "1", "0"].map(String::from),
+            ["", "60000000", "1", "1", "1000000", &names.to_string(), "1", &charges, "1", "0"]
+                .map(String::from),
         );
         redis_benchmark(&self.site.server, &command, calls, depth, keys)
+    }
+
+    /// `redis-benchmark` with the yardstick, `depth` calls at a time on one connection.
+    fn benchmark_lean(&self, depth: usize, keys: usize, calls: usize) -> Cost {
+        let command = ["EVALSHA", &self.lean, "1", "lean:__rand_int__", "1", "1000000", "1"];
+        redis_benchmark(&self.site.server, &command.map(String::from), calls, depth, keys)
     }
 
     /// Charges through the crate.
@@ -147,16 +166,17 @@ impl Bench {
         self.site.charge(&self.limiter, tasks, decisions, keys)
     }
 
-    /// One bare EVALSHA for each.
+    /// The yardstick: one bare EVALSHA of the lean script for each decision.
     fn bare(&self, tasks: usize, decisions: usize) -> Cost {
-        let (connection, digest) = (self.connection.clone(), self.digest.clone());
+        let (connection, digest) = (self.connection.clone(), self.lean.clone());
         self.site.drive(tasks, decisions, KEYS, move |key| {
             let mut connection = connection.clone();
             let mut call = redis::cmd("EVALSHA");
-            call.arg(&digest).arg(1).arg(format!("sluice:bench:tb1:{{{key}}}")).arg("");
-            call.arg(&[60_000_000, 1, 1, 1_000_000]).arg(&[1, 1, 0]);
+            call.arg(&digest).arg(1).arg(format!("lean:{key}")).arg(&[1, 1_000_000, 1]);
             async move {
-                call.query_async::<redis::Value>(&mut connection).await.map(drop).expect("a reply");
+                let told: (i64, i64, i64) =
+                    call.query_async(&mut connection).await.expect("a reply");
+                assert_eq!(told.0, 1, "the yardstick admits");
             }
         })
     }

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
-    micros, sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon,
+    exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -234,8 +234,18 @@ impl InLua for FixedWindow {
     const NAME: &'static str = "fixed_window";
     const TAG: &'static str = "fw1";
     const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
+    const STATE_ELEMENTS: usize = 2;
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]
+    }
+
+    fn state(
+        _rule: &Rule,
+        _now: i64,
+        _cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<State>> {
+        state_of(elements, |[begin, units]| Some(State::of(begin, units)))
     }
 }

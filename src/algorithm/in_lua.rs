@@ -1,6 +1,6 @@
 //! Algorithms that a server can run, and the parts of their scripts.
 
-use super::Algorithm;
+use super::{Algorithm, INEXACT};
 
 /// An algorithm with a Lua twin, so that [`Redis`](crate::Redis) can run it. Its items are the
 /// crate's own, and change without notice.
@@ -22,9 +22,52 @@ pub trait InLua: Algorithm {
         vec![ScriptPart { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
     }
 
-    /// The rule as the script's `rule` function reads it.
+    /// The elements of a script's reply that hold the state of a key.
+    #[doc(hidden)]
+    const STATE_ELEMENTS: usize;
+
+    /// The rule as the script's arguments.
     #[doc(hidden)]
     fn arguments(rule: &Self::Rule) -> Vec<i64>;
+
+    /// The state that a script decided a charge of `cost` on, as the `reply` section of its file
+    /// lists it; `Some(None)` if there was none. `None` if it cannot be one.
+    ///
+    /// A state that is too large for a reply is cut down to what this decision needs.
+    fn state(
+        rule: &Self::Rule,
+        now: i64,
+        cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<Self::State>>;
+}
+
+/// An element of a script's reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element<'a> {
+    /// An integer from 0 to 2^53.
+    Number(i64),
+    /// A text.
+    Text(&'a [u8]),
+}
+
+/// Reads a state of integers, of which the first is sent as one more than it is: 0 stands for no
+/// state.
+pub(super) fn state_of<S, const N: usize>(
+    elements: &[Element<'_>],
+    state: impl FnOnce([i64; N]) -> Option<S>,
+) -> Option<Option<S>> {
+    let elements: [Element<'_>; N] = elements.try_into().ok()?;
+    let mut numbers = [0; N];
+    for (number, element) in numbers.iter_mut().zip(elements) {
+        let Element::Number(sent) = element else { return None };
+        *number = sent;
+    }
+    if numbers[0] == 0 {
+        return Some(None);
+    }
+    numbers[0] -= 1;
+    state(numbers).map(Some)
 }
 
 /// The Lua source of one algorithm, and its names.
@@ -35,4 +78,11 @@ pub struct ScriptPart {
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,
     pub(crate) script: &'static str,
+}
+
+/// The units that a text lists: `,5,0,1`.
+pub(crate) fn listed(text: &[u8]) -> Option<Box<[i64]>> {
+    let units = str::from_utf8(text).ok()?.strip_prefix(',')?.split(',');
+    let exact = |units: &str| units.parse().ok().filter(|units| (0..=INEXACT).contains(units));
+    units.map(exact).collect()
 }

@@ -30,6 +30,22 @@ impl Mark {
         self.lists.get(index).map_or(&[], |list| list)
     }
 
+    /// What a script takes for it: four words for each quota.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for (place, numbers) in [&self.first].into_iter().chain(&*self.more).enumerate() {
+            words.extend(numbers.iter().map(i64::to_string));
+            if let list @ [_, ..] = self.list(place) {
+                let listed: String = list.iter().map(|units| format!(",{units}")).collect();
+                words.pop();
+                words.push(listed);
+            }
+        }
+        words
+    }
+
     /// Sets the list of the only quota.
     pub(crate) fn with_list(mut self, list: Box<[i64]>) -> Self {
         self.lists = if list.is_empty() { Box::default() } else { [list].into() };

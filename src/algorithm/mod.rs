@@ -102,6 +102,8 @@ mod token_bucket;
 mod verdict;
 
 pub use fixed_window::FixedWindow;
+#[doc(hidden)]
+pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
 pub use mark::Mark;
 pub use sliding_counter::SlidingCounter;
@@ -236,7 +238,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The mark of a state: a reservation keeps it, so that its refund recognises the state.
     fn mark(state: &Self::State) -> Mark;
 
-    /// Decides one charge: the twin of `decide` in `scripts/tail.lua`.
+    /// Decides one charge: the twin of the loops `scripts/single.lua` and `several.lua`.
     fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
@@ -257,7 +259,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 
     /// What `step` would answer, without taking anything: the report is of the key as it is. The
-    /// twin of the operation `estimate` in `scripts/tail.lua`.
+    /// twin of the operation `estimate` of a complete script.
     fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);
@@ -267,7 +269,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     }
 
     /// Takes a cost without a check that it fits, unless the debt is past the horizon. Answers as a
-    /// peek after it would be answered: the twin of `penalize` in `scripts/tail.lua`.
+    /// peek after it would be answered: the twin of the operation `penalize`.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let due = |state: Option<&_>| Self::earliest_fit(rule, state, now, 0).unwrap_or(now);
@@ -288,8 +290,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Answer { mark, ..answer::<Self>(rule, seen, now, verdict, blocking) }
     }
 
-    /// Gives back units of a reservation, and returns how many: the twin of `refund` in
-    /// `scripts/tail.lua`. `None` leaves the state as it is.
+    /// Gives back units of a reservation, and returns how many: the twin of the
+    /// operation `refund`. `None` leaves the state as it is.
     fn refund(
         rule: &Self::Rule,
         state: &mut Option<Self::State>,

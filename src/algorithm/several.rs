@@ -4,7 +4,9 @@
 //!
 //! The twin of `scripts/several.lua`.
 
-use super::{Algorithm, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single};
+use super::{
+    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single,
+};
 use crate::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! tuple {
@@ -159,12 +161,29 @@ macro_rules! tuple {
             const TAG: &'static str = "";
             const SCRIPT: &'static str = "";
 
+            const STATE_ELEMENTS: usize = 0 $(+ $member::STATE_ELEMENTS)+;
+
             fn parts() -> Vec<ScriptPart> {
                 [$($member::parts()),+].concat()
             }
 
             fn arguments(rule: &Self::Rule) -> Vec<i64> {
                 [$($member::arguments(&rule.$index)),+].concat()
+            }
+
+            fn state(
+                rule: &Self::Rule,
+                now: i64,
+                cost: i64,
+                elements: &[Element<'_>],
+            ) -> Option<Option<Self::State>> {
+                let mut rest = elements;
+                let states = ($({
+                    let (own, others) = rest.split_at_checked($member::STATE_ELEMENTS)?;
+                    rest = others;
+                    $member::state(&rule.$index, now, cost, own)?
+                },)+);
+                rest.is_empty().then_some(Some(states))
             }
         }
     };

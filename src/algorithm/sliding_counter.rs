@@ -13,8 +13,8 @@ use std::time::Duration;
 use windows::{Rule, State};
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon,
-    exact, micros, sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
+    clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -221,9 +221,22 @@ impl InLua for SlidingCounter {
     const NAME: &'static str = "sliding_counter";
     const TAG: &'static str = "sc1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_counter.lua");
+    const STATE_ELEMENTS: usize = 4;
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]
+    }
+
+    fn state(
+        _rule: &Rule,
+        _now: i64,
+        _cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<State>> {
+        state_of(elements, |[begin, current, previous, latest]| {
+            let state = State { begin, current, previous, latest, from: [0; 3] };
+            (begin <= latest).then_some(state)
+        })
     }
 }
 

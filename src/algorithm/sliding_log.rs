@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, InLua, Mark, Refund, Report, clamped_horizon, exact, micros,
-    sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, Refund, Report, clamped_horizon, exact,
+    in_lua::state_of, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -22,6 +22,9 @@ const MAX_COUNTED: i128 = 100_000_000_000_000;
 
 /// The script stores a total as two numbers: a count of laps of this many units, and the rest.
 const LAP: i64 = 1_000_000_000_000_000;
+
+/// The laps after which a script counts them from 0 again.
+const LAPS: i64 = 100_000;
 
 /// The most expired members that one step removes.
 const PRUNED: usize = 256;
@@ -103,6 +106,8 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     members: VecDeque<Member>,
+    /// How often the totals have passed [`LAP`] before those of the members.
+    laps: i64,
 }
 
 /// One admission: its instant, the total of units up to it, and its own units.
@@ -234,7 +239,10 @@ impl Algorithm for SlidingLog {
     }
 
     fn mark(state: &State) -> Mark {
-        let last = state.last().map(|last| [last.at, last.total / LAP, last.total % LAP, 0]);
+        let last = state.last().map(|last| {
+            let laps = state.laps + last.total.div_euclid(LAP);
+            [last.at, laps.rem_euclid(LAPS), last.total.rem_euclid(LAP), 0]
+        });
         last.unwrap_or_default().into()
     }
 }
@@ -243,9 +251,27 @@ impl InLua for SlidingLog {
     const NAME: &'static str = "sliding_log";
     const TAG: &'static str = "sl1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
+    const STATE_ELEMENTS: usize = 5;
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]
+    }
+
+    fn state(rule: &Rule, now: i64, _cost: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
+        state_of(elements, |[at, lap, total, counted, leaver_at]| {
+            // Only what this decision needs of the log: a member from which on units count, one
+            // that the charge waits for, and the newest.
+            let cutoff = at.max(now) - rule.period;
+            let mut members = VecDeque::with_capacity(3);
+            if counted > 0 {
+                members.push_back(Member { at: cutoff + 1, total: total - counted, units: 0 });
+            }
+            if leaver_at > 0 {
+                members.push_back(Member { at: leaver_at, total, units: 0 });
+            }
+            members.push_back(Member { at, total, units: counted });
+            Some(State { members, laps: lap })
+        })
     }
 }
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use cells::{Rule, State};
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon, exact,
-    micros, sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, LATEST, LONG_AGO, Mark, Refund, Report,
+    clamped_horizon, exact, in_lua::listed, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -215,9 +215,26 @@ impl InLua for SlidingWindow {
     const NAME: &'static str = "sliding_window";
     const TAG: &'static str = "sw1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_window.lua");
+    const STATE_ELEMENTS: usize = 2;
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.width, rule.cells]
+    }
+
+    fn state(
+        rule: &Rule,
+        _now: i64,
+        _cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<State>> {
+        let [Element::Number(newest), list] = elements else { return None };
+        if *newest == 0 {
+            return Some(None);
+        }
+        let Element::Text(list) = list else { return None };
+        let units: Vec<_> = listed(list)?.into();
+        let is_possible = units.len() == rule.cells as usize + 1 && *newest <= LATEST;
+        is_possible.then(|| Some(State::of(rule.width, newest - 1, units)))
     }
 }
 

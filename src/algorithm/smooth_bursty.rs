@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact,
-    micros, sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
+    exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -301,10 +301,34 @@ impl InLua for SmoothBursty {
     const NAME: &'static str = "smooth_bursty";
     const TAG: &'static str = "sb1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
+    const STATE_ELEMENTS: usize = 5;
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let Rule { unit_denominator, unit_numerator, burst, own_cost, full, horizon, .. } = *rule;
         vec![horizon, unit_denominator, unit_numerator, burst, i64::from(own_cost), i64::from(full)]
+    }
+
+    fn state(
+        _rule: &Rule,
+        _now: i64,
+        _cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<State>> {
+        state_of(elements, |[next, credit, unit_denominator, unit_numerator, last]| {
+            // A credit may be a little below nothing, so it is sent with one denominator more.
+            let credit = credit - unit_denominator;
+            let (before, added, shift) = (0, 0, 0);
+            (unit_denominator > 0 && unit_numerator > 0).then_some(State {
+                credit,
+                next,
+                unit_denominator,
+                unit_numerator,
+                last,
+                before,
+                added,
+                shift,
+            })
+        })
     }
 }
 

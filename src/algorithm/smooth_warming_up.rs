@@ -14,8 +14,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, Mark, Refund, Report, clamped_horizon, exact,
-    micros, sealed::Sealed, without_burst,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
+    exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -321,11 +321,38 @@ impl InLua for SmoothWarmingUp {
     const NAME: &'static str = "smooth_warming_up";
     const TAG: &'static str = "su1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
+    const STATE_ELEMENTS: usize = 5;
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;
         let Rule { unit_denominator, unit_numerator, warm_up, own_cost, horizon, .. } = *rule;
         vec![horizon, unit_denominator, unit_numerator, warm_up as i64, factor, i64::from(own_cost)]
+    }
+
+    fn state(
+        _rule: &Rule,
+        _now: i64,
+        _cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<State>> {
+        let (stored, numbers) = elements.split_last()?;
+        let state = state_of(numbers, |[next, unit_denominator, unit_numerator, last]| {
+            Some((next, unit_denominator, unit_numerator, last))
+        })?;
+        let Some((next, unit_denominator, unit_numerator, last)) = state else { return Some(None) };
+        // Permits come in fractions: as the eight bytes of a double.
+        let Element::Text(stored) = stored else { return None };
+        let stored = f64::from_be_bytes((*stored).try_into().ok()?);
+        let is_possible = (0.0..INEXACT as f64).contains(&stored);
+        (is_possible && unit_denominator > 0 && unit_numerator > 0).then_some(Some(State {
+            stored,
+            next,
+            unit_denominator,
+            unit_numerator,
+            last,
+            before: 0.0,
+            added: 0,
+        }))
     }
 }
 

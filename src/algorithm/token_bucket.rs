@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, INEXACT, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon,
-    exact, micros, sealed::Sealed,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
+    clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -247,9 +247,22 @@ impl InLua for TokenBucket {
     const NAME: &'static str = "token_bucket";
     const TAG: &'static str = "tb1";
     const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
+    const STATE_ELEMENTS: usize = 2;
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.unit_numerator, rule.unit_denominator, rule.burst]
+    }
+
+    fn state(
+        rule: &Rule,
+        _now: i64,
+        _cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<State>> {
+        state_of(elements, |[full, part]| {
+            let denominator = rule.unit_denominator;
+            (part < denominator).then_some(State { full, part, denominator, from: (0, 0) })
+        })
     }
 }
 

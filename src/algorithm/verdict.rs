@@ -73,7 +73,6 @@ pub struct Answer {
     pub report: Report,
     /// The index of the quota that refuses or delays, else of the one with the fewest units left.
     pub quota_index: usize,
-    /// The mark of the state that the step wrote; `None` if it wrote none. A script always answers
-    /// with the mark of the state as it is.
+    /// The mark of the state that the step wrote; `None` if it wrote none.
     pub mark: Option<Mark>,
 }

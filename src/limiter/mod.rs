@@ -14,6 +14,8 @@ pub(crate) mod redis;
 pub(crate) mod timeout;
 
 #[cfg(feature = "redis")]
+pub use self::redis::script_texts;
+#[cfg(feature = "redis")]
 pub use self::redis::{AllAtOnce, AllAtOnceFuture, Members, Pool, PoolBuilder, Redis, RedisFuture};
 pub use acquire::AcquireFuture;
 pub(crate) use acquire::Admission;

@@ -4,7 +4,7 @@
 //! cargo test --release --test mutants -- --nocapture
 //! ```
 //!
-//! Mutants of the scripts (`scripts.rs`) answer on a server under the name of the true script
+//! Mutants of the scripts (`edits.rs`) answer on a server under the name of the true script
 //! (`swap.rs`), so that the crate is judged as it is (`judges.rs`, with the parts of a trial in
 //! `tests/support/trial`). No mutant is part of the crate. A survivor fails the run. Before any
 //! mutant, every judge must find the true script right.
@@ -13,8 +13,8 @@
 
 #![cfg(feature = "redisson")]
 
+mod edits;
 mod judges;
-mod scripts;
 #[path = "../support/mod.rs"]
 mod support;
 mod swap;
@@ -22,12 +22,16 @@ mod swap;
 mod trial;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Instant;
 
+use edits::{MUTANTS, Mutant};
 use judges::Judge;
-use scripts::{MUTANTS, Mutant};
 use support::Server;
+use tower_sluice::algorithm::{
+    FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket,
+};
+use tower_sluice::script_texts;
 use trial::algorithms::Algorithm;
 use trial::crew;
 
@@ -70,51 +74,52 @@ fn every_mutant_of_the_scripts_is_killed() {
 /// What `judge` finds wrong with `algorithm`, whose script has the edit of `mutant`.
 fn finding(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<String> {
     let server = Server::start();
-    let (digest, by) = (load(&server, algorithm, None), load(&server, algorithm, mutant));
+    let digests = load(&server, algorithm, None).into_iter();
+    let swaps = digests.zip(load(&server, algorithm, mutant)).collect();
     let address = server.url().trim_start_matches("redis://").parse().expect("an address");
-    let url = swap::swapping(address, &digest, &by);
+    let url = swap::swapping(address, swaps);
     judge.finds(Algorithm::called(algorithm), &server, &url)
 }
 
-/// Loads the script of an algorithm as the crate puts it together, with a mutant's edit, and
-/// returns its digest.
-fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> String {
-    let part = |name: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("scripts/{name}.lua"));
-        let text = std::fs::read_to_string(path).expect("a script");
-        match mutant.filter(|mutant| mutant.file == name) {
-            Some(Mutant { from, to, name, .. }) => {
-                assert_eq!(text.matches(from).count(), 1, "{name}: {from}");
-                text.replace(from, to)
-            }
-            None => text,
-        }
-    };
-    let (head, tail) = (part("head"), part("tail"));
-    let text = match algorithm {
-        "several" => format!(
-            "{head}\n{}\n{tail}\n{}\nreturn run(all_of(token_bucket, token_bucket))\n",
-            part("token_bucket"),
-            part("several")
-        ),
+/// The texts of an algorithm's scripts, as the crate puts them together, with a mutant's edit.
+fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
+    let mut texts = match algorithm {
+        "token_bucket" => script_texts::<TokenBucket>().to_vec(),
+        "fixed_window" => script_texts::<FixedWindow>().to_vec(),
+        "sliding_log" => script_texts::<SlidingLog>().to_vec(),
+        "sliding_window" => script_texts::<SlidingWindow>().to_vec(),
+        "sliding_counter" => script_texts::<SlidingCounter>().to_vec(),
+        "smooth_bursty" | "smooth_bursty_own_debt" => script_texts::<SmoothBursty>().to_vec(),
+        "smooth_warming_up" => script_texts::<SmoothWarmingUp>().to_vec(),
+        "several" => script_texts::<(TokenBucket, TokenBucket)>().to_vec(),
         "redisson" => {
-            let (permits, settings) = (part("redisson"), part("redisson_settings"));
-            format!("{head}\n{permits}\n{settings}\nreturn run()\n")
+            let head = include_str!("../../scripts/head.lua");
+            let permits = include_str!("../../scripts/redisson.lua");
+            let settings = include_str!("../../scripts/redisson_settings.lua");
+            vec![format!("{head}\n{permits}\n{settings}\nreturn run()\n")]
         }
-        _ => {
-            let name = algorithm.trim_end_matches("_own_debt");
-            format!("{head}\n{}\n{tail}\nreturn run({name})\n", part(name))
-        }
+        other => panic!("no algorithm is called {other}"),
     };
+    if let Some(Mutant { name, from, to, .. }) = mutant {
+        assert!(texts.iter().any(|text| text.contains(from)), "{name}: {from}");
+        texts.iter_mut().for_each(|text| *text = text.replace(from, to));
+    }
+    texts
+}
+
+/// Loads the scripts of an algorithm, and returns their digests.
+fn load(server: &Server, algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let mut connection = server.connection().await;
-        let mut load = redis::cmd("SCRIPT");
-        load.arg("LOAD")
-            .arg(text)
-            .query_async(&mut connection)
-            .await
-            .expect("a script that compiles")
+        let mut digests = Vec::new();
+        for text in texts(algorithm, mutant) {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(text);
+            let digest = load.query_async(&mut connection).await;
+            digests.push(digest.expect("a script that compiles"));
+        }
+        digests
     })
 }
 

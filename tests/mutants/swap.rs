@@ -1,16 +1,15 @@
-//! A proxy that replaces one digest by another in what clients send, so that another script runs
-//! under a script's name. The crate itself stays as it is.
+//! A proxy that replaces digests by others in what clients send, so that other scripts run
+//! under their names. The crate itself stays as it is.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 /// Listens on a free port, and passes everything on to `server`; ends with the process.
-pub(crate) fn swapping(server: SocketAddr, digest: &str, by: &str) -> String {
-    assert_eq!(digest.len(), by.len());
+pub(crate) fn swapping(server: SocketAddr, swaps: Vec<(String, String)>) -> String {
+    assert!(swaps.iter().all(|(digest, by)| digest.len() == by.len()));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let (digest, by) = (digest.as_bytes().to_vec(), by.as_bytes().to_vec());
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let Ok(upstream) = TcpStream::connect(server) else { return };
@@ -19,8 +18,8 @@ pub(crate) fn swapping(server: SocketAddr, digest: &str, by: &str) -> String {
                 return;
             };
             thread::spawn(move || pass(answers, client, |bytes| bytes.len()));
-            let (digest, by) = (digest.clone(), by.clone());
-            thread::spawn(move || pass(asked, upstream, |bytes| swap(bytes, &digest, &by)));
+            let swaps = swaps.clone();
+            thread::spawn(move || pass(asked, upstream, |bytes| swap(bytes, &swaps)));
         }
     });
     format!("redis://{address}")
@@ -42,14 +41,15 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut ready: impl FnMut(&mut [u8])
 }
 
 /// Replaces the digests, and returns how many bytes may be passed on: all but an incomplete digest.
-fn swap(bytes: &mut [u8], digest: &[u8], by: &[u8]) -> usize {
+fn swap(bytes: &mut [u8], swaps: &[(String, String)]) -> usize {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
-        if rest.starts_with(digest) {
-            bytes[at..at + by.len()].copy_from_slice(by);
+        let found = swaps.iter().find(|(digest, _)| rest.starts_with(digest.as_bytes()));
+        if let Some((_, by)) = found {
+            bytes[at..at + by.len()].copy_from_slice(by.as_bytes());
             at += by.len();
-        } else if digest.starts_with(rest) {
+        } else if swaps.iter().any(|(digest, _)| digest.as_bytes().starts_with(rest)) {
             return at;
         } else {
             at += 1;

@@ -15,6 +15,18 @@ pub trait Visit {
     fn visit<A: InLua>(&mut self, algorithm: A);
 }
 
+/// Runs a block for each algorithm that the support file for scripts has, in an async test.
+#[macro_export]
+macro_rules! for_each_script {
+    (|$algorithm:ident| $block:block) => {
+        $crate::for_each_script!(@ $algorithm $block: TOKEN_BUCKET, FIXED_WINDOW, SLIDING_LOG,
+            SLIDING_WINDOW, SLIDING_COUNTER, SMOOTH_BURSTY, SMOOTH_WARMING_UP);
+    };
+    (@ $algorithm:ident $block:block: $($each:ident),+) => {
+        $({ let $algorithm = $crate::support::script::$each; $block })+
+    };
+}
+
 /// Shows every algorithm under a quota, which has no burst, to a visitor.
 pub fn each_algorithm(quota: Quota, visitor: &mut impl Visit) {
     visitor.visit(TokenBucket::new(quota));
@@ -24,4 +36,18 @@ pub fn each_algorithm(quota: Quota, visitor: &mut impl Visit) {
     visitor.visit(SlidingCounter::new(quota));
     visitor.visit(SmoothBursty::new(quota));
     visitor.visit(SmoothWarmingUp::new(quota, Duration::from_secs(1)));
+}
+
+/// The names of all algorithms.
+#[allow(dead_code, reason = "not every test that includes this file names them")]
+pub fn names() -> Vec<&'static str> {
+    struct Names(Vec<&'static str>);
+    impl Visit for Names {
+        fn visit<A: InLua>(&mut self, _algorithm: A) {
+            self.0.push(A::NAME);
+        }
+    }
+    let mut names = Names(Vec::new());
+    each_algorithm(Quota::per_second(5), &mut names);
+    names.0
 }

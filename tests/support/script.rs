@@ -1,179 +1,287 @@
-//! A call of a script as `scripts/README.md` has it, without the crate in between.
+//! A call of a script as `scripts/README.md` has it, without the crate's limiter in between.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
+use tower_sluice::algorithm::{
+    Check, Element, FixedWindow, InLua, Mark, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+};
+use tower_sluice::{Quota, Quotas};
 
 pub const HEAD: &str = include_str!("../../scripts/head.lua");
-pub const TAIL: &str = include_str!("../../scripts/tail.lua");
-pub const SEVERAL: &str = include_str!("../../scripts/several.lua");
 
-/// An algorithm's name, its file, and a rule: 5 a second where it has bursts, cells or a pace
-/// of the usual size.
-pub type Algorithm = (&'static str, &'static str, &'static [i64]);
-
-const SECOND: i64 = 1_000_000;
-const HORIZON: i64 = 60 * SECOND;
-
-pub const TOKEN_BUCKET: Algorithm =
-    ("token_bucket", include_str!("../../scripts/token_bucket.lua"), &[HORIZON, 200_000, 1, 5]);
-pub const FIXED_WINDOW: Algorithm =
-    ("fixed_window", include_str!("../../scripts/fixed_window.lua"), &[HORIZON, 5, SECOND, 0]);
-pub const SLIDING_LOG: Algorithm =
-    ("sliding_log", include_str!("../../scripts/sliding_log.lua"), &[HORIZON, 5, SECOND]);
-pub const SLIDING_WINDOW: Algorithm = (
-    "sliding_window",
-    include_str!("../../scripts/sliding_window.lua"),
-    &[HORIZON, 5, 100_000, 10],
-);
-pub const SLIDING_COUNTER: Algorithm =
-    ("sliding_counter", include_str!("../../scripts/sliding_counter.lua"), &[HORIZON, 5, SECOND]);
-pub const SMOOTH_BURSTY: Algorithm = (
-    "smooth_bursty",
-    include_str!("../../scripts/smooth_bursty.lua"),
-    &[HORIZON, 5, SECOND, SECOND, 0, 1],
-);
-pub const SMOOTH_WARMING_UP: Algorithm = (
-    "smooth_warming_up",
-    include_str!("../../scripts/smooth_warming_up.lua"),
-    &[HORIZON, 5, SECOND, SECOND, 3_000, 0],
-);
-
-/// Every algorithm.
-pub const ALGORITHMS: [Algorithm; 7] = [
-    TOKEN_BUCKET,
-    FIXED_WINDOW,
-    SLIDING_LOG,
-    SLIDING_WINDOW,
-    SLIDING_COUNTER,
-    SMOOTH_BURSTY,
-    SMOOTH_WARMING_UP,
-];
+const FIVE: Quota = Quota::per_second(5);
+pub const TOKEN_BUCKET: TokenBucket = TokenBucket::new(FIVE);
+pub const FIXED_WINDOW: FixedWindow = FixedWindow::new(FIVE);
+pub const SLIDING_LOG: SlidingLog = SlidingLog::new(FIVE);
+pub const SLIDING_WINDOW: SlidingWindow = SlidingWindow::new(FIVE);
+pub const SLIDING_COUNTER: SlidingCounter = SlidingCounter::new(FIVE);
+pub const SMOOTH_BURSTY: SmoothBursty = SmoothBursty::new(FIVE);
+pub const SMOOTH_WARMING_UP: SmoothWarmingUp = SmoothWarmingUp::new(FIVE, Duration::from_secs(1));
 
 pub const NOW: i64 = 1_767_225_600_000_000;
 
-/// The script of one algorithm, or of several as one.
-pub fn text_of(algorithms: &[Algorithm]) -> String {
-    let mut files: Vec<_> = algorithms.iter().map(|algorithm| algorithm.1).collect();
-    files.dedup();
-    let names: Vec<_> = algorithms.iter().map(|algorithm| algorithm.0).collect();
-    let (files, names) = (files.join("\n"), names.join(", "));
-    match algorithms {
-        [_] => format!("{HEAD}\n{files}\n{TAIL}\nreturn cmsgpack.unpack(run({names}))"),
-        _ => format!(
-            "{HEAD}\n{files}\n{TAIL}\n{SEVERAL}\nreturn cmsgpack.unpack(run(all_of({names})))"
-        ),
+/// One of the scripts of a limiter, put together once.
+fn text<A: InLua>(complete: bool) -> String {
+    static TEXTS: Mutex<BTreeMap<TypeId, [String; 2]>> = Mutex::new(BTreeMap::new());
+    let mut texts = TEXTS.lock().expect("the texts");
+    let of_type = texts.entry(TypeId::of::<A>());
+    of_type.or_insert_with(tower_sluice::script_texts::<A>)[usize::from(complete)].clone()
+}
+
+/// What is asked of one charge: the words that a script takes, and the quota that it brings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Form {
+    words: Vec<String>,
+    quotas: Option<Quotas>,
+}
+
+impl Form {
+    pub fn new(words: &[&dyn std::fmt::Display]) -> Self {
+        Self { words: words.iter().map(|word| word.to_string()).collect(), quotas: None }
+    }
+
+    pub fn refund(cost: i64, mark: &[String]) -> Self {
+        let words = [&["refund".to_owned(), cost.to_string()], mark].concat();
+        Self { words, quotas: None }
+    }
+
+    pub fn refund_part(units: i64, cost: i64, mark: &[String]) -> Self {
+        let words = [&["refund_part".to_owned(), units.to_string(), cost.to_string()], mark];
+        Self { words: words.concat(), quotas: None }
+    }
+
+    /// The operation; nothing for a check.
+    fn operation(&self) -> &str {
+        Some(self.words[0].as_str()).filter(|word| word.parse::<i64>().is_err()).unwrap_or("")
+    }
+
+    fn number(&self, place: usize) -> i64 {
+        self.words[place].parse().expect("a number")
+    }
+
+    /// What is replayed: of all but checks and estimates, a peek.
+    fn check(&self) -> Check {
+        let (cost, max_wait) = match self.operation() {
+            "" => (self.number(0), self.number(1)),
+            "estimate" => (self.number(1), self.number(2)),
+            _ => (0, 0),
+        };
+        Check { cost, max_wait }
     }
 }
 
-/// An element of a reply as a word of a later call.
-pub fn word(value: &Value) -> String {
-    match value {
-        Value::Int(number) => number.to_string(),
-        Value::BulkString(text) => String::from_utf8(text.clone()).expect("a text"),
-        other => panic!("{other:?}"),
-    }
+/// One call, as the contract has it. Charge by charge, each for the next of some keys.
+pub struct Call<A: InLua> {
+    algorithm: A,
+    now: Option<i64>,
+    /// The names of each charge's keys: one for each quota.
+    keys: Vec<Vec<String>>,
+    forms: Vec<Form>,
 }
 
-/// One call, as the contract has it.
-pub struct Call {
-    pub command: Cmd,
-    keys: usize,
-}
-
-impl Call {
-    /// Under the rule that stands beside the algorithm.
-    pub fn new(algorithm: Algorithm, now: Option<i64>, keys: &[&str]) -> Self {
-        Self::under(algorithm, algorithm.2, now, keys)
+impl<A: InLua> Call<A> {
+    pub fn new(algorithm: A, now: Option<i64>, keys: &[&str]) -> Self {
+        let keys = keys.iter().map(|key| vec![(*key).to_owned()]).collect();
+        Self { algorithm, now, keys, forms: Vec::new() }
     }
 
-    pub fn under(
-        (name, script, _): Algorithm,
-        rule: &[i64],
-        now: Option<i64>,
-        keys: &[&str],
-    ) -> Self {
-        let mut command = cmd("EVAL");
-        command
-            .arg(format!("{HEAD}{script}{TAIL}return cmsgpack.unpack(run({name}))"))
-            .arg(keys.len());
-        command.arg(keys).arg(now.map_or(String::new(), |now| now.to_string())).arg(rule);
-        Self { command, keys: keys.len() }
+    /// Of several quotas each charge has several keys.
+    pub fn several(algorithm: A, now: Option<i64>, keys: Vec<Vec<String>>) -> Self {
+        Self { algorithm, now, keys, forms: Vec::new() }
     }
 
-    pub fn bucket(now: Option<i64>, keys: &[&str]) -> Self {
-        Self::new(TOKEN_BUCKET, now, keys)
-    }
-
-    pub fn check(mut self, cost: i64, max_wait: i64) -> Self {
-        self.command.arg(1).arg(cost).arg(max_wait);
+    pub fn ask(mut self, form: Form) -> Self {
+        self.forms.push(form);
         self
     }
 
-    pub fn refund(mut self, cost: i64, mark: [i64; 4]) -> Self {
-        self.command.arg(1).arg("refund").arg(cost).arg(&mark);
-        self
+    pub fn check(self, cost: i64, max_wait: i64) -> Self {
+        self.ask(Form::new(&[&cost, &max_wait]))
     }
 
-    pub fn estimate(mut self, cost: i64, max_wait: i64) -> Self {
-        self.command.arg(1).arg("estimate").arg(cost).arg(max_wait);
-        self
+    pub fn refund(self, cost: i64, mark: [i64; 4]) -> Self {
+        self.ask(Form::refund(cost, &mark.map(|number| number.to_string())))
     }
 
-    pub fn penalize(mut self, cost: i64) -> Self {
-        self.command.arg(1).arg("penalize").arg(cost);
-        self
+    pub fn estimate(self, cost: i64, max_wait: i64) -> Self {
+        self.ask(Form::new(&[&"estimate", &cost, &max_wait]))
     }
 
-    pub fn reset(mut self) -> Self {
-        self.command.arg(1).arg("reset");
-        self
+    pub fn penalize(self, cost: i64) -> Self {
+        self.ask(Form::new(&[&"penalize", &cost]))
     }
 
-    pub fn check_under(mut self, rule: &[i64], cost: i64, max_wait: i64) -> Self {
-        self.command.arg(1).arg("quota").arg(rule).arg(cost).arg(max_wait);
-        self
+    pub fn reset(self) -> Self {
+        self.ask(Form::new(&[&"reset"]))
     }
 
-    /// A run of charges that ask alike.
-    pub fn checks(mut self, count: usize, cost: i64, max_wait: i64) -> Self {
-        self.command.arg(count).arg(cost).arg(max_wait);
-        self
+    pub fn check_under(self, quota: Quota, cost: i64, max_wait: i64) -> Self {
+        let mut form = Form::new(&[&cost, &max_wait]);
+        form.quotas = Some(quota.into());
+        self.ask(form)
+    }
+
+    /// Charges that ask alike.
+    pub fn checks(self, count: usize, cost: i64, max_wait: i64) -> Self {
+        (0..count).fold(self, |call, _| call.check(cost, max_wait))
+    }
+
+    /// The charges of each key, in order. Of several quotas, those that follow each other: others
+    /// may share one of their keys.
+    fn groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for place in 0..self.forms.len() {
+            let of_key = |group: &&mut Vec<usize>| self.keys[group[0]] == self.keys[place];
+            let first = if self.keys[place].len() > 1 { groups.len().saturating_sub(1) } else { 0 };
+            match groups[first..].iter_mut().find(of_key) {
+                Some(group) => group.push(place),
+                None => groups.push(vec![place]),
+            }
+        }
+        groups
+    }
+
+    fn rule(&self, form: &Form) -> A::Rule {
+        let quotas = form.quotas.clone().unwrap_or_else(|| self.algorithm.quota());
+        self.algorithm.rule(quotas).expect("a rule")
+    }
+
+    /// The command. A script for checks alone runs if that is enough, unless it is `complete`.
+    pub fn command(&self, complete: bool) -> Cmd {
+        let groups = self.groups();
+        let is_check = |form: &Form| form.operation().is_empty();
+        let complete = complete || !self.forms.iter().all(is_check);
+        let text = text::<A>(complete);
+        let mut call = cmd("EVAL");
+        // The reply comes unpacked, so that it can be read without the crate.
+        call.arg(text.replace("cmsgpack.pack(reply)", "reply"));
+        let keys: Vec<_> = groups.iter().flat_map(|group| &self.keys[group[0]]).collect();
+        call.arg(keys.len()).arg(keys);
+        call.arg(self.now.map_or(String::new(), |now| now.to_string()));
+        let own = self.algorithm.rule(self.algorithm.quota()).expect("a rule");
+        call.arg(A::arguments(&own));
+        for group in groups {
+            let segments: Vec<_> =
+                group.chunk_by(|one, next| self.forms[*one] == self.forms[*next]).collect();
+            call.arg(1).arg(segments.len());
+            for segment in segments {
+                let form = &self.forms[segment[0]];
+                call.arg(segment.len());
+                if form.quotas.is_some() {
+                    call.arg("quota").arg(A::arguments(&self.rule(form)));
+                }
+                call.arg(&form.words);
+            }
+        }
+        call
     }
 
     /// The instant, and the entry of each charge.
     pub async fn on(self, connection: &mut MultiplexedConnection) -> (i64, Vec<Entry>) {
-        let reply: Value = self.command.query_async(connection).await.expect("a reply");
+        let reply: Value = self.command(false).query_async(connection).await.expect("a reply");
+        self.read(&reply)
+    }
+
+    /// The same by the complete script, whatever is asked.
+    pub async fn on_complete(self, connection: &mut MultiplexedConnection) -> (i64, Vec<Entry>) {
+        let reply: Value = self.command(true).query_async(connection).await.expect("a reply");
+        self.read(&reply)
+    }
+
+    pub fn read(&self, reply: &Value) -> (i64, Vec<Entry>) {
         let Value::Array(elements) = reply else { panic!("{reply:?}") };
         let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
-        assert_eq!(elements.len(), 1 + 8 * self.keys, "{elements:?}");
-        (now, elements[1..].chunks(8).map(Entry::read).collect())
+        let width = 1 + A::STATE_ELEMENTS;
+        assert_eq!(elements.len(), 1 + width * self.forms.len(), "{elements:?}");
+        let mut entries: Vec<_> = self.forms.iter().map(|_| Entry::Failed(String::new())).collect();
+        let order = self.groups().concat();
+        for (told, place) in elements[1..].chunks(width).zip(order) {
+            entries[place] = self.entry(now, &self.forms[place], told);
+        }
+        (now, entries)
+    }
+
+    /// What a script says of a charge. The twin computes the rest, and both agree.
+    fn entry(&self, now: i64, form: &Form, told: &[Value]) -> Entry {
+        let wait = match &told[0] {
+            // Redis 6.2 puts the line of the script before the error: `@user_script: 30: -OOM ...`.
+            Value::BulkString(text) => {
+                let text = String::from_utf8_lossy(text);
+                let code = text.split(' ').find(|word| !word.ends_with(':')).unwrap();
+                return Entry::Failed(code.trim_start_matches('-').to_owned());
+            }
+            Value::Int(wait) => *wait,
+            other => panic!("{other:?}"),
+        };
+        if form.operation().starts_with("refund") {
+            return Entry::Told { numbers: [5, wait, 0, 0], quota_index: 0, mark: Mark::default() };
+        }
+        let element = |value| match value {
+            &Value::Int(number) => Element::Number(number),
+            Value::BulkString(text) => Element::Text(text),
+            other => panic!("{other:?}"),
+        };
+        let state: Vec<_> = told[1..].iter().map(element).collect();
+        let (rule, check) = (self.rule(form), form.check());
+        let mut state = A::state(&rule, now, check.cost, &state).expect("a state");
+        let answer = match form.operation() {
+            "estimate" => A::estimate(&rule, state.as_ref(), now, check),
+            _ => A::step(&rule, &mut state, now, check),
+        };
+        let (outcome, expected) = match answer.verdict {
+            Verdict::Allow => (0, 0),
+            Verdict::Wait(wait) => (1, wait),
+            Verdict::Deny(wait) => (2, wait),
+            _ => (3, 0),
+        };
+        assert_eq!(wait, expected, "{form:?}");
+        let numbers = [outcome, wait, answer.report.remaining, answer.report.reset_after];
+        let mark = answer.mark.unwrap_or_default();
+        Entry::Told { numbers, quota_index: answer.quota_index, mark }
     }
 }
 
-#[derive(Debug, PartialEq)]
+impl Call<TokenBucket> {
+    pub fn bucket(now: Option<i64>, keys: &[&str]) -> Self {
+        Self::new(TOKEN_BUCKET, now, keys)
+    }
+}
+
+/// What was decided about a charge.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    Numbers([i64; 8]),
+    Told {
+        /// 0 allow, 1 wait, 2 deny, 3 never, 5 refund; wait, or units given back; remaining; reset
+        /// after.
+        numbers: [i64; 4],
+        quota_index: usize,
+        mark: Mark,
+    },
     Failed(String),
 }
 
 impl Entry {
-    pub fn read(elements: &[Value]) -> Self {
-        if let Value::BulkString(text) = &elements[0] {
-            // Redis 6.2 puts the line of the script before the error: `@user_script: 30: -OOM ...`.
-            let text = String::from_utf8_lossy(text);
-            let code = text.split(' ').find(|word| !word.ends_with(':')).unwrap();
-            return Entry::Failed(code.trim_start_matches('-').to_owned());
+    pub fn numbers(&self) -> [i64; 4] {
+        match self {
+            Entry::Told { numbers, .. } => *numbers,
+            Entry::Failed(code) => panic!("{code}"),
         }
-        let number = |value: &Value| match value {
-            Value::Int(number) => *number,
-            other => panic!("{other:?}"),
-        };
-        Entry::Numbers(std::array::from_fn(|at| number(&elements[at])))
     }
 
     pub fn outcome(&self) -> i64 {
+        self.numbers()[0]
+    }
+
+    /// The mark of what was taken, as a refund takes it.
+    pub fn mark(&self) -> Vec<String> {
         match self {
-            Entry::Numbers(numbers) => numbers[0],
+            Entry::Told { mark, .. } => mark.words(),
             Entry::Failed(code) => panic!("{code}"),
         }
     }

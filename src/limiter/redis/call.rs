@@ -1,5 +1,6 @@
 //! Sends a batch in one call, and distributes the reply: each charge gets its own answer.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -99,32 +100,58 @@ async fn send_and_distribute(
             return BatchOutcome::default();
         }
     };
+    requests.retain(QueuedRequest::is_wanted);
+    let queued = grouped(requests, config.key_prefixes.len());
+    let requests: Vec<_> = queued.iter().map(|queued| &queued.request).collect();
+    let Config { key_prefixes, rule, .. } = &*config;
+    let call = Arguments { now, key_prefixes, rule, requests: &requests };
     let arguments = |command: &mut _| {
-        requests.retain(QueuedRequest::is_wanted);
-        let requests: Vec<_> = requests.iter().map(|queued| &queued.request).collect();
-        let Config { key_prefixes, rule, .. } = &*config;
-        Arguments { now, key_prefixes, rule, requests: &requests }.append_to(command);
-        !requests.is_empty()
+        call.append_to(command);
+        queued.iter().any(QueuedRequest::is_wanted)
     };
-    let Some(reply) = eval(Arc::clone(&connection), &config.script, arguments).await else {
+    let script = config.scripts.choose(&requests);
+    let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
         return BatchOutcome::default();
     };
     let was_answered = is_reply(&reply);
-    let quotas = config.key_prefixes.len();
     let reply = reply.map_err(error::from_redis_error);
     let reply = reply.as_ref().map_err(Clone::clone);
-    let refunds = match reply.and_then(|reply| BatchReply::read(reply, requests.len(), quotas)) {
-        Ok(reply) => distribute(&*connection, requests, &reply),
+    let elements = config.reader.state_elements();
+    let refunds = match reply.and_then(|reply| BatchReply::read(reply, queued.len(), elements)) {
+        Ok(reply) => distribute(&config, &*connection, queued, &reply),
         Err(error) => {
-            requests.into_iter().for_each(|queued| queued.fail(error.clone()));
+            queued.into_iter().for_each(|queued| queued.fail(error.clone()));
             Vec::new()
         }
     };
     BatchOutcome { refunds, was_answered }
 }
 
+/// The requests in the order in which a call carries them: those of one key stand together, each
+/// after those that came before it.
+///
+/// Requests under several quotas may share one of their keys with others, so they keep their order.
+fn grouped(requests: Vec<QueuedRequest>, quotas: usize) -> Vec<QueuedRequest> {
+    if quotas > 1 || requests.len() < 2 {
+        return requests;
+    }
+    let mut groups: HashMap<&str, usize> = HashMap::with_capacity(requests.len());
+    let mut numbers = Vec::with_capacity(requests.len());
+    for queued in &requests {
+        let next = groups.len();
+        numbers.push(*groups.entry(queued.request.key.as_str()).or_insert(next));
+    }
+    if groups.len() == requests.len() {
+        return requests;
+    }
+    let mut numbered: Vec<_> = numbers.into_iter().zip(requests).collect();
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, queued)| queued).collect()
+}
+
 /// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.
 fn distribute(
+    config: &Config,
     connection: &dyn SharedConnection,
     requests: Vec<QueuedRequest>,
     reply: &BatchReply<'_>,
@@ -132,13 +159,16 @@ fn distribute(
     if reply.is_read_only() {
         connection.mark_read_only();
     }
-    let complete =
-        |(position, queued): (usize, QueuedRequest)| match reply.entry(position, &queued.request) {
-            Ok(entry) => queued.complete(entry, reply.now, position),
-            Err(error) => {
-                queued.fail(error);
-                None
-            }
-        };
+    let complete = |(position, queued): (usize, QueuedRequest)| match reply.entry(
+        position,
+        &queued.request,
+        &*config.reader,
+    ) {
+        Ok(entry) => queued.complete(entry, reply.now, position),
+        Err(error) => {
+            queued.fail(error);
+            None
+        }
+    };
     requests.into_iter().enumerate().filter_map(complete).collect()
 }

@@ -1,9 +1,12 @@
 //! The settings of a limiter in Redis, as its batches use them.
 
+use std::sync::Arc;
+
 use super::pool::Pool;
-use super::script::Script;
+use super::reply::ReadEntry;
+use super::script::Scripts;
 use crate::algorithm::InLua;
-use crate::limiter::named::Clock;
+use crate::limiter::named::{Clock, NamedAlgorithm};
 
 /// The most charges in one call unless set otherwise. Redis serves no other client during a call.
 const DEFAULT_MAX_BATCH_SIZE: usize = 64;
@@ -24,7 +27,8 @@ const DEFAULT_QUEUE_CAPACITY: usize = 16_384;
 #[derive(Clone)]
 pub(super) struct Config {
     pub(super) pool: Pool,
-    pub(super) script: Script,
+    pub(super) scripts: Scripts,
+    pub(super) reader: Arc<dyn ReadEntry>,
     /// The prefixes of a charge's keys, one for each quota.
     pub(super) key_prefixes: Vec<String>,
     /// The limiter's own rule, as the script reads it.
@@ -39,12 +43,17 @@ pub(super) struct Config {
 }
 
 impl Config {
-    pub(super) fn new<A: InLua>(pool: Pool, key_prefixes: Vec<String>, rule: Vec<i64>) -> Self {
+    pub(super) fn new<A: InLua>(
+        pool: Pool,
+        key_prefixes: Vec<String>,
+        named: &NamedAlgorithm<A>,
+    ) -> Self {
         let mut config = Self {
             pool,
-            script: Script::of::<A>(),
+            scripts: Scripts::of::<A>(),
+            reader: Arc::new(named.clone()),
             key_prefixes,
-            rule,
+            rule: A::arguments(named.own_rule()),
             clock: None,
             max_batch_size: 1,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,

@@ -72,6 +72,7 @@ impl<A: InLua> Inner<A> {
         let parsed = self.named.read(charge)?;
         let request = Request {
             key,
+            quota: charge.get_quota().cloned(),
             rule: charge.get_quota().map(|_| A::arguments(&parsed.rule)),
             op: op(parsed.check),
         };
@@ -100,7 +101,8 @@ impl<A: InLua> Inner<A> {
         };
         let rule = A::arguments(&*self.named.rule(quota)?);
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
-        Ok(Some(Request { key: key.as_str().to_owned(), rule, op }))
+        let quota = rule.as_ref().map(|_| quota.clone());
+        Ok(Some(Request { key: key.as_str().to_owned(), quota, rule, op }))
     }
 
     /// The decision that an answer becomes.

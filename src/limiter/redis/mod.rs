@@ -14,6 +14,7 @@
 //! `connections.rs`.
 
 mod all_at_once;
+mod assembly;
 mod backoff;
 mod batcher;
 mod bb8_pool;
@@ -47,6 +48,7 @@ pub use builder::PoolBuilder;
 pub use future::RedisFuture;
 pub use members::Members;
 pub use pool::Pool;
+pub use script::texts as script_texts;
 
 use std::fmt;
 use std::sync::Arc;
@@ -147,8 +149,7 @@ impl<A: InLua> Redis<A> {
 
     /// A limiter whose keys begin with `key_prefixes`, one for each quota.
     fn under(named: NamedAlgorithm<A>, key_prefixes: Vec<String>, pool: Pool) -> Self {
-        let rule = A::arguments(named.own_rule());
-        let batcher = Batcher::new(Config::new::<A>(pool, key_prefixes, rule));
+        let batcher = Batcher::new(Config::new(pool, key_prefixes, &named));
         let (decision_timeout, batcher) = (DEFAULT_DECISION_TIMEOUT, Arc::new(batcher));
         Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }
     }

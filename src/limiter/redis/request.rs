@@ -1,13 +1,15 @@
 //! A request: the name of one key, the quota if the charge brings one, and the operation.
 
 use crate::algorithm::Mark;
+use crate::quota::Quotas;
 
 /// One entry of a script call.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     /// The suffix of its keys' names: one for all quotas, or one for each, joined.
     pub(super) key: String,
-    /// The rule of the charge's own quota, as the script reads it.
+    /// The charge's own quota, and its rule as the script reads it.
+    pub(super) quota: Option<Quotas>,
     pub(super) rule: Option<Vec<i64>>,
     pub(super) op: Op,
 }

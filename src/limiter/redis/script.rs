@@ -1,17 +1,14 @@
-//! A limiter's script: its text, its digest, and the arguments of a call.
+//! A limiter's scripts: their texts and digests, and the arguments of a call.
 //!
 //! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads.
 
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
+use super::assembly::{HEAD, Kind, assemble};
 use super::key;
 use super::request::{Op, Request};
-use crate::algorithm::{InLua, ScriptPart};
-
-const HEAD: &str = include_str!("../../../scripts/head.lua");
-const TAIL: &str = include_str!("../../../scripts/tail.lua");
-const SEVERAL: &str = include_str!("../../../scripts/several.lua");
+use crate::algorithm::InLua;
 
 /// The text that Redis runs, and its digest for EVALSHA.
 #[derive(Clone, Debug)]
@@ -21,27 +18,6 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    pub(super) fn of<A: InLua>() -> Self {
-        let parts = A::parts();
-        let mut text = String::from(HEAD);
-        let mut names = Vec::new();
-        for ScriptPart { name, script, .. } in &parts {
-            if !names.contains(name) {
-                text.extend(["\n", script]);
-            }
-            names.push(name);
-        }
-        text.extend(["\n", TAIL]);
-        match &parts[..] {
-            [part] => text.extend(["\nreturn run(", part.name, ")\n"]),
-            _ => {
-                let names: Vec<_> = parts.iter().map(|part| part.name).collect();
-                text.extend(["\n", SEVERAL, "\nreturn run(all_of(", &names.join(", "), "))\n"]);
-            }
-        }
-        Self::new(text)
-    }
-
     /// A script that makes its own decisions and writes; the sources follow the head.
     #[cfg(feature = "redisson")]
     pub(crate) fn from_sources(sources: &[&str]) -> Self {
@@ -64,21 +40,48 @@ impl Script {
     }
 }
 
+/// The scripts of a limiter.
+#[derive(Clone, Debug)]
+pub(super) struct Scripts {
+    checks: Script,
+    complete: Script,
+}
+
+/// The texts of a limiter's scripts: the one for checks alone, and the complete one.
+pub fn texts<A: InLua>() -> [String; 2] {
+    [Kind::Checks, Kind::Complete].map(|kind| assemble(&A::parts(), kind))
+}
+
+impl Scripts {
+    pub(super) fn of<A: InLua>() -> Self {
+        let [checks, complete] = texts::<A>().map(Script::new);
+        Self { checks, complete }
+    }
+
+    /// The script for a call: nearly all carry checks and nothing else.
+    pub(super) fn choose(&self, requests: &[&Request]) -> &Script {
+        let is_check = |request: &&Request| matches!(request.op, Op::Check { .. });
+        if requests.iter().all(is_check) { &self.checks } else { &self.complete }
+    }
+}
+
 /// The keys and arguments of a call.
 pub(super) struct Arguments<'a> {
     pub(super) now: Option<i64>,
     /// The prefixes of a charge's keys, one for each quota.
     pub(super) key_prefixes: &'a [String],
     pub(super) rule: &'a [i64],
+    /// Those of one key stand together.
     pub(super) requests: &'a [&'a Request],
 }
 
 impl Arguments<'_> {
     pub(super) fn append_to(&self, command: &mut Cmd) {
-        command.arg(self.requests.len() * self.key_prefixes.len());
+        let groups: Vec<_> = self.requests.chunk_by(|one, next| one.key == next.key).collect();
+        command.arg(groups.len() * self.key_prefixes.len());
         let mut name = String::new();
-        for request in self.requests {
-            let mut suffixes = key::key_suffixes(&request.key);
+        for group in &groups {
+            let mut suffixes = key::key_suffixes(&group[0].key);
             let mut suffix = suffixes.next().unwrap_or_default();
             for prefix in self.key_prefixes {
                 name.clear();
@@ -92,38 +95,39 @@ impl Arguments<'_> {
             None => command.arg(""),
         };
         command.arg(self.rule);
-        for run in self.requests.chunk_by(|one, next| one.differs_in_key_only(next)) {
-            command.arg(run.len());
-            if let Some(rule) = &run[0].rule {
-                command.arg("quota").arg(rule);
+        for alike in groups.chunk_by(|one, next| are_alike(one, next)) {
+            let segments = || alike[0].chunk_by(|one, next| one.differs_in_key_only(next));
+            command.arg(alike.len()).arg(segments().count());
+            for segment in segments() {
+                command.arg(segment.len());
+                append_operation(command, segment[0]);
             }
-            match &run[0].op {
-                Op::Check { cost, max_wait } => command.arg(cost).arg(max_wait),
-                Op::Refund { units, cost, mark } => {
-                    if units == cost {
-                        command.arg("refund").arg(cost);
-                    } else {
-                        command.arg("refund_part").arg(units).arg(cost);
-                    }
-                    let numbers = [mark.first].into_iter().chain(mark.more.iter().copied());
-                    for (index, [one, two, three, four]) in numbers.enumerate() {
-                        command.arg(one).arg(two).arg(three);
-                        match mark.list(index) {
-                            [] => command.arg(four),
-                            list => command.arg(unit_list(list)),
-                        };
-                    }
-                    &mut *command
-                }
-                Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
-                Op::Penalize { cost } => command.arg("penalize").arg(cost),
-                Op::Reset => command.arg("reset"),
-            };
         }
     }
 }
 
-/// Units as the script lists them.
-fn unit_list(units: &[i64]) -> String {
-    units.iter().map(|units| format!(",{units}")).collect()
+/// Whether the requests of two keys ask the same.
+fn are_alike(one: &[&Request], other: &[&Request]) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| one.differs_in_key_only(other))
+}
+
+fn append_operation(command: &mut Cmd, request: &Request) {
+    if let Some(rule) = &request.rule {
+        command.arg("quota").arg(rule);
+    }
+    match &request.op {
+        Op::Check { cost, max_wait } => command.arg(cost).arg(max_wait),
+        Op::Refund { units, cost, mark } => {
+            if units == cost {
+                command.arg("refund").arg(cost);
+            } else {
+                command.arg("refund_part").arg(units).arg(cost);
+            }
+            command.arg(mark.words())
+        }
+        Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
+        Op::Penalize { cost } => command.arg("penalize").arg(cost),
+        Op::Reset => command.arg("reset"),
+    };
 }

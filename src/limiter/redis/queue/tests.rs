@@ -5,7 +5,7 @@ type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
 fn queued(hash_slot: u16, op: Op) -> (QueuedRequest, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
-    let request = Request { key: String::from("{k}"), rule: None, op };
+    let request = Request { key: String::from("{k}"), quota: None, rule: None, op };
     let deadline = Instant::now();
     (
         QueuedRequest {

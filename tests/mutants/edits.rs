@@ -5,8 +5,7 @@ use crate::judges::Judge::{self, *};
 /// A one-line edit of a script.
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
-    /// The script that is edited, and the algorithm that is judged.
-    pub(crate) file: &'static str,
+    /// The algorithm that is judged.
     pub(crate) algorithm: &'static str,
     pub(crate) judge: Judge,
     pub(crate) from: &'static str,
@@ -15,96 +14,94 @@ pub(crate) struct Mutant {
 
 const fn mutant(
     name: &'static str,
-    [file, algorithm]: [&'static str; 2],
+    algorithm: &'static str,
     judge: Judge,
     from: &'static str,
     to: &'static str,
 ) -> Mutant {
-    Mutant { name, file, algorithm, judge, from, to }
+    Mutant { name, algorithm, judge, from, to }
 }
 
-const TAIL: [&str; 2] = ["tail", "token_bucket"];
-const HEAD: [&str; 2] = ["head", "token_bucket"];
-const BUCKET: [&str; 2] = ["token_bucket", "token_bucket"];
-const WINDOW: [&str; 2] = ["fixed_window", "fixed_window"];
-const LOG: [&str; 2] = ["sliding_log", "sliding_log"];
-const CELLS: [&str; 2] = ["sliding_window", "sliding_window"];
-const COUNTER: [&str; 2] = ["sliding_counter", "sliding_counter"];
-const BURSTY: [&str; 2] = ["smooth_bursty", "smooth_bursty"];
-const JAVA: [&str; 2] = ["redisson", "redisson"];
-const WARM: [&str; 2] = ["smooth_warming_up", "smooth_warming_up"];
+const BUCKET: &str = "token_bucket";
+const WINDOW: &str = "fixed_window";
+const LOG: &str = "sliding_log";
+const CELLS: &str = "sliding_window";
+const COUNTER: &str = "sliding_counter";
+const BURSTY: &str = "smooth_bursty";
+const JAVA: &str = "redisson";
+const WARM: &str = "smooth_warming_up";
 
 pub(crate) const MUTANTS: [Mutant; 40] = [
     mutant(
         "state_through_tostring",
         BUCKET,
         Mixed,
-        "return string.format('%.0f+%.0f/%.0f', state.full, state.part, state.denominator)",
-        "return tostring(state.full)",
+        "value = string.format('%.0f+%.0f/%.0f', full, part, denominator)",
+        "value = tostring(full)",
     ),
-    mutant(
-        "capacity_plus_one",
-        BUCKET,
-        Saturating,
-        "time(rule, rule.burst - cost)",
-        "time(rule, rule.burst + 1 - cost)",
-    ),
+    mutant("capacity_plus_one", BUCKET, Saturating, "(burst - cost)", "(burst + 1 - cost)"),
     mutant(
         "less_for_less_or_equal",
-        TAIL,
+        BUCKET,
         Edges,
-        "if wait <= max_wait and",
-        "if wait < max_wait and",
+        "if wait <= max_wait then",
+        "if wait < max_wait then",
     ),
     mutant(
         "window_full_one_early",
         WINDOW,
         Mixed,
-        "if state.units + cost <= rule.limit",
-        "if state.units + cost < rule.limit",
+        "if units + cost > limit then",
+        "if units + cost >= limit then",
     ),
     mutant(
         "remainder_dropped",
         BUCKET,
         Mixed,
-        "return (product - rest) / rule.unit_denominator, rest",
-        "return (product - rest) / rule.unit_denominator, 0",
+        "full + time, part + rest, unit_denominator",
+        "full + time, part, unit_denominator",
     ),
-    mutant("weight_floored", COUNTER, Mixed, "+ (rest > 0 and 1 or 0)", ""),
+    mutant(
+        "weight_floored",
+        COUNTER,
+        Mixed,
+        "(room * period - room * period % before) / before",
+        "(room * period - room * period % before) / before + 1",
+    ),
     mutant(
         "expiry_too_soon",
-        TAIL,
+        BUCKET,
         Expiry,
-        "'PXAT', math.ceil((expires_at + SPARE) / 1000)",
-        "'PXAT', math.ceil((expires_at - 20000) / 1000)",
+        "'PXAT', ceil((expires_at + SPARE) / 1000)",
+        "'PXAT', ceil((expires_at - 20000) / 1000)",
     ),
     mutant(
         "no_expiry",
-        TAIL,
+        BUCKET,
         Expiry,
-        "redis.pcall('SET', key, value, unit, expiry, 'NX')",
-        "redis.pcall('SET', key, value, 'NX')",
+        "pcall('SET', key, value, unit, expiry, 'NX')",
+        "pcall('SET', key, value, 'NX')",
     ),
     mutant(
         "log_without_expiry",
-        ["tail", "sliding_log"],
+        "sliding_log",
         Expiry,
-        "redis.call('PEXPIREAT', key, math.ceil((expires_at + SPARE) / 1000))",
+        "redis.call('PEXPIREAT', key, ceil((expires_at + SPARE) / 1000))",
         "expires_at = nil",
     ),
     mutant(
         "in_place_beyond_its_expiry",
-        TAIL,
+        BUCKET,
         Expiry,
-        "value - value % SPARE == number - number % SPARE",
+        "plain - plain % SPARE == number - number % SPARE",
         "true",
     ),
     mutant(
         "two_readings_of_the_clock",
-        TAIL,
+        BUCKET,
         Saturating,
-        "local wait = instant - now\n  if cost == 0",
-        "now = clock('')\n  local wait = instant - now\n  if cost == 0",
+        "local wait, instant = 0, nil",
+        "now = clock('')\nlocal wait, instant = 0, nil",
     ),
     mutant(
         "member_without_its_total",
@@ -113,19 +110,13 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "last.lap, last.total, last.units))",
         "0, last.at % 1000000, last.units))",
     ),
-    mutant(
-        "cost_left_out",
-        BUCKET,
-        Mixed,
-        "time(rule, rule.burst - cost)",
-        "time(rule, rule.burst - 1)",
-    ),
+    mutant("cost_left_out", BUCKET, Mixed, "(burst - cost)", "(burst - 1)"),
     mutant(
         "charge_on_refusal",
-        TAIL,
+        BUCKET,
         Mixed,
-        "return DENY, wait, was_clamped and state or nil",
-        "return DENY, wait, algorithm.consume(rule, state, instant, cost, now)",
+        "elseif clamped then",
+        "else\nfull = (full or now) + time",
     ),
     mutant(
         "old_members_counted",
@@ -138,12 +129,12 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "pruned_too_early",
         LOG,
         Mixed,
-        "redis.call('ZCOUNT', key, '-inf', now - rule.period)",
-        "redis.call('ZCOUNT', key, '-inf', now - rule.period / 2)",
+        "redis.call('ZCOUNT', key, '-inf', now - period)",
+        "redis.call('ZCOUNT', key, '-inf', now - period / 2)",
     ),
     mutant(
         "any_number_read",
-        HEAD,
+        BUCKET,
         Corrupt,
         "if #text > 16 or not string.find(text, '^%d+$') then\n    return nil\n  end\n  local number = tonumber(text)\n",
         "local number = tonumber(text) or 0\n  if true then return number end\n",
@@ -152,89 +143,83 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "full_refund_although_others_followed",
         BUCKET,
         Mixed,
-        "if full ~= mark_full or part ~= mark_part then",
-        "if false then",
+        "if full == mark1 and part == mark2 then",
+        "if true then",
     ),
     mutant(
         "refund_of_an_older_member",
         LOG,
         Mixed,
-        "last.at ~= mark_at or last.lap ~= mark_lap or last.total ~= mark_total\n    or",
-        "",
+        "last and last.at == mark1 and last.lap == mark2 and last.total == mark3",
+        "last",
     ),
     mutant(
         "n_cells_for_n_plus_one",
         CELLS,
         Mixed,
-        "for i = at - state.newest + 1, rule.cells + 1 do",
-        "for i = at - state.newest + 2, rule.cells + 1 do",
+        "for i = cell - newest + 1, cells + 1 do",
+        "for i = cell - newest + 2, cells + 1 do",
     ),
-    mutant("no_clamp", BUCKET, Clock, "if full > latest or", "if false or"),
-    mutant("no_clamp_of_the_log", LOG, Clock, "state.last.at > now + rule.horizon", "false"),
-    mutant(
-        "deny_everything",
-        TAIL,
-        Use,
-        "local instant = algorithm.earliest_fit(rule, state, now, cost)\n",
-        "local instant = algorithm.earliest_fit(rule, state, now, cost)\n  instant = instant and instant + 1\n",
-    ),
+    mutant("no_clamp", BUCKET, Clock, "if full >= now + horizon + span and", "if false and"),
+    mutant("no_clamp_of_the_log", LOG, Clock, "log.last.at > now + horizon", "false"),
+    mutant("deny_everything", BUCKET, Use, "wait = instant - now", "wait = instant + 1 - now"),
     mutant(
         "horizon_ignored",
-        TAIL,
+        BUCKET,
         Edges,
-        "if wait <= max_wait and wait <= rule.horizon then",
-        "if wait <= max_wait then",
+        "math.min(ARGV[a + 1] + 0, horizon)",
+        "ARGV[a + 1] + 0",
     ),
     mutant(
         "owed_fraction_forgotten",
         BURSTY,
         Mixed,
-        "credit = credit + debt * rule.unit_denominator - cost * rule.unit_numerator,",
-        "credit = math.max(0, credit + debt * rule.unit_denominator - cost * rule.unit_numerator),",
+        "credit = has + debt * unit_denominator - cost * unit_numerator",
+        "credit = math.max(0, has + debt * unit_denominator - cost * unit_numerator)",
     ),
     mutant(
         "own_cost_for_the_next_callers",
-        ["smooth_bursty", "smooth_bursty_own_debt"],
+        "smooth_bursty_own_debt",
         Mixed,
-        "if rule.own_cost then\n    next = math.min",
-        "if false then\n    next = math.min",
+        "if own_cost == 1 then",
+        "if false then",
     ),
     mutant("warm_is_never_cold", WARM, Mixed, "if above > 0 then", "if false then"),
     mutant(
         "taken_although_another_refuses",
-        ["several", "several"],
+        "several",
         Mixed,
-        "latest = math.max(latest, instant)",
-        "latest = instant",
+        "elseif instant_2 > latest then",
+        "else",
     ),
     mutant(
         "left_at_the_slot_of_another",
-        ["token_bucket", "several"],
+        "several",
         Mixed,
-        "if from > 0 and units == cost then",
+        "if mark3 > 0 and back == cost then",
         "if false then",
     ),
     mutant(
         "changes_of_one_call_not_seen",
-        ["several", "several"],
+        "several",
         Mixed,
-        "one.state, one.rule = state[j], rule[j]",
-        "one.rule = rule[j]",
+        "if known[KEYS[slot_1]] then",
+        "if false then",
     ),
     mutant(
-        "refund_of_a_tuple_subtracts_only",
-        ["several", "several"],
+        "refund_of_a_tuple_not_stored",
+        "several",
         Mixed,
-        "member.consume_with_others or member.consume",
-        "member.consume",
+        "kept_1 = kept_1 or refunded_1 ~= nil or any and clamped_1",
+        "kept_1 = kept_1 or any and clamped_1",
     ),
     // Two calls, one that reads and one that writes, with those of others between them: what is
     // decided on is what the call before found, which a second database keeps.
     mutant(
         "read_and_written_by_two_calls",
-        TAIL,
+        BUCKET,
         Saturating,
-        "local texts = algorithm.load and not algorithm.texts and {} or redis.call('MGET', unpack(KEYS))",
+        "local texts = redis.call('MGET', unpack(KEYS))",
         "redis.call('SELECT', 1)
   local texts = redis.call('MGET', unpack(KEYS))
   redis.call('SELECT', 0)

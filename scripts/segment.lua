@@ -1,0 +1,39 @@
+-- How the charges of a segment ask: all of them alike.
+repeats = ARGV[a] + 0
+a = a + 1
+local from = 2
+if ARGV[a] == 'quota' then
+  from = a + 1
+  a = from + ARGUMENTS
+end
+--@ each
+$arguments = $numbers
+--@ paste rule
+--@ end
+--@ if complete
+op = ARGV[a]
+if op == 'refund' or op == 'refund_part' then
+  back = ARGV[a + 1] + 0
+  a = a + (op == 'refund' and 1 or 2)
+  cost, mark = ARGV[a] + 0, {}
+  for i = 1, 4 * QUOTAS do
+    mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
+  end
+  op, a = 'refund', a + 1 + 4 * QUOTAS
+elseif op == 'penalize' then
+  cost, a = ARGV[a + 1] + 0, a + 2
+elseif op == 'estimate' then
+  cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
+elseif op == 'reset' then
+  cost, a = 0, a + 1
+else
+  op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
+end
+horizon_of_all = math.min($horizons)
+max_wait = math.min(max_wait, horizon_of_all)
+--@ else
+cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, $horizons), a + 2
+--@ end
+--@ each
+--@ paste cost
+--@ end

@@ -1,0 +1,59 @@
+-- One charge of a complete script, under several quotas.
+--@ each
+--@ paste no_reply
+--@ end
+if op == 'refund' then
+  local any
+  --@ each
+  local refunded_N
+  if $exists and back >= 1 and back <= cost then
+    local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
+    --@ paste refund
+  end
+  if refunded_N then
+    any, wait = true, math.max(wait, refunded_N)
+  end
+  --@ end
+  --@ each
+  kept_N = kept_N or refunded_N ~= nil or any and clamped_N
+  --@ end
+elseif op == 'penalize' then
+  local amount, fits_at = cost, now
+  cost = 0
+  --@ each
+  do
+    local instant_N
+    --@ paste cost
+    --@ paste fit
+    --@ paste reply
+    fits_at = math.max(fits_at, instant_N)
+  end
+  --@ end
+  wait = fits_at - now
+  if amount > 0 and wait <= horizon_of_all then
+    wait = 0
+    --@ each
+    do
+      local most, instant_N = nil, fits_at
+      --@ paste unchecked
+      cost = math.min(amount, most)
+      --@ paste cost
+      --@ paste consume
+      --@ paste clamp
+      kept_N, cost, instant_N = true, 0, nil
+      --@ paste cost
+      --@ paste fit
+      --@ paste reply
+      wait = math.max(wait, instant_N - now)
+    end
+    --@ end
+  end
+  cost = amount
+elseif op == 'reset' then
+  --@ each
+  $state = nil
+  kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil
+  --@ end
+else
+  --@ include several_check
+end

@@ -1,0 +1,48 @@
+-- One charge of a complete script, under one quota.
+--@ paste no_reply
+if op == 'refund' then
+  local refunded
+  if $exists and back >= 1 and back <= cost then
+    local mark1, mark2, mark3, mark4 = unpack(mark)
+    --@ paste refund
+  end
+  kept = kept or refunded ~= nil
+  wait = refunded or 0
+elseif op == 'penalize' then
+  -- Taken without a check that it fits, unless the debt is past the horizon. The answer is that of
+  -- a peek after it.
+  local amount, most = cost, nil
+  --@ paste unchecked
+  cost = 0
+  --@ paste cost
+  --@ paste fit
+  if amount > 0 and instant - now <= horizon then
+    cost = math.min(amount, most)
+    --@ paste cost
+    --@ paste consume
+    --@ paste clamp
+    kept, cost, instant = true, 0, nil
+    --@ paste cost
+    --@ paste fit
+  end
+  --@ paste reply
+  wait, cost = instant - now, amount
+elseif op == 'reset' then
+  -- Whatever the key holds, it holds it no more.
+  $state = nil
+  kept, wiped, why = true, true, nil
+else
+  --@ paste fit
+  --@ paste reply
+  if instant then
+    wait = instant - now
+    if cost > 0 and not op then
+      if wait <= max_wait then
+        --@ paste consume
+        kept = true
+      elseif clamped then
+        kept = true
+      end
+    end
+  end
+end

@@ -1,0 +1,56 @@
+-- Writes a key that has changed. Expiry only collects garbage: it never comes before the state is
+-- old.
+--@ if complete
+if wiped and not why then
+  why = failure('UNLINK', key)
+  number = nil
+  --@ if text
+  text = nil
+  --@ end
+end
+--@ end
+if why then
+  -- Nothing is to be stored.
+elseif changed and $exists then
+  if expires_at < now then
+    expires_at = now
+  end
+  --@ if text
+  local value, plain
+  --@ paste write
+  if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
+    local answer = pcall('INCRBY', key, plain - number)
+    why = type(answer) == 'table' and answer.err or nil
+  else
+    local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
+    if own_clock then
+      unit, expiry = 'PX', ceil((expires_at - now) / 1000) + ONE_HOUR
+    end
+    local answer
+    if text then
+      answer = pcall('SET', key, value, unit, expiry)
+    else
+      answer = pcall('SET', key, value, unit, expiry, 'NX')
+    end
+    if answer then
+      why = answer.err
+    else
+      why = 'WRONGTYPE the key holds a value of another type'
+    end
+  end
+  --@ else
+  --@ paste store
+  if why then
+    -- It could not be written.
+  elseif own_clock then
+    redis.call('PEXPIRE', key, ceil((expires_at - now) / 1000) + ONE_HOUR)
+  else
+    redis.call('PEXPIREAT', key, ceil((expires_at + SPARE) / 1000))
+  end
+  --@ end
+--@ if text
+elseif not text and not wiped then
+  -- A key of another type reads as absent.
+  why = failure('GET', key)
+--@ end
+end

@@ -1,0 +1,195 @@
+//! Puts a limiter's scripts together from templates and from the sections of its algorithms' files.
+//!
+//! `scripts/README.md` says what directives and placeholders mean. `member.rs` reads the sections.
+
+mod member;
+
+use self::member::{Member, each_word, placeholder};
+use crate::algorithm::ScriptPart;
+
+pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
+
+/// The templates, by the name that others include them under.
+const TEMPLATES: [(&str, &str); 8] = [
+    ("call", include_str!("../../../scripts/call.lua")),
+    ("single", include_str!("../../../scripts/single.lua")),
+    ("single_operation", include_str!("../../../scripts/single_operation.lua")),
+    ("several", include_str!("../../../scripts/several.lua")),
+    ("several_check", include_str!("../../../scripts/several_check.lua")),
+    ("several_operation", include_str!("../../../scripts/several_operation.lua")),
+    ("segment", include_str!("../../../scripts/segment.lua")),
+    ("write", include_str!("../../../scripts/write.lua")),
+];
+
+/// What a script can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Checks, and nothing else: nearly all calls.
+    Checks,
+    /// Every operation.
+    Complete,
+}
+
+/// The text of a script for the algorithms of `parts`, one for each quota.
+pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
+    let mut members: Vec<_> = parts.iter().map(Member::new).collect();
+    let (mut arguments, mut elements) = (0, 1);
+    let is_single = members.len() == 1;
+    for (place, member) in members.iter_mut().enumerate() {
+        if !is_single {
+            member.suffix = format!("_{}", place + 1);
+        }
+        member.number = place + 1;
+        (member.first_argument, member.first_element) = (arguments, elements);
+        arguments += member.list("arguments").len();
+        elements += member.list("reply").len();
+    }
+    let mut assembly =
+        Assembly { members: &members, kind, arguments, elements, text: String::from(HEAD) };
+    let mut defined = Vec::new();
+    for member in &members {
+        if !defined.contains(&member.name)
+            && let Some(helpers) = member.section("helpers")
+        {
+            assembly.push_lines(&helpers.lines);
+        }
+        defined.push(member.name);
+    }
+    let only = is_single.then_some(&members[0]);
+    assembly.include("call", "", only);
+    assembly.include(if is_single { "single" } else { "several" }, "", only);
+    assembly.text
+}
+
+/// A text that is being put together.
+struct Assembly<'a> {
+    members: &'a [Member],
+    kind: Kind,
+    arguments: usize,
+    elements: usize,
+    text: String,
+}
+
+impl Assembly<'_> {
+    fn push_lines(&mut self, lines: &[&str]) {
+        for line in lines {
+            self.text.extend([line, "\n"]);
+        }
+    }
+
+    fn include(&mut self, name: &str, indent: &str, member: Option<&Member>) {
+        let found = TEMPLATES.iter().find(|(template, _)| *template == name);
+        let (_, template) = found.unwrap_or_else(|| panic!("no template is called {name}"));
+        self.expand(&template.lines().collect::<Vec<_>>(), indent, member);
+    }
+
+    /// Expands the lines of a template, for one quota or outside of all.
+    fn expand(&mut self, lines: &[&str], indent: &str, member: Option<&Member>) {
+        // Whether the branches around a line are taken.
+        let mut taken: Vec<bool> = Vec::new();
+        let mut rest = lines;
+        while let Some((line, after)) = rest.split_first() {
+            rest = after;
+            let is_taken = taken.iter().all(|taken| *taken);
+            let Some((space, directive)) = line.split_once("--@ ") else {
+                if is_taken && !line.trim_start().starts_with("--") {
+                    self.push(&format!("{indent}{line}"), member);
+                }
+                continue;
+            };
+            let indent = format!("{indent}{space}");
+            match directive.split_once(' ').unwrap_or((directive, "")) {
+                ("each", _) => {
+                    let end = matching_end(rest);
+                    if is_taken {
+                        let members = self.members;
+                        let block: Vec<_> = rest[..end]
+                            .iter()
+                            .map(|line| line.strip_prefix(space).unwrap_or(line))
+                            .collect();
+                        members.iter().for_each(|one| self.expand(&block, &indent, Some(one)));
+                    }
+                    rest = &rest[end + 1..];
+                }
+                ("if", flag) => taken.push(is_taken && self.holds(flag, member)),
+                ("else", _) => {
+                    let is_outer_taken = taken.iter().rev().skip(1).all(|taken| *taken);
+                    let last = taken.last_mut().expect("a branch is open");
+                    *last = is_outer_taken && !*last;
+                }
+                ("end", _) => _ = taken.pop().expect("a branch is open"),
+                _ if !is_taken => {}
+                ("include", name) => self.include(name, &indent, member),
+                ("paste", name) => {
+                    self.paste(name, &indent, member.expect("a section is of one quota"));
+                }
+                (other, _) => panic!("no directive is called {other}"),
+            }
+        }
+    }
+
+    fn holds(&self, flag: &str, member: Option<&Member>) -> bool {
+        let is_text = |member: &Member| member.section("read").is_some();
+        match flag {
+            "complete" => self.kind == Kind::Complete,
+            "text" => member.is_some_and(is_text),
+            "any_text" => self.members.iter().any(is_text),
+            list => member.is_some_and(|member| !member.list(list).is_empty()),
+        }
+    }
+
+    /// Writes a section, whose names are those of one quota.
+    fn paste(&mut self, name: &str, indent: &str, member: &Member) {
+        if let Some(section) = member.section(name) {
+            for line in &section.lines {
+                self.text.extend([indent, &member.numbered(line), "\n"]);
+            }
+        }
+        let values = match name {
+            "reply" => member.values(),
+            "no_reply" => vec!["0"; member.list("reply").len()].join(", "),
+            _ => return,
+        };
+        self.text.extend([indent, &member.elements(), " = ", &values, "\n"]);
+    }
+
+    /// Writes a line of a template, whose placeholders are replaced.
+    fn push(&mut self, line: &str, member: Option<&Member>) {
+        if line.trim().is_empty() {
+            return;
+        }
+        let replaced = each_word(line, |word, _| {
+            Some(match word {
+                "ARGUMENTS" => self.arguments.to_string(),
+                "WIDTH" => self.elements.to_string(),
+                "QUOTAS" => self.members.len().to_string(),
+                "$horizons" => {
+                    let names: Vec<_> = self
+                        .members
+                        .iter()
+                        .map(|member| format!("horizon{}", member.suffix))
+                        .collect();
+                    names.join(", ")
+                }
+                _ => return member.and_then(|member| placeholder(word, member)),
+            })
+        });
+        self.text.extend([&replaced, "\n"]);
+    }
+}
+
+/// Where the block ends that the lines before these have opened.
+fn matching_end(lines: &[&str]) -> usize {
+    let mut depth = 1;
+    lines
+        .iter()
+        .position(|line| {
+            match line.trim_start().strip_prefix("--@ ").and_then(|text| text.split(' ').next()) {
+                Some("each" | "if") => depth += 1,
+                Some("end") => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        })
+        .expect("each block has an end")
+}
