@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::RedisError;
 use tokio::time::{Instant, timeout_at};
 
 use super::config::Config;
@@ -114,13 +115,19 @@ async fn send_and_distribute(
         return BatchOutcome::default();
     };
     let was_answered = is_reply(&reply);
+    // A client library has a timeout of its own, and a busy process fires it before it reads the
+    // reply. Callers whose deadline has passed judge that by themselves.
+    let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
     let reply = reply.map_err(error::from_redis_error);
     let reply = reply.as_ref().map_err(Clone::clone);
     let elements = config.reader.state_elements();
     let refunds = match reply.and_then(|reply| BatchReply::read(reply, queued.len(), elements)) {
         Ok(reply) => distribute(&config, &*connection, queued, &reply),
         Err(error) => {
-            queued.into_iter().for_each(|queued| queued.fail(error.clone()));
+            let now = Instant::now();
+            let is_late = |queued: &QueuedRequest| has_timed_out && queued.deadline <= now;
+            let in_time = queued.into_iter().filter(|queued| !is_late(queued));
+            in_time.for_each(|queued| queued.fail(error.clone()));
             Vec::new()
         }
     };

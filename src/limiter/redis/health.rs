@@ -19,7 +19,7 @@ pub(super) const MAX_SILENCE: Duration = Duration::from_millis(300);
 
 /// A connection may be silent this many times longer in a process that is too busy to read
 /// replies at once.
-const BUSY_FACTOR: u32 = 10;
+pub(super) const BUSY_FACTOR: u32 = 10;
 
 /// A timeout this long after the last one begins a new silence: the reply to the last call came
 /// after its callers had left.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use super::bb8_pool::Bb8Pool;
 use super::connections::{ConnectionFuture, Connections, SharedConnection};
-use super::health::MAX_SILENCE;
+use super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::key;
 use crate::{Error, ErrorKind};
 
@@ -200,7 +200,9 @@ impl Pool {
             Ok(_) => now,
             Err(since) => since,
         };
-        now - since.min(now) >= MAX_SILENCE.as_micros() as u64
+        let is_busy = self.last_late_timer.load(Relaxed) >= since;
+        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
+        now - since.min(now) >= max_silence.as_micros() as u64
     }
 
     /// Records that a timer has just fired late.
@@ -214,10 +216,15 @@ impl Pool {
     }
 
     /// Whether a timer has fired late since `start`.
+    ///
+    /// In a cluster, late timers count for a while: replies of one hash slot are too rare to show
+    /// that the process is busy.
     pub(super) fn was_busy_since(&self, start: Instant) -> bool {
         let last_late_timer = self.last_late_timer.load(Relaxed);
-        last_late_timer > 0
-            && start.saturating_duration_since(self.start).as_micros() as u64 <= last_late_timer
+        let since = start.saturating_duration_since(self.start);
+        let while_counted = if self.clustered { MAX_SILENCE } else { Duration::ZERO };
+        let since = since.saturating_sub(while_counted).as_micros() as u64;
+        last_late_timer > 0 && since <= last_late_timer
     }
 
     /// A connection that is ready.
