@@ -14,8 +14,8 @@ use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 /// A fallback that admits while the store is away: the limit is off until it is back.
 ///
 /// It answers errors of kind [`Infrastructure`](ErrorKind::Infrastructure) only, which no request
-/// can cause. Every other error stays one, so that no request and no load turns
-/// the limit off.
+/// can cause. Every other error stays one, so that no request and no load of this process alone
+/// turns the limit off.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
