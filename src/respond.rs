@@ -33,7 +33,8 @@ use crate::{Decision, Refusal};
     label = "makes no `{Res}` for a refused `{Req}`",
     note = "a service that does not speak HTTP needs `.respond(Raise)`: refusals become its errors",
     note = "or `.respond(|request, refusal| ..)`: the closure returns a response; with axum, end it with `.into_response()`",
-    note = "a body without `Default` needs `.respond(HttpResponder::new().empty_body(|| ..))`"
+    note = "a body without `Default` needs `.respond(HttpResponder::new().empty_body(|| ..))`",
+    note = "the closure of `HttpResponder::body` returns the service's body type; with axum `axum::body::Body`"
 )]
 pub trait Respond<Req, Res, E> {
     /// The error of the limited service: the inner one's, unless refusals are errors too.
@@ -99,7 +100,8 @@ where
 ///
 /// HTTP and gRPC are better off with [`HttpResponder`](crate::HttpResponder). Around a tonic
 /// `Channel` it makes a `Status` with `RESOURCE_EXHAUSTED` and `RetryInfo`, where `Raise` makes one
-/// with `Unknown`. An axum `Router` takes no service that can fail: with `Raise` the compiler says
+/// with `Unknown`. The [cookbook](crate::guide::cookbook) has a responder that keeps both the code
+/// and the refusal. An axum `Router` takes no service that can fail: with `Raise` the compiler says
 /// that `Infallible: From<Box<dyn Error + Send + Sync>>` is not satisfied.
 ///
 /// The service's error becomes a [`BoxError`]. `downcast_ref` finds the refusal in it; in a tonic

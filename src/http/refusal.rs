@@ -50,7 +50,8 @@ impl HttpRefusal {
         self.retry_after
     }
 
-    /// Why the request does not pass. A denial has the decision, which names the limiter.
+    /// Why the request does not pass. A denial has the decision, which names the limiter. An
+    /// undecided one has the error, to log the cause of a 503.
     #[must_use]
     pub fn refusal(&self) -> &Refusal {
         &self.refusal

@@ -27,11 +27,14 @@ use crate::{Refusal, Respond, grpc};
 ///
 /// | HTTP status | gRPC status |
 /// |---|---|
-/// | 429 | `RESOURCE_EXHAUSTED` (8), with the delay |
-/// | 503 | `UNAVAILABLE` (14), with the delay |
+/// | 429 | `RESOURCE_EXHAUSTED` (8), with `RetryInfo` and pushback |
+/// | 503 | `UNAVAILABLE` (14), with pushback only |
 /// | 400, and any other of `no_key` | `INVALID_ARGUMENT` (3) |
 /// | 401 | `UNAUTHENTICATED` (16) |
 /// | 403 | `PERMISSION_DENIED` (7) |
+///
+/// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
+/// again. Where the charge can never fit, it is -1 and there is no `RetryInfo`.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -42,7 +45,8 @@ use crate::{Refusal, Respond, grpc};
 /// assert_eq!(response.status(), 401);
 /// ```
 ///
-/// With a body, here in JSON:
+/// With a body, here in JSON. The closure returns the body type of the service, here a `String`.
+/// With axum that is `axum::body::Body`, as in `Body::from(text)`:
 ///
 /// ```
 /// use http::{HeaderValue, Request, Response};
@@ -89,7 +93,8 @@ impl<F, E> HttpResponder<F, E> {
     }
 
     /// Sets the body of refusals: a closure over [`&HttpRefusal`](HttpRefusal), which has the
-    /// status, the time to come back and a text. Default: an empty one.
+    /// status, the time to come back and a text. It returns the body type of the service's
+    /// responses: with axum `axum::body::Body`, not a `String`. Default: an empty one.
     ///
     /// Statuses and headers stay. A gRPC status has no body, so its empty one is made by `Default`,
     /// or by [`empty_body`](HttpResponder::empty_body).

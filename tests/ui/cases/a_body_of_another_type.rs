@@ -1,0 +1,17 @@
+//! The closure of `HttpResponder::body` returns a `String`, and the service has another body.
+
+use http::{Request, Response};
+use tower::{BoxError, Layer, Service, service_fn};
+use tower_sluice::{Global, HttpResponder, RateLimitLayer, testing::Scripted};
+
+#[derive(Default)]
+struct Body(Vec<u8>);
+
+fn main() {
+    let inner = service_fn(async |_: Request<()>| Ok::<_, BoxError>(Response::new(Body(vec![1]))));
+    let responder = HttpResponder::new().body(|refusal| refusal.to_string());
+    let layer = RateLimitLayer::new(Scripted::new(), Global).respond(responder);
+    serve(layer.layer(inner));
+}
+
+fn serve(_: impl Service<Request<()>>) {}
