@@ -15,6 +15,9 @@ use crate::Charge;
 /// with 400 unless set otherwise. Return [`Exempt`] to let a request pass without a limit. A cost
 /// of 0 counts as 1; [`Charge::peek`] takes nothing.
 ///
+/// An empty key is refused with 400. A key composed of parts is never empty, so check each part in
+/// the closure: `head.header("x-user").filter(|user| !user.is_empty())?`.
+///
 /// ```
 /// use tower_sluice::{Exempt, IntoCharge, KeyExtractor, Keyed};
 ///

@@ -56,9 +56,11 @@ pub struct RateLimitLayer<L, K, R> {
 impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// Limits requests by `limiter`, each charged to the key that `key` finds in it.
     ///
-    /// `key` is usually [`by_head`](crate::by_head), or a closure over the request: see
-    /// [`KeyExtractor`](crate::KeyExtractor). A cost of 0 counts as 1: see
-    /// [`Charge::cost`](crate::Charge::cost).
+    /// `key` is usually [`by_head`](crate::by_head) around a closure over the head. It may be a
+    /// closure over the whole request, which states the request's type, or
+    /// [`Global`](crate::Global), one key for all. See [`KeyExtractor`](crate::KeyExtractor).
+    ///
+    /// A cost of 0 counts as 1: see [`Charge::cost`](crate::Charge::cost).
     ///
     /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
     /// responder, such as [`Raise`](crate::Raise): see [`respond`](RateLimitLayer::respond).

@@ -80,9 +80,12 @@ impl fmt::Debug for Head<'_> {
 /// }
 ///
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
-/// let layer: Limit = RateLimitLayer::new(limiter, by_head(api_key as fn(Head<'_>) -> _));
+/// let layer: Limit = RateLimitLayer::new(limiter, by_head(api_key));
 /// # let _ = layer;
 /// ```
+///
+/// Where the type of the layer is not written beside it, cast the function:
+/// `by_head(api_key as fn(Head<'_>) -> _)`.
 #[must_use]
 pub fn by_head<F, C>(find: F) -> ByHead<F>
 where
