@@ -48,10 +48,15 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// Inside axum's `.layer(..)` the body's type is inferred:
 /// `|_: &Decision, response: &Response<_>|`.
 ///
-/// The response is not delayed. The limiter that decided settles, also where that was the fallback
-/// of an `or_else`. A peek and [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled. A
-/// body that streams has no length yet: take the [`Reservation`](crate::Reservation) in
-/// [`Respond::annotate`], and settle it where the body ends.
+/// The response is not delayed. Over Redis the refund leaves as the response does, and this process
+/// sends it before later charges. Another process may still be faster. If its charge of the same
+/// key is decided first, a bucket or a log refunds nothing; and that charge is refused if no unit
+/// was left.
+///
+/// The limiter that decided settles, also where that was the fallback of an `or_else`. A peek and
+/// [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled. A body that streams has no
+/// length yet: take the [`Reservation`](crate::Reservation) in [`Respond::annotate`], and settle it
+/// where the body ends.
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
 /// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. Where that

@@ -112,6 +112,7 @@ pub trait Limiter {
     /// Less than the reservation's [`cost`](Reservation::cost) refunds the rest, as far as the
     /// algorithm can; 0 refunds all of it. More takes the difference, whether or not it fits. Off
     /// the caller's path: it returns at once. It is lost if the store then turns out to be away.
+    /// A [`Redis`] limiter and its clones send a refund before later charges.
     ///
     /// # Errors
     ///
@@ -358,7 +359,8 @@ pub trait LimiterExt: Limiter + Sized {
         OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
     }
 
-    /// Starts a key anew: forgets what was taken and what is reserved.
+    /// Starts a key anew: forgets what was taken and what is reserved. That holds under every
+    /// quota: a quota of the charge changes only what the answer reports.
     ///
     /// Requests that already wait keep their slots and still run then; the key no longer counts
     /// them. After a change of a plan, change your table first and reset afterwards: a charge that
