@@ -32,9 +32,10 @@ const MAX_LIMIT: u64 = 1 << 50;
 ///
 /// The period is counted in whole microseconds, from 1 µs to 2^50 µs (35 years). The burst is the
 /// limit unless it is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,
+    /// In µs.
     period: u64,
     burst: u64,
 }
@@ -188,6 +189,16 @@ impl Quota {
     }
 }
 
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quota")
+            .field("limit", &self.limit)
+            .field("period", &self.period())
+            .field("burst", &self.burst)
+            .finish()
+    }
+}
+
 /// One quota, or one for each algorithm of a tuple.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotas(Several);
@@ -302,6 +313,12 @@ mod tests {
         assert!(reason(Quota::try_new(u64::MAX, SECOND)).contains("2^50 units"));
         assert!(reason(Quota::per_day(1).try_burst(1 << 20)).contains("burst * p"));
         assert!(reason(Quota::per_day(1).try_burst(20_000)).contains("35 years"));
+    }
+
+    #[test]
+    fn debug_output_has_the_period_with_its_unit() {
+        let quota = Quota::new(5, Duration::from_millis(1_100));
+        assert_eq!(format!("{quota:?}"), "Quota { limit: 5, period: 1.1s, burst: 5 }");
     }
 
     #[test]
