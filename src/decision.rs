@@ -48,7 +48,7 @@ pub struct Decision {
     reset_after: Option<Duration>,
     decided_at: Option<Duration>,
     batch_position: u16,
-    paused: Duration,
+    retried_for: Duration,
     reservation: Option<Reservation>,
 }
 
@@ -65,7 +65,7 @@ impl Decision {
             reset_after: None,
             decided_at: None,
             batch_position: 0,
-            paused: Duration::ZERO,
+            retried_for: Duration::ZERO,
             reservation: None,
         }
     }
@@ -143,7 +143,7 @@ impl Decision {
     pub fn waited(&self) -> Duration {
         match self.outcome {
             Outcome::Wait(wait) => wait,
-            _ => self.paused,
+            _ => self.retried_for,
         }
     }
 
@@ -200,8 +200,8 @@ impl Decision {
     }
 
     /// Sets how long it was delayed before the attempt that was admitted.
-    pub(crate) fn after(mut self, paused: Duration) -> Self {
-        self.paused = paused;
+    pub(crate) fn after(mut self, retried_for: Duration) -> Self {
+        self.retried_for = retried_for;
         self
     }
 
