@@ -305,6 +305,21 @@ async fn a_full_queue_loses_no_settlement() {
     }
 }
 
+/// A caller who asks again at once finds what was refunded: a bucket that holds one is full again.
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refund_comes_before_the_next_request_of_its_caller() {
+    let server = support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let bucket = TokenBucket::new(Quota::per_day(1));
+    let limiter = Redis::new("bucket", bucket, pool).decision_timeout(20 * SECOND);
+    for request in 0..1_000 {
+        let mut decision = limiter.check(&Charge::new("alice")).await.unwrap();
+        assert!(decision.is_admitted(), "request {request}");
+        limiter.settle(decision.take_reservation().unwrap(), 0).unwrap();
+    }
+}
+
 /// Nothing can be sent, so nothing is lost in silence.
 #[cfg(feature = "redis")]
 #[test]

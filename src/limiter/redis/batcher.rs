@@ -155,8 +155,10 @@ impl Worker {
 
     /// Passes a request on to the worker. Returns false if the worker has ended.
     fn push(&self, queued: QueuedRequest) -> bool {
+        let is_sent = self.requests.send(queued).is_ok();
+        // After the request, so that the worker finds it if it resets this at the same moment.
         self.is_busy.store(true, Relaxed);
-        self.requests.send(queued).is_ok()
+        is_sent
     }
 }
 

@@ -1,4 +1,4 @@
-//! One script call: EVALSHA, then EVAL if the server does not know the script.
+//! One script call: EVALSHA, then EVAL if the server does not know the script; or EVAL at once.
 //!
 //! A call that the server may have run is never sent again: only NOSCRIPT proves that it did
 //! not run.
@@ -20,20 +20,26 @@ pub(crate) async fn eval(
     script: &Script,
     mut arguments: impl FnMut(&mut Cmd) -> bool,
 ) -> Option<RedisResult<Value>> {
-    let mut by_digest = script.evalsha();
-    if !arguments(&mut by_digest) {
-        return None;
-    }
-    let reply = connection.send(by_digest).await.and_then(Value::extract_error);
-    if !matches!(&reply, Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript))
-    {
-        return Some(reply);
+    if script.is_known() {
+        let mut by_digest = script.evalsha();
+        if !arguments(&mut by_digest) {
+            return None;
+        }
+        let reply = connection.send(by_digest).await.and_then(Value::extract_error);
+        let no_script = redis::ErrorKind::Server(ServerErrorKind::NoScript);
+        if !matches!(&reply, Err(error) if error.kind() == no_script) {
+            return Some(reply);
+        }
     }
     let mut by_text = script.eval();
     if !arguments(&mut by_text) {
         return None;
     }
-    Some(connection.send(by_text).await.and_then(Value::extract_error))
+    let reply = connection.send(by_text).await.and_then(Value::extract_error);
+    if reply.is_ok() {
+        script.record_run();
+    }
+    Some(reply)
 }
 
 /// Whether the server replied, be it with an error; a connection that broke is no reply.

@@ -5,8 +5,8 @@
 //!
 //! The latest reservation is refunded first: a refund acts on the state that its reservation left,
 //! so reservations unwind in the order opposite to that in which they were made, and before new
-//! charges change the state. Calls that run side by side could swap refunds, so only one call of a
-//! slot carries refunds at a time.
+//! charges change the state. Calls that run side by side could pass each other, so while one
+//! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -119,23 +119,24 @@ struct SlotQueue {
     /// By the mark of each reservation: marks of one key grow from one to the next.
     refunds: BTreeMap<(Mark, u64), QueuedRequest>,
     calls_in_flight: usize,
-    refunds_in_flight: bool,
+    /// The calls that carry refunds and have not ended.
+    refund_calls: usize,
     is_sendable: bool,
 }
 
 impl SlotQueue {
     fn has_work(&self) -> bool {
-        !self.requests.is_empty() || (!self.refunds.is_empty() && !self.refunds_in_flight)
+        !self.requests.is_empty() || !self.refunds.is_empty()
     }
 
     fn is_idle(&self) -> bool {
         let is_empty = self.requests.is_empty() && self.refunds.is_empty();
-        is_empty && self.calls_in_flight == 0 && !self.refunds_in_flight
+        is_empty && self.calls_in_flight == 0 && self.refund_calls == 0
     }
 
     fn pop(&mut self) -> Option<QueuedRequest> {
-        let refund = if self.refunds_in_flight { None } else { self.refunds.pop_last() };
-        refund.map(|(_, queued)| queued).or_else(|| self.requests.pop_front())
+        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
+        refund.or_else(|| self.requests.pop_front())
     }
 }
 
@@ -157,6 +158,11 @@ impl Queue {
     /// Whether there may be a batch to send.
     pub(super) fn is_sendable(&self) -> bool {
         !self.sendable.is_empty()
+    }
+
+    /// Whether a call for a hash slot carries refunds and has not ended.
+    pub(super) fn has_refunds_in_flight(&self, hash_slot: u16) -> bool {
+        self.slots.get(&hash_slot).is_some_and(|slot_queue| slot_queue.refund_calls > 0)
     }
 
     pub(super) fn push(&mut self, queued: QueuedRequest) {
@@ -189,7 +195,7 @@ impl Queue {
             let batch = Batch { hash_slot, requests };
             if !batch.requests.is_empty() {
                 slot_queue.calls_in_flight += 1;
-                slot_queue.refunds_in_flight |= batch.has_refunds();
+                slot_queue.refund_calls += usize::from(batch.has_refunds());
                 self.update_sendable(hash_slot);
                 return Some(batch);
             }
@@ -209,7 +215,7 @@ impl Queue {
     /// Records that the refunds of a call for a slot are done.
     pub(super) fn refunds_done(&mut self, hash_slot: u16) {
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
-            slot_queue.refunds_in_flight = false;
+            slot_queue.refund_calls -= 1;
         }
         self.update_sendable(hash_slot);
     }

@@ -2,6 +2,9 @@
 //!
 //! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
@@ -15,6 +18,8 @@ use crate::algorithm::InLua;
 pub(crate) struct Script {
     text: String,
     digest: String,
+    /// Whether the server is taken to know the digest.
+    is_known: Arc<AtomicBool>,
 }
 
 impl Script {
@@ -26,7 +31,27 @@ impl Script {
 
     fn new(text: String) -> Self {
         let digest = Sha1::from(&text).digest().to_string();
-        Self { text, digest }
+        Self { text, digest, is_known: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// A script whose first call sends the text. A digest that the server does not know takes two
+    /// round trips, and a later call could come in between.
+    fn sent_as_text_first(text: String) -> Self {
+        let script = Self::new(text);
+        script.is_known.store(false, Relaxed);
+        script
+    }
+
+    /// Whether a call may begin with the digest.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Relaxed)
+    }
+
+    /// Records that the server has run the script.
+    pub(super) fn record_run(&self) {
+        if !self.is_known() {
+            self.is_known.store(true, Relaxed);
+        }
     }
 
     /// The command EVALSHA, without keys and arguments.
@@ -54,8 +79,8 @@ pub fn texts<A: InLua>() -> [String; 2] {
 
 impl Scripts {
     pub(super) fn of<A: InLua>() -> Self {
-        let [checks, complete] = texts::<A>().map(Script::new);
-        Self { checks, complete }
+        let [checks, complete] = texts::<A>();
+        Self { checks: Script::new(checks), complete: Script::sent_as_text_first(complete) }
     }
 
     /// The script for a call: nearly all carry checks and nothing else.

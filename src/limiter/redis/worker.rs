@@ -7,9 +7,12 @@
 //! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and
 //! every call has ended, or with its runtime.
 
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
 
 use tokio::select;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -18,7 +21,7 @@ use tokio::time::Instant;
 
 use super::call::{EndedCall, send_batch};
 use super::config::Config;
-use super::connections::ConnectionFuture;
+use super::connections::{ConnectionFuture, SharedConnection};
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queue::{Queue, QueuedRequest};
 
@@ -30,12 +33,19 @@ pub(super) async fn run(
     is_busy: Arc<AtomicBool>,
 ) {
     let mut queue = Queue::new(config.max_batch_size);
+    // By hash slot, the connection of a call that carries refunds.
+    let mut refunding: HashMap<u16, Arc<dyn SharedConnection>> = HashMap::new();
     let mut connecting: Option<ConnectionFuture> = None;
     let mut calls = JoinSet::new();
     let mut late_replies = JoinSet::new();
     let mut is_open = true;
     loop {
+        refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
         is_busy.store(!(queue.is_empty() && calls.is_empty()), Relaxed);
+        if !arrivals.is_empty() {
+            // It came before the line above, and no later charge may pass it.
+            is_busy.store(true, Relaxed);
+        }
         let mut new_connection = None;
         select! {
             // Replies come first, and arrivals last: all that have arrived are taken below.
@@ -76,7 +86,35 @@ pub(super) async fn run(
                 break;
             };
             let Some(batch) = queue.next_batch() else { break };
-            calls.spawn(send_batch(Arc::clone(&config), connection, batch));
+            // A connection answers its calls in order: so no charge is decided before a refund
+            // that was made earlier.
+            let same = refunding.get(&batch.hash_slot).filter(|same| same.is_alive());
+            let keeps_order = batch.has_refunds() || same.is_some();
+            let connection = same.map_or(connection, Arc::clone);
+            if batch.has_refunds() {
+                refunding.insert(batch.hash_slot, Arc::clone(&connection));
+            }
+            let call = send_batch(Arc::clone(&config), connection, batch);
+            if keeps_order {
+                calls.spawn(sent_now(call).await);
+            } else {
+                calls.spawn(call);
+            }
+        }
+    }
+}
+
+/// Sends a call before anything else is sent: a task of its own would send it when it runs first.
+async fn sent_now<F>(call: F) -> impl Future<Output = EndedCall> + use<F>
+where
+    F: Future<Output = EndedCall>,
+{
+    let mut call = Box::pin(call);
+    let ended = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+    async move {
+        match ended {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => call.await,
         }
     }
 }

@@ -61,18 +61,21 @@ fn refunds_leave_first_and_the_latest_before_all() {
 }
 
 #[test]
-fn one_call_of_a_slot_carries_refunds_at_a_time() {
+fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
     let (mut queue, _receivers) = queue(1, [refund(20), refund(10), check(1)]);
     queue.set_max_in_flight(3);
-    let first = queue.next_batch().expect("a batch");
-    assert!(first.has_refunds());
-    assert_eq!(ops(queue.next_batch()), [check(1)]);
-    assert_eq!(ops(queue.next_batch()), []);
-    queue.call_ended(0);
-    queue.call_ended(0);
-    assert_eq!(ops(queue.next_batch()), []);
-    queue.refunds_done(0);
+    assert_eq!(ops(queue.next_batch()), [refund(20)]);
     assert_eq!(ops(queue.next_batch()), [refund(10)]);
+    assert_eq!(ops(queue.next_batch()), [check(1)]);
+    for is_last in [false, true] {
+        assert!(queue.has_refunds_in_flight(0));
+        queue.call_ended(0);
+        queue.refunds_done(0);
+        assert_eq!(queue.has_refunds_in_flight(0), !is_last);
+    }
+    assert!(!queue.is_empty());
+    queue.call_ended(0);
+    assert!(queue.is_empty());
 }
 
 #[test]
