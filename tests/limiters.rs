@@ -316,6 +316,17 @@ async fn a_wrapper_can_take_more_if_all_that_it_takes_from_can() {
 }
 
 /// Nobody sleeps between the members, so a wait that one of them reserves is no admission.
+/// The member that would refuse is asked first, and would hide what is wrong.
+#[tokio::test(start_paused = true)]
+async fn in_turn_an_empty_key_is_an_error_whoever_would_refuse() {
+    let memory = || Memory::new("memory", TokenBucket::new(Quota::per_hour(1))).boxed();
+    let all = AllInTurn::new([memory(), memory()], |charge| [charge.clone(), Charge::new("all")]);
+    assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
+    assert!(!all.check(&Charge::new("bob")).await.unwrap().is_admitted());
+    let error = all.check(&Charge::new("")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Request);
+}
+
 #[tokio::test(start_paused = true)]
 async fn in_turn_a_reserved_wait_is_refunded_and_an_error() {
     // The second one is peeked at before.

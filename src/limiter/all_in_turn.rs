@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::too_long_a_wait;
+use super::named::check_key;
 use super::{Boxed, BoxedFuture, Limiter, Operation};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 
@@ -87,6 +88,8 @@ impl<const N: usize, F> AllInTurn<N, F> {
         };
         let owner = self.owner;
         Box::pin(async move {
+            // Whatever the members would answer, the request is wrong.
+            charges.iter().try_for_each(|charge| check_key(charge.key()))?;
             let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
             let mut answered = false;
             // A member that will refuse is asked first, so that seldom anything has to be refunded.
