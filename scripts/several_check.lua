@@ -28,6 +28,8 @@ if fits then
         --@ paste consume
       end
       --@ end
+      -- The units are taken.
+      wait = -1 - wait
     else
       --@ each
       kept_N = kept_N or clamped_N

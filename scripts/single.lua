@@ -54,7 +54,8 @@ while last < #KEYS do
           if cost > 0 then
             if wait <= max_wait then
               --@ paste consume
-              kept = true
+              -- The units are taken.
+              kept, wait = true, -1 - wait
             elseif clamped then
               -- The only write of a refusal: or the clamped state would move along with the clock.
               kept = true

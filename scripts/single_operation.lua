@@ -39,7 +39,7 @@ else
     if cost > 0 and not op then
       if wait <= max_wait then
         --@ paste consume
-        kept = true
+        kept, wait = true, -1 - wait
       elseif clamped then
         kept = true
       end

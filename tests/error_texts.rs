@@ -54,8 +54,9 @@ async fn an_odd_reply_never_admits() {
         let error = answered(reply).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::State, "{}", String::from_utf8_lossy(reply));
     }
-    // As the script packs it: now, then the wait, and the state that it decided on: none.
-    let fine = b"$13\r\n\x94\xcf\x00\x06\x47\x48\x46\x20\x40\x00\x00\x00\x00\r\n";
+    // As the script packs it: now, then that the units are taken without a wait, and the state that
+    // it decided on: none.
+    let fine = b"$13\r\n\x94\xcf\x00\x06\x47\x48\x46\x20\x40\x00\xff\x00\x00\r\n";
     assert_eq!(answered(fine).await.unwrap().remaining(), Some(999_999));
 }
 

@@ -45,7 +45,7 @@ pub trait InLua: Algorithm {
 /// An element of a script's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element<'a> {
-    /// An integer from 0 to 2^53.
+    /// An integer from -2^53 to 2^53. No state has negative ones.
     Number(i64),
     /// A text.
     Text(&'a [u8]),
@@ -60,7 +60,7 @@ pub(super) fn state_of<S, const N: usize>(
     let elements: [Element<'_>; N] = elements.try_into().ok()?;
     let mut numbers = [0; N];
     for (number, element) in numbers.iter_mut().zip(elements) {
-        let Element::Number(sent) = element else { return None };
+        let Element::Number(sent @ 0..) = element else { return None };
         *number = sent;
     }
     if numbers[0] == 0 {

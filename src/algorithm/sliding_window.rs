@@ -227,7 +227,7 @@ impl InLua for SlidingWindow {
         _cost: i64,
         elements: &[Element<'_>],
     ) -> Option<Option<State>> {
-        let [Element::Number(newest), list] = elements else { return None };
+        let [Element::Number(newest @ 0..), list] = elements else { return None };
         if *newest == 0 {
             return Some(None);
         }

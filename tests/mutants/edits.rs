@@ -189,7 +189,7 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "taken_although_another_refuses",
         "several",
         Mixed,
-        "elseif instant_2 > latest then",
+        "elseif instant_2 > fits_at then",
         "else",
     ),
     mutant(
@@ -201,10 +201,10 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
     ),
     mutant(
         "changes_of_one_call_not_seen",
-        "several",
-        Mixed,
-        "if known[KEYS[slot_1]] then",
-        "if false then",
+        BUCKET,
+        Saturating,
+        "for _ = 1, repeats do\n",
+        "for _ = 1, repeats do\nfull, part = full_before, part_before\n",
     ),
     mutant(
         "refund_of_a_tuple_not_stored",

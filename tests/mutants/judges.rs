@@ -36,15 +36,19 @@ impl Judge {
     /// What it finds wrong with an algorithm, decided over `url` by `server`;
     /// nothing if all is well.
     pub(crate) fn finds(self, algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
-        match self {
+        // What cannot be decided any more is found as well.
+        caught(|| match self {
             Self::Saturating => workload(algorithm, Workload::Saturating, server, url),
             Self::Mixed => workload(algorithm, Workload::Mixed, server, url),
             Self::Use => awaited(async { used(algorithm, url).await }),
-            Self::Edges => caught(|| edges::walk(algorithm, url, 1_200)),
+            Self::Edges => {
+                edges::walk(algorithm, url, 1_200);
+                None
+            }
             Self::Expiry => awaited(async { expiry(algorithm, server, url).await }),
             Self::Corrupt => awaited(async { corrupt(algorithm, server, url).await }),
             Self::Clock => awaited(async { clock(algorithm, url).await }),
-        }
+        })
     }
 }
 
@@ -73,11 +77,12 @@ fn awaited(work: impl Future<Output = Option<String>>) -> Option<String> {
     runtime.expect("a runtime").block_on(work)
 }
 
-/// The message of a judge that panics.
-fn caught(work: impl FnOnce()) -> Option<String> {
-    let panic = catch_unwind(AssertUnwindSafe(work)).err()?;
-    let text = panic.downcast_ref::<String>().map_or("a panic", String::as_str);
-    Some(format!("S3: {}", text.lines().next().unwrap_or_default()))
+/// What a judge finds; the message, if it panics.
+fn caught(judge: impl FnOnce() -> Option<String>) -> Option<String> {
+    catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map_or("a panic", String::as_str);
+        Some(format!("S3: {}", text.lines().next().unwrap_or_default()))
+    })
 }
 
 fn limiter(algorithm: &Algorithm, url: &str, clock: Option<Arc<AtomicU64>>) -> Arc<dyn Judged> {
@@ -97,7 +102,7 @@ async fn expiry(algorithm: &Algorithm, server: &Server, url: &str) -> Option<Str
     let mut connection = server.connection().await;
     for step in 0..700 {
         let charge = Charge::new("key").max_wait(Duration::from_secs(60));
-        let decision = limiter.check(&charge).await.ok()?;
+        let decision = limiter.check(&charge).await.expect("a decision");
         let micros = |time: Option<Duration>| time.unwrap_or_default().as_micros() as i64;
         let old = micros(decision.decided_at()) + micros(decision.reset_after());
         let names: Vec<String> =
@@ -123,7 +128,7 @@ async fn names_are_gone(connection: &mut redis::aio::MultiplexedConnection) -> b
 async fn corrupt(algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
     let limiter = limiter(algorithm, url, None);
     let mut connection = server.connection().await;
-    limiter.check(&Charge::new("key")).await.ok()?;
+    limiter.check(&Charge::new("key")).await.expect("a decision");
     let names: Vec<String> =
         redis::cmd("KEYS").arg("*").query_async(&mut connection).await.expect("keys");
     for text in ["nan", "-nan", "inf", "-inf", "1e400", "0x10", " 5 ", "05", "-1", "1e3", ""] {
@@ -141,9 +146,9 @@ async fn clock(algorithm: &Algorithm, url: &str) -> Option<String> {
     const START: u64 = 1_767_225_600_000_000;
     let now = Arc::new(AtomicU64::new(START));
     let limiter = limiter(algorithm, url, Some(Arc::clone(&now)));
-    limiter.check(&Charge::new("key")).await.ok()?;
+    limiter.check(&Charge::new("key")).await.expect("a decision");
     now.fetch_sub(86_400_000_000, Relaxed);
-    let decision = limiter.check(&Charge::new("key")).await.ok()?;
+    let decision = limiter.check(&Charge::new("key")).await.expect("a decision");
     let locked = decision.retry_after().unwrap_or_default();
     // A capacity's time and a horizon.
     (locked > Duration::from_secs(62)).then(|| format!("clock: locked for {locked:?}"))

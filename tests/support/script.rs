@@ -216,9 +216,11 @@ impl<A: InLua> Call<A> {
                 let code = text.split(' ').find(|word| !word.ends_with(':')).unwrap();
                 return Entry::Failed(code.trim_start_matches('-').to_owned());
             }
+            Value::Int(taken @ ..0) => -1 - taken,
             Value::Int(wait) => *wait,
             other => panic!("{other:?}"),
         };
+        let is_taken = matches!(told[0], Value::Int(..0));
         if form.operation().starts_with("refund") {
             return Entry::Told { numbers: [5, wait, 0, 0], quota_index: 0, mark: Mark::default() };
         }
@@ -240,7 +242,8 @@ impl<A: InLua> Call<A> {
             Verdict::Deny(wait) => (2, wait),
             _ => (3, 0),
         };
-        assert_eq!(wait, expected, "{form:?}");
+        let takes = outcome < 2 && check.cost > 0 && form.operation().is_empty();
+        assert_eq!((is_taken, wait), (takes, expected), "{form:?}");
         let numbers = [outcome, wait, answer.report.remaining, answer.report.reset_after];
         let mark = answer.mark.unwrap_or_default();
         Entry::Told { numbers, quota_index: answer.quota_index, mark }

@@ -118,6 +118,8 @@ pub struct Redis<A: InLua> {
 
 impl<A: InLua> Redis<A> {
     /// A limiter called `name` over `pool`. Processes that use the same name share it.
+    /// Where their quotas differ, they share the state of each key, and each decides under its own
+    /// quota. Another algorithm has other keys.
     ///
     /// # Panics
     ///

@@ -30,8 +30,9 @@ pub(super) trait ReadEntry: Send + Sync {
 
     /// What `wait` and `state` say about a request at the instant `now`.
     ///
-    /// The script decides, and says for how long. The answer is computed here, from the state that
-    /// it decided on. Both agree, or the reply is not one that the script gives.
+    /// The script decides: `wait` says for how long, and is negative if it took the units. The
+    /// answer is computed here, from the state that the script decided on. Both agree, or the reply
+    /// is not one that the script gives.
     ///
     /// # Errors
     ///
@@ -57,7 +58,9 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
         wait: i64,
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error> {
+        let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let check = match request.op {
+            Op::Refund { .. } if is_taken => return Err(malformed_reply()),
             Op::Refund { units, .. } if wait <= units => {
                 return Ok(ReplyEntry::Refunded { units: wait });
             }
@@ -75,11 +78,18 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
             Op::Estimate { .. } => A::estimate(&rule, state.as_ref(), now, check),
             _ => A::step(&rule, &mut state, now, check),
         };
-        let expected = match answer.verdict {
-            Verdict::Allow | Verdict::Never => 0,
-            Verdict::Wait(wait) | Verdict::Deny(wait) => wait,
+        let (takes, expected) = match answer.verdict {
+            Verdict::Allow => (true, 0),
+            Verdict::Wait(wait) => (true, wait),
+            Verdict::Deny(wait) => (false, wait),
+            Verdict::Never => (false, 0),
         };
-        if wait == expected { Ok(ReplyEntry::Decided(answer)) } else { Err(malformed_reply()) }
+        let takes = takes && check.cost > 0 && matches!(request.op, Op::Check { .. });
+        if (is_taken, wait) == (takes, expected) {
+            Ok(ReplyEntry::Decided(answer))
+        } else {
+            Err(malformed_reply())
+        }
     }
 }
 
@@ -175,9 +185,14 @@ fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
             let number = unsigned(rest, 1 << (kind - 0xcc))?;
             return (number <= MAX_NUMBER).then_some(Element::Number(number));
         }
+        0xe0..=0xff => return Some(Element::Number(i64::from(kind.cast_signed()))),
+        0xd0..=0xd3 => {
+            let number = signed(rest, 1 << (kind - 0xd0))?;
+            return (number >= -MAX_NUMBER).then_some(Element::Number(number));
+        }
         0xa0..=0xbf => i64::from(kind & 0x1f),
         0xd9..=0xdb => unsigned(rest, 1 << (kind - 0xd9))?,
-        // Negative numbers, fractions and all else are nothing that a script says.
+        // Fractions and all else are nothing that a script says.
         _ => return None,
     };
     let (text, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
@@ -197,6 +212,14 @@ fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<i64> {
     *rest = after;
     let number = number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
     i64::try_from(number).ok()
+}
+
+/// A signed number of `bytes` bytes, the highest first.
+fn signed(rest: &mut &[u8], bytes: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    let sign = if number.first()?.cast_signed() < 0 { -1 } else { 0 };
+    Some(number.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte)))
 }
 
 #[cfg(test)]

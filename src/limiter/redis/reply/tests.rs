@@ -21,7 +21,7 @@ fn packed(elements: &[Option<i64>]) -> Value {
     for element in elements {
         match element {
             Some(number) => {
-                bytes.push(0xcf);
+                bytes.push(if *number < 0 { 0xd3 } else { 0xcf });
                 bytes.extend(number.to_be_bytes());
             }
             None => bytes.extend(b"\xa6OOM no"),
@@ -47,7 +47,7 @@ fn told(reply: &Value) -> Result<ReplyEntry, Error> {
 #[test]
 fn a_reserved_wait_is_read() {
     // It was full again at 1,000, after five charges and four more.
-    let reply = ints(&[600, 100, 1_101, 0]);
+    let reply = ints(&[600, -101, 1_101, 0]);
     assert_eq!(BatchReply::read(&reply, 1, 2).unwrap().now, 600);
     let decided = ReplyEntry::Decided(Answer {
         verdict: Verdict::Wait(100),
@@ -56,8 +56,8 @@ fn a_reserved_wait_is_read() {
         mark: Some([1_200, 0, 0, 0].into()),
     });
     assert_eq!(told(&reply).unwrap(), decided);
-    // The script's wait and the state agree, or nothing is admitted.
-    for wait in [0, 99, 101, 500] {
+    // The script's wait and the state agree, and the units were taken, or nothing is admitted.
+    for wait in [0, -1, -100, -102, 100, 500, -501] {
         let reply = ints(&[600, wait, 1_101, 0]);
         assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State);
     }
@@ -78,6 +78,14 @@ fn every_form_of_an_element_is_read() {
     ] {
         assert_eq!(unpack(bytes), Some(vec![Element::Text(b"no")]), "{:?}", text(bytes));
     }
+}
+
+#[test]
+fn negative_numbers_are_read() {
+    let numbers =
+        b"\x96\xff\xe0\xd0\x80\xd1\xff\x7f\xd2\xff\xff\x7f\xff\xd3\xff\xff\xff\xff\x7f\xff\xff\xff";
+    let read = [-1, -32, -128, -129, -32_769, -2_147_483_649].map(Element::Number);
+    assert_eq!(unpack(numbers), Some(read.to_vec()));
 }
 
 #[test]
@@ -104,13 +112,16 @@ fn odd_replies_are_errors() {
         ints(&[7, 0, 0, 0, 0]),
         ints(&[-1, 0, 0, 0]),
         ints(&[i64::MIN, 0, 0, 0]),
-        ints(&[7, -1, 0, 0]),
+        ints(&[7, 0, 0, 0]),
+        ints(&[7, -2, 0, 0]),
         ints(&[7, 1, 0, 0]),
+        ints(&[7, i64::MIN, 0, 0]),
+        ints(&[7, -1, -1, 0]),
+        ints(&[7, -1, 0, -1]),
         ints(&[7, i64::MAX, 0, 0]),
-        ints(&[7, 0, i64::MAX, 0]),
-        ints(&[7, 0, -1, 0]),
+        ints(&[7, -1, i64::MAX, 0]),
         // More than the denominator of the rule.
-        ints(&[7, 0, 8, 1]),
+        ints(&[7, -1, 8, 1]),
     ];
     for reply in odd {
         assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
@@ -119,7 +130,7 @@ fn odd_replies_are_errors() {
 
 #[test]
 fn one_charge_fails_alone() {
-    let elements = [Some(7), None, Some(0), Some(0), Some(0), Some(0), Some(0)];
+    let elements = [Some(7), None, Some(0), Some(0), Some(-1), Some(0), Some(0)];
     let reply = packed(&elements);
     let reply = BatchReply::read(&reply, 2, 2).unwrap();
     let reader = reader();
