@@ -24,6 +24,8 @@ pub(crate) async fn used(
     patience: Duration,
 ) -> (i128, i128) {
     let quota = Workload::Saturating.quota(algorithm.quota);
+    // A busy machine may take longer for the first connection than a decision waits for one.
+    while pool.ready().await.is_err() {}
     let clock = Arc::new(AtomicU64::new(START));
     let limiter = (algorithm.limiter)(quota, Site { pool, clock: Some(clock.clone()) });
     let mut dice = fastrand::Rng::with_seed(7);
