@@ -14,7 +14,7 @@ use std::time::Duration;
 use cells::{Rule, State};
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, LATEST, LONG_AGO, Mark, Refund, Report,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
     clamped_horizon, exact, in_lua::listed, micros, sealed::Sealed, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -233,8 +233,11 @@ impl InLua for SlidingWindow {
         }
         let Element::Text(list) = list else { return None };
         let units: Vec<_> = listed(list)?.into();
-        let is_possible = units.len() == rule.cells as usize + 1 && *newest <= LATEST;
-        is_possible.then(|| Some(State::of(rule.width, newest - 1, units)))
+        let newest = newest - 1;
+        let begin = newest.checked_mul(rule.width);
+        let is_possible =
+            units.len() == rule.cells as usize + 1 && begin.is_some_and(|begin| begin < INEXACT);
+        is_possible.then(|| Some(State::of(rule.width, newest, units)))
     }
 }
 

@@ -141,6 +141,14 @@ impl<'a> BatchReply<'a> {
         let (wait, state) = self.elements[begin..begin + self.elements_per_charge]
             .split_first()
             .ok_or_else(malformed_reply)?;
+        // A foreign value may make a number that no script computes with: its own charge fails.
+        let is_exact = |element: &Element<'_>| match element {
+            Element::Number(number) => (-MAX_NUMBER..=MAX_NUMBER).contains(number),
+            Element::Text(_) => true,
+        };
+        if !is_exact(wait) || !state.iter().all(is_exact) {
+            return Err(malformed_reply());
+        }
         match wait {
             Element::Number(wait) => reader.read(self.now, request, *wait, state),
             Element::Text(text) => Err(error::from_error_reply(&String::from_utf8_lossy(text))),
@@ -149,7 +157,8 @@ impl<'a> BatchReply<'a> {
 
     /// Whether a charge failed since the server takes no writes.
     pub(super) fn is_read_only(&self) -> bool {
-        self.elements.iter().any(|element| match element {
+        // States hold texts as well, which are no errors.
+        self.elements.iter().skip(1).step_by(self.elements_per_charge).any(|wait| match wait {
             Element::Text(text) => error::is_read_only(&String::from_utf8_lossy(text)),
             Element::Number(_) => false,
         })
@@ -181,15 +190,9 @@ fn element<'a>(rest: &mut &'a [u8]) -> Option<Element<'a>> {
     let kind = byte(rest)?;
     let length = match kind {
         0x00..=0x7f => return Some(Element::Number(kind.into())),
-        0xcc..=0xcf => {
-            let number = unsigned(rest, 1 << (kind - 0xcc))?;
-            return (number <= MAX_NUMBER).then_some(Element::Number(number));
-        }
+        0xcc..=0xcf => return unsigned(rest, 1 << (kind - 0xcc)).map(Element::Number),
         0xe0..=0xff => return Some(Element::Number(i64::from(kind.cast_signed()))),
-        0xd0..=0xd3 => {
-            let number = signed(rest, 1 << (kind - 0xd0))?;
-            return (number >= -MAX_NUMBER).then_some(Element::Number(number));
-        }
+        0xd0..=0xd3 => return signed(rest, 1 << (kind - 0xd0)).map(Element::Number),
         0xa0..=0xbf => i64::from(kind & 0x1f),
         0xd9..=0xdb => unsigned(rest, 1 << (kind - 0xd9))?,
         // Fractions and all else are nothing that a script says.

@@ -138,6 +138,18 @@ fn one_charge_fails_alone() {
     assert!(reply.entry(1, &check(), &reader).is_ok());
 }
 
+#[test]
+fn a_number_that_no_script_computes_with_fails_its_own_charge() {
+    for odd in [i64::MAX, MAX_NUMBER + 1, i64::MIN] {
+        let reply = ints(&[7, -1, odd, 0, -1, 0, 0]);
+        let reply = BatchReply::read(&reply, 2, 2).unwrap();
+        let reader = reader();
+        let error = reply.entry(0, &check(), &reader).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::State);
+        assert!(reply.entry(1, &check(), &reader).is_ok());
+    }
+}
+
 proptest! {
     #[test]
     fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..6)) {
