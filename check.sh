@@ -41,8 +41,8 @@ cargo clippy --quiet --no-default-features --all-targets -- -D warnings
 say "tests, all features"
 tests/run.sh --all-features
 cargo test --quiet --all-features --doc
-# Without Redis there are no processes and stores to test: the units, the tests of the layer and of the memory, and the
-# examples in the documentation are enough.
+# Without Redis there are no processes and stores to test: the units, the tests of the layer and of
+# the memory, and the examples in the documentation are enough.
 say "tests, no features"
 cargo test --quiet --no-default-features --lib
 cargo test --quiet --no-default-features --doc
