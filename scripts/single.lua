@@ -47,21 +47,7 @@ while last < #KEYS do
         --@ if complete
         --@ include single_operation
         --@ else
-        --@ paste fit
-        --@ paste reply
-        if instant then
-          wait = instant - now
-          if cost > 0 then
-            if wait <= max_wait then
-              --@ paste consume
-              -- The units are taken.
-              kept, wait = true, -1 - wait
-            elseif clamped then
-              -- The only write of a refusal: or the clamped state would move along with the clock.
-              kept = true
-            end
-          end
-        end
+        --@ include single_check
         --@ end
         reply[n + 1] = wait
         n = n + WIDTH

@@ -32,17 +32,5 @@ elseif op == 'reset' then
   $state = nil
   kept, wiped, why = true, true, nil
 else
-  --@ paste fit
-  --@ paste reply
-  if instant then
-    wait = instant - now
-    if cost > 0 and not op then
-      if wait <= max_wait then
-        --@ paste consume
-        kept, wait = true, -1 - wait
-      elseif clamped then
-        kept = true
-      end
-    end
-  end
+  --@ include single_check
 end

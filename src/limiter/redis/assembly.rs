@@ -10,9 +10,10 @@ use crate::algorithm::ScriptPart;
 pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
 
 /// The templates, by the name that others include them under.
-const TEMPLATES: [(&str, &str); 8] = [
+const TEMPLATES: [(&str, &str); 9] = [
     ("call", include_str!("../../../scripts/call.lua")),
     ("single", include_str!("../../../scripts/single.lua")),
+    ("single_check", include_str!("../../../scripts/single_check.lua")),
     ("single_operation", include_str!("../../../scripts/single_operation.lua")),
     ("several", include_str!("../../../scripts/several.lua")),
     ("several_check", include_str!("../../../scripts/several_check.lua")),
