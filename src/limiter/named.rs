@@ -85,10 +85,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
-        check_key(charge.key())?;
-        if charge.get_cost() > MAX_COST {
-            return Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units"));
-        }
+        check_range(charge)?;
         let quota = charge.get_quota().unwrap_or(&self.quota).clone();
         let check = Check {
             cost: charge.get_cost().cast_signed(),
@@ -188,6 +185,15 @@ impl<A: Algorithm> NamedAlgorithm<A> {
 /// If the algorithm cannot follow its quota.
 pub(super) fn expect_valid_quota<T>(made: Result<T, QuotaError>) -> T {
     made.unwrap_or_else(|error| panic!("the algorithm cannot follow its quota: {error}"))
+}
+
+/// Checks the key and the cost of a charge: what is an error whatever the algorithm.
+pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
+    check_key(charge.key())?;
+    match charge.get_cost() {
+        0..=MAX_COST => Ok(()),
+        _ => Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units")),
+    }
 }
 
 pub(crate) fn check_key(key: &str) -> Result<(), Error> {
