@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an admission took. Its holder may settle it, once.
@@ -33,6 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Reservation {
     owner: Owner,
     cost: u64,
+    /// The key that was charged, if a deny cache has seen it: a hash, which is no secret.
+    key_hash: Option<NonZeroU64>,
     payload: Box<dyn Any + Send + Sync>,
 }
 
@@ -40,7 +43,7 @@ impl Reservation {
     /// A reservation of `cost` units by the limiter of this `owner`.
     #[must_use]
     pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
-        Self { owner, cost, payload: Box::new(payload) }
+        Self { owner, cost, key_hash: None, payload: Box::new(payload) }
     }
 
     /// The limiter that it belongs to.
@@ -67,11 +70,21 @@ impl Reservation {
     ///
     /// The reservation itself, if its payload is no `T`.
     pub fn into_payload<T: Any>(self) -> Result<T, Self> {
-        let Self { owner, cost, payload } = self;
-        match payload.downcast() {
+        match self.payload.downcast() {
             Ok(payload) => Ok(*payload),
-            Err(payload) => Err(Self { owner, cost, payload }),
+            Err(payload) => Err(Self { payload, ..self }),
         }
+    }
+
+    /// The hash of the key that was charged. `None` if it is not known.
+    pub(crate) fn key_hash(&self) -> Option<NonZeroU64> {
+        self.key_hash
+    }
+
+    /// Sets the key that was charged. If two limiters charged different keys for it, neither is
+    /// kept.
+    pub(crate) fn set_key_hash(&mut self, hash: NonZeroU64) {
+        self.key_hash = Some(hash).filter(|hash| self.key_hash.is_none_or(|other| other == *hash));
     }
 }
 
