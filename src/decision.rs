@@ -31,6 +31,9 @@ pub enum Origin {
     Store,
     /// This process.
     Local,
+    /// Earlier, by the limiter inside of a [`DenyCache`](crate::DenyCache), which repeats the
+    /// refusal.
+    Cache,
     /// Nowhere: [`FailOpen`](crate::FailOpen) admitted because the store was away.
     FailOpen,
 }
@@ -197,6 +200,28 @@ impl Decision {
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
         self.reservation = Some(reservation);
         self
+    }
+
+    /// What was taken.
+    pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
+        self.reservation.as_mut()
+    }
+
+    /// The same denial `later`: the charge waits for less time now, and nothing else has changed.
+    pub(crate) fn repeated(&self, later: Duration) -> Self {
+        let left = |time: Duration| time.saturating_sub(later);
+        Self {
+            outcome: Outcome::Deny { retry_after: self.retry_after().map(left) },
+            origin: Origin::Cache,
+            limiter: self.limiter.clone(),
+            quota: self.quota,
+            remaining: self.remaining,
+            reset_after: self.reset_after.map(left),
+            decided_at: self.decided_at,
+            batch_position: self.batch_position,
+            retried_for: Duration::ZERO,
+            reservation: None,
+        }
     }
 
     /// Sets how long it was delayed before the attempt that was admitted.

@@ -369,6 +369,10 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     let all = AllInTurn::new([Arc::clone(&memory).boxed()], |charge: &Charge| [charge.clone()]);
     hides(&all);
     hides(&all.check(&Charge::new(SECRET)).await);
+    let cached = Arc::clone(&memory).deny_cache();
+    cached.check(&charge).await.unwrap();
+    hides(&cached);
+    hides(&cached.check(&charge));
     hides(&memory.acquire(charge.clone()));
     hides(&memory);
 

@@ -3,6 +3,7 @@
 mod acquire;
 mod all_in_turn;
 mod boxed;
+mod deny_cache;
 mod digest;
 mod grace_period;
 mod memory;
@@ -21,6 +22,7 @@ pub use acquire::AcquireFuture;
 pub(crate) use acquire::Admission;
 pub use all_in_turn::AllInTurn;
 pub use boxed::{Boxed, BoxedFuture};
+pub use deny_cache::{DenyCache, DenyCacheFuture};
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operation, OperationFuture};
 pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse, OrElseFuture};
@@ -44,6 +46,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`Memory`] | by the same arithmetic in this process |
 /// | [`Timeout`] | as its inner one, or fails at a deadline |
 /// | [`OrElse`] | as its inner one, or as a fallback where that may answer |
+/// | [`DenyCache`] | as its inner one, and repeats a refusal without asking again |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
 /// | [`AllInTurn`] | by several of any type, one after another, all or nothing |
 /// | [`Boxed`] | as its inner one, whose type it hides |
@@ -258,6 +261,16 @@ pub trait LimiterExt: Limiter + Sized {
         F: Fallback,
     {
         OrElse::new(self, FallbackIf::new(condition, fallback))
+    }
+
+    /// Repeats a refusal until its time is over, and asks nothing of this limiter until then.
+    ///
+    /// For a limiter over a store, whose refusals cost a round trip each. See [`DenyCache`] for
+    /// what is repeated and how soon a refund is seen. Write it before `or_else`, as
+    /// `limiter.deny_cache().or_else(..)`, so that no refusal of a fallback is repeated.
+    #[must_use]
+    fn deny_cache(self) -> DenyCache<Self> {
+        DenyCache::new(self)
     }
 
     /// Hides the type, so that limiters of different types fit one field or table.

@@ -1,0 +1,201 @@
+//! A limiter that repeats its refusals, so that a refused key costs no call.
+
+mod cache;
+mod future;
+mod key;
+mod refusal;
+mod shard;
+
+pub use future::DenyCacheFuture;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::cache::Cache;
+use self::future::Afterwards;
+use self::key::KeyHash;
+use self::refusal::Question;
+use super::{Limiter, Operation};
+use crate::{Charge, Reservation};
+
+const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
+const DEFAULT_MAX_KEYS: usize = 100_000;
+
+/// A limiter that repeats its refusals: made by
+/// [`LimiterExt::deny_cache`](crate::LimiterExt::deny_cache).
+///
+/// A refusal says when the charge would be admitted. Until then the cache repeats it, with the time
+/// that is left, and does not ask the inner limiter. So clients that ignore their 429 cost a store
+/// next to nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Origin, testing::Scripted};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build().unwrap().block_on(async {
+/// const HOUR: Duration = Duration::from_secs(3_600);
+/// let store = Scripted::new().deny(HOUR);
+/// let limiter = store.clone().deny_cache().max_age(HOUR);
+/// for call in 0..1_000 {
+///     let refused = limiter.check(&Charge::new("mallory")).await?;
+///     assert!(refused.retry_after() <= Some(HOUR));
+///     assert_eq!(refused.origin() == Origin::Cache, call > 0);
+/// }
+/// assert_eq!(store.charges().len(), 1);
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// # What is repeated
+///
+/// | the inner limiter answers | the cache repeats it |
+/// |---|---|
+/// | a denial with a time to come back | until that time, and for [`max_age`](DenyCache::max_age) at most |
+/// | a denial without a time, or a [`Retry`](crate::Outcome::Retry) | never: it does not say how long it holds |
+/// | an admission, an error | never |
+///
+/// | a charge of the refused key | asks the inner limiter |
+/// |---|---|
+/// | with the same cost or a larger one | no |
+/// | with a smaller cost, or a longer `max_wait` | yes: it might fit |
+/// | whose `max_wait` reaches the time at which the charge fits | yes: the wait might be reserved |
+/// | with another [`quota`](Charge::quota) | yes |
+/// | a peek; an estimate, a penalty, a reset | yes |
+///
+/// The answer is the refusal with [`Origin::Cache`](crate::Origin::Cache). Its `retry_after` and
+/// `reset_after` count down, and all else is as it was decided. For a larger cost, `retry_after` is
+/// that of the refused cost, so it may be too short.
+///
+/// # When it forgets
+///
+/// A key's refusal is forgotten when this process changes what the key has taken, through this
+/// limiter or a clone of it. That is a settlement that refunds or takes more, a penalty, a reset,
+/// and an admission of another charge. A refusal that is decided meanwhile is not kept.
+///
+/// Other changes are seen after `max_age`, 1 s unless set:
+///
+/// - those of other processes, and those made through the inner limiter itself;
+/// - a refund of another key, where both share a member of [`AllAtOnce`](crate::AllAtOnce) or
+///   [`AllInTurn`](crate::AllInTurn);
+/// - the refund of a charge whose caller left, or did not get its answer in time.
+///
+/// # Cost and bounds
+///
+/// A repeated refusal takes about 0.2 µs, and any other check about 0.1 µs more than without. The
+/// cache holds 100,000 keys unless [`max_keys`](DenyCache::max_keys) is set. A key takes at most
+/// 400 bytes, however long it is, and a tuple of quotas that its charge brings. When the cache is
+/// full, a new refusal replaces one that is over, or else one of the oldest. Clones share it. It
+/// makes no errors of its own.
+///
+/// Its clock is tokio's. So do not put it around a limiter that decides by a
+/// [`clock`](crate::Memory::clock) of your own. Around [`Redisson`](crate::redisson::Redisson) it
+/// has no effect, since that answers `Retry`.
+pub struct DenyCache<L> {
+    inner: L,
+    cache: Arc<Cache>,
+}
+
+impl<L> DenyCache<L> {
+    pub(super) fn new(inner: L) -> Self {
+        Self { inner, cache: Arc::new(Cache::new(DEFAULT_MAX_AGE, DEFAULT_MAX_KEYS)) }
+    }
+
+    /// Sets for how long a refusal is repeated at most, and forgets all. Clones keep theirs.
+    /// Default: 1 s.
+    ///
+    /// This is how long a refund or a reset of another process may stay unseen. A refused key costs
+    /// one call in this time. With `Duration::MAX` it costs none until its `retry_after` is over,
+    /// and a key that another process resets may stay refused as long. With 0 nothing is repeated.
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.cache = Arc::new(Cache::new(age, self.cache.max_keys));
+        self
+    }
+
+    /// Sets how many refused keys are held, at least 1, and forgets all. Clones keep theirs.
+    /// Default: 100,000.
+    ///
+    /// Keys are spread over up to 16 shards of equal size, so a large cache can be full a few per
+    /// cent early.
+    #[must_use]
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.cache = Arc::new(Cache::new(self.cache.max_age, keys.max(1)));
+        self
+    }
+
+    /// The number of refused keys held. Refusals that are over and not dropped yet are included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Whether no refused key is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn asking<C>(&self, answer: C, afterwards: Option<Afterwards>) -> DenyCacheFuture<C> {
+        let afterwards = afterwards.map(|afterwards| (Arc::clone(&self.cache), afterwards));
+        DenyCacheFuture::asking(answer, afterwards)
+    }
+}
+
+impl<L: Limiter> Limiter for DenyCache<L> {
+    type Future = DenyCacheFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        match Question::of(charge).map(|question| self.cache.look_up(question)) {
+            Some(Ok(refusal)) => DenyCacheFuture::repeating(refusal),
+            Some(Err(miss)) => self.asking(self.inner.check(charge), Some(Afterwards::Learn(miss))),
+            None => self.asking(self.inner.check(charge), None),
+        }
+    }
+
+    /// Forgets the key, since its time to come back may be another one. Of a reservation that did
+    /// not come from here, the key is not known.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let (key, is_changed) = (reservation.key_hash(), actual != reservation.cost());
+        let settled = self.inner.settle(reservation, actual);
+        match key {
+            _ if !is_changed => {}
+            Some(key) => self.cache.forget(key),
+            None if settled.is_ok() => self.cache.forget_all(),
+            None => {}
+        }
+        settled
+    }
+
+    fn can_take_more(&self) -> bool {
+        self.inner.can_take_more()
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let answer = self.inner.operate(operation, charge)?;
+        let forget = match operation {
+            Operation::Estimate => None,
+            Operation::Penalize | Operation::Reset => {
+                Some(Afterwards::Forget(KeyHash::of(charge.key()).place))
+            }
+        };
+        Some(self.asking(answer, forget))
+    }
+}
+
+impl<L: Clone> Clone for DenyCache<L> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), cache: Arc::clone(&self.cache) }
+    }
+}
+
+impl<L: fmt::Debug> fmt::Debug for DenyCache<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCache")
+            .field("inner", &self.inner)
+            .field("max_age", &self.cache.max_age)
+            .field("max_keys", &self.cache.max_keys)
+            .field("len", &self.len())
+            .finish()
+    }
+}

@@ -1,0 +1,97 @@
+//! The refusals of all keys, in shards.
+
+use std::num::NonZeroU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::refusal::{Question, Refusal};
+use super::shard::Shard;
+use crate::Decision;
+
+const MAX_SHARDS: usize = 16;
+const MIN_SHARD_SIZE: usize = 256;
+
+pub(super) struct Cache {
+    pub(super) max_age: Duration,
+    pub(super) max_keys: usize,
+    shards: Box<[Mutex<Shard>]>,
+}
+
+/// A question that the inner limiter has to answer.
+pub(super) struct Miss {
+    question: Question,
+    /// How many times the key was forgotten before the inner limiter was asked.
+    forgotten: u64,
+    /// Whether another charge of the key is refused.
+    has_refusal: bool,
+}
+
+impl Miss {
+    pub(super) fn place(&self) -> NonZeroU64 {
+        self.question.key.place
+    }
+}
+
+impl Cache {
+    pub(super) fn new(max_age: Duration, max_keys: usize) -> Self {
+        let count = (max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
+        let shard = |_| Mutex::new(Shard::new(max_keys.div_ceil(count)));
+        Self { max_age, max_keys, shards: (0..count).map(shard).collect() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// The refusal that answers a question.
+    ///
+    /// # Errors
+    ///
+    /// What the cache has to know when the inner limiter has answered, if there is none.
+    pub(super) fn look_up(&self, question: Question) -> Result<Decision, Miss> {
+        let place = question.key.place;
+        let mut shard = self.shard(place);
+        let refusal = shard.get(question.key, question.asked_at);
+        if let Some(refused) = refusal.and_then(|refusal| refusal.answer(&question)) {
+            return Ok(refused);
+        }
+        let has_refusal = refusal.is_some();
+        Err(Miss { forgotten: shard.forgotten(place), has_refusal, question })
+    }
+
+    /// Keeps a refusal, unless the key was forgotten since the inner limiter was asked.
+    ///
+    /// What was admitted may delay the charge that is refused, so that refusal is forgotten.
+    pub(super) fn learn(&self, miss: Miss, decision: &mut Decision) {
+        let place = miss.place();
+        if let Some(reservation) = decision.reservation_mut() {
+            reservation.set_key_hash(place);
+        }
+        if decision.is_admitted() && miss.has_refusal {
+            self.forget(place);
+        }
+        if let Some(refusal) = Refusal::of(miss.question, decision, self.max_age) {
+            let mut shard = self.shard(place);
+            if shard.forgotten(place) == miss.forgotten {
+                shard.insert(refusal);
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, place: NonZeroU64) {
+        self.shard(place).forget(place);
+    }
+
+    pub(super) fn forget_all(&self) {
+        self.shards.iter().for_each(|shard| lock(shard).forget_all());
+    }
+
+    fn shard(&self, place: NonZeroU64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(place.get() >> 32) as usize % self.shards.len()])
+    }
+}
+
+/// Nothing panics while a shard is locked, so a poisoned lock protects a whole shard all the same.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

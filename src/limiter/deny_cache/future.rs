@@ -1,0 +1,111 @@
+//! The future of a decision: a refusal that is repeated, or the inner limiter's answer.
+
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use super::cache::{Cache, Miss};
+use crate::{Decision, Error};
+
+pin_project! {
+    /// The future of [`DenyCache`](crate::DenyCache).
+    pub struct DenyCacheFuture<C> {
+        #[pin]
+        state: State<C>,
+    }
+
+    impl<C> PinnedDrop for DenyCacheFuture<C> {
+        fn drop(this: Pin<&mut Self>) {
+            this.cancel();
+        }
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<C> {
+        Repeating { refusal: Option<Decision> },
+        Asking {
+            #[pin]
+            answer: C,
+            // What the cache does once the answer is there.
+            afterwards: Option<(Arc<Cache>, Afterwards)>,
+            is_begun: bool,
+        },
+        Done,
+    }
+}
+
+/// What the cache does with an answer.
+pub(super) enum Afterwards {
+    /// Keeps it, if it is a refusal.
+    Learn(Miss),
+    /// Forgets the key, which was changed.
+    Forget(NonZeroU64),
+}
+
+impl<C> DenyCacheFuture<C> {
+    pub(super) fn repeating(refusal: Decision) -> Self {
+        Self { state: State::Repeating { refusal: Some(refusal) } }
+    }
+
+    pub(super) fn asking(answer: C, afterwards: Option<(Arc<Cache>, Afterwards)>) -> Self {
+        Self { state: State::Asking { answer, afterwards, is_begun: false } }
+    }
+
+    /// Forgets the key if nobody awaits the answer: a charge may be refunded, a reset may be done.
+    fn cancel(self: Pin<&mut Self>) {
+        let mut state = self.project().state;
+        let StateProj::Asking { afterwards, is_begun: true, .. } = state.as_mut().project() else {
+            return;
+        };
+        let Some((cache, afterwards)) = afterwards.take() else { return };
+        // The inner limiter refunds first.
+        state.set(State::Done);
+        cache.forget(match afterwards {
+            Afterwards::Learn(miss) => miss.place(),
+            Afterwards::Forget(key) => key,
+        });
+    }
+}
+
+impl<C> Future for DenyCacheFuture<C>
+where
+    C: Future<Output = Result<Decision, Error>>,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            StateProj::Repeating { refusal } => {
+                Poll::Ready(Ok(refusal.take().expect("polled after it was done")))
+            }
+            StateProj::Asking { answer, afterwards, is_begun } => {
+                *is_begun = true;
+                let mut answer = ready!(answer.poll(cx));
+                match afterwards.take() {
+                    Some((cache, Afterwards::Learn(miss))) => {
+                        if let Ok(decision) = &mut answer {
+                            cache.learn(miss, decision);
+                        }
+                    }
+                    Some((cache, Afterwards::Forget(key))) => cache.forget(key),
+                    None => {}
+                }
+                Poll::Ready(answer)
+            }
+            StateProj::Done => panic!("polled after it was dropped"),
+        }
+    }
+}
+
+impl<C> fmt::Debug for DenyCacheFuture<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCacheFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,80 @@
+//! What is kept of a refusal, and which charges it answers.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::key::KeyHash;
+use crate::limiter::named::check_range;
+use crate::{Charge, Decision, Origin, Outcome, Quotas};
+
+/// What the inner limiter is asked.
+pub(super) struct Question {
+    pub(super) key: KeyHash,
+    cost: u64,
+    max_wait: Duration,
+    quota: Option<Quotas>,
+    pub(super) asked_at: Instant,
+}
+
+impl Question {
+    /// `None` for a charge that only the inner limiter answers: a peek, or one that is an error.
+    pub(super) fn of(charge: &Charge) -> Option<Self> {
+        if charge.get_cost() == 0 || check_range(charge).is_err() {
+            return None;
+        }
+        Some(Self {
+            key: KeyHash::of(charge.key()),
+            cost: charge.get_cost(),
+            max_wait: charge.get_max_wait().unwrap_or_default(),
+            quota: charge.get_quota().cloned(),
+            asked_at: Instant::now(),
+        })
+    }
+}
+
+/// A question that was denied, and the answer.
+pub(super) struct Refusal {
+    pub(super) question: Question,
+    /// How long the answer is repeated.
+    lasts: Duration,
+    decision: Decision,
+}
+
+impl Refusal {
+    /// `None` if the decision must not be repeated. Only a denial with a time to come back is, and
+    /// not one that a cache inside repeats: it would become older than `max_age`.
+    pub(super) fn of(question: Question, decision: &Decision, max_age: Duration) -> Option<Self> {
+        let Outcome::Deny { retry_after: Some(retry_after) } = decision.outcome() else {
+            return None;
+        };
+        if decision.origin() == Origin::Cache {
+            return None;
+        }
+        let lasts = Some(retry_after.min(max_age)).filter(|lasts| !lasts.is_zero())?;
+        Some(Self { question, lasts, decision: decision.repeated(Duration::ZERO) })
+    }
+
+    /// Whether the inner limiter must be asked again, whatever the charge.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.age(now) >= self.lasts
+    }
+
+    /// What the inner limiter would answer to another question, if that is certain.
+    ///
+    /// What costs as much or more does not fit earlier. A wait that reaches the instant at which
+    /// the charge fits could be reserved.
+    pub(super) fn answer(&self, other: &Question) -> Option<Decision> {
+        let (age, refused) = (self.age(other.asked_at), &self.question);
+        let retry_after = self.decision.retry_after().unwrap_or_default();
+        let is_refused = other.cost >= refused.cost
+            && other.max_wait <= refused.max_wait
+            && other.max_wait < retry_after.saturating_sub(age)
+            && other.quota == refused.quota;
+        is_refused.then(|| self.decision.repeated(age))
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.question.asked_at)
+    }
+}

@@ -1,0 +1,186 @@
+//! A shard: the refusals of some of the keys, a bounded number, under their own lock.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::num::NonZeroU64;
+
+use tokio::time::Instant;
+
+use super::key::{AlreadyHashed, KeyHash};
+use super::refusal::Refusal;
+
+/// How many refusals a new one examines, to find one that is over, before it replaces another.
+const EXAMINED: usize = 8;
+
+/// How many counters of forgotten keys a shard has. Keys that share one lose the answers that are
+/// under way when either is forgotten.
+const COUNTERS: usize = 64;
+
+const MIN_GROWTH: usize = 8;
+
+pub(super) struct Shard {
+    capacity: usize,
+    /// The index of each key's refusal.
+    indexes: HashMap<NonZeroU64, usize, BuildHasherDefault<AlreadyHashed>>,
+    refusals: Vec<Refusal>,
+    /// Where the search for a refusal to replace goes on.
+    next: usize,
+    /// How many times keys were forgotten.
+    forgotten: [u64; COUNTERS],
+}
+
+impl Shard {
+    pub(super) fn new(capacity: usize) -> Self {
+        let (indexes, refusals) = (HashMap::default(), Vec::new());
+        Self { capacity, indexes, refusals, next: 0, forgotten: [0; COUNTERS] }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.refusals.len()
+    }
+
+    /// The refusal of a key, if it has one that is not over.
+    pub(super) fn get(&mut self, key: KeyHash, now: Instant) -> Option<&Refusal> {
+        let index = *self.indexes.get(&key.place)?;
+        if self.refusals[index].is_over(now) {
+            self.remove(key.place);
+            return None;
+        }
+        Some(&self.refusals[index]).filter(|refusal| refusal.question.key == key)
+    }
+
+    /// Keeps a refusal, in place of the key's last one. If the shard is full, one that is over has
+    /// to go, or else one of the oldest.
+    pub(super) fn insert(&mut self, refusal: Refusal) {
+        let place = refusal.question.key.place;
+        if let Some(index) = self.indexes.get(&place) {
+            self.refusals[*index] = refusal;
+            return;
+        }
+        let index = self.refusals.len();
+        if index < self.capacity {
+            self.indexes.insert(place, index);
+            if index == self.refusals.capacity() {
+                // By a quarter: twice as much would often be half empty.
+                self.refusals.reserve_exact((index / 4).max(MIN_GROWTH).min(self.capacity - index));
+            }
+            self.refusals.push(refusal);
+            return;
+        }
+        let index = self.replaceable(refusal.question.asked_at);
+        self.next = index + 1;
+        self.indexes.remove(&self.refusals[index].question.key.place);
+        self.indexes.insert(place, index);
+        self.refusals[index] = refusal;
+    }
+
+    /// The index of a refusal that is over, or else of the next one in turn.
+    fn replaceable(&self, now: Instant) -> usize {
+        let in_turn = |step| (self.next + step) % self.refusals.len();
+        let is_over = |index: &usize| self.refusals[*index].is_over(now);
+        (0..EXAMINED).map(in_turn).find(is_over).unwrap_or(in_turn(0))
+    }
+
+    /// How many times a key was forgotten, or one that shares its counter.
+    pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
+        self.forgotten[counter(place)]
+    }
+
+    pub(super) fn forget(&mut self, place: NonZeroU64) {
+        self.forgotten[counter(place)] += 1;
+        self.remove(place);
+    }
+
+    pub(super) fn forget_all(&mut self) {
+        self.forgotten.iter_mut().for_each(|forgotten| *forgotten += 1);
+        self.indexes.clear();
+        self.refusals.clear();
+    }
+
+    fn remove(&mut self, place: NonZeroU64) {
+        let Some(index) = self.indexes.remove(&place) else { return };
+        self.refusals.swap_remove(index);
+        if let Some(moved) = self.refusals.get(index) {
+            self.indexes.insert(moved.question.key.place, index);
+        }
+    }
+}
+
+/// Takes other bits than those that choose the shard, and those that the map uses.
+fn counter(place: NonZeroU64) -> usize {
+    (place.get() >> 40) as usize % COUNTERS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::refusal::Question;
+    use super::*;
+    use crate::{Charge, Decision, Outcome};
+
+    fn key(place: u64, check: u64) -> KeyHash {
+        KeyHash { place: NonZeroU64::new(place).unwrap(), check }
+    }
+
+    fn refusal(key: KeyHash) -> Refusal {
+        let retry_after = Some(Duration::from_secs(3_600));
+        let mut question = Question::of(&Charge::new("key")).unwrap();
+        question.key = key;
+        let denial = Decision::new(Outcome::Deny { retry_after });
+        Refusal::of(question, &denial, Duration::MAX).unwrap()
+    }
+
+    /// A shard of the keys 1 to `keys`.
+    fn shard(capacity: usize, keys: u64) -> Shard {
+        let mut shard = Shard::new(capacity);
+        (1..=keys).for_each(|place| shard.insert(refusal(key(place, 0))));
+        shard
+    }
+
+    fn kept(shard: &mut Shard) -> Vec<u64> {
+        let now = Instant::now();
+        (1..=20).filter(|place| shard.get(key(*place, 0), now).is_some()).collect()
+    }
+
+    #[test]
+    fn keys_of_one_place_are_told_apart() {
+        let mut shard = shard(3, 1);
+        let now = Instant::now();
+        assert!(shard.get(key(1, 0), now).is_some() && shard.get(key(1, 1), now).is_none());
+        shard.insert(refusal(key(1, 1)));
+        assert!(shard.get(key(1, 0), now).is_none() && shard.get(key(1, 1), now).is_some());
+        assert_eq!(shard.len(), 1);
+    }
+
+    #[test]
+    fn a_full_shard_keeps_the_newest() {
+        let mut shard = shard(4, 11);
+        assert_eq!((kept(&mut shard), shard.len()), (vec![8, 9, 10, 11], 4));
+        shard.insert(refusal(key(9, 0)));
+        assert_eq!(kept(&mut shard), [8, 9, 10, 11]);
+    }
+
+    #[test]
+    fn a_forgotten_key_leaves_the_others() {
+        let mut shard = shard(9, 6);
+        for place in [2, 6, 1, 7] {
+            shard.forget(NonZeroU64::new(place).unwrap());
+        }
+        assert_eq!(kept(&mut shard), [3, 4, 5]);
+        shard.insert(refusal(key(2, 0)));
+        assert_eq!(kept(&mut shard), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_counted() {
+        let mut shard = shard(9, 6);
+        let (one, other) = (NonZeroU64::MIN, NonZeroU64::MAX);
+        assert_eq!((shard.forgotten(one), shard.forgotten(other)), (0, 0));
+        shard.forget(one);
+        assert_eq!((shard.forgotten(one), shard.forgotten(other)), (1, 0));
+        shard.forget_all();
+        assert_eq!((shard.forgotten(one), shard.forgotten(other)), (2, 1));
+        assert_eq!(kept(&mut shard), []);
+    }
+}

@@ -1,0 +1,255 @@
+//! When a refusal is forgotten before its time, also while another is on its way. Time is paused.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio_test::{assert_pending, task};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{
+    Charge, Decision, Error, Limiter, LimiterExt, Memory, Operation, Origin, Owner, Quota,
+    Reservation,
+};
+
+use super::{HOUR, SECOND, one, refused_from_cache, slow};
+
+#[tokio::test(start_paused = true)]
+async fn a_settlement_is_seen_at_once_and_of_its_key_only() {
+    // A refund, a part of one, and more.
+    for actual in [0, 1, 3] {
+        let limiter = Memory::new("two", TokenBucket::new(Quota::per_hour(2))).deny_cache();
+        let mut reservations = Vec::new();
+        for key in ["alice", "bob"] {
+            let mut admitted = limiter.check(&Charge::new(key).cost(2)).await.unwrap();
+            reservations.extend(admitted.take_reservation());
+            assert!(!refused_from_cache(&limiter, key).await);
+            assert!(refused_from_cache(&limiter, key).await);
+        }
+        assert!(limiter.settle(reservations.remove(0), actual).is_ok());
+        let alice = limiter.check(&Charge::new("alice")).await.unwrap();
+        assert_eq!((alice.is_admitted(), alice.origin()), (actual < 2, Origin::Local));
+        assert!(refused_from_cache(&limiter, "bob").await);
+        // What changes nothing forgets nothing.
+        assert!(limiter.settle(reservations.remove(0), 2).is_ok());
+        assert!(refused_from_cache(&limiter, "bob").await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_and_a_penalty_are_seen_at_once() {
+    let limiter = slow().deny_cache().max_age(Duration::MAX);
+    for _ in 0..2 {
+        limiter.check(&one()).await.unwrap();
+    }
+    limiter.penalize(one().cost(5)).await.unwrap();
+    let refused = limiter.check(&one()).await.unwrap();
+    assert_eq!((refused.retry_after(), refused.origin()), (Some(6 * SECOND), Origin::Local));
+    // What is not asked changes nothing.
+    drop(limiter.reset(one()));
+    assert!(refused_from_cache(&limiter, "key").await);
+    limiter.clone().reset(one()).await.unwrap();
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+}
+
+/// The larger charge then fits later, so its time is another.
+#[tokio::test(start_paused = true)]
+async fn an_admission_of_a_smaller_charge_is_seen() {
+    let limiter = Memory::new("three", TokenBucket::new(Quota::per_minute(3))).deny_cache();
+    limiter.check(&one()).await.unwrap();
+    for wait in [20, 40] {
+        let refused = limiter.check(&one().cost(3)).await.unwrap();
+        assert_eq!((refused.retry_after(), refused.origin()), (Some(wait * SECOND), Origin::Local));
+        assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_opens_its_key() {
+    let limiter = slow().deny_cache();
+    limiter.check(&one()).await.unwrap();
+    let mut waiter = task::spawn(limiter.acquire("key"));
+    assert_pending!(waiter.poll());
+    let refused = limiter.check(&one()).await.unwrap();
+    assert_eq!(refused.retry_after(), Some(2 * SECOND));
+    drop(waiter);
+    assert_eq!(limiter.check(&one()).await.unwrap().retry_after(), Some(SECOND));
+}
+
+/// One cache around another, of another size: each is told.
+#[tokio::test(start_paused = true)]
+async fn a_refund_reaches_every_cache_on_its_way() {
+    let limiter = slow().deny_cache().timeout(SECOND).deny_cache().boxed();
+    let mut admitted = limiter.check(&one()).await.unwrap();
+    assert!(!refused_from_cache(&limiter, "key").await);
+    assert!(refused_from_cache(&limiter, "key").await);
+    assert!(limiter.refund(admitted.take_reservation().unwrap()).is_ok());
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+}
+
+/// The key of a reservation that the cache has not seen is unknown, so every key may have room.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_from_elsewhere_forgets_all_keys() {
+    let inner = slow();
+    let limiter = inner.clone().deny_cache();
+    let mut admitted = inner.check(&one()).await.unwrap();
+    limiter.check(&one()).await.unwrap();
+    assert!(refused_from_cache(&limiter, "key").await);
+    // That of another limiter changes nothing.
+    let other = Reservation::new(Owner::new(), 1, ());
+    assert!(limiter.refund(other).is_err());
+    assert!(refused_from_cache(&limiter, "key").await);
+    assert!(limiter.refund(admitted.take_reservation().unwrap()).is_ok());
+    assert!(limiter.is_empty());
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+}
+
+/// A limiter that decides at once. While it holds answers, they come when they are released, as
+/// those of a server may.
+#[derive(Clone)]
+struct Late {
+    inner: Memory<TokenBucket>,
+    holds: Arc<AtomicBool>,
+    released: Arc<Semaphore>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send>>;
+
+impl Late {
+    fn new() -> Self {
+        let holds = Arc::new(AtomicBool::new(false));
+        Self { inner: slow(), holds, released: Arc::new(Semaphore::new(0)) }
+    }
+
+    fn hold(&self, holds: bool) {
+        self.holds.store(holds, Relaxed);
+    }
+
+    fn release(&self) {
+        self.released.add_permits(1);
+    }
+
+    fn answer(
+        &self,
+        answer: impl Future<Output = Result<Decision, Error>> + Send + 'static,
+    ) -> Answer {
+        let released = self.holds.load(Relaxed).then(|| Arc::clone(&self.released));
+        Box::pin(async move {
+            let answer = answer.await;
+            if let Some(released) = released {
+                released.acquire().await.expect("open").forget();
+            }
+            answer
+        })
+    }
+}
+
+impl Limiter for Late {
+    type Future = Answer;
+
+    fn check(&self, charge: &Charge) -> Answer {
+        self.answer(self.inner.check(charge))
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.inner.settle(reservation, actual)
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Answer> {
+        Some(self.answer(self.inner.operate(operation, charge)?))
+    }
+}
+
+/// The refusal is decided before the change, and arrives after it.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_a_refund_or_a_reset_overtakes_is_not_kept() {
+    for is_refunded in [true, false] {
+        let inner = Late::new();
+        let limiter = inner.clone().deny_cache().max_age(Duration::MAX);
+        let mut admitted = limiter.check(&one()).await.unwrap();
+        inner.hold(true);
+        let mut refused = task::spawn(limiter.check(&one()));
+        assert_pending!(refused.poll());
+        inner.hold(false);
+        if is_refunded {
+            assert!(limiter.refund(admitted.take_reservation().unwrap()).is_ok());
+        } else {
+            limiter.reset(one()).await.unwrap();
+        }
+        inner.release();
+        assert!(!refused.await.unwrap().is_admitted());
+        assert!(limiter.is_empty());
+        assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    }
+}
+
+/// A refusal that is decided before the reset, and arrives before the reset is answered.
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_when_it_is_answered() {
+    for is_awaited in [true, false] {
+        let inner = Late::new();
+        let limiter = inner.clone().deny_cache().max_age(Duration::MAX);
+        limiter.check(&one()).await.unwrap();
+        inner.hold(true);
+        let mut refused = task::spawn(limiter.check(&one()));
+        assert_pending!(refused.poll());
+        let mut reset = task::spawn(limiter.reset(one()));
+        assert_pending!(reset.poll());
+        inner.hold(false);
+        inner.release();
+        assert!(!refused.await.unwrap().is_admitted());
+        assert_eq!(limiter.len(), 1);
+        inner.release();
+        if is_awaited {
+            reset.await.unwrap();
+        } else {
+            drop(reset);
+        }
+        assert!(limiter.is_empty());
+    }
+}
+
+/// Its inner limiter may refund what it took, as one over Redis does.
+#[tokio::test(start_paused = true)]
+async fn a_check_that_is_dropped_half_way_forgets_its_key() {
+    let inner = Late::new();
+    let limiter = inner.clone().deny_cache();
+    inner.hold(true);
+    let mut first = task::spawn(limiter.check(&one()));
+    assert_pending!(first.poll());
+    let mut second = task::spawn(limiter.check(&one()));
+    assert_pending!(second.poll());
+    drop(limiter.check(&one()));
+    drop(first);
+    inner.release();
+    assert!(!second.await.unwrap().is_admitted());
+    assert!(limiter.is_empty());
+}
+
+/// Many tasks check and refund at once. When all is refunded, nobody is refused any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_refusal_outlives_the_last_refund() {
+    let inner = Memory::new("one", TokenBucket::new(Quota::per_hour(1)));
+    let limiter = Arc::new(inner.deny_cache().max_age(HOUR));
+    for _ in 0..50 {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let limiter = Arc::clone(&limiter);
+            tasks.spawn(async move {
+                for _ in 0..20 {
+                    let mut decision = limiter.check(&one()).await.unwrap();
+                    if let Some(reservation) = decision.take_reservation() {
+                        tokio::task::yield_now().await;
+                        assert!(limiter.refund(reservation).is_ok());
+                    }
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        tasks.join_all().await;
+        let mut last = limiter.check(&one()).await.unwrap();
+        assert!(last.is_admitted(), "{last:?}");
+        assert!(limiter.refund(last.take_reservation().unwrap()).is_ok());
+    }
+}
