@@ -206,8 +206,8 @@ async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
     let proxy = Proxy::before(server.port()).await;
     let limiter = yearly(&proxy.url(), 1_000_000).max_batch_size(1).max_in_flight(1);
     limiter.check(&"warm".into()).await.unwrap();
-    proxy.set(Fault::Delay(Duration::from_millis(150)));
-    let hurried = limiter.clone().decision_timeout(Duration::from_secs(1));
+    proxy.set(Fault::Delay(Duration::from_millis(50)));
+    let hurried = limiter.clone().decision_timeout(Duration::from_millis(500));
     let answers = together(&hurried, (0..200).map(|_| "k")).await;
     let late = answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count();
     assert!(late > 100, "{late} of 200");

@@ -101,8 +101,9 @@ impl Health {
             Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),
             Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),
             _ => {
-                self.silence.end();
-                self.server.silence.end();
+                let now = self.server.clock(Instant::now());
+                self.silence.end(now);
+                self.server.silence.end(now);
             }
         }
     }
@@ -123,7 +124,7 @@ impl Health {
         if self.generation == self.server.generation.load(Relaxed)
             && self.server.silence.begin_or_continue(sent, now) + limit <= now
         {
-            self.server.silence.end();
+            self.server.silence.end(now);
             let next = self.generation.wrapping_add(1);
             self.server.generation.store(next, Relaxed);
         }
@@ -140,16 +141,20 @@ impl ServerHealth {
 /// A time without any reply, though calls were sent.
 #[derive(Debug, Default)]
 struct Silence {
-    /// When the first of these calls was sent; 0 if there is none.
+    /// When it began; 0 if there is none.
     begun: AtomicU64,
-    /// When the last of them timed out.
-    last: AtomicU64,
+    /// When a call last timed out.
+    last_timeout: AtomicU64,
+    /// When it last ended, mostly with a reply.
+    last_end: AtomicU64,
 }
 
 impl Silence {
-    /// Records that a call sent at `sent` times out now. Returns when its silence began.
+    /// Records that a call sent at `sent` times out now. Returns when its silence began: a call that
+    /// was sent before the last reply says nothing about the time before that reply.
     fn begin_or_continue(&self, sent: u64, now: u64) -> u64 {
-        let last = self.last.swap(now, Relaxed);
+        let sent = sent.max(self.last_end.load(Relaxed));
+        let last = self.last_timeout.swap(now, Relaxed);
         if last + (NEW_SILENCE_AFTER.as_micros() as u64) < sent {
             self.begun.store(sent, Relaxed);
         }
@@ -159,11 +164,9 @@ impl Silence {
         }
     }
 
-    fn end(&self) {
-        // Replies are frequent, silences are not: the cache line stays shared.
-        if self.begun.load(Relaxed) != 0 {
-            self.begun.store(0, Relaxed);
-        }
+    fn end(&self, now: u64) {
+        self.last_end.store(now, Relaxed);
+        self.begun.store(0, Relaxed);
     }
 }
 

@@ -57,6 +57,26 @@ async fn a_silence_is_twice_as_long_as_the_call_that_shows_it() {
     assert_eq!(health.state(), ConnectionState::Silent);
 }
 
+/// Replies come every 200 ms, and calls time out after 100 ms.
+#[tokio::test(start_paused = true)]
+async fn a_silence_begins_after_the_last_reply() {
+    let (health, _) = two();
+    for _ in 0..10 {
+        let early = Instant::now();
+        advance(MAX_SILENCE / 3).await;
+        health.record(&Ok(()));
+        // It was sent before the reply, and times out after it.
+        health.record_timeout(early, false);
+        advance(MAX_SILENCE / 3).await;
+        let late = Instant::now();
+        advance(MAX_SILENCE / 3).await;
+        health.record_timeout(late, false);
+        assert_eq!(health.state(), ConnectionState::Usable);
+    }
+    silent(&health, MAX_SILENCE).await;
+    assert_eq!(health.state(), ConnectionState::Silent);
+}
+
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_different_hours_are_two_silences() {
     let (health, _) = two();
