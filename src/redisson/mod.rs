@@ -12,10 +12,11 @@
 #![doc = include_str!("../../docs/redisson.md")]
 
 // How a charge travels: `keys.rs` names the keys. `decide.rs` waits for a turn in `queues.rs`,
-// takes the random bytes of a grant from `grant.rs`, and sends a `request.rs` with `sender.rs`.
-// The script reads the rate from its keys, and answers with a `reply.rs`. `refund_on_drop.rs`
-// refunds a grant whose caller has left.
+// takes the random bytes of a grant from `grant.rs`, and takes permits with `acquire.rs`, which
+// refunds a grant whose caller has left. `sender.rs` sends each `request.rs`. The script reads the
+// rate from its keys, and answers with a `reply.rs`.
 
+mod acquire;
 mod decide;
 mod grant;
 mod keys;
@@ -24,7 +25,6 @@ mod permits;
 mod queues;
 mod rate;
 mod rate_limiter;
-mod refund_on_drop;
 mod reply;
 mod request;
 mod sender;

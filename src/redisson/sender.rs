@@ -1,9 +1,7 @@
-//! Sends requests to the script, and refunds what it granted to callers who have left.
+//! Sends requests to the script.
 //!
-//! Random bytes identify a grant. So an `acquire` may be sent again over another connection: the
-//! script grants it once. No other request is sent again, unless the server says that it did not
-//! run it. When the caller of an `acquire` leaves, the reply is awaited a little longer, and what
-//! the script granted is refunded.
+//! A request is not sent again, unless the server says that it did not run it. `acquire.rs` sends
+//! those that may be.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -14,10 +12,8 @@ use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
-use super::grant::GrantId;
 use super::keys::Keys;
-use super::refund_on_drop::RefundOnDrop;
-use super::reply::{DONE, ScriptReply};
+use super::reply::ScriptReply;
 use super::request::Request;
 use crate::limiter::named::{Clock, instant};
 use crate::limiter::redis::sending::{
@@ -27,7 +23,7 @@ use crate::limiter::redis::sending::{
 use crate::{Error, ErrorKind, Pool};
 
 /// The pause before a request is sent again to a cluster that is moving its keys.
-const RETRY_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The most requests in flight, late replies included.
 const MAX_IN_FLIGHT: usize = 16_384;
@@ -104,56 +100,6 @@ impl Sender {
         }
     }
 
-    /// Takes permits for a grant. When the caller leaves, they are refunded.
-    pub(super) async fn acquire(
-        &self,
-        keys: &Keys,
-        permits: u32,
-        grant: GrantId,
-        deadline: Instant,
-    ) -> Result<ScriptReply, Error> {
-        let request = Request::acquire(keys, permits, &grant);
-        let deadline = self.deadline(keys, deadline);
-        let mut refund = RefundOnDrop {
-            sender: self,
-            keys,
-            permits,
-            grant,
-            in_flight: Some(self.in_flight_permit()?),
-            connection: None,
-            reply: None,
-            is_needed: false,
-        };
-        let mut sent_again = false;
-        loop {
-            let connection = self.connection(deadline).await?;
-            (refund.connection, refund.is_needed) = (Some(Arc::clone(&connection)), true);
-            match self.send(&connection, &request, &mut refund.reply, deadline).await? {
-                Ok(reply) => {
-                    let reply = ScriptReply::read(reply)?;
-                    // Else it is no reply of the script, or the first request may still arrive.
-                    refund.is_needed = match reply.outcome {
-                        DONE => reply.numbers::<5>().is_err(),
-                        _ => sent_again,
-                    };
-                    return Ok(reply);
-                }
-                Err(Failure::Failed(error))
-                    if is_moving_keys(&error) && has_time_to_retry(deadline.at) =>
-                {
-                    sleep(RETRY_PAUSE).await;
-                }
-                Err(Failure::Failed(error)) if error.is_io_error() && !sent_again => {
-                    sent_again = true;
-                }
-                Err(failure) => {
-                    refund.is_needed = sent_again || !took_nothing(&failure);
-                    return Err(Error::from(failure));
-                }
-            }
-        }
-    }
-
     /// Sends a command that is no script.
     pub(super) async fn command(
         &self,
@@ -172,14 +118,17 @@ impl Sender {
     }
 
     /// Counts a request as in flight until the permit is dropped.
-    fn in_flight_permit(&self) -> Result<OwnedSemaphorePermit, Error> {
+    pub(super) fn in_flight_permit(&self) -> Result<OwnedSemaphorePermit, Error> {
         Arc::clone(&self.in_flight)
             .try_acquire_owned()
             .map_err(|_| Error::new(ErrorKind::Saturation, "too many calls are under way"))
     }
 
     /// Waits for a connection until the deadline.
-    async fn connection(&self, deadline: Deadline) -> Result<Arc<dyn SharedConnection>, Error> {
+    pub(super) async fn connection(
+        &self,
+        deadline: Deadline,
+    ) -> Result<Arc<dyn SharedConnection>, Error> {
         let connecting = pin!(self.pool.connection());
         let connection = deadline.wait_for(connecting).await;
         connection.unwrap_or_else(|| Err(deadline.missed_error(&self.pool, true)))
@@ -240,23 +189,12 @@ impl Sender {
 }
 
 /// Whether a cluster is moving the keys to another server, and ran nothing.
-fn is_moving_keys(error: &RedisError) -> bool {
+pub(super) fn is_moving_keys(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
-/// Whether it is certain that the script granted nothing.
-fn took_nothing(failure: &Failure) -> bool {
-    match failure {
-        Failure::TimedOut(_) => false,
-        Failure::Unsent(_) => true,
-        Failure::Failed(error) => {
-            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
-        }
-    }
-}
-
 /// Whether a pause and another try fit before the deadline.
-fn has_time_to_retry(deadline: Instant) -> bool {
+pub(super) fn has_time_to_retry(deadline: Instant) -> bool {
     Instant::now() + RETRY_PAUSE < deadline
 }
 

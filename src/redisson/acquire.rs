@@ -1,0 +1,133 @@
+//! Takes permits, and refunds them when the caller leaves before the reply comes.
+//!
+//! Random bytes identify a grant. So an `acquire` may be sent again over another connection: the
+//! script grants it once. When the caller leaves, the reply is awaited a little longer, and what
+//! the script granted is refunded.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::grant::GrantId;
+use super::keys::Keys;
+use super::reply::{DONE, ScriptReply};
+use super::request::Request;
+use super::sender::{
+    Failure, PendingReply, RETRY_PAUSE, Sender, has_time_to_retry, is_moving_keys,
+};
+use crate::Error;
+use crate::limiter::redis::sending::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
+
+impl Sender {
+    /// Takes permits for a grant. When the caller leaves, they are refunded.
+    pub(super) async fn acquire(
+        &self,
+        keys: &Keys,
+        permits: u32,
+        grant: GrantId,
+        deadline: Instant,
+    ) -> Result<ScriptReply, Error> {
+        let request = Request::acquire(keys, permits, &grant);
+        let deadline = self.deadline(keys, deadline);
+        let mut refund = RefundOnDrop {
+            sender: self,
+            keys,
+            permits,
+            grant,
+            in_flight: Some(self.in_flight_permit()?),
+            connection: None,
+            reply: None,
+            is_needed: false,
+        };
+        let mut sent_again = false;
+        loop {
+            let connection = self.connection(deadline).await?;
+            (refund.connection, refund.is_needed) = (Some(Arc::clone(&connection)), true);
+            match self.send(&connection, &request, &mut refund.reply, deadline).await? {
+                Ok(reply) => {
+                    let reply = ScriptReply::read(reply)?;
+                    // Else it is no reply of the script, or the first request may still arrive.
+                    refund.is_needed = match reply.outcome {
+                        DONE => reply.numbers::<5>().is_err(),
+                        _ => sent_again,
+                    };
+                    return Ok(reply);
+                }
+                Err(Failure::Failed(error))
+                    if is_moving_keys(&error) && has_time_to_retry(deadline.at) =>
+                {
+                    sleep(RETRY_PAUSE).await;
+                }
+                Err(Failure::Failed(error)) if error.is_io_error() && !sent_again => {
+                    sent_again = true;
+                }
+                Err(failure) => {
+                    refund.is_needed = sent_again || !took_nothing(&failure);
+                    return Err(Error::from(failure));
+                }
+            }
+        }
+    }
+}
+
+/// Whether it is certain that the script granted nothing.
+fn took_nothing(failure: &Failure) -> bool {
+    match failure {
+        Failure::TimedOut(_) => false,
+        Failure::Unsent(_) => true,
+        Failure::Failed(error) => {
+            matches!(error.kind(), redis::ErrorKind::Server(_) | redis::ErrorKind::Extension)
+        }
+    }
+}
+
+/// Refunds a grant when it is dropped, if that is needed.
+struct RefundOnDrop<'a> {
+    sender: &'a Sender,
+    keys: &'a Keys,
+    permits: u32,
+    grant: GrantId,
+    /// Counts the request as in flight.
+    in_flight: Option<OwnedSemaphorePermit>,
+    /// The connection that the request was last sent over, and the reply to come.
+    connection: Option<Arc<dyn SharedConnection>>,
+    reply: Option<PendingReply>,
+    is_needed: bool,
+}
+
+impl Drop for RefundOnDrop<'_> {
+    fn drop(&mut self) {
+        if !self.is_needed {
+            return;
+        }
+        // Best effort: permits that are not refunded expire. Too few are then
+        // granted, never too many.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let refund = Request::refund(self.keys, self.permits, &self.grant, self.permits);
+        let sender = self.sender.clone();
+        let in_flight = self.in_flight.take();
+        let (connection, reply) = (self.connection.take(), self.reply.take());
+        runtime.spawn(async move {
+            let _in_flight = in_flight;
+            if let Some(reply) = reply
+                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT, reply).await
+                && let Ok(reply) =
+                    reply.extract_error().map_or_else(|_| Err(malformed_reply()), ScriptReply::read)
+                && reply.outcome != DONE
+            {
+                return;
+            }
+            // Over the same connection the refund arrives after the grant, even on a connection
+            // that seemed silent.
+            if let Some(connection) = connection {
+                let deadline = sender.deadline(&refund.keys, Instant::now() + LATE_REPLY_TIMEOUT);
+                if let Ok(Ok(_)) = sender.send(&connection, &refund, &mut None, deadline).await {
+                    return;
+                }
+            }
+            let _ = sender.exchange(&refund, Instant::now() + LATE_REPLY_TIMEOUT).await;
+        });
+    }
+}
