@@ -166,6 +166,7 @@ impl Decision {
 
     /// Sets where it was decided. Default: [`Origin::Local`].
     #[must_use]
+    #[inline]
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
@@ -173,6 +174,7 @@ impl Decision {
 
     /// Names the limiter and the quota that it decided by.
     #[must_use]
+    #[inline]
     pub fn with_limiter(mut self, name: Arc<str>, quota: Quota) -> Self {
         self.limiter = Some(name);
         self.quota = Some(quota);
@@ -181,6 +183,7 @@ impl Decision {
 
     /// Sets what is left of the quota, and the time until all of it is there again.
     #[must_use]
+    #[inline]
     pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
         self.remaining = Some(remaining);
         self.reset_after = Some(reset_after);
@@ -189,6 +192,7 @@ impl Decision {
 
     /// Sets when it was decided, and its position in the batch of that instant: 0 for one alone.
     #[must_use]
+    #[inline]
     pub fn with_instant(mut self, decided_at: Duration, batch_position: u16) -> Self {
         self.decided_at = Some(decided_at);
         self.batch_position = batch_position;
@@ -197,6 +201,7 @@ impl Decision {
 
     /// Adds what was taken. Default: nothing, which is right for a refusal and for a peek.
     #[must_use]
+    #[inline]
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
         self.reservation = Some(reservation);
         self

@@ -50,7 +50,7 @@ pub(super) struct Batcher {
 /// A handle to the worker of one runtime.
 struct Worker {
     runtime: runtime::Id,
-    requests: UnboundedSender<QueuedRequest>,
+    requests: UnboundedSender<Box<QueuedRequest>>,
     /// Whether a charge waits or is in flight.
     is_busy: Arc<AtomicBool>,
     /// One permit: one caller at a time sends a charge inline.
@@ -75,12 +75,10 @@ impl Batcher {
     /// If too many charges wait already, or the caller runs outside a runtime.
     pub(super) fn submit(
         self: &Arc<Self>,
-        request: Request,
-        deadline: Instant,
+        mut queued: Box<QueuedRequest>,
     ) -> Result<Submitted, Error> {
         let worker = self.worker()?;
         let (reply_to, receiver) = oneshot::channel();
-        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
         queued.reply_to = Some(reply_to);
         if let Some(permit) = worker.inline_permit()
             && !matches!(queued.request.op, Op::Refund { .. })
@@ -110,7 +108,7 @@ impl Batcher {
         }
     }
 
-    fn enqueue(&self, worker: &Worker, mut queued: QueuedRequest) -> Result<(), Error> {
+    fn enqueue(&self, worker: &Worker, mut queued: Box<QueuedRequest>) -> Result<(), Error> {
         let Ok(permit) = Arc::clone(&self.queue_permits).try_acquire_owned() else {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         };
@@ -154,7 +152,7 @@ impl Worker {
     }
 
     /// Passes a request on to the worker. Returns false if the worker has ended.
-    fn push(&self, queued: QueuedRequest) -> bool {
+    fn push(&self, queued: Box<QueuedRequest>) -> bool {
         let is_sent = self.requests.send(queued).is_ok();
         // After the request, so that the worker finds it if it resets this at the same moment.
         self.is_busy.store(true, Relaxed);
@@ -163,7 +161,11 @@ impl Worker {
 }
 
 /// Sends one charge from its caller's task: an idle limiter costs no task switch.
-async fn send_inline(batcher: Arc<Batcher>, queued: QueuedRequest, permit: OwnedSemaphorePermit) {
+async fn send_inline(
+    batcher: Arc<Batcher>,
+    queued: Box<QueuedRequest>,
+    permit: OwnedSemaphorePermit,
+) {
     let connection = match batcher.config.pool.ready_connection() {
         Some(connection) => connection,
         None => match batcher.config.pool.connection().await {

@@ -1,6 +1,5 @@
 //! Sends a batch in one call, and distributes the reply: each charge gets its own answer.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +13,8 @@ use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::error;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
-use super::queue::{Batch, QueuedRequest};
+use super::key;
+use super::queue::{Batch, QueuedRequest, Requests};
 use super::reply::BatchReply;
 use super::request::Request;
 use super::script::Arguments;
@@ -92,7 +92,7 @@ struct BatchOutcome {
 async fn send_and_distribute(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    mut requests: Vec<QueuedRequest>,
+    mut requests: Requests,
 ) -> BatchOutcome {
     let now = match config.clock.as_ref().map(|clock| instant(clock())).transpose() {
         Ok(now) => now,
@@ -101,14 +101,14 @@ async fn send_and_distribute(
             return BatchOutcome::default();
         }
     };
-    requests.retain(QueuedRequest::is_wanted);
+    requests.retain(|queued| queued.is_wanted());
     let queued = grouped(requests, config.key_prefixes.len());
     let requests: Vec<_> = queued.iter().map(|queued| &queued.request).collect();
     let Config { key_prefixes, rule, .. } = &*config;
     let call = Arguments { now, key_prefixes, rule, requests: &requests };
     let arguments = |command: &mut _| {
         call.append_to(command);
-        queued.iter().any(QueuedRequest::is_wanted)
+        queued.iter().any(|queued| queued.is_wanted())
     };
     let script = config.scripts.choose(&requests);
     let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
@@ -138,35 +138,32 @@ async fn send_and_distribute(
 /// after those that came before it.
 ///
 /// Requests under several quotas may share one of their keys with others, so they keep their order.
-fn grouped(requests: Vec<QueuedRequest>, quotas: usize) -> Vec<QueuedRequest> {
-    if quotas > 1 || requests.len() < 2 {
-        return requests;
+fn grouped(mut requests: Requests, quotas: usize) -> Requests {
+    if quotas == 1 && requests.len() > 1 && may_share_keys(&requests) {
+        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));
     }
-    let mut groups: HashMap<&str, usize> = HashMap::with_capacity(requests.len());
-    let mut numbers = Vec::with_capacity(requests.len());
-    for queued in &requests {
-        let next = groups.len();
-        numbers.push(*groups.entry(queued.request.key.as_str()).or_insert(next));
-    }
-    if groups.len() == requests.len() {
-        return requests;
-    }
-    let mut numbered: Vec<_> = numbers.into_iter().zip(requests).collect();
-    numbered.sort_by_key(|(number, _)| *number);
-    numbered.into_iter().map(|(_, queued)| queued).collect()
+    requests
+}
+
+/// Whether two of the requests may have the same key: nearly always the keys of a batch differ.
+fn may_share_keys(requests: &[Box<QueuedRequest>]) -> bool {
+    let keys = requests.iter().map(|queued| queued.request.key.as_str());
+    let mut fingerprints: Vec<_> = keys.map(key::fingerprint).collect();
+    fingerprints.sort_unstable();
+    fingerprints.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 /// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.
 fn distribute(
     config: &Config,
     connection: &dyn SharedConnection,
-    requests: Vec<QueuedRequest>,
+    requests: Requests,
     reply: &BatchReply<'_>,
 ) -> Vec<Request> {
     if reply.is_read_only() {
         connection.mark_read_only();
     }
-    let complete = |(position, queued): (usize, QueuedRequest)| match reply.entry(
+    let complete = |(position, queued): (usize, Box<QueuedRequest>)| match reply.entry(
         position,
         &queued.request,
         &*config.reader,

@@ -34,6 +34,11 @@ impl Deadline {
         Self { at, start, grace_period, hash_slot, replies, all_replies }
     }
 
+    /// Whether no time was left when the wait began.
+    pub(super) fn is_over(&self) -> bool {
+        self.at <= self.start
+    }
+
     /// Whether the process has been too busy since the wait began.
     pub(super) fn is_busy(&self, pool: &Pool) -> bool {
         if self.grace_period.is_late() {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::batcher::Batcher;
 use super::key;
 use super::pending::Pending;
-use super::queue::CompletedRequest;
+use super::queue::{CompletedRequest, QueuedRequest};
 use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
@@ -79,9 +79,15 @@ impl<A: InLua> Inner<A> {
         Ok((request, parsed.quota))
     }
 
+    /// How long a caller waits for an answer.
+    pub(super) fn reply_timeout(&self) -> Duration {
+        self.batcher.config().pool.reply_timeout(self.decision_timeout)
+    }
+
     pub(super) fn send(&self, request: Request, deadline: Instant) -> Pending {
-        let deadline = self.batcher.config().pool.reply_deadline(deadline);
-        Pending::new(Arc::clone(&self.batcher), request, deadline)
+        let pool = &self.batcher.config().pool;
+        let queued = QueuedRequest::without_receiver(pool, request, deadline);
+        Pending::new(Arc::clone(&self.batcher), queued)
     }
 
     /// The request that settles a reservation. `None` if nothing changes.
@@ -107,11 +113,12 @@ impl<A: InLua> Inner<A> {
 
     /// The decision that an answer becomes.
     fn decision(&self, quota: Quotas, completed: CompletedRequest) -> Result<Decision, Error> {
-        let CompletedRequest { request, entry, now, batch_position } = completed;
+        let CompletedRequest { queued, entry, now, batch_position } = completed;
         let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
-        let cost = if let Op::Check { cost, .. } = request.op { cost } else { 0 };
+        let Request { key, op, .. } = queued.request;
+        let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
-        Ok(self.named.decision(quota, cost, answer, from, Key::Owned(request.key)))
+        Ok(self.named.decision(quota, cost, answer, from, Key::Owned(key)))
     }
 }
 
@@ -144,7 +151,7 @@ impl<A: InLua> RedisFuture<A> {
     ) -> Self {
         match request {
             Ok((request, quota)) => {
-                let deadline = timeout::deadline(charge, inner.decision_timeout);
+                let deadline = timeout::deadline(charge, inner.reply_timeout());
                 let (pending, quota) = (inner.send(request, deadline), Some(quota));
                 Self { inner: Arc::clone(inner), state: State::Asking { pending, quota } }
             }

@@ -45,9 +45,19 @@ pub(super) fn hash_tagged(key: &str) -> String {
     name
 }
 
-/// The suffixes that stand in one text, each in its own braces.
-pub(super) fn key_suffixes(hash_tagged: &str) -> impl Iterator<Item = &str> {
-    hash_tagged.split_inclusive('}')
+/// The suffixes that stand in one text for so many quotas, each in its own braces. One quota has
+/// one suffix.
+pub(super) fn key_suffixes(hash_tagged: &str, quotas: usize) -> impl Iterator<Item = &str> {
+    let (only, joined) = if quotas == 1 { (Some(hash_tagged), "") } else { (None, hash_tagged) };
+    only.into_iter().chain(joined.split_inclusive('}'))
+}
+
+/// A number that is the same for equal keys, and nearly always different for others.
+pub(super) fn fingerprint(key: &str) -> u64 {
+    let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (words, rest) = key.as_bytes().as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| mix(sum, u64::from_le_bytes(*word)));
+    rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
 }
 
 /// The hash slot of a cluster that holds the key of this name: by what stands in its first braces.
@@ -79,7 +89,10 @@ fn percent_encoded(text: &str, characters: &[char]) -> String {
 
 /// Appends `text` verbatim if it is short and harmless, else its digest.
 fn push_verbatim_or_digest(name: &mut String, text: &str) {
-    let is_harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:/-".contains(&byte);
+    let is_harmless = |byte: u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')
+    };
     if text.len() <= MAX_VERBATIM_LENGTH
         && !text.starts_with(DIGEST_PREFIX)
         && text.bytes().all(is_harmless)

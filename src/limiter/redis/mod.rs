@@ -216,7 +216,7 @@ impl<A: InLua> Redis<A> {
         let inner = &self.inner;
         let (cost, payload) = inner.named.open(reservation).map_err(not_own_reservation)?;
         let Some(request) = inner.settle(&payload, cost, 0)? else { return Ok(0) };
-        match inner.send(request, Instant::now() + inner.decision_timeout).await?.entry {
+        match inner.send(request, Instant::now() + inner.reply_timeout()).await?.entry {
             reply::ReplyEntry::Refunded { units } => Ok(units.cast_unsigned()),
             reply::ReplyEntry::Decided(_) => Err(malformed_reply()),
         }

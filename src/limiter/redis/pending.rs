@@ -13,15 +13,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::Deadline;
 use super::pool::Pool;
-use super::queue::CompletedRequest;
-use super::request::Request;
+use super::queue::{CompletedRequest, QueuedRequest};
 use crate::{Error, ErrorKind};
 
 pin_project! {
     /// The future of the answer to one request. Nothing is sent before the first poll.
     pub(super) struct Pending {
         batcher: Arc<Batcher>,
-        deadline: Instant,
         #[pin]
         state: State,
     }
@@ -36,7 +34,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State {
-        Starting { request: Option<Request> },
+        Starting { queued: Option<Box<QueuedRequest>> },
         Waiting {
             receiver: Receiver,
             inline: Option<InlineSend>,
@@ -52,8 +50,8 @@ pin_project! {
 }
 
 impl Pending {
-    pub(super) fn new(batcher: Arc<Batcher>, request: Request, deadline: Instant) -> Self {
-        Self { batcher, deadline, state: State::Starting { request: Some(request) } }
+    pub(super) fn new(batcher: Arc<Batcher>, queued: Box<QueuedRequest>) -> Self {
+        Self { batcher, state: State::Starting { queued: Some(queued) } }
     }
 
     /// Stops waiting. An admission that has come or still comes is refunded.
@@ -85,18 +83,16 @@ impl Future for Pending {
         loop {
             let mut this = self.as_mut().project();
             let next = match this.state.as_mut().project() {
-                StateProj::Starting { request } => {
-                    let request = request.take().expect("submitted once");
+                StateProj::Starting { queued } => {
+                    let queued = queued.take().expect("submitted once");
                     let pool = &this.batcher.config().pool;
-                    let deadline =
-                        Deadline::new(*this.deadline, pool, pool.hash_slot(&request.key));
-                    if *this.deadline <= Instant::now() {
+                    let deadline = Deadline::new(queued.deadline, pool, queued.hash_slot);
+                    if deadline.is_over() {
                         let message = "the time ended before the charge was sent";
                         return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));
                     }
-                    let Submitted { receiver, inline, in_queue } =
-                        this.batcher.submit(request, *this.deadline)?;
-                    let timer = sleep_until(*this.deadline);
+                    let Submitted { receiver, inline, in_queue } = this.batcher.submit(queued)?;
+                    let timer = sleep_until(deadline.at);
                     State::Waiting {
                         receiver,
                         inline,

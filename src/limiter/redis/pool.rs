@@ -152,12 +152,15 @@ impl Pool {
         self.connections.size()
     }
 
+    /// How long to wait for a reply, given the caller's timeout.
+    pub(super) fn reply_timeout(&self, timeout: Duration) -> Duration {
+        self.response_timeout.map_or(timeout, |own| own.min(timeout))
+    }
+
     /// The instant to give up on a reply, given the caller's deadline.
+    #[cfg(feature = "redisson")]
     pub(crate) fn reply_deadline(&self, deadline: Instant) -> Instant {
-        match self.response_timeout {
-            Some(timeout) => deadline.min(Instant::now() + timeout),
-            None => deadline,
-        }
+        deadline.min(Instant::now() + self.reply_timeout(MAX_TIMEOUT))
     }
 
     /// The hash slot of a key, whose charges share batches: 0 on a plain server.

@@ -8,7 +8,7 @@
 //! charges change the state. Calls that run side by side could pass each other, so while one
 //! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -36,9 +36,16 @@ pub(super) struct QueuedRequest {
 
 impl QueuedRequest {
     /// A request without a receiver for its answer.
-    pub(super) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Self {
+    pub(super) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Box<Self> {
         let hash_slot = pool.hash_slot(&request.key);
-        Self { request, hash_slot, deadline, reply_to: None, queue_permit: None, in_queue: None }
+        Box::new(Self {
+            request,
+            hash_slot,
+            deadline,
+            reply_to: None,
+            queue_permit: None,
+            in_queue: None,
+        })
     }
 
     /// Whether the answer is still wanted.
@@ -54,10 +61,16 @@ impl QueuedRequest {
     }
 
     /// Sends the answer to the caller. Returns the refund of what was taken if the caller has left.
-    pub(super) fn complete(self, entry: ReplyEntry, now: i64, position: usize) -> Option<Request> {
+    pub(super) fn complete(
+        mut self: Box<Self>,
+        entry: ReplyEntry,
+        now: i64,
+        position: usize,
+    ) -> Option<Request> {
         let batch_position = u16::try_from(position).unwrap_or(u16::MAX);
-        let completed = CompletedRequest { request: self.request, entry, now, batch_position };
-        match self.reply_to?.send(Ok(completed)) {
+        let reply_to = self.reply_to.take()?;
+        let completed = CompletedRequest { queued: self, entry, now, batch_position };
+        match reply_to.send(Ok(completed)) {
             Err(Ok(completed)) => completed.into_refund(),
             _ => None,
         }
@@ -65,9 +78,8 @@ impl QueuedRequest {
 }
 
 /// A request, and what the script answered.
-#[derive(Debug)]
 pub(super) struct CompletedRequest {
-    pub(super) request: Request,
+    pub(super) queued: Box<QueuedRequest>,
     pub(super) entry: ReplyEntry,
     /// The instant of the decision, in µs since the Unix epoch, by the clock that decided.
     pub(super) now: i64,
@@ -78,20 +90,23 @@ pub(super) struct CompletedRequest {
 impl CompletedRequest {
     /// The request that refunds what was taken, if anything was.
     pub(super) fn into_refund(self) -> Option<Request> {
-        let Self { mut request, entry: ReplyEntry::Decided(answer), .. } = self else {
-            return None;
-        };
-        let Op::Check { cost: cost @ 1.., .. } = request.op else { return None };
+        let ReplyEntry::Decided(answer) = self.entry else { return None };
+        let Op::Check { cost: cost @ 1.., .. } = self.queued.request.op else { return None };
         let (Verdict::Allow | Verdict::Wait(_)) = answer.verdict else { return None };
+        let mut request = self.queued.request;
         request.op = Op::Refund { units: cost, cost, mark: answer.mark.unwrap_or_default() };
         Some(request)
     }
 }
 
+/// The requests of a call.
+#[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]
+pub(super) type Requests = Vec<Box<QueuedRequest>>;
+
 /// Requests for one hash slot, to be sent in one call.
 pub(super) struct Batch {
     pub(super) hash_slot: u16,
-    pub(super) requests: Vec<QueuedRequest>,
+    pub(super) requests: Requests,
 }
 
 impl Batch {
@@ -103,7 +118,7 @@ impl Batch {
 
 /// The requests that wait.
 pub(super) struct Queue {
-    slots: HashMap<u16, SlotQueue>,
+    slots: BTreeMap<u16, SlotQueue>,
     /// The slots that a call may be sent for, each once.
     sendable: VecDeque<u16>,
     /// Counts refunds, so that those of one mark stay apart.
@@ -115,9 +130,9 @@ pub(super) struct Queue {
 /// The requests of one hash slot that wait.
 #[derive(Default)]
 struct SlotQueue {
-    requests: VecDeque<QueuedRequest>,
+    requests: VecDeque<Box<QueuedRequest>>,
     /// By the mark of each reservation: marks of one key grow from one to the next.
-    refunds: BTreeMap<(Mark, u64), QueuedRequest>,
+    refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
     calls_in_flight: usize,
     /// The calls that carry refunds and have not ended.
     refund_calls: usize,
@@ -125,16 +140,19 @@ struct SlotQueue {
 }
 
 impl SlotQueue {
+    fn len(&self) -> usize {
+        self.requests.len() + self.refunds.len()
+    }
+
     fn has_work(&self) -> bool {
-        !self.requests.is_empty() || !self.refunds.is_empty()
+        self.len() > 0
     }
 
     fn is_idle(&self) -> bool {
-        let is_empty = self.requests.is_empty() && self.refunds.is_empty();
-        is_empty && self.calls_in_flight == 0 && self.refund_calls == 0
+        !self.has_work() && self.calls_in_flight == 0 && self.refund_calls == 0
     }
 
-    fn pop(&mut self) -> Option<QueuedRequest> {
+    fn pop(&mut self) -> Option<Box<QueuedRequest>> {
         let refund = self.refunds.pop_last().map(|(_, queued)| queued);
         refund.or_else(|| self.requests.pop_front())
     }
@@ -142,7 +160,7 @@ impl SlotQueue {
 
 impl Queue {
     pub(super) fn new(max_batch_size: usize) -> Self {
-        let (slots, sendable) = (HashMap::new(), VecDeque::new());
+        let (slots, sendable) = (BTreeMap::new(), VecDeque::new());
         Self { slots, sendable, refund_count: 0, max_batch_size, max_in_flight: 1 }
     }
 
@@ -165,7 +183,7 @@ impl Queue {
         self.slots.get(&hash_slot).is_some_and(|slot_queue| slot_queue.refund_calls > 0)
     }
 
-    pub(super) fn push(&mut self, queued: QueuedRequest) {
+    pub(super) fn push(&mut self, queued: Box<QueuedRequest>) {
         let hash_slot = queued.hash_slot;
         let slot_queue = self.slots.entry(hash_slot).or_default();
         match &queued.request.op {
@@ -183,7 +201,8 @@ impl Queue {
         while let Some(hash_slot) = self.sendable.pop_front() {
             let slot_queue = self.slots.get_mut(&hash_slot)?;
             slot_queue.is_sendable = false;
-            let mut requests = Vec::new();
+            let size = slot_queue.len().min(self.max_batch_size);
+            let mut requests = Vec::with_capacity(size);
             while requests.len() < self.max_batch_size
                 && let Some(mut queued) = slot_queue.pop()
             {

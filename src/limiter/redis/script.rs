@@ -56,7 +56,10 @@ impl Script {
 
     /// The command EVALSHA, without keys and arguments.
     pub(super) fn evalsha(&self) -> Cmd {
-        cmd("EVALSHA").arg(&self.digest).take()
+        // A call of one charge fits, so that the command does not grow while it is put together.
+        let mut command = Cmd::with_capacity(24, 256);
+        command.arg("EVALSHA").arg(&self.digest);
+        command
     }
 
     /// The command EVAL, without keys and arguments.
@@ -106,13 +109,13 @@ impl Arguments<'_> {
         command.arg(groups.len() * self.key_prefixes.len());
         let mut name = String::new();
         for group in &groups {
-            let mut suffixes = key::key_suffixes(&group[0].key);
-            let mut suffix = suffixes.next().unwrap_or_default();
+            let mut suffixes = key::key_suffixes(&group[0].key, self.key_prefixes.len());
+            let mut suffix = "";
             for prefix in self.key_prefixes {
+                suffix = suffixes.next().unwrap_or(suffix);
                 name.clear();
                 name.extend([prefix.as_str(), suffix]);
                 command.arg(&name);
-                suffix = suffixes.next().unwrap_or(suffix);
             }
         }
         match self.now {

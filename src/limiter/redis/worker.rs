@@ -29,7 +29,7 @@ use super::queue::{Queue, QueuedRequest};
 /// or is in flight.
 pub(super) async fn run(
     config: Arc<Config>,
-    mut arrivals: UnboundedReceiver<QueuedRequest>,
+    mut arrivals: UnboundedReceiver<Box<QueuedRequest>>,
     is_busy: Arc<AtomicBool>,
 ) {
     let mut queue = Queue::new(config.max_batch_size);

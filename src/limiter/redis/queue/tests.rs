@@ -3,21 +3,14 @@ use crate::ErrorKind;
 
 type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
-fn queued(hash_slot: u16, op: Op) -> (QueuedRequest, Receiver) {
+fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
     let request = Request { key: String::from("{k}"), quota: None, rule: None, op };
     let deadline = Instant::now();
-    (
-        QueuedRequest {
-            request,
-            hash_slot,
-            deadline,
-            reply_to: Some(reply_to),
-            queue_permit: None,
-            in_queue: None,
-        },
-        receiver,
-    )
+    let reply_to = Some(reply_to);
+    let (queue_permit, in_queue) = (None, None);
+    let queued = QueuedRequest { request, hash_slot, deadline, reply_to, queue_permit, in_queue };
+    (Box::new(queued), receiver)
 }
 
 fn check(cost: i64) -> Op {
