@@ -1,12 +1,9 @@
 //! What a decision in Redis costs, beside a competitor's: a lean script of a dozen lines
 //! (`benches/lean.lua`), called once for each decision on one shared connection.
 
-use std::sync::Arc;
-
 use redis::aio::MultiplexedConnection;
-use tokio::task::JoinSet;
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Charge, Limiter, Quota, Redis};
+use tower_sluice::{Quota, Redis};
 
 use crate::measure::{Cost, median, median_of, redis_benchmark};
 use crate::site::{KEYS, Site};
@@ -126,15 +123,7 @@ impl Bench {
         let plain = self.site.used_memory() - empty;
         self.site.flush();
         let empty = self.site.used_memory();
-        self.site.runtime.block_on(async {
-            for chunk in self.site.keys.chunks(1_000) {
-                let mut tasks = JoinSet::new();
-                for key in chunk {
-                    tasks.spawn(self.limiter.check(&Charge::new(Arc::clone(key))));
-                }
-                tasks.join_all().await;
-            }
-        });
+        self.site.charge_all(&self.limiter);
         let ours = self.site.used_memory() - empty;
         let each = KEYS as f64;
         println!("bench case=bytes token_bucket={:.0} set={:.0}", ours / each, plain / each);

@@ -58,7 +58,7 @@ fn measure<A: InLua>(site: &Site, name: &str, algorithm: A) {
     site.flush();
     let limiter = site.limiter(algorithm);
     let empty = site.used_memory();
-    charge(site, &limiter, TASKS, 2 * site::KEYS, site::KEYS);
+    site.charge_all(&limiter);
     let held = (site.used_memory() - empty) / site::KEYS as f64;
     let [single, batched] = [(1, SINGLES), (TASKS, BATCHED)].map(|(tasks, decisions)| {
         median_of((0..ROUNDS).map(|_| charge(site, &limiter, tasks, decisions, KEYS)))
@@ -68,9 +68,9 @@ fn measure<A: InLua>(site: &Site, name: &str, algorithm: A) {
     );
 }
 
-/// A log of `members` live members on one key: its bytes, and the time of an admission or a
-/// refusal.
-fn log(site: &Site, members: usize) -> [f64; 2] {
+/// A log of `members` live members on one key: the time of an admission and of a refusal, then the
+/// same with 64 in a call.
+pub(crate) fn log(site: &Site, members: usize) -> [f64; 4] {
     const STEP: u64 = 1_000;
     site.flush();
     let quota = Quota::new(members as u64, Duration::from_micros(STEP * members as u64));
@@ -100,7 +100,7 @@ fn log(site: &Site, members: usize) -> [f64; 2] {
         "bench case=log members={members} bytes={bytes:.0} allow_us={allow:.1} deny_us={deny:.1} \
          batched_allow_us={allow_batched:.2} batched_deny_us={deny_batched:.2}"
     );
-    [allow, deny]
+    [allow, deny, allow_batched, deny_batched]
 }
 
 /// Charges of one unit each, and the time in the script for each of them.

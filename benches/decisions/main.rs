@@ -1,12 +1,15 @@
 //! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case,
 //! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs
-//! a response, `-- redisson` how long the script of Redisson's limiter holds the server.
+//! a response, `-- redisson` how long the script of Redisson's limiter holds the server, and
+//! `-- growth` what a decision costs as work grows.
 //!
 //! Absolute times vary from run to run, so the cases that call Redis are printed as ratios within
 //! one run, whose rounds are interleaved. `benches/README.md` explains each number.
 
 mod against_redis;
 mod each_algorithm;
+mod growth;
+mod growth_chart;
 mod in_process;
 mod measure;
 mod redisson;
@@ -16,8 +19,11 @@ mod site;
 mod support;
 
 fn main() {
-    match std::env::args().nth(1).as_deref() {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
         Some("algorithms") => each_algorithm::run(),
+        Some("growth") => growth::run(arguments.find(|path| path.ends_with(".svg")).as_deref()),
+        Some("growth-worker") => growth::worker(&arguments.next().expect("an address")),
         Some("settle") => settled::run(),
         Some("redisson") => redisson::run(),
         _ => {

@@ -98,7 +98,7 @@ pub(crate) fn median_of(numbers: impl Iterator<Item = f64>) -> f64 {
 
 /// The processor time that a process has used, in nanoseconds where the kernel
 /// counts them.
-fn processor(process: u32) -> Duration {
+pub(crate) fn processor(process: u32) -> Duration {
     let mut spent = Duration::ZERO;
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux' own account");
     for task in tasks.flatten() {

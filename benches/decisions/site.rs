@@ -22,16 +22,31 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Self {
+        Self::with_keys(KEYS)
+    }
+
+    pub(crate) fn with_keys(count: usize) -> Self {
         let server = Server::start();
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let pool = Pool::connect(&server.url()).expect("an address");
-        let keys = (0..KEYS).map(|key| format!("{key:012}").into()).collect();
-        Self { server, runtime, keys, pool }
+        Self { server, runtime: runtime(), keys: keys(count), pool }
     }
 
     /// A limiter that waits for its answers.
     pub(crate) fn limiter<A: InLua>(&self, algorithm: A) -> Redis<A> {
-        Redis::new("bench", algorithm, self.pool.clone()).decision_timeout(Duration::from_secs(60))
+        limiter(&self.pool, algorithm)
+    }
+
+    /// Charges every key once.
+    pub(crate) fn charge_all<A: InLua>(&self, limiter: &Redis<A>) {
+        self.runtime.block_on(async {
+            for chunk in self.keys.chunks(1_000) {
+                let mut tasks = JoinSet::new();
+                for key in chunk {
+                    tasks.spawn(limiter.check(&Charge::new(Arc::clone(key))));
+                }
+                tasks.join_all().await;
+            }
+        });
     }
 
     /// So many charges of one unit.
@@ -88,6 +103,14 @@ impl Site {
         time.unwrap_or(0.0)
     }
 
+    /// The bytes that the server has received and sent.
+    pub(crate) fn network(&self) -> [f64; 2] {
+        ["total_net_input_bytes:", "total_net_output_bytes:"].map(|name| {
+            let bytes = self.figure("stats", name);
+            bytes.and_then(|bytes| bytes.parse().ok()).expect("bytes")
+        })
+    }
+
     /// What the server holds, in bytes.
     pub(crate) fn used_memory(&self) -> f64 {
         let bytes = self.figure("memory", "used_memory:");
@@ -126,4 +149,18 @@ impl Site {
         });
         info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
     }
+}
+
+/// One client thread.
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+pub(crate) fn keys(count: usize) -> Arc<[Arc<str>]> {
+    (0..count).map(|key| format!("{key:012}").into()).collect()
+}
+
+/// A limiter that waits for its answers.
+pub(crate) fn limiter<A: InLua>(pool: &Pool, algorithm: A) -> Redis<A> {
+    Redis::new("bench", algorithm, pool.clone()).decision_timeout(Duration::from_secs(60))
 }

@@ -1,0 +1,265 @@
+//! What a decision costs as work grows: more keys, more tasks, more quotas, longer logs, more
+//! processes on one server. Each line is the median of a few rounds, and the cases are interleaved.
+//!
+//! With a path as its argument it also draws the lines: `-- growth docs/growth.svg`.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tower_sluice::algorithm::{InLua, TokenBucket};
+use tower_sluice::{Charge, Limiter, Pool, Quota, Redis};
+
+use crate::each_algorithm::log;
+use crate::growth_chart::draw;
+use crate::measure::{Cost, cost, median, processor};
+use crate::site::{self, KEYS, Site};
+
+const ROUNDS: usize = 5;
+const TASKS: usize = 256;
+const DECISIONS: usize = 60_000;
+
+/// How long the processes on one server ask.
+const TOGETHER: Duration = Duration::from_secs(2);
+
+/// One panel of the chart: what grows, and the points.
+pub(crate) struct Panel {
+    pub(crate) title: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) points: Vec<(usize, f64)>,
+}
+
+pub(crate) fn run(chart: Option<&str>) {
+    let panels = [by_keys(), by_tasks(), by_quotas(), by_processes(), by_log()];
+    on_the_wire();
+    ten_million_keys();
+    if let Some(path) = chart {
+        draw(path, &panels).expect("a chart");
+        println!("wrote {path}");
+    }
+}
+
+/// An admitted unit costs no more in the first second than in the last.
+fn bucket() -> TokenBucket {
+    TokenBucket::new(Quota::per_second(1_000_000))
+}
+
+fn print(by: &str, at: usize, cost: &Cost) {
+    let Cost { per_second, p50_us, p99_us, client_us, server_us, .. } = cost;
+    println!(
+        "growth by={by} at={at} per_second={per_second:.0} p50_us={p50_us:.0} p99_us={p99_us:.0} \
+         client_us={client_us:.2} server_us={server_us:.2}"
+    );
+}
+
+/// Prints a line for each case, and returns decisions per second.
+fn compare(
+    by: &'static str,
+    title: &'static str,
+    cases: &[usize],
+    measure: impl Fn(usize) -> Cost,
+) -> Panel {
+    let mut rounds = vec![Vec::new(); cases.len()];
+    for _ in 0..ROUNDS {
+        for (costs, case) in rounds.iter_mut().zip(cases) {
+            costs.push(measure(*case));
+        }
+    }
+    let mut points = Vec::new();
+    for (costs, case) in rounds.iter().zip(cases) {
+        let cost = median(costs);
+        print(by, *case, &cost);
+        points.push((*case, cost.per_second));
+    }
+    Panel { title, unit: "decisions per second", points }
+}
+
+fn by_keys() -> Panel {
+    let site = Site::with_keys(1_000_000);
+    let limiter = site.limiter(bucket());
+    let empty = site.used_memory();
+    site.charge_all(&limiter);
+    println!("growth bytes_of_a_key={:.0}", (site.used_memory() - empty) / site.keys.len() as f64);
+    compare("keys", "keys", &[1_000, 10_000, 100_000, 1_000_000], |keys| {
+        site.charge(&limiter, TASKS, DECISIONS, keys)
+    })
+}
+
+fn by_tasks() -> Panel {
+    let site = Site::new();
+    let limiter = site.limiter(bucket());
+    site.charge_all(&limiter);
+    compare("tasks", "tasks that ask at once", &[1, 4, 16, 64, 256, 1_024, 4_096], |tasks| {
+        let decisions = if tasks < 16 { DECISIONS / 10 } else { DECISIONS };
+        site.charge(&limiter, tasks, decisions, KEYS)
+    })
+}
+
+fn by_quotas() -> Panel {
+    let site = Site::new();
+    let one = site.limiter(bucket());
+    let two = site.limiter((bucket(), bucket()));
+    let four = site.limiter((bucket(), bucket(), bucket(), bucket()));
+    let eight = site.limiter((
+        bucket(),
+        bucket(),
+        bucket(),
+        bucket(),
+        bucket(),
+        bucket(),
+        bucket(),
+        bucket(),
+    ));
+    compare("quotas", "quotas of a charge", &[1, 2, 4, 8], |quotas| match quotas {
+        1 => warm(&site, &one),
+        2 => warm(&site, &two),
+        4 => warm(&site, &four),
+        _ => warm(&site, &eight),
+    })
+}
+
+fn warm<A: InLua>(site: &Site, limiter: &Redis<A>) -> Cost {
+    site.charge(limiter, TASKS, DECISIONS, 10_000)
+}
+
+/// Time in the script for each admitted charge, 64 in a call, over one key with so many entries.
+fn by_log() -> Panel {
+    let site = Site::new();
+    let time = |entries: usize| (entries, log(&site, entries)[2]);
+    let points = [10, 100, 1_000, 10_000, 100_000].map(time).to_vec();
+    Panel { title: "entries of a sliding log", unit: "us in the script", points }
+}
+
+/// So many processes that ask as fast as they can, 256 tasks each.
+fn by_processes() -> Panel {
+    let site = Site::new();
+    site.charge_all(&site.limiter(bucket()));
+    compare("processes", "processes on one server", &[1, 2, 4, 8], |processes| {
+        let server = processor(site.server.id());
+        let mut children: Vec<_> = (0..processes).map(|_| Process::start(&site)).collect();
+        children.iter_mut().for_each(Process::begin);
+        let ends: Vec<_> = children.into_iter().map(Process::end).collect();
+        let decisions: f64 = ends.iter().map(|(decisions, _)| decisions).sum();
+        let client: f64 = ends.iter().map(|(_, client)| client).sum();
+        let server = processor(site.server.id()) - server;
+        Cost {
+            per_second: decisions / TOGETHER.as_secs_f64(),
+            client_us: client * 1e6 / decisions,
+            server_us: server.as_secs_f64() * 1e6 / decisions,
+            ..Cost::default()
+        }
+    })
+}
+
+/// One of several processes: it runs [`worker`], and is ended when it is dropped.
+struct Process {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Process {
+    fn start(site: &Site) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut child = Command::new(program)
+            .args(["growth-worker", &site.server.url()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut ready = String::new();
+        output.read_line(&mut ready).expect("a line when it is connected");
+        Self { child, output }
+    }
+
+    /// Closes its input, which it takes for the sign to begin.
+    fn begin(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// The decisions that it made, and the seconds of processor time that it took.
+    fn end(mut self) -> (f64, f64) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line of figures");
+        self.child.wait().expect("it ends by itself");
+        let mut figures = line.split_whitespace().map(|figure| figure.parse().expect("a number"));
+        (figures.next().expect("decisions"), figures.next().expect("seconds"))
+    }
+}
+
+/// One of several processes that share a server.
+pub(crate) fn worker(url: &str) {
+    let (runtime, keys) = (site::runtime(), site::keys(KEYS));
+    let limiter = site::limiter(&Pool::connect(url).expect("an address"), bucket());
+    runtime.block_on(limiter.check(&Charge::new("first"))).expect("a decision");
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).expect("the end of the input");
+    let (begun, spent) = (Instant::now(), processor(std::process::id()));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (limiter, keys) = (limiter.clone(), Arc::clone(&keys));
+        let asking = async move {
+            let (mut decisions, mut at) = (0, task * 7_919 % keys.len());
+            while begun.elapsed() < TOGETHER {
+                at = (at * 31 + 7_919) % keys.len();
+                let charge = Charge::new(Arc::clone(&keys[at]));
+                drop(limiter.check(&charge).await.expect("a decision"));
+                decisions += 1;
+            }
+            decisions
+        };
+        tasks.spawn_on(asking, runtime.handle());
+    }
+    let decisions: usize = runtime.block_on(tasks.join_all()).into_iter().sum();
+    let spent = processor(std::process::id()) - spent;
+    println!("{decisions} {}", spent.as_secs_f64());
+}
+
+/// The bytes of a decision on the wire, both ways, by the server's own account.
+fn on_the_wire() {
+    let site = Site::new();
+    let limiter = site.limiter(bucket());
+    let cases = [("one_in_a_call", 1, KEYS), ("64_in_a_call", TASKS, KEYS), ("hot", TASKS, 1)];
+    for (case, tasks, keys) in cases {
+        site.charge(&limiter, tasks, 1_000, keys);
+        let decisions = if tasks == 1 { 5_000 } else { DECISIONS / TASKS * TASKS };
+        let before = site.network();
+        site.charge(&limiter, tasks, decisions, keys);
+        let [sent, received] = [0, 1].map(|way| site.network()[way] - before[way]);
+        let each = |bytes: f64| bytes / decisions as f64;
+        println!("growth wire={case} to_server={:.1} to_client={:.1}", each(sent), each(received));
+    }
+}
+
+/// Ten million keys: what they weigh, and what a decision then costs.
+fn ten_million_keys() {
+    const MANY: usize = 10_000_000;
+    let site = Site::new();
+    let limiter = site.limiter(bucket());
+    let empty = site.used_memory();
+    let charge_all = |stride: usize, decisions: usize| {
+        cost(&site.server, decisions, || {
+            let mut tasks = JoinSet::new();
+            for task in 0..TASKS {
+                let limiter = limiter.clone();
+                let asking = async move {
+                    for number in (task..decisions).step_by(TASKS) {
+                        let key = format!("{:012}", number * stride % MANY);
+                        drop(limiter.check(&Charge::new(key)).await.expect("a decision"));
+                    }
+                };
+                tasks.spawn_on(asking, site.runtime.handle());
+            }
+            site.runtime.block_on(tasks.join_all());
+            Vec::new()
+        })
+    };
+    charge_all(1, MANY);
+    let bytes = site.used_memory() - empty;
+    // A stride without a common factor: the keys come in no order.
+    let rounds: Vec<_> = (0..ROUNDS).map(|_| charge_all(7_368_787, DECISIONS)).collect();
+    print("keys", MANY, &median(&rounds));
+    println!("growth bytes_of_10000000_keys={bytes:.0}");
+}
