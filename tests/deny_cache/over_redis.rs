@@ -1,7 +1,7 @@
 //! What the cache saves a real server, and what it sees of other processes.
 
 use tower_sluice::algorithm::FixedWindow;
-use tower_sluice::{Charge, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
+use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
 use super::support::Server;
 use super::support::faults::script_calls;
@@ -77,4 +77,17 @@ async fn a_reset_of_another_process_is_seen_after_max_age() {
     // A peek is always asked of the server.
     let peek = hourly.peek(Charge::new("key")).await.unwrap();
     assert_eq!((peek.origin(), peek.remaining()), (Origin::Store, Some(0)));
+}
+
+/// Whoever turns the limit off by silencing Redis gains nothing for the keys that it refused.
+#[tokio::test]
+async fn a_refused_key_stays_refused_while_redis_is_away() {
+    let mut server = Server::start();
+    let limiter = daily(&server).deny_cache().max_age(HOUR).or_else(FailOpen);
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    assert!(!refused_from_cache(&limiter, "key").await);
+    server.kill();
+    assert!(refused_from_cache(&limiter, "key").await);
+    let other = limiter.check(&Charge::new("other")).await.unwrap();
+    assert_eq!((other.is_admitted(), other.origin()), (true, Origin::FailOpen));
 }
