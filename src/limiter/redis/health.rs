@@ -150,8 +150,9 @@ struct Silence {
 }
 
 impl Silence {
-    /// Records that a call sent at `sent` times out now. Returns when its silence began: a call that
-    /// was sent before the last reply says nothing about the time before that reply.
+    /// Records that a call sent at `sent` times out now. Returns when its silence began.
+    ///
+    /// A call that was sent before the last reply says nothing about the time before that reply.
     fn begin_or_continue(&self, sent: u64, now: u64) -> u64 {
         let sent = sent.max(self.last_end.load(Relaxed));
         let last = self.last_timeout.swap(now, Relaxed);
