@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
 
-use super::assembly::{HEAD, Kind, assemble};
+#[cfg(feature = "redisson")]
+use super::assembly::HEAD;
+use super::assembly::{Kind, assemble};
 use super::key;
 use super::request::{Op, Request};
 use crate::algorithm::InLua;
