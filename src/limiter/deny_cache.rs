@@ -85,9 +85,9 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// A repeated refusal of one key takes about 0.2 µs, and up to 1 µs where 100,000 keys are refused
 /// in turn. Any other check takes about 0.1 µs more than without the cache.
 ///
-/// The cache holds 100,000 keys unless [`max_keys`](DenyCache::max_keys) is set. A key takes at most
-/// 400 bytes, however long it is, and a tuple of quotas that its charge brings. When the cache is
-/// full, a new refusal replaces one that is over, or else one of the oldest. Clones share it. It
+/// The cache holds 100,000 keys unless [`max_keys`](DenyCache::max_keys) is set. A key takes at
+/// most 400 bytes, however long it is, and a tuple of quotas that its charge brings. When the cache
+/// is full, a new refusal replaces one that is over, or else one of the oldest. Clones share it. It
 /// makes no errors of its own.
 ///
 /// Its clock is tokio's. So do not put it around a limiter that decides by a
