@@ -5,6 +5,7 @@ mod all_in_turn;
 mod boxed;
 mod deny_cache;
 mod digest;
+mod ext;
 mod grace_period;
 mod memory;
 pub(crate) mod named;
@@ -23,6 +24,7 @@ pub(crate) use acquire::Admission;
 pub use all_in_turn::AllInTurn;
 pub use boxed::{Boxed, BoxedFuture};
 pub use deny_cache::{DenyCache, DenyCacheFuture};
+pub use ext::LimiterExt;
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operation, OperationFuture};
 pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse, OrElseFuture};
@@ -30,7 +32,6 @@ pub use timeout::{Timeout, TimeoutFuture};
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::{Charge, Decision, Error, Reservation};
 
@@ -177,215 +178,3 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
         (**self).operate(operation, charge)
     }
 }
-
-/// Wraps a limiter, and asks it: every [`Limiter`] has these methods.
-pub trait LimiterExt: Limiter + Sized {
-    /// Fails decisions that take longer than `timeout`, waiting for a connection included.
-    ///
-    /// The charge carries the instant at which the time ends, as [`Charge::deadline`]. A limiter
-    /// that asks several others passes it on, so each gets the time that is left. A limiter over a
-    /// store returns its own error by then, since only it can tell a store that is away from one
-    /// that is busy.
-    ///
-    /// A limiter that ignores the deadline is ended 5 ms later, with an error of kind
-    /// [`Saturation`](crate::ErrorKind::Saturation), which [`FailOpen`] does not admit.
-    ///
-    /// Write it before `or_else`, as `limiter.timeout(..).or_else(..)`: a fallback inside of the
-    /// timeout gets only the time that is left. The wait for a reserved slot is not part of it:
-    /// that is `max_wait`.
-    #[must_use]
-    fn timeout(self, timeout: Duration) -> Timeout<Self> {
-        Timeout::new(self, timeout)
-    }
-
-    /// Asks `fallback` where this limiter cannot decide and its error's
-    /// [`ErrorKind`](crate::ErrorKind) permits it: [`FailOpen`] or another limiter.
-    ///
-    /// [`FailOpen`] admits while the store is away. Another limiter, such as a [`Memory`] with the
-    /// share of one process, keeps a bound, so it answers under load too. Without a fallback a
-    /// caller sees the error, over HTTP as 503.
-    ///
-    /// ```
-    /// use std::future::ready;
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
-    ///
-    /// let away = |_: &Charge| {
-    ///     ready(Err::<Decision, _>(Error::new(ErrorKind::Infrastructure, "no connection")))
-    /// };
-    /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
-    /// let limiter = away.or_else(share);
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let decision = limiter.check(&Charge::new("alice")).await?;
-    /// assert_eq!((decision.limiter(), decision.remaining()), (Some("share"), Some(9)));
-    /// # Ok::<(), Error>(()) }).unwrap();
-    /// ```
-    #[must_use]
-    fn or_else<F: Fallback>(self, fallback: F) -> OrElse<Self, F> {
-        OrElse::new(self, fallback)
-    }
-
-    /// Asks `fallback` where this limiter cannot decide and `condition` holds, a closure over its
-    /// error. The condition replaces the fallback's own, and it is the place to log an error.
-    ///
-    /// Requests and load cause errors too: of kind [`Request`](crate::ErrorKind::Request) and
-    /// [`Saturation`](crate::ErrorKind::Saturation). A condition that holds for them lets a caller
-    /// turn the limit off where the fallback is [`FailOpen`].
-    ///
-    /// ```
-    /// use std::future::ready;
-    /// use tower_sluice::algorithm::TokenBucket;
-    /// use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
-    ///
-    /// let full = |_: &Charge| {
-    ///     ready(Err::<Decision, _>(Error::new(ErrorKind::Capacity, "the store is full")))
-    /// };
-    /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
-    /// let limiter = full.or_else_if(
-    ///     |error| {
-    ///         eprintln!("no decision: {error}");
-    ///         error.kind() != ErrorKind::Request
-    ///     },
-    ///     share,
-    /// );
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
-    /// # Ok::<(), Error>(()) }).unwrap();
-    /// ```
-    #[must_use]
-    fn or_else_if<P, F>(self, condition: P, fallback: F) -> OrElse<Self, FallbackIf<P, F>>
-    where
-        P: Fn(&Error) -> bool,
-        F: Fallback,
-    {
-        OrElse::new(self, FallbackIf::new(condition, fallback))
-    }
-
-    /// Repeats a refusal until its time is over, and asks nothing of this limiter until then.
-    ///
-    /// For a limiter over a store, whose refusals cost a round trip each. See [`DenyCache`] for
-    /// what is repeated and how soon a refund is seen. Write it before `or_else`, as
-    /// `limiter.deny_cache().or_else(..)`, so that no refusal of a fallback is repeated.
-    #[must_use]
-    fn deny_cache(self) -> DenyCache<Self> {
-        DenyCache::new(self)
-    }
-
-    /// Hides the type, so that limiters of different types fit one field or table.
-    #[must_use]
-    fn boxed(self) -> Boxed
-    where
-        Self: Send + Sync + 'static,
-        Self::Future: Send + 'static,
-    {
-        Boxed::new(self)
-    }
-
-    /// Decides, and sleeps the reserved wait: for workers and for clients without a service.
-    ///
-    /// It waits for the charge's [`max_wait`](Charge::max_wait) at most. Default: the horizon of
-    /// the algorithm, 60 s unless set; where nothing can be reserved
-    /// ([`Outcome::Retry`](crate::Outcome::Retry)), for ever. A queue longer than the horizon is
-    /// refused, so set a longer one for long queues. Dropping the future before its slot refunds
-    /// the slot.
-    ///
-    /// # Errors
-    ///
-    /// The [`Refusal`](crate::Refusal), if the charge is denied or could not be decided.
-    fn acquire(&self, charge: impl Into<Charge>) -> AcquireFuture<'_, Self> {
-        AcquireFuture::new(self, charge.into())
-    }
-
-    /// Returns the state of a key, and takes nothing.
-    ///
-    /// [`remaining`](Decision::remaining) says how many units are left. For the wait of a cost, use
-    /// [`estimate`](LimiterExt::estimate).
-    fn peek(&self, charge: impl Into<Charge>) -> Self::Future {
-        self.check(&charge.into().peek())
-    }
-
-    /// What a check of a charge would answer now, without taking anything: whether it would be
-    /// admitted, and how long it would wait.
-    ///
-    /// An estimate reserves nothing. Its [`Outcome::Wait`](crate::Outcome::Wait) is the wait that a
-    /// check would reserve, and another charge may come first. `remaining` and `reset_after` are of
-    /// the key as it stands. A [`peek`](LimiterExt::peek) has cost 0, so it says nothing about a
-    /// cost.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tower_sluice::{Charge, LimiterExt, Memory, Quota, algorithm::TokenBucket};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(60).burst(10)));
-    /// limiter.acquire(Charge::new("alice").cost(10)).await.unwrap();
-    /// let estimate = limiter.estimate(Charge::new("alice").cost(5)).await?;
-    /// let wait = estimate.retry_after().unwrap();
-    /// assert!(wait > Duration::from_secs(4) && wait <= Duration::from_secs(5));
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As a check; and of the kind [`Configuration`](crate::ErrorKind::Configuration) if the
-    /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
-    fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
-    }
-
-    /// Refunds all that an admission took: [`settle`](Limiter::settle) with 0.
-    ///
-    /// # Errors
-    ///
-    /// As [`settle`](Limiter::settle).
-    fn refund(&self, reservation: Reservation) -> Result<(), Reservation> {
-        self.settle(reservation, 0)
-    }
-
-    /// Takes units whether or not they fit: against abuse. What a request cost in the end is for
-    /// [`settle`](Limiter::settle).
-    ///
-    /// ```
-    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::TokenBucket};
-    ///
-    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
-    /// # builder.enable_time().build().unwrap().block_on(async {
-    /// let limiter = Memory::new("login", TokenBucket::new(Quota::per_minute(5)));
-    /// assert_eq!(limiter.penalize("mallory").await?.remaining(), Some(4));
-    /// assert_eq!(limiter.peek("mallory").await?.remaining(), Some(4));
-    /// assert_eq!(limiter.reset("mallory").await?.remaining(), Some(5));
-    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// The answer is what a peek would then return; it cannot be refunded. A bucket and the smooth
-    /// limiters owe all of it, up to their horizon and as much again at most. A window, a log or a
-    /// counter takes at most its limit.
-    ///
-    /// # Errors
-    ///
-    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
-    /// limiter cannot.
-    fn penalize(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
-    }
-
-    /// Starts a key anew: forgets what was taken and what is reserved. That holds under every
-    /// quota: a quota of the charge changes only what the answer reports.
-    ///
-    /// Requests that already wait keep their slots and still run then; the key no longer counts
-    /// them. After a change of a plan, change your table first and reset afterwards: a charge that
-    /// comes between is forgotten.
-    ///
-    /// # Errors
-    ///
-    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
-    /// limiter cannot.
-    fn reset(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
-        OperationFuture::new(self.operate(Operation::Reset, &charge.into()))
-    }
-}
-
-impl<L: Limiter> LimiterExt for L {}
