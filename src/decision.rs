@@ -166,7 +166,6 @@ impl Decision {
 
     /// Sets where it was decided. Default: [`Origin::Local`].
     #[must_use]
-    #[inline]
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = origin;
         self
@@ -174,7 +173,6 @@ impl Decision {
 
     /// Names the limiter and the quota that it decided by.
     #[must_use]
-    #[inline]
     pub fn with_limiter(mut self, name: Arc<str>, quota: Quota) -> Self {
         self.limiter = Some(name);
         self.quota = Some(quota);
@@ -183,7 +181,6 @@ impl Decision {
 
     /// Sets what is left of the quota, and the time until all of it is there again.
     #[must_use]
-    #[inline]
     pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
         self.remaining = Some(remaining);
         self.reset_after = Some(reset_after);
@@ -192,7 +189,6 @@ impl Decision {
 
     /// Sets when it was decided, and its position in the batch of that instant: 0 for one alone.
     #[must_use]
-    #[inline]
     pub fn with_instant(mut self, decided_at: Duration, batch_position: u16) -> Self {
         self.decided_at = Some(decided_at);
         self.batch_position = batch_position;
@@ -201,7 +197,6 @@ impl Decision {
 
     /// Adds what was taken. Default: nothing, which is right for a refusal and for a peek.
     #[must_use]
-    #[inline]
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
         self.reservation = Some(reservation);
         self
@@ -233,6 +228,11 @@ impl Decision {
     pub(crate) fn after(mut self, retried_for: Duration) -> Self {
         self.retried_for = retried_for;
         self
+    }
+
+    /// The same answer once more, for others who get a part of what was taken.
+    pub(crate) fn without_reservation(&self) -> Self {
+        Self { limiter: self.limiter.clone(), reservation: None, ..*self }
     }
 
     /// The denial that an [`Outcome::Retry`] becomes when no time to wait is left.
