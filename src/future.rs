@@ -12,8 +12,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 pub use crate::limiter::{
-    AcquireFuture, BoxedFuture, DenyCacheFuture, MemoryFuture, OperationFuture, OrElseFuture,
-    TimeoutFuture,
+    AcquireFuture, BoxedFuture, DenyCacheFuture, LeaseFuture, MemoryFuture, OperationFuture,
+    OrElseFuture, TimeoutFuture,
 };
 #[cfg(feature = "redis")]
 pub use crate::limiter::{AllAtOnceFuture, RedisFuture};

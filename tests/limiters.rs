@@ -373,6 +373,9 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     cached.check(&charge).await.unwrap();
     hides(&cached);
     hides(&cached.check(&charge));
+    let leased = Arc::clone(&memory).lease(100);
+    hides(&leased);
+    hides(&leased.check(&charge));
     hides(&memory.acquire(charge.clone()));
     hides(&memory);
 

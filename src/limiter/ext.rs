@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    AcquireFuture, Boxed, DenyCache, Fallback, FallbackIf, Limiter, Operation, OperationFuture,
-    OrElse, Timeout,
+    AcquireFuture, Boxed, DenyCache, Fallback, FallbackIf, Lease, Limiter, Operation,
+    OperationFuture, OrElse, Timeout,
 };
 use crate::{Charge, Error, Reservation};
 
@@ -106,6 +106,19 @@ pub trait LimiterExt: Limiter + Sized {
     #[must_use]
     fn deny_cache(self) -> DenyCache<Self> {
         DenyCache::new(self)
+    }
+
+    /// Takes several units of a busy key in one call, `max_units` at most, and hands them out in
+    /// this process. With 0 or 1, nothing is leased.
+    ///
+    /// A window may then hold what this limiter admits in a window that is 100 ms longer, or as
+    /// [`valid_for`](Lease::valid_for) says. [`Lease`] says how many units are leased, and what
+    /// comes back.
+    ///
+    /// Write it next to the store: after `deny_cache`, before `timeout` and `or_else`.
+    #[must_use]
+    fn lease(self, max_units: u64) -> Lease<Self> {
+        Lease::new(self, max_units)
     }
 
     /// Hides the type, so that limiters of different types fit one field or table.

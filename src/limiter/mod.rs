@@ -7,6 +7,7 @@ mod deny_cache;
 mod digest;
 mod ext;
 mod grace_period;
+mod lease;
 mod memory;
 pub(crate) mod named;
 mod operate;
@@ -25,6 +26,7 @@ pub use all_in_turn::AllInTurn;
 pub use boxed::{Boxed, BoxedFuture};
 pub use deny_cache::{DenyCache, DenyCacheFuture};
 pub use ext::LimiterExt;
+pub use lease::{Lease, LeaseFuture};
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operation, OperationFuture};
 pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse, OrElseFuture};
@@ -48,6 +50,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`Timeout`] | as its inner one, or fails at a deadline |
 /// | [`OrElse`] | as its inner one, or as a fallback where that may answer |
 /// | [`DenyCache`] | as its inner one, and repeats a refusal without asking again |
+/// | [`Lease`] | as its inner one, which it asks for several units in one call |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
 /// | [`AllInTurn`] | by several of any type, one after another, all or nothing |
 /// | [`Boxed`] | as its inner one, whose type it hides |

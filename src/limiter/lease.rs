@@ -1,0 +1,241 @@
+//! Leases: several units in one call, handed out in the process.
+//!
+//! `settings.rs` holds the settings. `leases.rs` is what the clones of a limiter share: the keys,
+//! in shards. A `key.rs` has the units of a `stock.rs` to spend, as long as they are valid. When
+//! they run out, a `refill.rs` takes as many as the `demand.rs` of the key is worth. `sweeper.rs`
+//! ends the leases that are over. `future.rs` is the caller's half.
+
+mod demand;
+mod future;
+mod key;
+mod leases;
+mod refill;
+mod settings;
+mod stock;
+mod sweeper;
+
+pub use future::LeaseFuture;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use self::leases::Leases;
+use self::settings::Settings;
+use self::stock::Ticket;
+use super::{Limiter, Operation};
+use crate::{Charge, Reservation};
+
+/// A limiter that leases units: made by [`LimiterExt::lease`](crate::LimiterExt::lease). Cheap to
+/// clone.
+///
+/// A call to a store costs tens of microseconds. A key that is asked often takes several units in
+/// one call here, and hands them out in this process, each in a fraction of a microsecond. So a
+/// lease of 100 turns 100 calls for a hot key into one.
+///
+/// ```
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{LimiterExt, Memory, Quota};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// // In a service: `Redis::new("api", TokenBucket::new(quota), pool)`.
+/// let store = Memory::new("api", TokenBucket::new(Quota::per_hour(10_000)));
+/// let limiter = store.clone().lease(100);
+/// for _ in 0..1_000 {
+///     limiter.acquire("everybody").await.unwrap();
+/// }
+/// // What is leased counts as taken, until it is spent or returned.
+/// assert!(store.peek("everybody").await?.remaining() < Some(9_010));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// Write it next to the store, as `redis.lease(..).timeout(..).or_else(..)`. Only a
+/// [`deny_cache`](crate::LimiterExt::deny_cache) stands before it, so that the cache hears of the
+/// units that come back. Units that are leased are spent also while the store is away.
+///
+/// # The bound
+///
+/// Leased units may be spent for 100 ms, unless [`valid_for`](Lease::valid_for) says otherwise.
+/// That time begins before the call that takes them, and who asks later gets none of them. So **a
+/// window of length `T` holds at most what the inner limiter admits in a window of length `T +
+/// validity`**, over all processes. For a bucket of 1,000 per second that is at most 100 units
+/// more. A limit that must be exact to the millisecond takes no lease.
+///
+/// By the instant at which they were leased, [`decided_at`](crate::Decision::decided_at), units
+/// keep the inner limiter's own bound. A leased unit that is not spent is one that others cannot
+/// have until it is returned.
+///
+/// # How many units
+///
+/// The number follows the demand. A lease has at most
+///
+/// - half of the units that its key used within the last validity. So a key that is asked seldom
+///   asks unit by unit: it costs what it costs without a lease, and wastes nothing;
+/// - half of what the last answer left. So the last units are asked for one by one, and other
+///   processes find some;
+/// - the units that [`lease`](crate::LimiterExt::lease) was given.
+///
+/// A refill starts when a quarter is left, so callers seldom wait. Callers that find nothing share
+/// a refill. If it is refused, each of them asks alone: no charge is refused that the inner limiter
+/// would have admitted. A refused charge costs one call, as without a lease.
+///
+/// # What comes back
+///
+/// What is unspent is refunded when its time is over, when nobody asks for half of that time, when
+/// another quota or a [penalty](crate::LimiterExt::penalize) comes for the key, when the last clone
+/// is dropped, and by [`end_leases`](Lease::end_leases). How much of it comes back depends on the
+/// algorithm, as for any refund: windows refund exactly, a bucket only if no other charge was
+/// decided since. What does not come back counts as taken: a crash or a busy bucket admits less,
+/// never more. A closure cannot refund, so there it is lost too.
+///
+/// # Settling
+///
+/// Units that a request gives back are spent by the next one, while their time lasts. Later they
+/// are refunded with the rest of their lease, when the last of its requests is settled or dropped.
+/// They are lost if units of that lease were returned before. More is taken from the key's lease if
+/// that has enough, else as a penalty, by a task.
+///
+/// # What it does not do
+///
+/// - It does not see what others do to the key: leased units outlive a reset by another process for
+///   the validity. A [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
+/// - A peek, an estimate, and a charge of as many units as a lease or more go to the inner limiter.
+///   For these, leased units count as taken.
+/// - A charge that may wait waits in the inner limiter. Its slot is exact, and comes after the
+///   units that were leased before.
+/// - It does not pace: leased units go at once. A bucket with `burst(1)` never leaves two units, so
+///   nothing is leased. Smooth limiters lease no more than half of the stored permits.
+/// - The inner limiter must charge what the charge says. Do not put it around an
+///   [`AllInTurn`](crate::AllInTurn) or [`AllAtOnce`](crate::AllAtOnce) whose members state costs
+///   of their own: a lease of 100 would charge them once. Put it around the members.
+/// - [`FailOpen`](crate::FailOpen) inside of it is leased too, for the validity.
+///
+/// # The report
+///
+/// The decision for a leased unit is that of its lease. [`remaining`](crate::Decision::remaining)
+/// counts what the lease left in the store and what is left of the lease itself. It does not know
+/// what others took since. `reset_after` is that of the lease, less the time since.
+///
+/// # Runtime and memory
+///
+/// It needs a tokio runtime with a clock. Without a runtime, every charge asks alone. A refill is a
+/// task, so no caller has to drive it, and callers of another runtime do not wait for it. One more
+/// task returns units while there are keys, and ends with them. Up to 10,000 keys are watched,
+/// unless [`max_keys`](Lease::max_keys) says otherwise, of a few hundred bytes each.
+pub struct Lease<L: Limiter> {
+    leases: Arc<Leases<L>>,
+}
+
+impl<L: Limiter> Lease<L> {
+    pub(super) fn new(inner: L, max_units: u64) -> Self {
+        Self { leases: Arc::new(Leases::new(Arc::new(inner), Settings::new(max_units))) }
+    }
+
+    /// Sets how long leased units may be spent, 1 ms to a day. Clones keep theirs. Default: 100 ms.
+    ///
+    /// It is the price of a lease: see [above](Lease#the-bound). It is the reward too: a lease has
+    /// at most half of the units that its key used within this time.
+    #[must_use]
+    pub fn valid_for(self, time: Duration) -> Self {
+        let validity = time.clamp(Settings::MIN_VALIDITY, Settings::MAX_VALIDITY);
+        self.with(Settings { validity, ..self.leases.settings })
+    }
+
+    /// Sets how many keys are watched at once, at least 1. Charges of further keys ask on their
+    /// own. Clones keep theirs. Default: 10,000.
+    ///
+    /// A key is watched until it is idle for twice the validity. Keys are spread over up to 16
+    /// shards of equal size, so one can be full a few per cent early.
+    #[must_use]
+    pub fn max_keys(self, keys: usize) -> Self {
+        self.with(Settings { max_keys: keys.max(1), ..self.leases.settings })
+    }
+
+    /// Refunds the unspent units of all keys now. The last clone does so when it is dropped.
+    ///
+    /// For a graceful end: call it when the last request has been answered, while the runtime still
+    /// sends refunds. Leases of charges that come later are returned as usual.
+    pub fn end_leases(&self) {
+        self.leases.end_all();
+    }
+
+    fn with(&self, settings: Settings) -> Self {
+        Self { leases: Arc::new(Leases::new(Arc::clone(&self.leases.inner), settings)) }
+    }
+}
+
+impl<L> Limiter for Lease<L>
+where
+    L: Limiter + Send + Sync + 'static,
+    L::Future: Send + 'static,
+{
+    type Future = LeaseFuture<L>;
+
+    fn check(&self, charge: &Charge) -> LeaseFuture<L> {
+        let leases = Arc::clone(&self.leases);
+        let cost = charge.get_cost();
+        if cost == 0 || cost >= leases.settings.max_units {
+            let check = leases.inner.check(charge);
+            return LeaseFuture::asking(leases, check);
+        }
+        LeaseFuture::starting(leases, charge.clone())
+    }
+
+    /// Less is put back into the lease, or refunded with the rest of it. More is taken from a
+    /// lease, or of the inner limiter.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let leases = &self.leases;
+        if reservation.owner() != leases.owner {
+            return leases.inner.settle(reservation, actual);
+        }
+        let cost = reservation.cost();
+        let Some(Ticket(stock)) = reservation.payload::<Ticket<L>>() else {
+            return Err(reservation);
+        };
+        match actual.cmp(&cost) {
+            Ordering::Less => leases.put_back(stock, cost - actual),
+            Ordering::Equal => {}
+            Ordering::Greater if !self.can_take_more() => return Err(reservation),
+            Ordering::Greater if leases.take_more(stock, actual - cost) => {}
+            Ordering::Greater => {
+                let more = stock.charge.clone().cost(actual - cost);
+                match (Handle::try_current(), leases.inner.operate(Operation::Penalize, &more)) {
+                    (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
+                    _ if stock.settle_more(actual - cost) => {}
+                    _ => return Err(reservation),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn can_take_more(&self) -> bool {
+        self.leases.inner.can_take_more()
+    }
+
+    /// Of the inner limiter. A penalty ends the lease of its key before, and a reset forgets it.
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<LeaseFuture<L>> {
+        let leases = Arc::clone(&self.leases);
+        let answer = leases.inner.operate(operation, charge)?;
+        Some(LeaseFuture::operating(leases, answer, operation, charge.clone()))
+    }
+}
+
+impl<L: Limiter> Clone for Lease<L> {
+    fn clone(&self) -> Self {
+        Self { leases: Arc::clone(&self.leases) }
+    }
+}
+
+impl<L: Limiter + fmt::Debug> fmt::Debug for Lease<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("inner", &self.leases.inner)
+            .field("settings", &self.leases.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! The decision of a leased limiter: units of a lease, or the inner limiter's own answer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tokio::sync::oneshot;
+
+use super::key::{Answer, Asked};
+use super::leases::Leases;
+use super::refill::Refill;
+use super::sweeper;
+use crate::limiter::{Limiter, Operation};
+use crate::{Charge, Decision, Error};
+
+pin_project! {
+    /// The future of [`Lease`](crate::Lease).
+    ///
+    /// Dropped while it waits for a refill, it takes nothing: the units go to the next caller.
+    #[must_use = "nothing is decided until it is awaited"]
+    pub struct LeaseFuture<L: Limiter> {
+        leases: Arc<Leases<L>>,
+        #[pin]
+        state: State<L>,
+    }
+
+    impl<L: Limiter> PinnedDrop for LeaseFuture<L> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            if let StateProj::Waiting { receiver, .. } = this.state.project() {
+                this.leases.abandon(receiver);
+            }
+        }
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<L: Limiter> {
+        Starting { charge: Option<Charge> },
+        Waiting { receiver: oneshot::Receiver<Answer<L>>, charge: Option<Charge> },
+        // Asks the inner limiter. The answer to a charge that might be leased is noted.
+        Asking { #[pin] check: L::Future, charge: Option<Charge> },
+        Operating { #[pin] answer: L::Future, change: Option<(Operation, Charge)>, reset: Option<Reset<L>> },
+    }
+}
+
+impl<L: Limiter> LeaseFuture<L> {
+    pub(super) fn starting(leases: Arc<Leases<L>>, charge: Charge) -> Self {
+        Self { leases, state: State::Starting { charge: Some(charge) } }
+    }
+
+    /// Asks the inner limiter, whatever is leased.
+    pub(super) fn asking(leases: Arc<Leases<L>>, check: L::Future) -> Self {
+        Self { leases, state: State::Asking { check, charge: None } }
+    }
+
+    pub(super) fn operating(
+        leases: Arc<Leases<L>>,
+        answer: L::Future,
+        operation: Operation,
+        charge: Charge,
+    ) -> Self {
+        let change = Some((operation, charge));
+        Self { leases, state: State::Operating { answer, change, reset: None } }
+    }
+}
+
+impl<L> Future for LeaseFuture<L>
+where
+    L: Limiter + Send + Sync + 'static,
+    L::Future: Send + 'static,
+{
+    type Output = Result<Decision, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let leases = &*this.leases;
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Starting { charge } => {
+                    let charge = charge.take().expect("polled after it was done");
+                    match leases.ask(&charge) {
+                        Asked::Granted(grant, order) => {
+                            if let Some(order) = order {
+                                Refill::spawn(leases, order);
+                            }
+                            return Poll::Ready(Ok(grant.into_decision(leases.owner)));
+                        }
+                        Asked::Waits(receiver, order) => {
+                            if let Some(order) = order {
+                                Refill::spawn(leases, order);
+                            }
+                            sweeper::start(leases);
+                            State::Waiting { receiver, charge: Some(charge) }
+                        }
+                        Asked::AsksAlone => {
+                            sweeper::start(leases);
+                            State::Asking {
+                                check: leases.inner.check(&charge),
+                                charge: Some(charge),
+                            }
+                        }
+                    }
+                }
+                StateProj::Waiting { receiver, charge } => {
+                    match ready!(Pin::new(receiver).poll(cx)) {
+                        Ok(Answer::Granted(grant)) => {
+                            return Poll::Ready(Ok(grant.into_decision(leases.owner)));
+                        }
+                        Ok(Answer::Failed(error)) => return Poll::Ready(Err(error)),
+                        // Whoever would answer has gone.
+                        Ok(Answer::AskAlone) | Err(_) => {
+                            let charge = charge.take().expect("asked once");
+                            State::Asking {
+                                check: leases.inner.check(&charge),
+                                charge: Some(charge),
+                            }
+                        }
+                    }
+                }
+                StateProj::Asking { check, charge } => {
+                    let answer = ready!(check.poll(cx));
+                    if let (Ok(decision), Some(charge)) = (&answer, charge.take()) {
+                        leases.note(&charge, decision);
+                    }
+                    return Poll::Ready(answer);
+                }
+                StateProj::Operating { answer, change, reset } => {
+                    match change.take() {
+                        Some((Operation::Reset, charge)) => {
+                            *reset = Some(Reset::begin(leases, charge));
+                        }
+                        Some((Operation::Penalize, charge)) => leases.end_key(charge.key()),
+                        _ => {}
+                    }
+                    let answer = ready!(answer.poll(cx));
+                    if let Some(mut reset) = reset.take() {
+                        reset.is_done = answer.is_ok();
+                    }
+                    return Poll::Ready(answer);
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<L: Limiter> fmt::Debug for LeaseFuture<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseFuture").finish_non_exhaustive()
+    }
+}
+
+/// A reset under way. Nothing is leased until it has ended.
+struct Reset<L: Limiter> {
+    leases: Arc<Leases<L>>,
+    charge: Charge,
+    is_done: bool,
+}
+
+impl<L: Limiter> Reset<L> {
+    fn begin(leases: &Arc<Leases<L>>, charge: Charge) -> Self {
+        leases.begin_reset(charge.key());
+        Self { leases: Arc::clone(leases), charge, is_done: false }
+    }
+}
+
+impl<L: Limiter> Drop for Reset<L> {
+    fn drop(&mut self) {
+        self.leases.end_reset(self.charge.key(), self.is_done);
+    }
+}

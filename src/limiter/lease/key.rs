@@ -1,0 +1,338 @@
+//! What is known of one key: the units to spend, the refills under way, and who waits for them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::runtime::{self, Handle};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::demand::Demand;
+use super::refill::Order;
+use super::settings::Settings;
+use super::stock::Stock;
+use crate::limiter::Limiter;
+use crate::{Charge, Decision, Error, Owner, Quotas};
+
+/// The smallest refill that is worth asking for before anybody needs it.
+const MIN_PREFETCH: u64 = 4;
+
+/// One key. Everything here happens under the lock of its shard, so nothing here calls the inner
+/// limiter or wakes a task.
+pub(super) struct LeasedKey<L: Limiter> {
+    name: Arc<str>,
+    /// Different after each change of the quota and each reset. What was asked for under another
+    /// generation is not spent.
+    pub(super) generation: u64,
+    quota: Option<Quotas>,
+    demand: Demand,
+    asked_at: Instant,
+    /// The units that the last answer of the inner limiter left.
+    remaining: Option<u64>,
+    /// Those with units to spend, the one that ends first at the front.
+    stocks: VecDeque<Shelf<L>>,
+    refills: Refills,
+    waiters: VecDeque<Waiter<L>>,
+    /// The units that the waiters need.
+    queued: u64,
+}
+
+/// A stock, and how many of its units nobody has.
+struct Shelf<L: Limiter> {
+    stock: Arc<Stock<L>>,
+    left: u64,
+}
+
+/// The refills under way. All belong to one runtime, so that a runtime that stands still delays no
+/// other.
+#[derive(Default)]
+struct Refills {
+    runtime: Option<runtime::Id>,
+    count: usize,
+    units: u64,
+}
+
+/// Who waits for a refill.
+pub(super) struct Waiter<L: Limiter> {
+    cost: u64,
+    since: Instant,
+    pub(super) sender: oneshot::Sender<Answer<L>>,
+}
+
+/// What a waiter hears.
+pub(super) enum Answer<L: Limiter> {
+    Granted(Grant<L>),
+    /// The inner limiter did not decide.
+    Failed(Error),
+    /// The charge asks the inner limiter itself.
+    AskAlone,
+}
+
+/// Units for a waiter, not yet in its hands.
+pub(super) struct Grant<L: Limiter> {
+    pub(super) stock: Arc<Stock<L>>,
+    pub(super) cost: u64,
+    /// What the stock then had left.
+    left: u64,
+    at: Instant,
+}
+
+impl<L: Limiter> Grant<L> {
+    pub(super) fn into_decision(self, owner: Owner) -> Decision
+    where
+        L: Send + Sync + 'static,
+    {
+        self.stock.decision(owner, self.cost, self.left, self.at)
+    }
+}
+
+/// What becomes of a charge.
+pub(super) enum Asked<L: Limiter> {
+    /// It takes units of a stock. The order, if any, is for those who come next.
+    Granted(Grant<L>, Option<Order>),
+    /// It waits for a refill, maybe for one that has to be started.
+    Waits(oneshot::Receiver<Answer<L>>, Option<Order>),
+    /// It asks the inner limiter itself.
+    AsksAlone,
+}
+
+/// Stocks that are not spent any more, each with the units that nobody has.
+pub(super) type Ended<L> = Vec<(Arc<Stock<L>>, u64)>;
+
+impl<L: Limiter> LeasedKey<L> {
+    pub(super) fn new(
+        name: Arc<str>,
+        generation: u64,
+        quota: Option<Quotas>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            name,
+            generation,
+            quota,
+            demand: Demand::new(now),
+            asked_at: now,
+            remaining: None,
+            stocks: VecDeque::new(),
+            refills: Refills::default(),
+            waiters: VecDeque::new(),
+            queued: 0,
+        }
+    }
+
+    pub(super) fn has_quota_of(&self, charge: &Charge) -> bool {
+        self.quota.as_ref() == charge.get_quota()
+    }
+
+    /// Takes the units of a charge, or says who gets them.
+    pub(super) fn ask(
+        &mut self,
+        charge: &Charge,
+        now: Instant,
+        settings: &Settings,
+        may_refill: bool,
+        ended: &mut Ended<L>,
+    ) -> Asked<L> {
+        let cost = charge.get_cost();
+        self.asked_at = now;
+        self.end_expired(now, ended);
+        if let Some(grant) = self.take(cost, now, ended) {
+            self.demand.add(now, settings.validity, cost);
+            let order = may_refill.then(|| self.prefetch(&grant, charge, now, settings));
+            return Asked::Granted(grant, order.flatten());
+        }
+        if !may_refill {
+            return Asked::AsksAlone;
+        }
+        let Some(runtime) = Handle::try_current().ok().map(|runtime| runtime.id()) else {
+            return Asked::AsksAlone;
+        };
+        if self.refills.runtime.is_some_and(|other| other != runtime) {
+            return Asked::AsksAlone;
+        }
+        let mut order = None;
+        if self.queued.saturating_add(cost) > self.refills.units {
+            let units = self.next_units(now, settings).max(cost);
+            if units == cost {
+                return Asked::AsksAlone;
+            }
+            order = Some(self.order(runtime, charge, units));
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.queued += cost;
+        self.waiters.push_back(Waiter { cost, since: now, sender });
+        Asked::Waits(receiver, order)
+    }
+
+    /// Takes units of the stock that ends first of those that have enough.
+    pub(super) fn take(
+        &mut self,
+        cost: u64,
+        now: Instant,
+        ended: &mut Ended<L>,
+    ) -> Option<Grant<L>> {
+        let index = self.stocks.iter().position(|shelf| shelf.left >= cost)?;
+        let shelf = &mut self.stocks[index];
+        shelf.left -= cost;
+        let grant = Grant { stock: Arc::clone(&shelf.stock), cost, left: shelf.left, at: now };
+        if shelf.left == 0 {
+            ended.extend(self.stocks.remove(index).map(|shelf| (shelf.stock, 0)));
+        }
+        Some(grant)
+    }
+
+    /// Orders a refill before the units are spent, if that is worth it.
+    fn prefetch(
+        &mut self,
+        grant: &Grant<L>,
+        charge: &Charge,
+        now: Instant,
+        settings: &Settings,
+    ) -> Option<Order> {
+        let is_low = grant.left <= grant.stock.units() / 4;
+        if !is_low || self.refills.count > 0 || self.stocks.len() > 1 {
+            return None;
+        }
+        let units = self.next_units(now, settings);
+        let runtime = Handle::try_current().ok()?.id();
+        (units >= MIN_PREFETCH).then(|| self.order(runtime, charge, units))
+    }
+
+    /// The units of the next lease: at most half of the recent use, so that a lease is spent in
+    /// time, and at most half of what is left, so that others find some.
+    fn next_units(&mut self, now: Instant, settings: &Settings) -> u64 {
+        let wanted = self.demand.recent(now, settings.validity) / 2;
+        let remaining = self.remaining.unwrap_or(u64::MAX);
+        wanted.min(remaining.saturating_sub(self.refills.units) / 2).min(settings.max_units)
+    }
+
+    fn order(&mut self, runtime: runtime::Id, charge: &Charge, units: u64) -> Order {
+        self.refills.runtime = Some(runtime);
+        self.refills.count += 1;
+        self.refills.units += units;
+        Order::new(Arc::clone(&self.name), self.generation, charge, units)
+    }
+
+    /// A refill has ended, whatever it brought.
+    pub(super) fn end_refill(&mut self, units: u64) {
+        self.refills.count = self.refills.count.saturating_sub(1);
+        self.refills.units = self.refills.units.saturating_sub(units);
+        if self.refills.count == 0 {
+            self.refills = Refills::default();
+        }
+    }
+
+    /// Hands the units of a refill to those who wait, first come, first served, and keeps the rest.
+    /// Who came when the units were not valid any more, while the reply was on its way, gets none.
+    /// Returns the waiters with their grants, and after them those that no refill covers.
+    pub(super) fn stock_up(
+        &mut self,
+        stock: &Arc<Stock<L>>,
+        remaining: Option<u64>,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> Vec<(Waiter<L>, Answer<L>)> {
+        self.remaining = remaining;
+        let (mut left, mut answers) = (stock.units(), Vec::new());
+        let fits =
+            |waiter: &Waiter<L>, left| waiter.cost <= left && waiter.since < stock.valid_until;
+        while self.waiters.front().is_some_and(|waiter| fits(waiter, left))
+            && let Some(waiter) = self.waiters.pop_front()
+        {
+            self.queued -= waiter.cost;
+            // A caller that has left takes nothing.
+            if !waiter.sender.is_closed() {
+                left -= waiter.cost;
+                self.demand.add(now, settings.validity, waiter.cost);
+                let (stock, cost) = (Arc::clone(stock), waiter.cost);
+                let grant = Grant { stock, cost, left, at: now };
+                answers.push((waiter, Answer::Granted(grant)));
+            }
+        }
+        while self.queued > self.refills.units
+            && let Some(waiter) = self.waiters.pop_back()
+        {
+            self.queued -= waiter.cost;
+            answers.push((waiter, Answer::AskAlone));
+        }
+        match left > 0 && now < stock.valid_until {
+            true => self.put_on_shelf(stock, left),
+            false => ended.push((Arc::clone(stock), left)),
+        }
+        answers
+    }
+
+    /// Takes all waiters, after a refill that brought nothing. The key must show demand again
+    /// before the next refill.
+    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> VecDeque<Waiter<L>> {
+        self.remaining = remaining;
+        self.demand = Demand::new(now);
+        self.queued = 0;
+        std::mem::take(&mut self.waiters)
+    }
+
+    /// Notes what the inner limiter answered to a charge that asked alone.
+    pub(super) fn note(
+        &mut self,
+        admitted: u64,
+        remaining: Option<u64>,
+        now: Instant,
+        settings: &Settings,
+    ) {
+        self.remaining = remaining;
+        self.demand.add(now, settings.validity, admitted);
+    }
+
+    /// Puts units back, for the next caller. Returns whether anybody can still spend them.
+    pub(super) fn put_back(&mut self, stock: &Arc<Stock<L>>, units: u64, now: Instant) -> bool {
+        if stock.generation != self.generation || stock.valid_until <= now {
+            return false;
+        }
+        match self.stocks.iter_mut().find(|shelf| Arc::ptr_eq(&shelf.stock, stock)) {
+            Some(shelf) => shelf.left += units,
+            None => self.put_on_shelf(stock, units),
+        }
+        true
+    }
+
+    fn put_on_shelf(&mut self, stock: &Arc<Stock<L>>, left: u64) {
+        let later = |shelf: &Shelf<L>| shelf.stock.valid_until > stock.valid_until;
+        let index = self.stocks.iter().position(later).unwrap_or(self.stocks.len());
+        self.stocks.insert(index, Shelf { stock: Arc::clone(stock), left });
+    }
+
+    pub(super) fn end_expired(&mut self, now: Instant, ended: &mut Ended<L>) {
+        while self.stocks.front().is_some_and(|shelf| shelf.stock.valid_until <= now)
+            && let Some(shelf) = self.stocks.pop_front()
+        {
+            ended.push((shelf.stock, shelf.left));
+        }
+    }
+
+    /// Takes all stocks.
+    pub(super) fn end_all(&mut self, ended: &mut Ended<L>) {
+        ended.extend(self.stocks.drain(..).map(|shelf| (shelf.stock, shelf.left)));
+    }
+
+    /// Ends what is over: expired stocks, and all of them if nobody asks any more. Returns when to
+    /// look again. `None` if the key is idle.
+    pub(super) fn sweep(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> Option<Instant> {
+        let quiet_at = self.asked_at + settings.validity / 2;
+        match quiet_at <= now {
+            true => self.end_all(ended),
+            false => self.end_expired(now, ended),
+        }
+        if let Some(shelf) = self.stocks.front() {
+            return Some(shelf.stock.valid_until.min(quiet_at));
+        }
+        let idle_at = self.demand.ends_at(settings.validity);
+        let is_idle = self.refills.count == 0 && self.waiters.is_empty() && idle_at <= now;
+        (!is_idle).then_some(idle_at)
+    }
+}

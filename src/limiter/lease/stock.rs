@@ -1,0 +1,142 @@
+//! The units of one lease: what one call took, until when they may be spent, and what of them is
+//! refunded.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::refill::Order;
+use crate::limiter::Limiter;
+use crate::{Charge, Decision, Outcome, Owner, Reservation};
+
+/// The units of one lease. Whoever holds some of them holds the stock, and the last one to drop it
+/// refunds what was put back.
+pub(super) struct Stock<L: Limiter> {
+    inner: Arc<L>,
+    /// The key in the table of leased keys, and its generation.
+    pub(super) name: Arc<str>,
+    pub(super) generation: u64,
+    /// The charge that took the units.
+    pub(super) charge: Charge,
+    taken_at: Instant,
+    pub(super) valid_until: Instant,
+    /// The answer to that charge, without its reservation.
+    answer: Decision,
+    /// Whether the inner limiter can settle what it took.
+    can_settle: bool,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    /// `None` once it is settled.
+    reservation: Option<Reservation>,
+    /// Units that were put back, and that nobody can spend any more.
+    unspent: u64,
+}
+
+impl<L: Limiter> Stock<L> {
+    /// What the inner limiter admitted to an order that was sent at `sent`.
+    pub(super) fn new(
+        inner: Arc<L>,
+        order: &Order,
+        sent: Instant,
+        valid_until: Instant,
+        mut answer: Decision,
+    ) -> Self {
+        let reservation = answer.take_reservation();
+        Self {
+            inner,
+            name: Arc::clone(&order.name),
+            generation: order.generation,
+            charge: order.charge.clone(),
+            taken_at: sent,
+            valid_until,
+            answer,
+            can_settle: reservation.is_some(),
+            open: Mutex::new(Open { reservation, unspent: 0 }),
+        }
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.charge.get_cost()
+    }
+
+    /// The decision for `cost` of the units, at an instant when `left` are left.
+    pub(super) fn decision(
+        self: Arc<Self>,
+        owner: Owner,
+        cost: u64,
+        left: u64,
+        at: Instant,
+    ) -> Decision
+    where
+        L: Send + Sync + 'static,
+    {
+        let mut decision = self.answer.without_reservation();
+        if let (Some(remaining), Some(reset_after)) = (decision.remaining(), decision.reset_after())
+        {
+            let elapsed = at.saturating_duration_since(self.taken_at);
+            let reset_after = reset_after.saturating_sub(elapsed);
+            decision = decision.with_report(remaining.saturating_add(left), reset_after);
+        }
+        debug_assert_eq!(decision.outcome(), Outcome::Allow);
+        if !self.can_settle {
+            return decision;
+        }
+        decision.with_reservation(Reservation::new(owner, cost, Ticket(self)))
+    }
+
+    /// Puts units back that nobody can spend any more. They are refunded with the rest, unless that
+    /// was refunded already.
+    pub(super) fn put_back(&self, units: u64) {
+        self.lock().unspent += units;
+    }
+
+    /// Ends the lease with `left` units that nobody has. They are refunded at once; what its
+    /// holders put back later is then lost. If none are left, it waits for the holders.
+    pub(super) fn end(&self, left: u64) {
+        if left > 0 {
+            self.put_back(left);
+            self.refund();
+        }
+    }
+
+    /// Takes more units with the reservation of the lease. What its holders put back later is then
+    /// lost. Returns whether it could.
+    pub(super) fn settle_more(&self, more: u64) -> bool {
+        let mut open = self.lock();
+        let (reservation, unspent) = (open.reservation.take(), open.unspent);
+        drop(open);
+        let actual = self.units().saturating_sub(unspent).saturating_add(more);
+        reservation.is_some_and(|reservation| self.inner.settle(reservation, actual).is_ok())
+    }
+
+    /// Ends the lease without a refund: the inner limiter forgets what it took.
+    pub(super) fn forget(&self) {
+        let reservation = self.lock().reservation.take();
+        drop(reservation);
+    }
+
+    fn refund(&self) {
+        let mut open = self.lock();
+        let (reservation, unspent) = (open.reservation.take(), open.unspent);
+        drop(open);
+        if let Some(reservation) = reservation.filter(|_| unspent > 0) {
+            // Units that cannot be refunded stay taken, which errs on the safe side.
+            let _ = self.inner.settle(reservation, self.units().saturating_sub(unspent));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<L: Limiter> Drop for Stock<L> {
+    fn drop(&mut self) {
+        self.refund();
+    }
+}
+
+/// The payload of a reservation of leased units.
+pub(super) struct Ticket<L: Limiter>(pub(super) Arc<Stock<L>>);
