@@ -1,0 +1,267 @@
+//! When a lease ends, what is unspent goes back.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
+use tokio::time::{advance, sleep};
+use tokio_test::{assert_pending, task};
+use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Quota};
+
+use crate::{SECOND, VALIDITY, check, leased, taken, warm_up};
+
+const LIMIT: u64 = 1_000_000;
+
+/// A lease of 100 units of which `spent` are spent: 100 are taken in all, besides those before.
+macro_rules! with_a_lease {
+    ($spent:expr => |$limiter:ident, $inner:ident, $memory:ident, $before:ident| $block:block) => {
+        let ($limiter, $inner, $memory) = leased(LIMIT);
+        let $before = warm_up(&$limiter, &$inner, "hot").await;
+        for _ in 0..$spent {
+            assert!(check(&$limiter, "hot").await.is_admitted());
+        }
+        assert_eq!(($inner.costs(), $inner.settled()), (vec![100], vec![]));
+        $block
+    };
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_are_not_spent_after_their_time() {
+    with_a_lease!(1 => |limiter, inner, memory, before| {
+        for _ in 0..4 {
+            advance(VALIDITY / 5).await;
+            check(&limiter, "hot").await;
+        }
+        advance(VALIDITY / 5 - Duration::from_micros(1)).await;
+        check(&limiter, "hot").await;
+        assert_eq!(inner.costs(), [100]);
+        advance(Duration::from_micros(1)).await;
+        check(&limiter, "hot").await;
+        assert_eq!(inner.costs().len(), 2);
+        sleep(SECOND).await;
+        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_keys_get_their_units_back_and_leave_nothing() {
+    with_a_lease!(7 => |limiter, inner, memory, before| {
+        sleep(VALIDITY + VALIDITY / 2).await;
+        assert_eq!(inner.settled(), [(100, 7)]);
+        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
+        sleep(SECOND).await;
+        // No task is left for keys that nobody asks for.
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+        assert_eq!(inner.settled().len(), 1);
+        drop(limiter);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_returns_all_units_and_ends_all_tasks() {
+    with_a_lease!(7 => |limiter, inner, memory, before| {
+        let clone = limiter.clone();
+        drop(limiter);
+        assert_eq!(inner.settled(), []);
+        drop(clone);
+        assert_eq!(inner.settled(), [(100, 7)]);
+        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
+        yield_now().await;
+        assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+    });
+}
+
+/// A refill that comes when the limiter has gone.
+#[tokio::test(start_paused = true)]
+async fn a_late_refill_is_returned() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    inner.close();
+    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
+    assert_pending!(waiter.poll());
+    yield_now().await;
+    drop((waiter, limiter));
+    inner.open();
+    sleep(SECOND).await;
+    assert_eq!(inner.settled(), [(100, 0)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_returns_all_units() {
+    with_a_lease!(7 => |limiter, inner, memory, before| {
+        limiter.end_leases();
+        assert_eq!(inner.settled(), [(100, 7)]);
+        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 7);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_quota_of_the_key_ends_its_lease() {
+    with_a_lease!(7 => |limiter, inner, memory, before| {
+        let plan = Quota::per_hour(2 * LIMIT);
+        let decision = limiter.check(&Charge::new("hot").quota(plan)).await.unwrap();
+        assert_eq!(decision.quota(), Some(plan));
+        assert_eq!((inner.costs(), inner.settled()), (vec![100, 1], vec![(100, 7)]));
+        assert_eq!(taken(&memory, LIMIT, "hot").await, before + 8);
+    });
+}
+
+/// The units of a refill under the old quota are not spent under the new one.
+#[tokio::test(start_paused = true)]
+async fn a_refill_under_another_quota_is_returned() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    inner.close();
+    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
+    assert_pending!(waiter.poll());
+    yield_now().await;
+    let plan = Charge::new("hot").quota(Quota::per_hour(2 * LIMIT));
+    let mut upgraded = task::spawn(limiter.check(&plan));
+    assert_pending!(upgraded.poll());
+    inner.open();
+    assert!(upgraded.await.unwrap().is_admitted());
+    assert!(waiter.await.unwrap().is_admitted());
+    sleep(SECOND).await;
+    assert_eq!((inner.costs(), inner.settled()), (vec![100, 1, 1], vec![(100, 0)]));
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn penalty_ends_the_lease_first() {
+    with_a_lease!(7 => |limiter, inner, memory, before| {
+        limiter.penalize(Charge::new("hot").cost(LIMIT)).await.unwrap();
+        assert_eq!(inner.settled(), [(100, 7)]);
+        assert!(!check(&limiter, "hot").await.is_admitted());
+        assert_eq!(taken(&memory, LIMIT, "hot").await, LIMIT);
+        assert!(before < LIMIT);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn reset_forgets_leased_units() {
+    with_a_lease!(7 => |limiter, inner, memory, _before| {
+        assert_eq!(limiter.reset("hot").await.unwrap().remaining(), Some(LIMIT));
+        // Neither spent nor refunded after the reset.
+        for _ in 0..10 {
+            check(&limiter, "hot").await;
+        }
+        sleep(SECOND).await;
+        assert!(inner.settled().iter().all(|(cost, _)| *cost < 100), "{:?}", inner.settled());
+        assert_eq!(taken(&memory, LIMIT, "hot").await, 10);
+    });
+}
+
+/// A refill that may be decided before the reset, and arrives after it.
+#[tokio::test(start_paused = true)]
+async fn reset_forgets_units_on_their_way() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    warm_up(&limiter, &inner, "hot").await;
+    inner.close();
+    let mut waiter = task::spawn(limiter.check(&Charge::new("hot")));
+    assert_pending!(waiter.poll());
+    yield_now().await;
+    let mut reset = task::spawn(limiter.reset("hot"));
+    assert_pending!(reset.poll());
+    // Until the reset has ended, every charge asks alone.
+    for _ in 0..20 {
+        assert_pending!(task::spawn(limiter.check(&Charge::new("hot"))).poll());
+    }
+    assert_eq!(inner.costs(), [vec![100], vec![1; 20]].concat());
+    inner.open();
+    reset.await.unwrap();
+    assert!(waiter.await.unwrap().is_admitted());
+    sleep(SECOND).await;
+    assert_eq!(inner.settled(), []);
+    // What the refill took counts, whichever came first: it is lost, and never spent twice.
+    assert!(taken(&memory, LIMIT, "hot").await <= 101);
+}
+
+/// A reset that the caller did not wait for may come later: until then nothing is leased.
+#[tokio::test(start_paused = true)]
+async fn after_a_reset_in_doubt_nothing_is_leased_for_a_while() {
+    let (limiter, inner, _) = leased(LIMIT);
+    warm_up(&limiter, &inner, "hot").await;
+    inner.close();
+    let mut reset = task::spawn(limiter.reset("hot"));
+    assert_pending!(reset.poll());
+    drop(reset);
+    inner.open();
+    for _ in 0..50 {
+        check(&limiter, "hot").await;
+    }
+    assert_eq!(inner.costs(), [1; 50]);
+    sleep(VALIDITY).await;
+    for _ in 0..50 {
+        check(&limiter, "hot").await;
+    }
+    assert!(inner.costs().len() < 75, "{:?}", inner.costs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn estimates_and_peeks_count_leased_units_as_taken() {
+    with_a_lease!(7 => |limiter, inner, memory, before| {
+        let left = Some(LIMIT - before - 100);
+        assert_eq!(limiter.peek("hot").await.unwrap().remaining(), left);
+        assert_eq!(limiter.estimate("hot").await.unwrap().remaining(), left);
+        assert_eq!(inner.costs(), [100, 0]);
+        drop(memory);
+    });
+}
+
+/// Nothing is refunded that the inner limiter cannot refund: a closure loses what is unspent.
+#[tokio::test(start_paused = true)]
+async fn closures_lose_units_and_never_admit_more() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    let left = Arc::new(AtomicU64::new(1_000));
+    let take = move |charge: &Charge| {
+        let cost = charge.get_cost();
+        let taken = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(cost));
+        std::future::ready(Ok::<_, Error>(match taken {
+            Ok(_) => tower_sluice::Outcome::Allow.into(),
+            Err(_) => tower_sluice::Outcome::Deny { retry_after: None }.into(),
+        }))
+    };
+    let limiter = take.lease(100);
+    let mut admitted = 0;
+    for round in 0..20 {
+        for _ in 0..100 {
+            let decision = check(&limiter, "hot").await;
+            assert!(decision.reservation().is_none());
+            admitted += u64::from(decision.is_admitted());
+        }
+        if round % 2 == 0 {
+            sleep(SECOND).await;
+        }
+    }
+    assert!((700..=1_000).contains(&admitted), "{admitted}");
+}
+
+/// A limiter that reserves a wait although it was asked for none.
+#[tokio::test(start_paused = true)]
+async fn a_refill_that_would_wait_is_refunded() {
+    let script = tower_sluice::testing::Scripted::new();
+    let script = (0..8).fold(script, |script, _| script.allow());
+    let script = script.decide(tower_sluice::Outcome::Wait(SECOND)).allow();
+    let limiter = script.clone().lease(100);
+    let mut last = None;
+    while script.left() > 0 {
+        last = Some(check(&limiter, "hot").await);
+    }
+    assert!(last.is_some_and(|last| last.is_admitted()));
+    let waited = script.charges().len() - 2;
+    assert_eq!(script.refunds(), [waited]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_that_the_inner_limiter_lacks_are_lacking() {
+    let closure = |_: &Charge| std::future::ready(Err(Error::new(ErrorKind::State, "none")));
+    let limiter = closure.lease(100);
+    assert!(limiter.operate(Operation::Reset, &Charge::new("hot")).is_none());
+    assert!(!limiter.can_take_more());
+    let memory =
+        Memory::new("api", tower_sluice::algorithm::TokenBucket::new(Quota::per_second(5)));
+    assert!(memory.lease(100).can_take_more());
+}

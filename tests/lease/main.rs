@@ -1,0 +1,56 @@
+//! Leases: fewer calls, the same units, and a bound that is wider by the validity of a lease.
+
+#[allow(dead_code, reason = "each test binary uses a part")]
+#[path = "../support/dice.rs"]
+mod dice;
+
+mod bound;
+mod demand;
+mod ending;
+#[cfg(feature = "redis")]
+mod over_redis;
+mod recorder;
+mod settling;
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;
+mod waiting;
+
+use std::time::Duration;
+
+use recorder::Recorder;
+use tower_sluice::algorithm::FixedWindow;
+use tower_sluice::{Charge, Decision, Lease, Limiter, LimiterExt, Memory, Quota};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How long leased units may be spent unless set otherwise.
+const VALIDITY: Duration = Duration::from_millis(100);
+
+type Inner = Recorder<Memory<FixedWindow>>;
+
+/// A window of so many units an hour, which refunds exactly, with leases of at most 100.
+fn leased(limit: u64) -> (Lease<Inner>, Inner, Memory<FixedWindow>) {
+    let memory = Memory::new("api", FixedWindow::new(Quota::per_hour(limit)).anchored());
+    let inner = Recorder::new(memory.clone());
+    (inner.clone().lease(100), inner, memory)
+}
+
+async fn check<L: Limiter>(limiter: &L, key: &str) -> Decision {
+    limiter.check(&Charge::new(key)).await.expect("a decision")
+}
+
+/// Asks so often that leases of 100 are worth it, and ends the leases. Returns the units admitted.
+async fn warm_up(limiter: &Lease<Inner>, inner: &Inner, key: &str) -> u64 {
+    for _ in 0..1_000 {
+        assert!(check(limiter, key).await.is_admitted());
+    }
+    limiter.end_leases();
+    inner.clear();
+    1_000
+}
+
+/// The units that are taken of a key.
+async fn taken(memory: &Memory<FixedWindow>, limit: u64, key: &str) -> u64 {
+    limit - memory.peek(key).await.expect("a peek").remaining().expect("told")
+}

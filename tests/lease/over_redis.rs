@@ -1,0 +1,91 @@
+//! Leases over a real server: how many calls it sees, and what it holds in the end.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tower_sluice::algorithm::FixedWindow;
+use tower_sluice::{Charge, Lease, Limiter, LimiterExt, Pool, Quota, Redis};
+
+use crate::support::Server;
+use crate::{VALIDITY, check};
+
+const LIMIT: u64 = 10_000_000;
+
+async fn limiter(server: &Server) -> Redis<FixedWindow> {
+    let pool = Pool::connect(&server.url()).expect("an address");
+    while pool.ready().await.is_err() {}
+    // However busy the machine is.
+    Redis::new("api", FixedWindow::new(Quota::per_day(LIMIT)).anchored(), pool)
+        .decision_timeout(Duration::from_secs(60))
+}
+
+/// The scripts that the server ran so far.
+async fn calls(server: &Server) -> u64 {
+    let mut connection = server.connection().await;
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut connection)
+        .await
+        .expect("statistics");
+    let of = |command: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(command));
+        let calls = line.and_then(|line| line.strip_prefix(":calls=")?.split(',').next());
+        calls.map_or(0, |calls| calls.parse().expect("a number"))
+    };
+    of("cmdstat_evalsha") + of("cmdstat_eval")
+}
+
+/// So many tasks admit so many units of one key. Returns how many calls that took.
+async fn admit(server: &Server, limiter: &Lease<Redis<FixedWindow>>, tasks: u64, all: u64) -> u64 {
+    let before = calls(server).await;
+    let mut running = JoinSet::new();
+    for _ in 0..tasks {
+        let limiter = limiter.clone();
+        running.spawn(async move {
+            for _ in 0..all / tasks {
+                assert!(check(&limiter, "hot").await.is_admitted());
+            }
+        });
+    }
+    running.join_all().await;
+    calls(server).await - before
+}
+
+#[tokio::test]
+async fn a_hot_key_costs_one_call_for_a_hundred_charges_and_every_unit_is_accounted_for() {
+    let server = Server::start();
+    let inner = limiter(&server).await;
+    // However slow the machine is, units are spent before their time is over.
+    let limiter = inner.clone().lease(100).valid_for(Duration::from_secs(2));
+    let mut all = 0;
+    for tasks in [1, 256] {
+        // Before it is known to be hot, a key asks for each unit.
+        let (first, charges) = (256 * 10, 256 * 100);
+        admit(&server, &limiter, tasks, first).await;
+        let calls = admit(&server, &limiter, tasks, charges).await;
+        all += first + charges;
+        println!("leases tasks={tasks} charges={charges} calls={calls}");
+        assert!(calls <= charges / 100 + 15, "{calls} calls for {charges} charges");
+    }
+    // A process that is asked to end gives back what it has not spent.
+    limiter.end_leases();
+    drop(limiter);
+    assert_eq!(inner.peek("hot").await.unwrap().remaining(), Some(LIMIT - all));
+}
+
+/// Idle units come back without a further call.
+#[tokio::test]
+async fn idle_units_come_back() {
+    let server = Server::start();
+    let inner = limiter(&server).await;
+    let limiter = inner.clone().lease(100);
+    for _ in 0..1_030 {
+        check(&limiter, "hot").await;
+    }
+    let left = async || inner.peek("hot").await.unwrap().remaining();
+    while left().await != Some(LIMIT - 1_030) {
+        sleep(VALIDITY / 4).await;
+    }
+    assert!(limiter.check(&Charge::new("hot")).await.unwrap().is_admitted());
+}

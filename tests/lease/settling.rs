@@ -1,0 +1,96 @@
+//! What an admission cost in the end.
+
+use tokio::time::sleep;
+use tower_sluice::{Charge, Limiter, LimiterExt, Reservation};
+
+use crate::{Inner, SECOND, VALIDITY, check, leased, taken, warm_up};
+
+const LIMIT: u64 = 1_000_000;
+
+/// The reservations of all charges of a lease of 100.
+async fn spend_all(limiter: &tower_sluice::Lease<Inner>) -> Vec<Reservation> {
+    let mut reservations = Vec::new();
+    for _ in 0..100 {
+        reservations.extend(check(limiter, "hot").await.take_reservation());
+    }
+    assert_eq!(reservations.len(), 100);
+    reservations
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_put_back_are_spent_by_the_next_caller() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    let mut decision = limiter.check(&Charge::new("hot").cost(10)).await.unwrap();
+    let reservation = decision.take_reservation().unwrap();
+    assert_eq!(reservation.cost(), 10);
+    assert!(limiter.settle(reservation, 4).is_ok());
+    // 96 are left, and 100 more with the next refill, which begins before.
+    for _ in 0..96 {
+        check(&limiter, "hot").await;
+    }
+    assert_eq!(inner.costs()[0], 100);
+    assert!(inner.costs().len() <= 2);
+    sleep(SECOND).await;
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 100);
+}
+
+/// All units of a lease were handed out. It stays open until the last of its requests is answered.
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_late_is_refunded_with_the_last_request() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    let mut reservations = spend_all(&limiter).await;
+    sleep(SECOND).await;
+    inner.clear();
+    let last = reservations.pop().unwrap();
+    for reservation in reservations {
+        assert!(limiter.refund(reservation).is_ok());
+    }
+    assert_eq!(inner.settled(), []);
+    drop(last);
+    assert_eq!(inner.settled(), [(100, 1)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 1);
+}
+
+/// Units were left when the lease ended, and were refunded at once. Later ones are lost.
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_after_a_lease_has_ended_is_lost() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    let reservation = check(&limiter, "hot").await.take_reservation().unwrap();
+    sleep(2 * VALIDITY).await;
+    assert_eq!(inner.settled(), [(100, 1)]);
+    assert!(limiter.refund(reservation).is_ok());
+    sleep(SECOND).await;
+    assert_eq!(inner.settled(), [(100, 1)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_is_taken_from_the_lease_and_else_of_the_inner_limiter() {
+    let (limiter, inner, memory) = leased(LIMIT);
+    let before = warm_up(&limiter, &inner, "hot").await;
+    let mut reservations = [check(&limiter, "hot").await, check(&limiter, "hot").await].into_iter();
+    let mut next = || reservations.next().unwrap().take_reservation().unwrap();
+    assert!(limiter.settle(next(), 51).is_ok());
+    assert_eq!(limiter.peek("hot").await.unwrap().remaining(), Some(LIMIT - before - 100));
+    assert!(limiter.settle(next(), 1_001).is_ok());
+    sleep(SECOND).await;
+    assert_eq!(inner.settled(), [(100, 52)]);
+    assert_eq!(taken(&memory, LIMIT, "hot").await, before + 51 + 1_001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservations_of_others_are_handed_back_or_settled_inside() {
+    let (limiter, inner, _) = leased(LIMIT);
+    let (other, _, _) = leased(LIMIT);
+    warm_up(&limiter, &inner, "hot").await;
+    let leased = check(&limiter, "hot").await.take_reservation().unwrap();
+    let leased = other.settle(leased, 0).unwrap_err();
+    assert!(limiter.settle(leased, 0).is_ok());
+    let alone = check(&limiter, "cold").await.take_reservation().unwrap();
+    let alone = other.settle(alone, 0).unwrap_err();
+    assert!(limiter.settle(alone, 0).is_ok());
+    assert_eq!(limiter.peek("cold").await.unwrap().remaining(), Some(LIMIT));
+}
