@@ -110,3 +110,19 @@ impl Owner {
         Self(OWNERS.fetch_add(1, Ordering::Relaxed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_different_keys_neither_is_kept() {
+        let [one, other] = [1, 2].map(|hash| NonZeroU64::new(hash).unwrap());
+        let mut reservation = Reservation::new(Owner::new(), 1, ());
+        for (hash, kept) in [(one, Some(one)), (one, Some(one)), (other, None)] {
+            reservation.set_key_hash(hash);
+            assert_eq!(reservation.key_hash(), kept);
+        }
+        assert_eq!(reservation.into_payload::<u8>().unwrap_err().cost(), 1);
+    }
+}
