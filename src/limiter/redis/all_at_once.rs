@@ -142,7 +142,7 @@ where
             .map(|(charge, own)| charge.get_quota().map_or(Ok(*own), Quotas::one))
             .collect::<Result<Vec<Quota>, _>>()
             .map_err(|error| {
-                Error::new(ErrorKind::Configuration, "a member inherits_cost one quota")
+                Error::new(ErrorKind::Configuration, "a member takes one quota")
                     .with_source(error)
             })?;
         Ok(charge.quota(Quotas::from(quotas.as_slice())))
@@ -167,7 +167,7 @@ where
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         if reservation.owner() == self.owner {
-            // StatedCosts costs stay, unless all is refunded.
+            // Stated costs stay, unless all is refunded.
             let cost = reservation.cost();
             let StatedCosts(taken) = reservation.into_payload()?;
             let settled = if actual == 0 { self.in_one_call.settle(taken, 0) } else { Ok(()) };

@@ -159,10 +159,12 @@ impl Silence {
         if last + (NEW_SILENCE_AFTER.as_micros() as u64) < sent {
             self.begun.store(sent, Relaxed);
         }
-        match self.begun.compare_exchange(0, sent, Relaxed, Relaxed) {
+        let begun = match self.begun.compare_exchange(0, sent, Relaxed, Relaxed) {
             Ok(_) => sent,
             Err(begun) => begun,
-        }
+        };
+        // A reply may have come meanwhile.
+        begun.max(self.last_end.load(Relaxed))
     }
 
     fn end(&self, now: u64) {

@@ -45,14 +45,15 @@ pub(super) fn hash_tagged(key: &str) -> String {
     name
 }
 
-/// The suffixes that stand in one text for so many quotas, each in its own braces. One quota has
-/// one suffix.
+/// The suffixes of the keys of `quotas` quotas, joined in one text, each in its own braces. One
+/// quota has one suffix.
 pub(super) fn key_suffixes(hash_tagged: &str, quotas: usize) -> impl Iterator<Item = &str> {
     let (only, joined) = if quotas == 1 { (Some(hash_tagged), "") } else { (None, hash_tagged) };
     only.into_iter().chain(joined.split_inclusive('}'))
 }
 
-/// A number that is the same for equal keys, and nearly always different for others.
+/// A number that is the same for equal keys, and nearly always different for others. Keys that an
+/// attacker chooses can share it: they cost a sort.
 pub(super) fn fingerprint(key: &str) -> u64 {
     let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let (words, rest) = key.as_bytes().as_chunks::<8>();

@@ -105,7 +105,7 @@ impl PoolState {
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
         if let Some(reason) = unusable {
-            // ConnectionFuture at once may well succeed, and lead to the same server.
+            // Connecting at once may well succeed, and lead to the same server.
             self.backoff.record_unusable(now);
             self.last_error = Some(Error::new(ErrorKind::Infrastructure, reason));
         }
