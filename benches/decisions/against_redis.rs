@@ -123,7 +123,7 @@ impl Bench {
         let plain = self.site.used_memory() - empty;
         self.site.flush();
         let empty = self.site.used_memory();
-        self.site.charge_all(&self.limiter);
+        self.site.charge_all(&self.limiter, 1);
         let ours = self.site.used_memory() - empty;
         let each = KEYS as f64;
         println!("bench case=bytes token_bucket={:.0} set={:.0}", ours / each, plain / each);

@@ -1,5 +1,5 @@
-//! What a decision costs as work grows: more keys, more tasks, more quotas, longer logs, more
-//! processes on one server. Each line is the median of a few rounds, and the cases are interleaved.
+//! What a decision costs as work grows: more keys, tasks, quotas, processes on one server, and
+//! entries of a log. Cases that can be interleaved are, in rounds whose median counts.
 //!
 //! With a path as its argument it also draws the lines: `-- growth docs/growth.svg`.
 
@@ -14,7 +14,7 @@ use tower_sluice::{Charge, Limiter, Pool, Quota, Redis};
 
 use crate::each_algorithm::log;
 use crate::growth_chart::draw;
-use crate::measure::{Cost, cost, median, processor};
+use crate::measure::{Cost, median, processor};
 use crate::site::{self, KEYS, Site};
 
 const ROUNDS: usize = 5;
@@ -41,9 +41,19 @@ pub(crate) fn run(chart: Option<&str>) {
     }
 }
 
-/// An admitted unit costs no more in the first second than in the last.
+/// It admits all. A first charge of `DEBT` keeps a key alive for ten minutes.
 fn bucket() -> TokenBucket {
-    TokenBucket::new(Quota::per_second(1_000_000))
+    TokenBucket::new(Quota::per_second(1_000_000).burst(1_000_000_000))
+}
+
+const DEBT: u64 = 600_000_000;
+
+/// A server with so many keys, which stay, and its limiter.
+fn filled(keys: usize) -> (Site, Redis<TokenBucket>) {
+    let site = Site::with_keys(keys);
+    let limiter = site.limiter(bucket());
+    site.charge_all(&limiter, DEBT);
+    (site, limiter)
 }
 
 fn print(by: &str, at: usize, cost: &Cost) {
@@ -77,20 +87,20 @@ fn compare(
 }
 
 fn by_keys() -> Panel {
-    let site = Site::with_keys(1_000_000);
-    let limiter = site.limiter(bucket());
-    let empty = site.used_memory();
-    site.charge_all(&limiter);
-    println!("growth bytes_of_a_key={:.0}", (site.used_memory() - empty) / site.keys.len() as f64);
-    compare("keys", "keys", &[1_000, 10_000, 100_000, 1_000_000], |keys| {
-        site.charge(&limiter, TASKS, DECISIONS, keys)
-    })
+    let cases = [1_000, 10_000, 100_000, 1_000_000];
+    let sites = cases.map(filled);
+    let panel = compare("keys", "keys", &cases, |keys| {
+        let (site, limiter) = sites.iter().find(|(site, _)| site.keys.len() == keys).expect("one");
+        site.charge(limiter, TASKS, DECISIONS, keys)
+    });
+    for (site, _) in &sites {
+        site.expect_keys(site.keys.len());
+    }
+    panel
 }
 
 fn by_tasks() -> Panel {
-    let site = Site::new();
-    let limiter = site.limiter(bucket());
-    site.charge_all(&limiter);
+    let (site, limiter) = filled(KEYS);
     compare("tasks", "tasks that ask at once", &[1, 4, 16, 64, 256, 1_024, 4_096], |tasks| {
         let decisions = if tasks < 16 { DECISIONS / 10 } else { DECISIONS };
         site.charge(&limiter, tasks, decisions, KEYS)
@@ -124,36 +134,49 @@ fn warm<A: InLua>(site: &Site, limiter: &Redis<A>) -> Cost {
     site.charge(limiter, TASKS, DECISIONS, 10_000)
 }
 
-/// Time in the script for each admitted charge, 64 in a call, over one key with so many entries.
+/// Time in the script for an admitted charge that is alone in its call, over one key.
 fn by_log() -> Panel {
     let site = Site::new();
-    let time = |entries: usize| (entries, log(&site, entries)[2]);
+    let time = |entries: usize| (entries, log(&site, entries)[0]);
     let points = [10, 100, 1_000, 10_000, 100_000].map(time).to_vec();
     Panel { title: "entries of a sliding log", unit: "us in the script", points }
 }
 
-/// So many processes that ask as fast as they can, 256 tasks each.
+/// Processes that ask as fast as they can, 256 tasks each. They share the machine's cores with the
+/// server.
 fn by_processes() -> Panel {
-    let site = Site::new();
-    site.charge_all(&site.limiter(bucket()));
-    compare("processes", "processes on one server", &[1, 2, 4, 8], |processes| {
-        let server = processor(site.server.id());
-        let mut children: Vec<_> = (0..processes).map(|_| Process::start(&site)).collect();
-        children.iter_mut().for_each(Process::begin);
-        let ends: Vec<_> = children.into_iter().map(Process::end).collect();
-        let decisions: f64 = ends.iter().map(|(decisions, _)| decisions).sum();
-        let client: f64 = ends.iter().map(|(_, client)| client).sum();
-        let server = processor(site.server.id()) - server;
-        Cost {
-            per_second: decisions / TOGETHER.as_secs_f64(),
-            client_us: client * 1e6 / decisions,
-            server_us: server.as_secs_f64() * 1e6 / decisions,
-            ..Cost::default()
-        }
-    })
+    let (site, _) = filled(KEYS);
+    let cases = [1, 2, 4, 8];
+    let mut points = Vec::new();
+    for processes in cases {
+        let rounds: Vec<_> = (0..ROUNDS).map(|_| together(&site, processes)).collect();
+        let Cost { per_second, client_us, server_us, .. } = median(&rounds);
+        println!(
+            "growth by=processes at={processes} per_second={per_second:.0} \
+             client_us={client_us:.2} server_us={server_us:.2}"
+        );
+        points.push((processes, per_second));
+    }
+    Panel { title: "processes on one server", unit: "decisions per second", points }
 }
 
-/// One of several processes: it runs [`worker`], and is ended when it is dropped.
+fn together(site: &Site, processes: usize) -> Cost {
+    let mut children: Vec<_> = (0..processes).map(|_| Process::start(site)).collect();
+    let server = processor(site.server.id());
+    children.iter_mut().for_each(Process::begin);
+    let ends: Vec<_> = children.into_iter().map(Process::end).collect();
+    let decisions: f64 = ends.iter().map(|(decisions, _)| decisions).sum();
+    let client: f64 = ends.iter().map(|(_, client)| client).sum();
+    let server = processor(site.server.id()) - server;
+    Cost {
+        per_second: decisions / TOGETHER.as_secs_f64(),
+        client_us: client * 1e6 / decisions,
+        server_us: server.as_secs_f64() * 1e6 / decisions,
+        ..Cost::default()
+    }
+}
+
+/// One of several processes: it runs [`worker`], and ends by itself.
 struct Process {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -201,10 +224,10 @@ pub(crate) fn worker(url: &str) {
     for task in 0..TASKS {
         let (limiter, keys) = (limiter.clone(), Arc::clone(&keys));
         let asking = async move {
-            let (mut decisions, mut at) = (0, task * 7_919 % keys.len());
+            let mut random = fastrand::Rng::with_seed(task as u64);
+            let mut decisions = 0;
             while begun.elapsed() < TOGETHER {
-                at = (at * 31 + 7_919) % keys.len();
-                let charge = Charge::new(Arc::clone(&keys[at]));
+                let charge = Charge::new(Arc::clone(&keys[random.usize(..keys.len())]));
                 drop(limiter.check(&charge).await.expect("a decision"));
                 decisions += 1;
             }
@@ -219,47 +242,32 @@ pub(crate) fn worker(url: &str) {
 
 /// The bytes of a decision on the wire, both ways, by the server's own account.
 fn on_the_wire() {
-    let site = Site::new();
-    let limiter = site.limiter(bucket());
+    let (site, limiter) = filled(KEYS);
     let cases = [("one_in_a_call", 1, KEYS), ("64_in_a_call", TASKS, KEYS), ("hot", TASKS, 1)];
+    // What asking the server for its account adds to it.
+    let (first, second) = (site.network(), site.network());
+    let own = [second[0] - first[0], second[1] - first[1]];
     for (case, tasks, keys) in cases {
-        site.charge(&limiter, tasks, 1_000, keys);
         let decisions = if tasks == 1 { 5_000 } else { DECISIONS / TASKS * TASKS };
         let before = site.network();
         site.charge(&limiter, tasks, decisions, keys);
-        let [sent, received] = [0, 1].map(|way| site.network()[way] - before[way]);
-        let each = |bytes: f64| bytes / decisions as f64;
-        println!("growth wire={case} to_server={:.1} to_client={:.1}", each(sent), each(received));
+        let after = site.network();
+        let each = |way: usize| (after[way] - before[way] - own[way]) / decisions as f64;
+        println!("growth wire={case} to_server={:.1} to_client={:.1}", each(0), each(1));
     }
 }
 
-/// Ten million keys: what they weigh, and what a decision then costs.
+/// Ten million keys: what they take, and what a decision then costs.
 fn ten_million_keys() {
     const MANY: usize = 10_000_000;
-    let site = Site::new();
+    let site = Site::with_keys(MANY);
     let limiter = site.limiter(bucket());
     let empty = site.used_memory();
-    let charge_all = |stride: usize, decisions: usize| {
-        cost(&site.server, decisions, || {
-            let mut tasks = JoinSet::new();
-            for task in 0..TASKS {
-                let limiter = limiter.clone();
-                let asking = async move {
-                    for number in (task..decisions).step_by(TASKS) {
-                        let key = format!("{:012}", number * stride % MANY);
-                        drop(limiter.check(&Charge::new(key)).await.expect("a decision"));
-                    }
-                };
-                tasks.spawn_on(asking, site.runtime.handle());
-            }
-            site.runtime.block_on(tasks.join_all());
-            Vec::new()
-        })
-    };
-    charge_all(1, MANY);
+    site.charge_all(&limiter, DEBT);
     let bytes = site.used_memory() - empty;
-    // A stride without a common factor: the keys come in no order.
-    let rounds: Vec<_> = (0..ROUNDS).map(|_| charge_all(7_368_787, DECISIONS)).collect();
+    let charge = |_| site.charge(&limiter, TASKS, DECISIONS, MANY);
+    let rounds: Vec<_> = (0..ROUNDS).map(charge).collect();
     print("keys", MANY, &median(&rounds));
-    println!("growth bytes_of_10000000_keys={bytes:.0}");
+    site.expect_keys(MANY);
+    println!("growth keys={MANY} bytes={bytes:.0} bytes_of_a_key={:.0}", bytes / MANY as f64);
 }

@@ -1,4 +1,4 @@
-//! The chart of `growth`: one panel for each thing that grows.
+//! The chart of `growth`: one panel for each thing that grows. Its cases stand at equal distances.
 
 use std::error::Error;
 
@@ -67,7 +67,7 @@ fn draw_panel(
 fn short(number: f64) -> String {
     match number {
         _ if number >= 1e6 => format!("{}M", number / 1e6),
-        _ if number >= 1e3 => format!("{}k", number / 1e3),
+        _ if number >= 1e4 => format!("{}k", number / 1e3),
         _ => format!("{number}"),
     }
 }

@@ -36,15 +36,17 @@ impl Site {
         limiter(&self.pool, algorithm)
     }
 
-    /// Charges every key once.
-    pub(crate) fn charge_all<A: InLua>(&self, limiter: &Redis<A>) {
+    /// Charges every key once, so many units.
+    pub(crate) fn charge_all<A: InLua>(&self, limiter: &Redis<A>, units: u64) {
         self.runtime.block_on(async {
             for chunk in self.keys.chunks(1_000) {
                 let mut tasks = JoinSet::new();
                 for key in chunk {
-                    tasks.spawn(limiter.check(&Charge::new(Arc::clone(key))));
+                    tasks.spawn(limiter.check(&Charge::new(Arc::clone(key)).cost(units)));
                 }
-                tasks.join_all().await;
+                for decision in tasks.join_all().await {
+                    assert!(decision.expect("a decision").is_admitted());
+                }
             }
         });
     }
@@ -79,11 +81,11 @@ impl Site {
                 let (names, ask) = (Arc::clone(&self.keys), ask.clone());
                 let asking = async move {
                     let mut took = Vec::with_capacity(each);
-                    let mut at = task * 7_919 % keys;
+                    let mut random = fastrand::Rng::with_seed(task as u64);
                     for _ in 0..each {
-                        at = (at * 31 + 7_919) % keys;
+                        let key = Arc::clone(&names[random.usize(..keys)]);
                         let begun = Instant::now();
-                        ask(Arc::clone(&names[at])).await;
+                        ask(key).await;
                         took.push(begun.elapsed());
                     }
                     took
@@ -109,6 +111,15 @@ impl Site {
             let bytes = self.figure("stats", name);
             bytes.and_then(|bytes| bytes.parse().ok()).expect("bytes")
         })
+    }
+
+    /// Fails unless the server holds so many keys.
+    pub(crate) fn expect_keys(&self, keys: usize) {
+        let held: usize = self.runtime.block_on(async {
+            let mut connection = self.server.connection().await;
+            redis::cmd("DBSIZE").query_async(&mut connection).await.expect("a number")
+        });
+        assert_eq!(held, keys, "no key is gone");
     }
 
     /// What the server holds, in bytes.
