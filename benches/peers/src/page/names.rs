@@ -56,6 +56,18 @@ pub(super) const OVER_REDIS: &[Name] = &[
         "token bucket, the limiter alone, one hot key",
     ),
     name(
+        "sluice_lease",
+        "tower-sluice, leases",
+        Some("tower-sluice"),
+        "one hot key, up to 100 units of which are leased in a call: `.lease(100)`",
+    ),
+    name(
+        "sluice_deny_cache",
+        "tower-sluice, refused key",
+        Some("tower-sluice"),
+        "one refused key, whose refusals the process repeats: `.deny_cache()`",
+    ),
+    name(
         "tower_redis_cell",
         "tower-redis-cell",
         Some("tower-redis-cell"),

@@ -55,7 +55,8 @@ const ENTRIES: &[Entry] = &[
     ("sluice_fixed_window", sluice::fixed_window),
     ("sluice_layer", sluice::layer),
     ("sluice_hot", sluice::hot),
-    // Leases and the deny cache have their place here.
+    ("sluice_lease", sluice::lease),
+    ("sluice_deny_cache", sluice::deny_cache),
     ("tower_redis_cell", layers::tower_redis_cell),
     ("tower_rate_limit_redis", layers::tower_rate_limit_redis),
     ("tower_rate_limit_fred", layers::tower_rate_limit_fred),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower::Layer;
 use tower_sluice::algorithm::{FixedWindow, InLua, TokenBucket};
-use tower_sluice::{Charge, Limiter, Outcome, Pool, Quota, RateLimitLayer, Redis, by_head};
+use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, RateLimitLayer, Redis, by_head};
 
 use super::{Peer, inner, served};
 use crate::site::Site;
@@ -48,6 +48,30 @@ pub(super) fn hot(site: &Site, name: &'static str) -> Peer {
     Peer::hot(name, move |_| admits(&limiter, Charge::from_static("hot")))
 }
 
+/// One key, leased in at most 100 units.
+pub(super) fn lease(site: &Site, name: &'static str) -> Peer {
+    let limiter = limiter(site, TokenBucket::new(Quota::per_second(100_000_000))).lease(100);
+    Peer::hot(name, move |_| then_yield(admits(&limiter, Charge::from_static("hot"))))
+}
+
+/// One key that is refused for an hour. Its cache asks again after a second.
+pub(super) fn deny_cache(site: &Site, name: &'static str) -> Peer {
+    let limiter = limiter(site, TokenBucket::new(Quota::per_hour(1))).deny_cache();
+    let first = admits(&limiter, Charge::from_static("refused"));
+    assert!(site.runtime.block_on(first), "admitted");
+    Peer::hot(name, move |_| {
+        let asked = limiter.check(&Charge::from_static("refused"));
+        then_yield(async move { asked.await.is_ok_and(|decision| !decision.is_admitted()) })
+    })
+}
+
+/// What is answered in the process lets other tasks run once, as a service does between requests.
+async fn then_yield(answer: impl Future<Output = bool>) -> bool {
+    let answer = answer.await;
+    tokio::task::yield_now().await;
+    answer
+}
+
 /// A limiter that waits for its answers, however busy the machine is.
 fn limiter<A: InLua>(site: &Site, algorithm: A) -> Redis<A> {
     let pool = Pool::connect(&site.url(site.database())).expect("an address");
@@ -63,5 +87,5 @@ fn admits<L: Limiter<Future: Send + 'static>>(
     charge: Charge,
 ) -> impl Future<Output = bool> + Send + use<L> {
     let asked = limiter.check(&charge);
-    async move { asked.await.is_ok_and(|decision| matches!(decision.outcome(), Outcome::Allow)) }
+    async move { asked.await.is_ok_and(|decision| decision.is_admitted()) }
 }
