@@ -10,8 +10,9 @@
 #   --tasks LIST    numbers of tasks. Default: 1,16,64,256,1024
 #   --only LIST     names of peers, as the lines have them. Default: all
 #   --cores-awake   two busy loops of idle priority run beside, so that no core sleeps
-#   --draw          afterwards, writes results.txt, and draws README.md and docs/peers.svg. With
-#                   --cores-awake the run is added to results.txt as its second part
+#   --draw          afterwards, writes results.txt and draws README.md, docs/peers.svg and its copy
+#                   for rustdoc, docs/peers.url. A run with --cores-awake becomes the second part
+#                   of results.txt
 #   --only-draw     measures nothing and draws from results.txt
 #
 #   REDIS_CELL_MODULE  the path of libredis_cell.so, built as https://github.com/brandur/redis-cell
@@ -125,5 +126,8 @@ if [ "$draw" = yes ]; then
     cat "$work/lines" >>"$results"
   fi
   "$peers" draw "$results" "$here/README.md" docs/peers.svg
-  say "drew $here/README.md and docs/peers.svg"
+  # rustdoc has no files of its own, so its picture is in the link.
+  printf '[peers-picture]: data:image/svg+xml;base64,%s\n' "$(base64 <docs/peers.svg | tr -d '\n')" \
+    >docs/peers.url
+  say "drew $here/README.md, docs/peers.svg and docs/peers.url"
 fi
