@@ -163,12 +163,14 @@ impl Charge {
 
     /// The key.
     #[must_use]
+    #[inline]
     pub fn key(&self) -> &str {
         self.key.as_str()
     }
 
     /// The units asked for; 0 peeks.
     #[must_use]
+    #[inline]
     pub fn get_cost(&self) -> u64 {
         match self.cost {
             Cost::Unstated => 1,
@@ -179,12 +181,14 @@ impl Charge {
 
     /// The quota that this charge brings along.
     #[must_use]
+    #[inline]
     pub fn get_quota(&self) -> Option<&Quotas> {
         self.quota.as_ref()
     }
 
     /// The longest wait that may be reserved, if the charge says so.
     #[must_use]
+    #[inline]
     pub fn get_max_wait(&self) -> Option<Duration> {
         self.max_wait
     }
@@ -225,6 +229,12 @@ impl Charge {
         }
     }
 
+    /// Sets the longest wait, as [`max_wait`](Charge::max_wait) does.
+    #[inline]
+    pub(crate) fn set_max_wait(&mut self, wait: Duration) {
+        self.max_wait = Some(wait);
+    }
+
     /// The same charge, for the closure that makes the members' charges: a clone of it inherits the
     /// cost, and states none.
     pub(crate) fn for_members(&self) -> Self {
@@ -241,12 +251,14 @@ impl Charge {
     }
 
     /// The charge of a request behind a layer: it pays at least 1, unless it says that it peeks.
+    #[inline]
     pub(crate) fn pays_for_request(&mut self) {
         if let Cost::Units(0) = self.cost {
             self.cost = Cost::Units(1);
         }
     }
 
+    #[inline]
     fn of(key: Key) -> Self {
         Self {
             key,

@@ -1,5 +1,6 @@
 //! The answer to a charge.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,46 +42,49 @@ pub enum Origin {
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
 /// Not `Clone`: it holds the one [`Reservation`] of what was taken.
-#[derive(Debug)]
 pub struct Decision {
     outcome: Outcome,
     origin: Origin,
-    limiter: Option<Arc<str>>,
-    quota: Option<Quota>,
-    remaining: Option<u64>,
-    reset_after: Option<Duration>,
-    decided_at: Option<Duration>,
-    batch_position: u16,
-    retried_for: Duration,
-    reservation: Option<Reservation>,
+    /// `None` if only the outcome is known. On the heap, so that futures and results are small.
+    details: Option<Box<Details>>,
+}
+
+/// What a limiter reports besides the outcome.
+#[derive(Default)]
+pub(crate) struct Details {
+    pub(crate) limiter: Option<Arc<str>>,
+    pub(crate) quota: Option<Quota>,
+    pub(crate) remaining: Option<u64>,
+    pub(crate) reset_after: Option<Duration>,
+    pub(crate) decided_at: Option<Duration>,
+    pub(crate) batch_position: u16,
+    pub(crate) retried_for: Duration,
+    pub(crate) reservation: Option<Reservation>,
 }
 
 impl Decision {
     /// A decision of this process with an outcome and no report, for limiters of your own.
     #[must_use]
+    #[inline]
     pub fn new(outcome: Outcome) -> Self {
-        Self {
-            outcome,
-            origin: Origin::Local,
-            limiter: None,
-            quota: None,
-            remaining: None,
-            reset_after: None,
-            decided_at: None,
-            batch_position: 0,
-            retried_for: Duration::ZERO,
-            reservation: None,
-        }
+        Self { outcome, origin: Origin::Local, details: None }
+    }
+
+    #[inline]
+    pub(crate) fn with_details(outcome: Outcome, origin: Origin, details: Details) -> Self {
+        Self { outcome, origin, details: Some(Box::new(details)) }
     }
 
     /// What was decided.
     #[must_use]
+    #[inline]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
     /// Whether the charge goes through, at once or after a reserved wait.
     #[must_use]
+    #[inline]
     pub fn is_admitted(&self) -> bool {
         matches!(self.outcome, Outcome::Allow | Outcome::Wait(_))
     }
@@ -105,38 +109,38 @@ impl Decision {
     /// The name of the limiter that decided, if it has one.
     #[must_use]
     pub fn limiter(&self) -> Option<&str> {
-        self.limiter.as_deref()
+        self.details.as_ref()?.limiter.as_deref()
     }
 
     /// The quota that decided: of several the one that refuses or delays, else the one with least
     /// left.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
-        self.quota
+        self.details.as_ref()?.quota
     }
 
     /// The units that would be admitted right now, after this decision.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
-        self.remaining
+        self.details.as_ref()?.remaining
     }
 
     /// The time until the whole quota is there again, reservations included.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
-        self.reset_after
+        self.details.as_ref()?.reset_after
     }
 
     /// When it was decided, since the Unix epoch, by the clock that decided.
     #[must_use]
     pub fn decided_at(&self) -> Option<Duration> {
-        self.decided_at
+        self.details.as_ref()?.decided_at
     }
 
     /// Its position, from 0, among the decisions that were made at that instant, in one batch.
     #[must_use]
     pub fn batch_position(&self) -> u16 {
-        self.batch_position
+        self.details.as_ref().map_or(0, |details| details.batch_position)
     }
 
     /// How long an admitted charge was delayed: the reserved wait, or, where nothing can be
@@ -146,22 +150,24 @@ impl Decision {
     pub fn waited(&self) -> Duration {
         match self.outcome {
             Outcome::Wait(wait) => wait,
-            _ => self.retried_for,
+            _ => self.details.as_ref().map_or(Duration::ZERO, |details| details.retried_for),
         }
     }
 
     /// What was taken. `None` if nothing was, or if it was handed out already.
     #[must_use]
+    #[inline]
     pub fn reservation(&self) -> Option<&Reservation> {
-        self.reservation.as_ref()
+        self.details.as_ref()?.reservation.as_ref()
     }
 
     /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if
     /// nothing was taken.
     ///
     /// [`Limiter::settle`]: crate::Limiter::settle
+    #[inline]
     pub fn take_reservation(&mut self) -> Option<Reservation> {
-        self.reservation.take()
+        self.details.as_mut()?.reservation.take()
     }
 
     /// Sets where it was decided. Default: [`Origin::Local`].
@@ -174,65 +180,63 @@ impl Decision {
     /// Names the limiter and the quota that it decided by.
     #[must_use]
     pub fn with_limiter(mut self, name: Arc<str>, quota: Quota) -> Self {
-        self.limiter = Some(name);
-        self.quota = Some(quota);
+        let details = self.details.get_or_insert_default();
+        (details.limiter, details.quota) = (Some(name), Some(quota));
         self
     }
 
     /// Sets what is left of the quota, and the time until all of it is there again.
     #[must_use]
     pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
-        self.remaining = Some(remaining);
-        self.reset_after = Some(reset_after);
+        let details = self.details.get_or_insert_default();
+        (details.remaining, details.reset_after) = (Some(remaining), Some(reset_after));
         self
     }
 
     /// Sets when it was decided, and its position in the batch of that instant: 0 for one alone.
     #[must_use]
     pub fn with_instant(mut self, decided_at: Duration, batch_position: u16) -> Self {
-        self.decided_at = Some(decided_at);
-        self.batch_position = batch_position;
+        let details = self.details.get_or_insert_default();
+        (details.decided_at, details.batch_position) = (Some(decided_at), batch_position);
         self
     }
 
     /// Adds what was taken. Default: nothing, which is right for a refusal and for a peek.
     #[must_use]
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
-        self.reservation = Some(reservation);
+        self.details.get_or_insert_default().reservation = Some(reservation);
         self
     }
 
     /// What was taken.
     pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
-        self.reservation.as_mut()
+        self.details.as_mut()?.reservation.as_mut()
     }
 
     /// The same denial `later`: the charge waits for less time now, and nothing else has changed.
     pub(crate) fn repeated(&self, later: Duration) -> Self {
         let left = |time: Duration| time.saturating_sub(later);
+        let details = self.details.as_ref().map(|details| Details {
+            reset_after: details.reset_after.map(left),
+            retried_for: Duration::ZERO,
+            ..details.without_reservation()
+        });
         Self {
             outcome: Outcome::Deny { retry_after: self.retry_after().map(left) },
             origin: Origin::Cache,
-            limiter: self.limiter.clone(),
-            quota: self.quota,
-            remaining: self.remaining,
-            reset_after: self.reset_after.map(left),
-            decided_at: self.decided_at,
-            batch_position: self.batch_position,
-            retried_for: Duration::ZERO,
-            reservation: None,
+            details: details.map(Box::new),
         }
     }
 
     /// Sets how long it was delayed before the attempt that was admitted.
-    pub(crate) fn after(mut self, retried_for: Duration) -> Self {
-        self.retried_for = retried_for;
-        self
+    pub(crate) fn set_retried_for(&mut self, retried_for: Duration) {
+        self.details.get_or_insert_default().retried_for = retried_for;
     }
 
     /// The same answer once more, for others who get a part of what was taken.
     pub(crate) fn without_reservation(&self) -> Self {
-        Self { limiter: self.limiter.clone(), reservation: None, ..*self }
+        let details = self.details.as_ref().map(|details| details.without_reservation().into());
+        Self { details, ..*self }
     }
 
     /// The denial that an [`Outcome::Retry`] becomes when no time to wait is left.
@@ -241,6 +245,29 @@ impl Decision {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };
         }
         self
+    }
+}
+
+impl Details {
+    fn without_reservation(&self) -> Self {
+        Self { limiter: self.limiter.clone(), reservation: None, ..*self }
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decision")
+            .field("outcome", &self.outcome)
+            .field("origin", &self.origin)
+            .field("limiter", &self.limiter())
+            .field("quota", &self.quota())
+            .field("remaining", &self.remaining())
+            .field("reset_after", &self.reset_after())
+            .field("decided_at", &self.decided_at())
+            .field("batch_position", &self.batch_position())
+            .field("waited", &self.waited())
+            .field("reservation", &self.reservation())
+            .finish()
     }
 }
 

@@ -73,8 +73,11 @@ where
                 if is_unable && charge.get_cost() > 0 {
                     return ResponseFuture::unable(request, inner, shared);
                 }
-                let callers_max_wait = shared.respond.max_wait(&request);
-                let admission = admission(&shared, charge, callers_max_wait);
+                let own = charge.get_max_wait().unwrap_or(shared.max_wait);
+                // A caller can only shorten a wait.
+                let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };
+                charge.set_max_wait(callers.map_or(own, |callers| callers.min(own)));
+                let admission = admission(&shared, charge);
                 ResponseFuture::admitting(request, inner, shared, admission)
             }
             Keyed::Exempt => ResponseFuture::exempt(request, inner, shared),
@@ -83,22 +86,20 @@ where
     }
 }
 
-/// Asks with the longest wait of the charge, else of the layer, and no longer than the caller
-/// waits.
-/// If too many requests wait already, this one is admitted now or not at all.
+/// Asks with the `max_wait` of the charge. If too many requests wait already, this one is admitted
+/// now or not at all.
+#[inline]
 fn admission<L: Limiter, K, R>(
     shared: &Shared<L, K, R>,
-    charge: Charge,
-    callers_max_wait: Option<Duration>,
+    mut charge: Charge,
 ) -> Admission<L::Future> {
-    let max_wait = charge.get_max_wait().unwrap_or(shared.max_wait);
-    let max_wait = callers_max_wait.map_or(max_wait, |callers| callers.min(max_wait));
-    if max_wait > Duration::ZERO
-        && let Some(permit) = shared.waiter_permit()
-    {
-        return Admission::waiting(charge.max_wait(max_wait), Some(permit));
+    if charge.get_max_wait().is_some_and(|wait| !wait.is_zero()) {
+        if let Some(permit) = shared.waiter_permit() {
+            return Admission::waiting(charge, Some(permit));
+        }
+        charge.set_max_wait(Duration::ZERO);
     }
-    Admission::at_once(&shared.limiter, &charge.max_wait(Duration::ZERO))
+    Admission::at_once(&*shared.limiter, &charge)
 }
 
 impl<S: Clone, L, K, R> Clone for RateLimit<S, L, K, R> {

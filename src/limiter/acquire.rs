@@ -20,12 +20,12 @@ const MAX_JITTER: u64 = 1_000;
 pin_project! {
     /// The admission of one charge. Its owner passes the limiter to each poll, keeps the decision,
     /// and must `abandon` the admission when dropped.
+    ///
+    /// What only a charge that waits needs is allocated: most do not wait, and a future is copied
+    /// several times before it is polled.
     pub(crate) struct Admission<C> {
         // None for a charge that does not wait.
-        attempts: Option<Attempts>,
-        waiter_permit: Option<OwnedSemaphorePermit>,
-        // The longest wait that the last check may reserve.
-        max_wait: Duration,
+        attempts: Option<Box<Attempts>>,
         #[pin]
         state: State<C>,
     }
@@ -34,6 +34,9 @@ pin_project! {
 /// A charge that may wait, and its checks so far.
 struct Attempts {
     charge: Charge,
+    /// The longest wait that the last check may reserve.
+    max_wait: Duration,
+    _waiter_permit: Option<OwnedSemaphorePermit>,
     since: Instant,
     /// When the last check began: the earliest instant that it can have been decided at.
     last_check: Instant,
@@ -46,26 +49,31 @@ pin_project! {
     enum State<C> {
         Starting,
         Asking { #[pin] check: C },
-        Waiting { #[pin] sleep: Sleep, due: Instant },
-        Pausing { #[pin] sleep: Sleep },
+        Waiting { sleep: Pin<Box<Sleep>>, due: Instant },
+        Pausing { sleep: Pin<Box<Sleep>> },
         Done,
     }
 }
 
 impl<C> Admission<C> {
-    /// Checks a charge once, without waiting.
+    /// Checks a charge once, whose `max_wait` is 0.
+    #[inline]
     pub(crate) fn at_once<L: Limiter<Future = C>>(limiter: &L, charge: &Charge) -> Self {
-        let max_wait = charge.get_max_wait().unwrap_or_default();
-        let state = State::Asking { check: limiter.check(charge) };
-        Self { attempts: None, waiter_permit: None, max_wait, state }
+        Self { attempts: None, state: State::Asking { check: limiter.check(charge) } }
     }
 
     /// Waits up to the `max_wait` of the charge. The first check begins with the first poll.
     pub(crate) fn waiting(charge: Charge, waiter_permit: Option<OwnedSemaphorePermit>) -> Self {
         let since = Instant::now();
-        let max_wait = charge.get_max_wait().unwrap_or_default();
-        let attempts = Some(Attempts { charge, since, last_check: since, has_retried: false });
-        Self { attempts, waiter_permit, max_wait, state: State::Starting }
+        let attempts = Attempts {
+            max_wait: charge.get_max_wait().unwrap_or_default(),
+            charge,
+            _waiter_permit: waiter_permit,
+            since,
+            last_check: since,
+            has_retried: false,
+        };
+        Self { attempts: Some(attempts.into()), state: State::Starting }
     }
 
     /// Refunds a reserved wait that is not over yet.
@@ -82,7 +90,9 @@ impl<C> Admission<C> {
         }
     }
 
-    /// Polls with the limiter that it was made with. An admission is stored in `admitted`.
+    /// Polls with the limiter that it was made with. An admission is stored in `admitted`. Once
+    /// ready it is not polled again.
+    #[inline]
     pub(crate) fn poll<L: Limiter<Future = C>>(
         self: Pin<&mut Self>,
         limiter: &L,
@@ -98,75 +108,75 @@ impl<C> Admission<C> {
                 StateProj::Starting => {
                     let attempts =
                         this.attempts.as_mut().expect("only a charge that may wait starts");
-                    attempts.since = Instant::now();
-                    attempts.last_check = attempts.since;
+                    attempts.begin();
                     State::Asking { check: limiter.check(&attempts.charge) }
                 }
-                StateProj::Asking { check } => match ready!(check.poll(cx)) {
-                    Ok(mut decision) => match decision.outcome() {
-                        Outcome::Wait(wait) if wait > *this.max_wait => {
-                            this.state.set(State::Done);
-                            *this.waiter_permit = None;
-                            if let Some(reservation) = decision.take_reservation() {
-                                let _ = limiter.settle(reservation, 0);
+                StateProj::Asking { check } => {
+                    let decision = match ready!(check.poll(cx)) {
+                        Ok(decision) => decision,
+                        Err(error) => return Poll::Ready(Err(Refusal::Undecided(error))),
+                    };
+                    let attempts = this.attempts.as_deref();
+                    match decision.outcome() {
+                        Outcome::Allow => {
+                            let decision = admitted.insert(decision);
+                            if let Some(attempts) = attempts {
+                                attempts.report_to(decision);
                             }
+                            return Poll::Ready(Ok(()));
+                        }
+                        Outcome::Wait(wait) if wait > max_wait(attempts) => {
+                            refund(limiter, decision);
                             return Poll::Ready(Err(Refusal::Undecided(too_long_a_wait())));
                         }
                         Outcome::Wait(wait) => {
-                            let since = this
-                                .attempts
-                                .as_ref()
-                                .map_or_else(Instant::now, |attempts| attempts.last_check);
                             *admitted = Some(decision);
-                            let due = since.checked_add(wait).unwrap_or(since);
-                            State::Waiting { sleep: sleep(wait), due }
+                            State::Waiting { sleep: boxed_sleep(wait), due: due(attempts, wait) }
                         }
                         Outcome::Retry(pause)
-                            if this
-                                .attempts
-                                .as_ref()
-                                .is_some_and(|attempts| attempts.has_time_for(pause)) =>
+                            if attempts.is_some_and(|attempts| attempts.has_time_for(pause)) =>
                         {
-                            State::Pausing { sleep: sleep(pause.saturating_add(jitter())) }
+                            State::Pausing { sleep: boxed_sleep(pause.saturating_add(jitter())) }
                         }
-                        outcome => {
-                            this.state.set(State::Done);
-                            *this.waiter_permit = None;
-                            return Poll::Ready(match outcome {
-                                Outcome::Allow => {
-                                    let waited = this.attempts.as_ref().and_then(Attempts::waited);
-                                    *admitted = Some(decision.after(waited.unwrap_or_default()));
-                                    Ok(())
-                                }
-                                _ => Err(Refusal::Denied(decision.denied())),
-                            });
-                        }
-                    },
-                    Err(error) => {
-                        this.state.set(State::Done);
-                        *this.waiter_permit = None;
-                        return Poll::Ready(Err(Refusal::Undecided(error)));
+                        _ => return Poll::Ready(Err(Refusal::Denied(decision.denied()))),
                     }
-                },
+                }
                 StateProj::Waiting { sleep, .. } => {
-                    ready!(sleep.poll(cx));
-                    this.state.set(State::Done);
-                    *this.waiter_permit = None;
+                    ready!(sleep.as_mut().poll(cx));
                     return Poll::Ready(Ok(()));
                 }
                 StateProj::Pausing { sleep } => {
-                    ready!(sleep.poll(cx));
+                    ready!(sleep.as_mut().poll(cx));
                     let attempts =
                         this.attempts.as_mut().expect("only a charge that may wait pauses");
-                    (attempts.has_retried, attempts.last_check) = (true, Instant::now());
-                    *this.max_wait = attempts.remaining_wait();
-                    let charge = attempts.charge.clone().max_wait(*this.max_wait);
-                    State::Asking { check: limiter.check(&charge) }
+                    State::Asking { check: limiter.check(&attempts.begin_again()) }
                 }
                 StateProj::Done => panic!("polled after it was done"),
             };
             this.state.set(next);
         }
+    }
+}
+
+/// The longest wait that the last check may reserve.
+fn max_wait(attempts: Option<&Attempts>) -> Duration {
+    attempts.map_or(Duration::ZERO, |attempts| attempts.max_wait)
+}
+
+/// When a reserved wait is over at the latest.
+fn due(attempts: Option<&Attempts>, wait: Duration) -> Instant {
+    let since = attempts.map_or_else(Instant::now, |attempts| attempts.last_check);
+    since.checked_add(wait).unwrap_or(since)
+}
+
+fn boxed_sleep(wait: Duration) -> Pin<Box<Sleep>> {
+    Box::pin(sleep(wait))
+}
+
+/// Refunds all that a decision took.
+fn refund<L: Limiter>(limiter: &L, mut decision: Decision) {
+    if let Some(reservation) = decision.take_reservation() {
+        let _ = limiter.settle(reservation, 0);
     }
 }
 
@@ -182,9 +192,24 @@ fn jitter() -> Duration {
 }
 
 impl Attempts {
-    /// How long it has waited, if it was checked again.
-    fn waited(&self) -> Option<Duration> {
-        self.has_retried.then(|| self.since.elapsed())
+    /// Begins the first check.
+    fn begin(&mut self) {
+        self.since = Instant::now();
+        self.last_check = self.since;
+    }
+
+    /// Begins another check, and returns its charge.
+    fn begin_again(&mut self) -> Charge {
+        (self.has_retried, self.last_check) = (true, Instant::now());
+        self.max_wait = self.remaining_wait();
+        self.charge.clone().max_wait(self.max_wait)
+    }
+
+    /// Adds to the decision how long it has waited, if it was checked again.
+    fn report_to(&self, decision: &mut Decision) {
+        if self.has_retried {
+            decision.set_retried_for(self.since.elapsed());
+        }
     }
 
     /// What remains of `max_wait`, which began with the first check.
