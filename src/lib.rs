@@ -36,6 +36,7 @@ mod reservation;
 pub mod algorithm;
 // What decides.
 mod limiter;
+mod mark;
 // tower.
 pub mod future;
 mod layer;

@@ -5,6 +5,10 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::Quotas;
+use crate::charge::Key;
+use crate::mark::Mark;
+
 /// What an admission took. Its holder may settle it, once.
 ///
 /// A [`Decision`](crate::Decision) that admits hands it out. [`Limiter::settle`] then says what the
@@ -36,14 +40,42 @@ pub struct Reservation {
     cost: u64,
     /// The key that was charged, if a deny cache has seen it: a hash, which is no secret.
     key_hash: Option<NonZeroU64>,
-    payload: Box<dyn Any + Send + Sync>,
+    payload: Payload,
+}
+
+enum Payload {
+    /// Of this crate's limiters. In place, since they make one for each decision.
+    Taken(Taken),
+    Other(Box<dyn Any + Send + Sync>),
+}
+
+/// What a limiter that runs an algorithm needs to settle a charge.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// The name of the key in the limiter's store.
+    pub(crate) key: Key,
+    /// The quota that the charge brought. `None`: the limiter's own.
+    pub(crate) quota: Option<Quotas>,
+    pub(crate) mark: Mark,
 }
 
 impl Reservation {
     /// A reservation of `cost` units by the limiter of this `owner`.
     #[must_use]
     pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
-        Self { owner, cost, key_hash: None, payload: Box::new(payload) }
+        Self { owner, cost, key_hash: None, payload: Payload::Other(Box::new(payload)) }
+    }
+
+    #[inline]
+    pub(crate) fn of_taken(owner: Owner, cost: u64, taken: Taken) -> Self {
+        Self { owner, cost, key_hash: None, payload: Payload::Taken(taken) }
+    }
+
+    pub(crate) fn into_taken(self) -> Result<Taken, Self> {
+        match self.payload {
+            Payload::Taken(taken) => Ok(taken),
+            payload @ Payload::Other(_) => Err(Self { payload, ..self }),
+        }
     }
 
     /// The limiter that it belongs to.
@@ -61,7 +93,10 @@ impl Reservation {
     /// The payload, if it is a `T`.
     #[must_use]
     pub fn payload<T: Any>(&self) -> Option<&T> {
-        self.payload.downcast_ref()
+        match &self.payload {
+            Payload::Other(payload) => payload.downcast_ref(),
+            Payload::Taken(_) => None,
+        }
     }
 
     /// The payload.
@@ -70,7 +105,11 @@ impl Reservation {
     ///
     /// The reservation itself, if its payload is no `T`.
     pub fn into_payload<T: Any>(self) -> Result<T, Self> {
-        match self.payload.downcast() {
+        let payload = match self.payload {
+            Payload::Other(payload) => payload.downcast().map_err(Payload::Other),
+            payload @ Payload::Taken(_) => Err(payload),
+        };
+        match payload {
             Ok(payload) => Ok(*payload),
             Err(payload) => Err(Self { payload, ..self }),
         }

@@ -18,15 +18,12 @@ struct Module {
 }
 
 /// Every module may use these, and they use each other.
-const VALUES: &[&str] = &["reservation", "charge", "decision", "error", "key", "quota", "refusal"];
+const VALUES: &[&str] =
+    &["reservation", "charge", "decision", "error", "key", "mark", "quota", "refusal"];
 
 /// The first match holds, so a module inside another stands before it.
 const MODULES: &[Module] = &[
-    Module {
-        files: &["reservation", "charge", "decision", "error", "key", "quota", "refusal"],
-        crates: &["tower::BoxError"],
-        modules: VALUES,
-    },
+    Module { files: VALUES, crates: &["tower::BoxError"], modules: VALUES },
     Module { files: &["algorithm"], crates: &[], modules: &["algorithm"] },
     Module {
         files: &["limiter/redis"],

@@ -91,7 +91,6 @@
 mod common;
 mod fixed_window;
 mod in_lua;
-mod mark;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -105,7 +104,6 @@ pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
-pub use mark::Mark;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -128,6 +126,7 @@ use std::fmt::Debug;
 use common::{DEFAULT_HORIZON, clamped_horizon, micros, without_burst};
 pub(crate) use common::{INEXACT, exact};
 
+pub use crate::mark::Mark;
 use crate::quota::{QuotaError, Quotas};
 
 /// The instant of a state that did not exist.
@@ -239,6 +238,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn mark(state: &Self::State) -> Mark;
 
     /// Decides one charge: the twin of the loops `scripts/single.lua` and `several.lua`.
+    #[inline]
     fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
@@ -309,6 +309,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 }
 
 /// The verdict on a check, and the instant at which it fits.
+#[inline]
 fn judge<A: Algorithm>(
     rule: &A::Rule,
     state: Option<&A::State>,
@@ -327,6 +328,7 @@ fn judge<A: Algorithm>(
 }
 
 /// The answer of a step that wrote no state.
+#[inline]
 fn answer<A: Algorithm>(
     rule: &A::Rule,
     state: Option<&A::State>,

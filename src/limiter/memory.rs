@@ -175,12 +175,11 @@ impl<A: Algorithm> Limiter for Memory<A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
-        let owner = reservation.owner();
         let (cost, payload) = self.store.named.open(reservation)?;
         match self.store.settle(&payload, cost, actual) {
             Ok(_) => Ok(()),
             // The clock cannot be read, or the key is gone and the memory is full.
-            Err(_) => Err(Reservation::new(owner, cost, payload)),
+            Err(_) => Err(self.store.named.close(cost, payload)),
         }
     }
 

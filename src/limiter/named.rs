@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, Verdict};
 use crate::charge::Key;
+use crate::decision::Details;
 use crate::quota::{INEXACT, QuotaError, Quotas};
+use crate::reservation::Taken;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
 /// The longest key that is accepted, in bytes.
@@ -35,12 +37,13 @@ pub(super) struct NamedAlgorithm<A: Algorithm> {
 /// A charge in numbers.
 #[derive(Debug)]
 pub(super) struct ParsedCharge<'a, R: Clone> {
-    pub(super) quota: Quotas,
+    /// The quota that it brought. `None`: the limiter's own.
+    pub(super) quota: Option<Quotas>,
     pub(super) rule: Cow<'a, R>,
     pub(super) check: Check,
 }
 
-/// What a reservation keeps for its settlement.
+/// A reservation that is about to be settled.
 #[derive(Debug)]
 pub(super) struct ReservationPayload {
     /// The name of the key in the limiter's store.
@@ -84,14 +87,16 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         Ok(Self { owner: Owner::new(), names, algorithm, quota, rule })
     }
 
+    #[inline]
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge<'_, A::Rule>, Error> {
         check_range(charge)?;
-        let quota = charge.get_quota().unwrap_or(&self.quota).clone();
+        let quota = charge.get_quota();
+        let rule = quota.map_or(Ok(Cow::Borrowed(&self.rule)), |quota| self.rule(quota))?;
         let check = Check {
             cost: charge.get_cost().cast_signed(),
             max_wait: micros(charge.get_max_wait().unwrap_or_default()),
         };
-        Ok(ParsedCharge { rule: self.rule(&quota)?, quota, check })
+        Ok(ParsedCharge { quota: quota.cloned(), rule, check })
     }
 
     /// The rule of the limiter's own quota, or of another that a charge brought.
@@ -109,9 +114,10 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         })
     }
 
+    #[inline]
     pub(super) fn decision(
         &self,
-        quota: Quotas,
+        quota: Option<Quotas>,
         cost: i64,
         answer: Answer,
         from: Provenance,
@@ -124,22 +130,24 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
             Verdict::Never => Outcome::Deny { retry_after: None },
         };
-        let quotas = quota.as_slice();
+        let quotas = quota.as_ref().unwrap_or(&self.quota).as_slice();
         let named = quotas[answer.quota_index.min(quotas.len() - 1)];
         let name = self.names.get(answer.quota_index).unwrap_or(&self.names[0]);
-        let decision = Decision::new(outcome)
-            .with_origin(from.origin)
-            .with_limiter(Arc::clone(name), named)
-            .with_report(
-                answer.report.remaining.cast_unsigned(),
-                duration(answer.report.reset_after),
-            )
-            .with_instant(duration(from.now), from.batch_position);
-        if cost == 0 || !decision.is_admitted() {
-            return decision;
-        }
-        let payload = ReservationPayload { key, quota, mark: answer.mark.unwrap_or_default() };
-        decision.with_reservation(Reservation::new(self.owner, cost.cast_unsigned(), payload))
+        let is_taken = cost > 0 && matches!(outcome, Outcome::Allow | Outcome::Wait(_));
+        let details = Details {
+            limiter: Some(Arc::clone(name)),
+            quota: Some(named),
+            remaining: Some(answer.report.remaining.cast_unsigned()),
+            reset_after: Some(duration(answer.report.reset_after)),
+            decided_at: Some(duration(from.now)),
+            batch_position: from.batch_position,
+            retried_for: Duration::ZERO,
+            reservation: is_taken.then(|| {
+                let mark = answer.mark.unwrap_or_default();
+                Reservation::of_taken(self.owner, cost.cast_unsigned(), Taken { key, quota, mark })
+            }),
+        };
+        Decision::with_details(outcome, from.origin, details)
     }
 
     /// The cost and the payload of a reservation of this limiter.
@@ -154,7 +162,16 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         if reservation.owner() != self.owner {
             return Err(reservation);
         }
-        Ok((reservation.cost(), reservation.into_payload()?))
+        let cost = reservation.cost();
+        let Taken { key, quota, mark } = reservation.into_taken()?;
+        let quota = quota.unwrap_or_else(|| self.quota.clone());
+        Ok((cost, ReservationPayload { key, quota, mark }))
+    }
+
+    /// The reservation again, after it was opened and could not be settled.
+    pub(super) fn close(&self, cost: u64, payload: ReservationPayload) -> Reservation {
+        let ReservationPayload { key, quota, mark } = payload;
+        Reservation::of_taken(self.owner, cost, Taken { key, quota: Some(quota), mark })
     }
 }
 
@@ -188,6 +205,7 @@ pub(super) fn expect_valid_quota<T>(made: Result<T, QuotaError>) -> T {
 }
 
 /// Checks the key and the cost of a charge: what is an error whatever the algorithm.
+#[inline]
 pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
     check_key(charge.key())?;
     match charge.get_cost() {
@@ -196,6 +214,7 @@ pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
     }
 }
 
+#[inline]
 pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     let refuse = |message| Err(Error::new(ErrorKind::Request, message));
     match key.len() {
@@ -206,22 +225,34 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
 }
 
 /// The reading of a clock, in µs since the Unix epoch.
+#[inline]
 pub(crate) fn instant(clock: Duration) -> Result<i64, Error> {
-    match micros(clock) {
+    checked_instant(micros(clock))
+}
+
+/// The same instant, if the arithmetic is exact for it.
+#[inline]
+pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
+    match micros {
         now @ 0..=LATEST => Ok(now),
         _ => Err(Error::new(ErrorKind::Configuration, "the clock is past the year 2112")),
     }
 }
 
 /// Units as scripts compute with them: at most 2^53.
+#[inline]
 pub(super) fn units(units: u64) -> i64 {
     units.min(MAX_COST).cast_signed()
 }
 
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+#[inline]
+pub(super) fn micros(duration: Duration) -> i64 {
+    let micros = duration.as_secs().checked_mul(1_000_000);
+    let micros = micros.and_then(|micros| micros.checked_add(duration.subsec_micros().into()));
+    micros.and_then(|micros| i64::try_from(micros).ok()).unwrap_or(i64::MAX)
 }
 
+#[inline]
 fn duration(micros: i64) -> Duration {
     Duration::from_micros(micros.max(0).cast_unsigned())
 }

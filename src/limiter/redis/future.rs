@@ -76,7 +76,7 @@ impl<A: InLua> Inner<A> {
             rule: charge.get_quota().map(|_| A::arguments(&parsed.rule)),
             op: op(parsed.check),
         };
-        Ok((request, parsed.quota))
+        Ok((request, parsed.quota.unwrap_or_else(|| self.named.quota().clone())))
     }
 
     /// How long a caller waits for an answer.
@@ -118,7 +118,7 @@ impl<A: InLua> Inner<A> {
         let Request { key, op, .. } = queued.request;
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
-        Ok(self.named.decision(quota, cost, answer, from, Key::Owned(key)))
+        Ok(self.named.decision(Some(quota), cost, answer, from, Key::Owned(key)))
     }
 }
 

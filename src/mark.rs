@@ -9,10 +9,16 @@
 pub struct Mark {
     /// The numbers of the first quota.
     pub(crate) first: [i64; 4],
+    /// `None` if both parts are empty, as under one quota of most algorithms.
+    rest: Option<Box<Rest>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Rest {
     /// The numbers of the other quotas, if there are any.
-    pub(crate) more: Box<[[i64; 4]]>,
+    more: Box<[[i64; 4]]>,
     /// The list of each quota; none if all are empty.
-    pub(crate) lists: Box<[Box<[i64]>]>,
+    lists: Box<[Box<[i64]>]>,
 }
 
 impl Mark {
@@ -20,14 +26,19 @@ impl Mark {
     pub(crate) fn of(&self, index: usize) -> Self {
         let numbers = match index {
             0 => self.first,
-            _ => self.more.get(index - 1).copied().unwrap_or_default(),
+            _ => self.more().get(index - 1).copied().unwrap_or_default(),
         };
         Self::from(numbers).with_list(self.list(index).into())
     }
 
     /// The list of one quota.
     pub(crate) fn list(&self, index: usize) -> &[i64] {
-        self.lists.get(index).map_or(&[], |list| list)
+        let lists = self.rest.as_ref().map_or(&[][..], |rest| &rest.lists);
+        lists.get(index).map_or(&[], |list| list)
+    }
+
+    fn more(&self) -> &[[i64; 4]] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.more)
     }
 
     /// What a script takes for it: four words for each quota.
@@ -35,7 +46,7 @@ impl Mark {
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
-        for (place, numbers) in [&self.first].into_iter().chain(&*self.more).enumerate() {
+        for (place, numbers) in [&self.first].into_iter().chain(self.more()).enumerate() {
             words.extend(numbers.iter().map(i64::to_string));
             if let list @ [_, ..] = self.list(place) {
                 let listed: String = list.iter().map(|units| format!(",{units}")).collect();
@@ -48,14 +59,17 @@ impl Mark {
 
     /// Sets the list of the only quota.
     pub(crate) fn with_list(mut self, list: Box<[i64]>) -> Self {
-        self.lists = if list.is_empty() { Box::default() } else { [list].into() };
+        if !list.is_empty() {
+            self.rest.get_or_insert_default().lists = [list].into();
+        }
         self
     }
 }
 
 impl From<[i64; 4]> for Mark {
+    #[inline]
     fn from(first: [i64; 4]) -> Self {
-        Self { first, ..Self::default() }
+        Self { first, rest: None }
     }
 }
 
@@ -64,9 +78,11 @@ impl From<Vec<Mark>> for Mark {
     fn from(each: Vec<Mark>) -> Self {
         let mut numbers = each.iter().map(|one| one.first);
         let first = numbers.next().unwrap_or_default();
-        let more = numbers.collect();
-        let listed = each.iter().any(|one| !one.lists.is_empty());
-        let lists = each.iter().filter(|_| listed).map(|one| one.list(0).into()).collect();
-        Self { first, more, lists }
+        let more: Box<[_]> = numbers.collect();
+        let listed = each.iter().any(|one| !one.list(0).is_empty());
+        let lists: Box<[_]> =
+            each.iter().filter(|_| listed).map(|one| one.list(0).into()).collect();
+        let has_rest = !more.is_empty() || !lists.is_empty();
+        Self { first, rest: has_rest.then(|| Rest { more, lists }.into()) }
     }
 }
