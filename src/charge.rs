@@ -1,6 +1,7 @@
 //! What a limiter is asked: a key, a cost, and the longest wait.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -166,6 +167,11 @@ impl Charge {
     #[inline]
     pub fn key(&self) -> &str {
         self.key.as_str()
+    }
+
+    /// The key, as it was given. The charge has an empty one afterwards.
+    pub(crate) fn take_key(&mut self) -> Key {
+        mem::replace(&mut self.key, Key::Constant(""))
     }
 
     /// The units asked for; 0 peeks.

@@ -41,6 +41,11 @@ const MODULES: &[Module] = &[
     },
     Module { files: &["limiter/digest"], crates: &["sha2"], modules: &["limiter"] },
     Module {
+        files: &["limiter/memory"],
+        crates: &["tokio", "hashbrown"],
+        modules: &["algorithm", "limiter"],
+    },
+    Module {
         files: &["limiter"],
         crates: &["tokio", "pin_project_lite", "fastrand"],
         modules: &["algorithm", "limiter"],

@@ -1,17 +1,20 @@
 //! The limiter of one process.
 
+mod clock;
+mod name;
 mod shard;
 mod store;
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use clock::Clock;
 use store::Store;
-use tokio::time::Instant;
 
 use super::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
 use super::{Limiter, Operation};
@@ -95,11 +98,8 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// If the name is empty.
     pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
-        let began =
-            (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
         let named = NamedAlgorithm::new(name.into(), algorithm)?;
-        let clock = Arc::new(move || began.0 + began.1.elapsed());
-        Ok(Self { store: Arc::new(Store::new(named, clock, DEFAULT_MAX_KEYS)) })
+        Ok(Self { store: Arc::new(Store::new(named, DEFAULT_MAX_KEYS)) })
     }
 
     /// Sets how many live keys are held, at least 1, and forgets all that are. Clones keep theirs.
@@ -121,7 +121,7 @@ impl<A: Algorithm> Memory<A> {
     /// the memory is full.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Arc::make_mut(&mut self.store).decide_by(Arc::new(clock));
+        Arc::make_mut(&mut self.store).decide_by(Clock::Callers(Arc::new(clock)));
         self
     }
 
@@ -157,19 +157,20 @@ impl<A: Algorithm> Memory<A> {
         change: impl FnOnce(&A::Rule, i64, &mut Option<A::State>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let rule = self.store.named.own_rule();
-        let updated =
-            self.store.update(&super::digest::short(key), |now, state| change(rule, now, state))?;
-        Ok(updated.0)
+        self.store.update(&super::digest::short(key), |now, state| change(rule, now, state))
     }
 
+    #[inline]
     fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
-        MemoryFuture { store: Arc::clone(&self.store), operation, charge: Some(charge.clone()) }
+        let store = Arc::clone(&self.store);
+        MemoryFuture { store, operation, charge: charge.clone(), is_done: false }
     }
 }
 
 impl<A: Algorithm> Limiter for Memory<A> {
     type Future = MemoryFuture<A>;
 
+    #[inline]
     fn check(&self, charge: &Charge) -> MemoryFuture<A> {
         self.ask(None, charge)
     }
@@ -215,18 +216,20 @@ pub struct MemoryFuture<A: Algorithm> {
     store: Arc<Store<A>>,
     /// What is done besides asking.
     operation: Option<Operation>,
-    /// `None` once it is decided.
-    charge: Option<Charge>,
+    charge: Charge,
+    is_done: bool,
 }
 
 impl<A: Algorithm> Future for MemoryFuture<A> {
     type Output = Result<Decision, Error>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let charge = self.charge.take().expect("polled after it was done");
-        Poll::Ready(match self.operation {
-            None => self.store.decide(&charge),
-            Some(operation) => self.store.change(operation, &charge),
+    #[inline]
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        assert!(!mem::replace(&mut this.is_done, true), "polled after it was done");
+        Poll::Ready(match this.operation {
+            None => this.store.decide(&mut this.charge),
+            Some(operation) => this.store.change(operation, &this.charge),
         })
     }
 }

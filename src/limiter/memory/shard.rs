@@ -1,9 +1,12 @@
 //! A shard: some of the keys, under their own lock.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::sync::Arc;
+use std::collections::BinaryHeap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
+use hashbrown::HashTable;
+
+use super::name::Name;
 use crate::{Error, ErrorKind};
 
 /// The most keys that one decision examines to find one to evict, so that no decision holds
@@ -16,18 +19,27 @@ const EXAMINED_PER_DECISION: usize = 2;
 
 pub(super) struct Shard<S> {
     capacity: usize,
-    entries: HashMap<Arc<str>, Entry<S>>,
-    /// Every key once, by an instant before which it does not expire.
-    ages: BinaryHeap<Reverse<(i64, Arc<str>)>>,
+    hasher: RandomState,
+    entries: HashTable<Entry<S>>,
+    /// The hash of every key once, by an instant before which it does not expire.
+    ages: BinaryHeap<Reverse<(i64, u64)>>,
 }
 
 struct Entry<S> {
-    /// Shared with reservations.
-    name: Arc<str>,
+    name: Name,
     /// `None` after a reset.
     state: Option<S>,
     /// When the state is equivalent to no state.
     expires_at: i64,
+}
+
+/// The hash of a name. The hasher is keyed at random and resists collisions that a caller chooses:
+/// names come from requests.
+#[inline]
+pub(super) fn hash(hasher: &RandomState, name: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(name);
+    hasher.finish()
 }
 
 /// What was found about the key that may expire first.
@@ -41,45 +53,48 @@ enum Oldest {
 }
 
 impl<S> Shard<S> {
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, entries: HashMap::new(), ages: BinaryHeap::new() }
+    pub(super) fn new(capacity: usize, hasher: RandomState) -> Self {
+        Self { capacity, hasher, entries: HashTable::new(), ages: BinaryHeap::new() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Applies `change` to the state of a key. If `change` changes the state, it returns when the
-    /// state expires. Returns the output of `change`, and the stored name if the state was changed.
+    /// Applies `change` to the state of the key with this name and the [`hash`] of it. If `change`
+    /// changes the state, it returns when the state expires. Returns the output of `change`.
     ///
     /// # Errors
     ///
     /// If the key is new, and no expired key was found to make room for it.
+    #[inline]
     pub(super) fn update<T>(
         &mut self,
-        name: &str,
+        (hash_of_name, name): (u64, &[u8]),
         now: i64,
         change: impl FnOnce(&mut Option<S>) -> (T, Option<i64>),
-    ) -> Result<(T, Option<Arc<str>>), Error> {
-        if let Some(entry) = self.entries.get_mut(name) {
+    ) -> Result<T, Error> {
+        let entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
+        if let Some(entry) = entry {
             let (answer, expires_at) = change(&mut entry.state);
             entry.expires_at = expires_at.unwrap_or(entry.expires_at);
-            return Ok((answer, expires_at.map(|_| Arc::clone(&entry.name))));
+            return Ok(answer);
         }
         let mut state = None;
         let (answer, expires_at) = change(&mut state);
-        let Some(expires_at) = expires_at else { return Ok((answer, None)) };
+        let Some(expires_at) = expires_at else { return Ok(answer) };
         if self.entries.len() >= self.capacity && !self.make_room(now) {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
-        let name: Arc<str> = name.into();
-        let entry = Entry { name: Arc::clone(&name), state, expires_at };
-        self.ages.push(Reverse((expires_at, Arc::clone(&name))));
-        self.entries.insert(Arc::clone(&name), entry);
-        Ok((answer, Some(name)))
+        self.ages.push(Reverse((expires_at, hash_of_name)));
+        let entry = Entry { name: name.into(), state, expires_at };
+        let hasher = &self.hasher;
+        self.entries.insert_unique(hash_of_name, entry, |entry| entry.hash(hasher));
+        Ok(answer)
     }
 
     /// Examines a few keys that may have expired. Evicts those that have, if it `may_evict`.
+    #[inline]
     pub(super) fn maintain(&mut self, now: i64, may_evict: bool) {
         for _ in 0..EXAMINED_PER_DECISION {
             match self.examine_oldest(now) {
@@ -106,28 +121,41 @@ impl<S> Shard<S> {
         false
     }
 
+    #[inline]
     fn examine_oldest(&mut self, now: i64) -> Oldest {
-        let Some(mut oldest) = self.ages.peek_mut() else { return Oldest::Live };
-        let Reverse((age, name)) = &*oldest;
-        if *age > now {
-            return Oldest::Live;
+        match self.ages.peek() {
+            Some(Reverse((age, _))) if *age <= now => self.examine_old(now),
+            _ => Oldest::Live,
         }
-        let Some(expires_at) = self
-            .entries
-            .get(name)
-            .map(|entry| entry.expires_at)
-            .filter(|expires_at| *expires_at > now)
-        else {
-            return Oldest::Expired;
-        };
-        oldest.0.0 = expires_at;
-        Oldest::Moved
     }
 
-    fn evict_oldest(&mut self) {
-        if let Some(Reverse((_, name))) = self.ages.pop() {
-            self.entries.remove(&name);
+    /// Examines the first key of `ages`, which may have expired.
+    fn examine_old(&mut self, now: i64) -> Oldest {
+        let Some(mut oldest) = self.ages.peek_mut() else { return Oldest::Live };
+        let hash = oldest.0.1;
+        let entry = self.entries.find(hash, |entry| entry.hash(&self.hasher) == hash);
+        match entry.map(|entry| entry.expires_at) {
+            Some(expires_at) if expires_at > now => {
+                oldest.0.0 = expires_at;
+                Oldest::Moved
+            }
+            _ => Oldest::Expired,
         }
+    }
+
+    /// Evicts the key that was examined last. If two keys have one hash, the same one is found.
+    fn evict_oldest(&mut self) {
+        let Some(Reverse((_, hash))) = self.ages.pop() else { return };
+        let entry = self.entries.find_entry(hash, |entry| entry.hash(&self.hasher) == hash);
+        if let Ok(entry) = entry {
+            entry.remove();
+        }
+    }
+}
+
+impl<S> Entry<S> {
+    fn hash(&self, hasher: &RandomState) -> u64 {
+        hash(hasher, self.name.as_bytes())
     }
 }
 
@@ -140,7 +168,9 @@ mod tests {
             *state = Some(expires_at);
             ((), Some(expires_at))
         };
-        shard.update(&name.to_string(), now, set).map(drop)
+        let name = name.to_string();
+        let name = name.as_bytes();
+        shard.update((hash(&shard.hasher, name), name), now, set)
     }
 
     fn examined(shard: &Shard<i64>, now: i64) -> usize {
@@ -151,7 +181,7 @@ mod tests {
     #[test]
     fn a_decision_looks_at_a_bounded_number_of_keys() {
         const KEYS: usize = 10_000;
-        let mut shard = Shard::new(KEYS);
+        let mut shard = Shard::new(KEYS, RandomState::new());
         for expires_at in [10, 1_000] {
             (0..KEYS).for_each(|key| put(&mut shard, key, 0, expires_at).unwrap());
         }
@@ -170,7 +200,7 @@ mod tests {
 
     #[test]
     fn old_keys_that_may_not_go_stay_until_room_is_needed() {
-        let mut shard = Shard::new(3);
+        let mut shard = Shard::new(3, RandomState::new());
         (0..3).for_each(|key| put(&mut shard, key, 0, 10).unwrap());
         shard.maintain(20, false);
         assert_eq!(shard.len(), 3);

@@ -1,15 +1,15 @@
 //! The store of a [`Memory`](crate::Memory): its algorithm, its clock, and the keys in shards.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::shard::Shard;
+use super::clock::Clock;
+use super::shard::{Shard, hash};
 use crate::algorithm::{Algorithm, Answer, Refund, Verdict};
 use crate::charge::Key;
-use crate::limiter::named::{
-    Clock, NamedAlgorithm, Provenance, ReservationPayload, instant, units,
-};
+use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, units};
 use crate::limiter::{Operation, digest};
 use crate::{Charge, Decision, Error, Origin, Owner};
 
@@ -19,53 +19,57 @@ const MIN_SHARD_SIZE: usize = 256;
 #[derive(Clone)]
 pub(super) struct Store<A: Algorithm> {
     pub(super) named: NamedAlgorithm<A>,
-    pub(super) clock: Clock,
-    /// Whether the clock only goes forward, so that an expired state stays expired.
-    pub(super) is_monotonic: bool,
+    clock: Clock,
     max_keys: usize,
     hasher: RandomState,
     shards: Arc<[Mutex<Shard<A::State>>]>,
 }
 
 impl<A: Algorithm> Store<A> {
-    pub(super) fn new(named: NamedAlgorithm<A>, clock: Clock, max_keys: usize) -> Self {
-        let (hasher, shards) = (RandomState::new(), shards(max_keys));
-        Self { named, clock, is_monotonic: true, max_keys, hasher, shards }
+    pub(super) fn new(named: NamedAlgorithm<A>, max_keys: usize) -> Self {
+        let hasher = RandomState::new();
+        let shards = shards(max_keys, &hasher);
+        Self { named, clock: Clock::tokio(), max_keys, hasher, shards }
     }
 
     /// Forgets all keys, and sets how many are held at most.
     pub(super) fn set_max_keys(&mut self, keys: usize) {
         // Reservations of the forgotten keys cannot be settled any more.
         self.named.owner = Owner::new();
-        (self.max_keys, self.shards) = (keys, shards(keys));
+        (self.max_keys, self.shards) = (keys, shards(keys, &self.hasher));
     }
 
-    /// Forgets all keys, and decides by a clock that may step back.
+    /// Forgets all keys, and decides by another clock.
     pub(super) fn decide_by(&mut self, clock: Clock) {
         self.set_max_keys(self.max_keys);
-        (self.clock, self.is_monotonic) = (clock, false);
+        self.clock = clock;
     }
 
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    pub(super) fn decide(&self, charge: &Charge) -> Result<Decision, Error> {
+    /// Decides, and takes the key out of the charge.
+    #[inline]
+    pub(super) fn decide(&self, charge: &mut Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let ((answer, now), key) = self.update(&name, |now, state| {
+        let (answer, now) = self.update(&name, |now, state| {
             let answer = A::step(&parsed.rule, state, now, parsed.check);
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
             ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
         })?;
-        let key = key.map_or(Key::Constant(""), Key::Shared);
+        let key = match name {
+            Cow::Owned(digest) => Key::Owned(digest),
+            Cow::Borrowed(_) => charge.take_key(),
+        };
         Ok(self.named.decision(parsed.quota, parsed.check.cost, answer, local_provenance(now), key))
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let ((answer, now), _) = self.update(&name, |now, state| {
+        let (answer, now) = self.update(&name, |now, state| {
             if operation == Operation::Estimate {
                 let answer = A::estimate(&parsed.rule, state.as_ref(), now, parsed.check);
                 return ((answer, now), None);
@@ -97,7 +101,7 @@ impl<A: Algorithm> Store<A> {
         let less = units(cost.saturating_sub(actual));
         let more = units(actual.saturating_sub(cost));
         let refund = Refund { units: less, cost: units(cost), mark };
-        let (refunded, _) = self.update(key.as_str(), |now, state| {
+        let refunded = self.update(key.as_str(), |now, state| {
             let refunded = match actual.cmp(&cost) {
                 Ordering::Less => A::refund(&rule, state, now, &refund),
                 Ordering::Equal => None,
@@ -110,17 +114,27 @@ impl<A: Algorithm> Store<A> {
     }
 
     /// Applies `change` to the state under a name at the current time, as [`Shard::update`] does.
+    #[inline]
     pub(super) fn update<T>(
         &self,
         name: &str,
         change: impl FnOnce(i64, &mut Option<A::State>) -> (T, Option<i64>),
-    ) -> Result<(T, Option<Arc<str>>), Error> {
-        let hash = self.hasher.hash_one(name) as usize;
-        let mut shard = lock(&self.shards[hash % self.shards.len()]);
+    ) -> Result<T, Error> {
+        let name = name.as_bytes();
+        let hash = hash(&self.hasher, name);
+        let mut shard = lock(self.shard(hash));
         // Read under the lock: a decision that overtook this one would lie in its future.
-        let now = instant((self.clock)())?;
-        shard.maintain(now, self.is_monotonic);
-        shard.update(name, now, |state| change(now, state))
+        let now = self.clock.now()?;
+        shard.maintain(now, self.clock.is_monotonic());
+        shard.update((hash, name), now, |state| change(now, state))
+    }
+
+    /// The shard of a hash: by bits in its middle, since tables use the highest and the lowest.
+    #[inline]
+    fn shard(&self, hash: u64) -> &Mutex<Shard<A::State>> {
+        let middle = (hash >> 24) as u32;
+        let count = self.shards.len() as u64;
+        &self.shards[((u64::from(middle) * count) >> 32) as usize]
     }
 }
 
@@ -129,9 +143,10 @@ fn local_provenance(now: i64) -> Provenance {
     Provenance { now, batch_position: 0, origin: Origin::Local }
 }
 
-fn shards<S>(keys: usize) -> Arc<[Mutex<Shard<S>>]> {
+fn shards<S>(keys: usize, hasher: &RandomState) -> Arc<[Mutex<Shard<S>>]> {
     let count = (keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
-    (0..count).map(|_| Mutex::new(Shard::new(keys.div_ceil(count)))).collect()
+    let shard = || Shard::new(keys.div_ceil(count), hasher.clone());
+    (0..count).map(|_| Mutex::new(shard())).collect()
 }
 
 /// Nothing panics while a shard is locked, so a poisoned lock protects a whole state all the same.

@@ -1,0 +1,45 @@
+//! The clock that a [`Memory`](crate::Memory) decides by.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::limiter::named::{self, checked_instant, instant, micros};
+
+/// A clock, in µs since the Unix epoch.
+#[derive(Clone)]
+pub(super) enum Clock {
+    /// Tokio's, which was at `epoch_micros` at the instant `since`.
+    Tokio {
+        since: Instant,
+        epoch_micros: i64,
+    },
+    Callers(named::Clock),
+}
+
+impl Clock {
+    pub(super) fn tokio() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::Tokio { since: Instant::now(), epoch_micros: micros(epoch) }
+    }
+
+    /// Whether it only goes forward, so that an expired state stays expired.
+    #[inline]
+    pub(super) fn is_monotonic(&self) -> bool {
+        matches!(self, Clock::Tokio { .. })
+    }
+
+    /// # Errors
+    ///
+    /// If the clock is past the year 2112.
+    #[inline]
+    pub(super) fn now(&self) -> Result<i64, Error> {
+        match self {
+            Clock::Tokio { since, epoch_micros } => {
+                checked_instant(epoch_micros.saturating_add(micros(since.elapsed())))
+            }
+            Clock::Callers(clock) => instant(clock()),
+        }
+    }
+}
