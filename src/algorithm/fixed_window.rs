@@ -89,6 +89,7 @@ pub struct Rule {
 
 impl Rule {
     /// The start of the window that holds `at`, or that starts there.
+    #[inline]
     fn begin(&self, at: i64) -> i64 {
         if self.anchored {
             return at;
@@ -97,6 +98,7 @@ impl Rule {
     }
 
     /// The state, if its window has not ended by `at`.
+    #[inline]
     fn alive(&self, state: Option<&State>, at: i64) -> Option<State> {
         let state = *state?;
         let over = self.end(&state) <= at;
@@ -104,6 +106,7 @@ impl Rule {
         (!over && !emptied).then_some(state)
     }
 
+    #[inline]
     fn end(&self, state: &State) -> i64 {
         self.begin(state.begin) + self.period
     }
@@ -149,10 +152,12 @@ impl Algorithm for FixedWindow {
         rule.horizon
     }
 
+    #[inline]
     fn expires_at(rule: &Rule, state: &State) -> i64 {
         rule.end(state)
     }
 
+    #[inline]
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         if rule.anchored {
             let late = state.begin > now + rule.horizon + rule.period;
@@ -163,6 +168,7 @@ impl Algorithm for FixedWindow {
         (ahead > reach).then_some(State::of(rule.begin(now), rule.limit))
     }
 
+    #[inline]
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.limit {
             return None;
@@ -174,6 +180,7 @@ impl Algorithm for FixedWindow {
         Some(rule.end(&state))
     }
 
+    #[inline]
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
         match rule.alive(state.as_ref(), at) {
             Some(state) => State::of(state.begin, state.units + cost),
@@ -199,6 +206,7 @@ impl Algorithm for FixedWindow {
         rule.limit
     }
 
+    #[inline]
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let Some(state) = rule.alive(state, now) else {
             return Report { remaining: rule.limit, reset_after: 0 };
@@ -225,6 +233,7 @@ impl Algorithm for FixedWindow {
         Some(units)
     }
 
+    #[inline]
     fn mark(state: &State) -> Mark {
         [state.begin, state.units, state.from.0, state.from.1].into()
     }

@@ -84,6 +84,7 @@ pub struct Rule {
 
 impl Rule {
     /// The time of `units`, which are at most `burst`: whole µs, and the rest over the denominator.
+    #[inline]
     fn time(&self, units: i64) -> (i64, i64) {
         let product = units * self.unit_numerator;
         (product / self.unit_denominator, product % self.unit_denominator)
@@ -103,6 +104,7 @@ pub struct State {
 
 impl State {
     /// The instant over this rule's denominator, rounded up if the state has another one.
+    #[inline]
     fn rebase(self, rule: &Rule) -> (i64, i64) {
         if self.part > 0 && self.denominator != rule.unit_denominator {
             return (self.full + 1, 0);
@@ -136,10 +138,12 @@ impl Algorithm for TokenBucket {
         rule.horizon
     }
 
+    #[inline]
     fn expires_at(_rule: &Rule, state: &State) -> i64 {
         state.full + i64::from(state.part > 0)
     }
 
+    #[inline]
     fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
         let latest = (now + rule.horizon + rule.span, rule.spare);
         (state.rebase(rule) > latest).then_some(State {
@@ -150,6 +154,7 @@ impl Algorithm for TokenBucket {
         })
     }
 
+    #[inline]
     fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
         if cost > rule.burst {
             return None;
@@ -160,6 +165,7 @@ impl Algorithm for TokenBucket {
         Some(instant.max(at))
     }
 
+    #[inline]
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _now: i64) -> State {
         let start = state.as_ref().map_or((at, 0), |state| state.rebase(rule)).max((at, 0));
         let time = rule.time(cost);
@@ -191,6 +197,7 @@ impl Algorithm for TokenBucket {
         (INEXACT - 1) / rule.unit_numerator
     }
 
+    #[inline]
     fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
         let (full, part) = state.map_or((now, 0), |state| state.rebase(rule)).max((now, 0));
         let ahead = full - now;
@@ -238,6 +245,7 @@ impl Algorithm for TokenBucket {
         Some(refund.units)
     }
 
+    #[inline]
     fn mark(state: &State) -> Mark {
         [state.full, state.part, state.from.0, state.from.1].into()
     }
