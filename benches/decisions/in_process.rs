@@ -4,50 +4,76 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::hint::black_box;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tower::{Layer, Service};
-use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
 use tower_sluice::{
     Charge, Decision, Error, Limiter, LimiterExt, Memory, Origin, Outcome, Quota, Raise,
     RateLimitLayer,
 };
 
-const ROUNDS: usize = 9;
+use crate::measure::median_of;
+
+const ROUNDS: usize = 15;
 const CALLS: usize = 200_000;
 const KEYS: usize = 100_000;
 
-/// Prints a line for each case: a bare service, the layer around it, the embedded limiter, and
-/// refusals that a cache repeats.
+/// Each charge is admitted, and its key stays.
+pub(crate) const BUCKET: TokenBucket = TokenBucket::new(Quota::per_day(1).burst(10_000));
+pub(crate) const WINDOW: FixedWindow = FixedWindow::new(Quota::per_day(1_000_000_000));
+
+/// Each charge finds that its key has expired.
+const EXPIRING: TokenBucket = TokenBucket::new(Quota::per_second(1_000_000_000));
+
+/// Makes a number of calls.
+type Calls = Box<dyn FnMut(usize)>;
+
+/// Prints a line for each case, measured in interleaved rounds.
 pub(crate) fn run() {
-    time("service", bare());
-    time("layer", layer());
-    time("memory", memory());
-    time("deny_cache", deny_cache(KEYS));
-    time("deny_cache_hot", deny_cache(1));
+    let mut cases = [
+        ("service", repeated(bare())),
+        ("layer", repeated(layer())),
+        ("key", making_keys()),
+        ("memory", memory(BUCKET)),
+        ("memory_fixed_window", memory(WINDOW)),
+        ("memory_expired", memory(EXPIRING)),
+        ("deny_cache", deny_cache(KEYS)),
+        ("deny_cache_hot", deny_cache(1)),
+    ];
+    let mut rounds = vec![Vec::new(); cases.len()];
+    cases.iter_mut().for_each(|(_, calls)| calls(KEYS));
+    for _ in 0..ROUNDS {
+        for ((_, calls), took) in cases.iter_mut().zip(&mut rounds) {
+            let begun = Instant::now();
+            calls(CALLS);
+            took.push(begun.elapsed().as_nanos() as f64 / CALLS as f64);
+        }
+    }
+    let median = |case: &str| {
+        let at = cases.iter().position(|(name, _)| *name == case).expect("a case");
+        median_of(rounds[at].iter().copied())
+    };
+    let medians = cases.each_ref().map(|(case, _)| median(case));
+    let (service, key) = (median("service"), median("key"));
+    for ((case, calls), ns) in cases.iter_mut().zip(medians) {
+        let allocs = allocation_counter::measure(|| calls(1_000)).count_total as f64 / 1_000.0;
+        let beyond = match *case {
+            "layer" => format!(" beyond_service={:.1}", ns - service),
+            case if case.starts_with("memory") => format!(" without_key={:.1}", ns - key),
+            _ => String::new(),
+        };
+        println!("bench case={case} ns={ns:.1} per_second={:.0} allocs={allocs}{beyond}", 1e9 / ns);
+    }
 }
 
-/// Times `call` alone in this process: the median of the rounds, and what it allocates.
-fn time(case: &str, mut call: impl FnMut()) {
-    let mut rounds = [0.0; ROUNDS];
-    for round in &mut rounds {
-        let begun = Instant::now();
-        for _ in 0..CALLS {
-            call();
-        }
-        *round = begun.elapsed().as_nanos() as f64 / CALLS as f64;
-    }
-    rounds.sort_by(f64::total_cmp);
-    let allocated = allocation_counter::measure(|| (0..1_000).for_each(|_| call()));
-    let allocs = allocated.count_total as f64 / 1_000.0;
-    let ns = rounds[ROUNDS / 2];
-    println!("bench case={case} ns={ns:.1} per_second={:.0} allocs={allocs}", 1e9 / ns);
+fn repeated(mut call: impl FnMut() + 'static) -> Calls {
+    Box::new(move |calls| (0..calls).for_each(|_| call()))
 }
 
 /// The answer of a future that never waits.
-fn now<F: Future>(future: F) -> F::Output {
+pub(crate) fn now<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("it waits"),
@@ -74,35 +100,41 @@ fn layer() -> impl FnMut() {
     move || drop(black_box(now(service.call(black_box(7)))))
 }
 
-/// The same arithmetic in the process, over 100,000 keys.
-fn memory() -> impl FnMut() {
-    let limiter =
-        Memory::new("memory", TokenBucket::new(Quota::per_second(1_000_000_000))).max_keys(200_000);
+/// What all cases with keys do besides.
+fn making_keys() -> Calls {
     let mut next = charges(KEYS);
-    move || drop(black_box(now(limiter.check(&next()))))
+    repeated(move || drop(black_box(next())))
+}
+
+/// The same arithmetic in the process, over 100,000 keys.
+fn memory<A: Algorithm>(algorithm: A) -> Calls {
+    let limiter = Memory::new("memory", algorithm).max_keys(2 * KEYS);
+    let mut next = charges(KEYS);
+    repeated(move || drop(black_box(now(limiter.check(&next())))))
 }
 
 /// Refusals that the cache repeats. The inner limiter has refused each key once.
-fn deny_cache(keys: usize) -> impl FnMut() {
+fn deny_cache(keys: usize) -> Calls {
     const LONG: Duration = Duration::from_secs(86_400);
-    let daily = Memory::new("daily", TokenBucket::new(Quota::per_day(1))).max_keys(200_000);
-    let limiter = daily.deny_cache().max_age(LONG).max_keys(200_000);
+    let daily = Memory::new("daily", TokenBucket::new(Quota::per_day(1))).max_keys(2 * KEYS);
+    let limiter = daily.deny_cache().max_age(LONG).max_keys(2 * KEYS);
     let mut next = charges(keys);
     for _ in 0..2 * keys {
         drop(now(limiter.check(&next())));
     }
-    move || {
+    repeated(move || {
         let refused = black_box(now(limiter.check(&next())));
         assert!(refused.is_ok_and(|refused| refused.origin() == Origin::Cache));
-    }
+    })
 }
 
-/// Charges of so many keys, in an order that no cache of the processor foresees.
+/// Charges of so many keys, each a new `String`, in an order that no cache of the processor
+/// foresees.
 fn charges(keys: usize) -> impl FnMut() -> Charge {
-    let keys: Vec<Arc<str>> = (0..keys).map(|key| format!("key {key}").into()).collect();
+    let keys: Vec<String> = (0..keys).map(|key| format!("user-{key:08}")).collect();
     let mut next = 0;
     move || {
         next = (next + 7_919) % keys.len();
-        Charge::new(Arc::clone(&keys[next]))
+        Charge::new(keys[next].clone())
     }
 }

@@ -1,7 +1,8 @@
 //! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case,
 //! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs
 //! a response, `-- redisson` how long the script of Redisson's limiter holds the server, and
-//! `-- growth` what a decision costs as work grows.
+//! `-- growth` what a decision costs as work grows. `-- process` prints the cases of this process
+//! alone, and `-- memory` those of ten million keys and two threads.
 //!
 //! Absolute times vary from run to run, so the cases that call Redis are printed as ratios within
 //! one run, whose rounds are interleaved. `benches/README.md` explains each number.
@@ -11,6 +12,7 @@ mod each_algorithm;
 mod growth;
 mod growth_chart;
 mod in_process;
+mod many_keys;
 mod measure;
 mod redisson;
 mod settled;
@@ -24,6 +26,8 @@ fn main() {
         Some("algorithms") => each_algorithm::run(),
         Some("growth") => growth::run(arguments.find(|path| path.ends_with(".svg")).as_deref()),
         Some("growth-worker") => growth::worker(&arguments.next().expect("an address")),
+        Some("memory") => many_keys::run(),
+        Some("process") => in_process::run(),
         Some("settle") => settled::run(),
         Some("redisson") => redisson::run(),
         _ => {
