@@ -142,8 +142,7 @@ where
             .map(|(charge, own)| charge.get_quota().map_or(Ok(*own), Quotas::one))
             .collect::<Result<Vec<Quota>, _>>()
             .map_err(|error| {
-                Error::new(ErrorKind::Configuration, "a member takes one quota")
-                    .with_source(error)
+                Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
             })?;
         Ok(charge.quota(Quotas::from(quotas.as_slice())))
     }
