@@ -4,8 +4,8 @@
 //! A count over a whole run misses most bugs of limiters, so a trace is judged, call by call: the
 //! parts of such a trial stand in `tests/support/trial`. `exact.rs` calls right at the edges, and
 //! `saturated.rs` without pause, with a clock of their own. `storm.rs` gives thousands of
-//! reservations back at once. `planted.rs` shows that the judge finds every mistake planted in the
-//! histories of `history.rs`.
+//! reservations back at once. `leased.rs` runs the processes with leases. `planted.rs` shows that
+//! the judge finds every mistake planted in the histories of `history.rs`.
 //!
 //! A new algorithm is a model and a line in `trial/algorithms.rs`. The size comes from
 //! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
@@ -22,6 +22,7 @@
 
 mod exact;
 mod history;
+mod leased;
 mod planted;
 mod saturated;
 mod storm;

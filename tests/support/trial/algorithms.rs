@@ -15,7 +15,9 @@ use tower_sluice::algorithm::{
     TokenBucket,
 };
 use tower_sluice::redisson::{Rate, Redisson};
-use tower_sluice::{AllAtOnce, Charge, Decision, Error, Limiter, Pool, Quota, Redis, Reservation};
+use tower_sluice::{
+    AllAtOnce, Charge, Decision, Error, Lease, Limiter, LimiterExt, Pool, Quota, Redis, Reservation,
+};
 
 use super::crew;
 use super::model::{
@@ -212,9 +214,50 @@ pub(crate) trait Judged: Debug + Send + Sync {
     /// Refunds a reservation, and returns how many units.
     fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64>;
 
+    /// Settles a reservation, best effort.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation>;
+
     /// Whether it reserves waits.
     fn reserves(&self) -> bool {
         true
+    }
+}
+
+/// How long leased units may be spent.
+pub(crate) const VALIDITY: Duration = Duration::from_millis(20);
+
+/// A judged limiter as the inner one of a limiter around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Inner(Arc<dyn Judged>);
+
+impl Limiter for Inner {
+    type Future = Answer<Decision>;
+
+    fn check(&self, charge: &Charge) -> Answer<Decision> {
+        self.0.check(charge)
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.0.settle(reservation, actual)
+    }
+}
+
+/// The same limiter with leases.
+pub(crate) fn leased(limiter: Arc<dyn Judged>) -> Arc<dyn Judged> {
+    Arc::new(Inner(limiter).lease(100).valid_for(VALIDITY))
+}
+
+impl Judged for Lease<Inner> {
+    fn check(&self, charge: &Charge) -> Answer<Decision> {
+        Box::pin(Limiter::check(self, charge))
+    }
+
+    fn refund_confirmed(&self, _reservation: Reservation) -> Answer<u64> {
+        unimplemented!("what is put back into a lease is not known to the server")
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        Limiter::settle(self, reservation, actual)
     }
 }
 
@@ -226,6 +269,10 @@ impl Judged for Redisson {
     fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
         Box::pin(async move { Redisson::refund_confirmed(&limiter, reservation).await })
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        Limiter::settle(self, reservation, actual)
     }
 
     fn reserves(&self) -> bool {
@@ -245,6 +292,10 @@ where
         let limiter = self.clone();
         Box::pin(async move { limiter.refund_confirmed(reservation).await })
     }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        Limiter::settle(self, reservation, actual)
+    }
 }
 
 impl<A: InLua> Judged for Redis<A> {
@@ -255,5 +306,9 @@ impl<A: InLua> Judged for Redis<A> {
     fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
         let limiter = self.clone();
         Box::pin(async move { Redis::refund_confirmed(&limiter, reservation).await })
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        Limiter::settle(self, reservation, actual)
     }
 }

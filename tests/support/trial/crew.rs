@@ -136,7 +136,7 @@ pub(crate) fn work() {
 
     let quota = workload.quota(algorithm.quota);
     let site = Site { pool: pool(&var("ORACLE_URL")), clock: None };
-    let limiter = (algorithm.limiter)(quota, site);
+    let limiter = workload.limiter((algorithm.limiter)(quota, site));
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
 
     println!("ready");

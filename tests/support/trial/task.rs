@@ -90,6 +90,15 @@ impl Task {
         self.rows.push(row);
     }
 
+    /// Settles a reservation at `actual` units or less: the call that made it cost so much.
+    pub(crate) fn settle(&mut self, held: Held, actual: u64) {
+        let actual = actual.min(held.row.cost.into());
+        if self.limiter.settle(held.reservation, actual).is_ok() {
+            let row = self.rows.iter_mut().rev().find(|row| row.number == held.row.number);
+            row.expect("asked before").cost = u32::try_from(actual).expect("a small cost");
+        }
+    }
+
     fn begin(&mut self, key: u32, cost: u64) -> Row {
         self.calls += 1;
         Row {

@@ -1,12 +1,14 @@
-//! Four ways to call a limiter, each of which finds what the others miss.
+//! Four ways to call a limiter, each of which finds what the others miss, and one for leases.
 //!
 //! Saturation alone is not enough: a key that expires a millisecond early passes it. Only a caller
 //! that comes back right at the edge notices.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tower_sluice::Quota;
 
+use super::algorithms::{Judged, leased};
 use super::task::Task;
 use super::trace::{Event, Row, nanos};
 
@@ -30,9 +32,12 @@ pub(crate) enum Workload {
     /// Every cost from 0 to one too many, with refunds and cancels; one task to a key, since a
     /// refund is answered without the instant that would order it among others.
     Mixed,
+    /// All tasks share a few busy keys, on and off, with leases. Some of the units come back.
+    Leased,
 }
 
 impl Workload {
+    /// Those without leases.
     pub(crate) const ALL: [Self; 4] = [Self::Saturating, Self::Sparse, Self::Bursty, Self::Mixed];
 
     pub(crate) fn name(self) -> &'static str {
@@ -41,11 +46,21 @@ impl Workload {
             Self::Sparse => "sparse",
             Self::Bursty => "bursty",
             Self::Mixed => "mixed",
+            Self::Leased => "leased",
         }
     }
 
     pub(crate) fn called(name: &str) -> Self {
-        Self::ALL.into_iter().find(|workload| workload.name() == name).expect("a known workload")
+        let all = Self::ALL.into_iter().chain([Self::Leased]);
+        all.into_iter().find(|workload| workload.name() == name).expect("a known workload")
+    }
+
+    /// What is called, over a limiter in Redis.
+    pub(crate) fn limiter(self, inner: Arc<dyn Judged>) -> Arc<dyn Judged> {
+        match self {
+            Self::Leased => leased(inner),
+            _ => inner,
+        }
     }
 
     /// What is asked of: a quota, and the burst of those that know bursts. A unit takes a fraction
@@ -56,6 +71,7 @@ impl Workload {
             Self::Sparse => (20, 100, 20),
             Self::Bursty => (63, 200, 30),
             Self::Mixed => (9, 20, 8),
+            Self::Leased => (1_000, 200, 500),
         };
         with_burst(Quota::new(limit, Duration::from_millis(millis)), burst)
     }
@@ -66,6 +82,7 @@ impl Workload {
             Self::Sparse if task.number < PROBES => sparse(task, capacity).await,
             Self::Bursty => bursty(task).await,
             Self::Mixed if task.number < OWNERS => mixed(task, capacity).await,
+            Self::Leased => busy(task).await,
             Self::Sparse | Self::Mixed => {}
         }
     }
@@ -149,5 +166,27 @@ async fn mixed(task: &mut Task, capacity: u64) {
         if reservations.len() > 8 {
             reservations.remove(0);
         }
+    }
+}
+
+async fn busy(task: &mut Task) {
+    let mut held = Vec::new();
+    while !task.is_done() {
+        let key = task.dice.u32(..SHARED);
+        for _ in 0..task.dice.u16(1..=100) {
+            let cost = [1, 1, 1, 1, 1, 2, 3][task.dice.usize(..7)];
+            let patience = Duration::from_millis([0, 0, 0, 0, 5][task.dice.usize(..5)]);
+            let (told, reservation) = task.ask(key, cost, patience).await;
+            if told.event == Event::Denied {
+                break;
+            }
+            held.extend(reservation.filter(|_| task.dice.u8(..4) == 0));
+            if held.len() > 16 {
+                let one = held.swap_remove(task.dice.usize(..held.len()));
+                let actual = task.dice.u64(..=cost);
+                task.settle(one, actual);
+            }
+        }
+        tokio::time::sleep(Duration::from_micros(task.dice.u64(..10_000))).await;
     }
 }
