@@ -193,7 +193,7 @@ impl Bench {
 }
 
 /// A call of the yardstick.
-fn lean_call(digest: &str, key: &str, cost: u64) -> redis::Cmd {
+pub(crate) fn lean_call(digest: &str, key: &str, cost: u64) -> redis::Cmd {
     let mut call = redis::cmd("EVALSHA");
     call.arg(digest).arg(1).arg(format!("lean:{key}")).arg(&[1, BURST, cost]);
     call

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Builder;
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
 use tower_sluice::{
@@ -41,6 +42,7 @@ pub(crate) fn run() {
         ("memory_expired", memory(EXPIRING)),
         ("deny_cache", deny_cache(KEYS)),
         ("deny_cache_hot", deny_cache(1)),
+        ("lease", lease()),
     ];
     let mut rounds = vec![Vec::new(); cases.len()];
     cases.iter_mut().for_each(|(_, calls)| calls(KEYS));
@@ -137,4 +139,19 @@ fn charges(keys: usize) -> impl FnMut() -> Charge {
         next = (next + 7_919) % keys.len();
         Charge::new(keys[next].clone())
     }
+}
+
+/// One hot key with leases of 100, the refills included.
+fn lease() -> Calls {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let memory = Memory::new("memory", TokenBucket::new(Quota::per_second(1 << 32)));
+    let limiter = memory.lease(100);
+    let charge = Charge::from_static("everybody");
+    Box::new(move |calls| {
+        runtime.block_on(async {
+            for _ in 0..calls {
+                drop(black_box(limiter.check(&charge).await));
+            }
+        });
+    })
 }

@@ -1,8 +1,9 @@
 //! What a decision costs, side by side: `cargo bench --bench decisions` prints one line per case,
 //! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs
-//! a response, `-- redisson` how long the script of Redisson's limiter holds the server, and
-//! `-- growth` what a decision costs as work grows. `-- process` prints the cases of this process
-//! alone, and `-- memory` those of ten million keys and two threads.
+//! a response, `-- lease` what leases save on a hot key, `-- redisson` how long the script of
+//! Redisson's limiter holds the server, and `-- growth` what a decision costs as work grows.
+//! `-- process` prints the cases of this process alone, and `-- memory` those of ten million keys
+//! and two threads.
 //!
 //! Absolute times vary from run to run, so the cases that call Redis are printed as ratios within
 //! one run, whose rounds are interleaved. `benches/README.md` explains each number.
@@ -12,6 +13,7 @@ mod each_algorithm;
 mod growth;
 mod growth_chart;
 mod in_process;
+mod leases;
 mod many_keys;
 mod measure;
 mod redisson;
@@ -29,6 +31,7 @@ fn main() {
         Some("memory") => many_keys::run(),
         Some("process") => in_process::run(),
         Some("settle") => settled::run(),
+        Some("lease") => leases::run(),
         Some("redisson") => redisson::run(),
         _ => {
             in_process::run();
