@@ -5,6 +5,7 @@
 #![cfg_attr(feature = "redis", doc = "[bound]: crate::guide::what_the_bound_means")]
 #![cfg_attr(feature = "redis", doc = "[redisson-page]: crate::guide::from_redisson")]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
+#![cfg_attr(feature = "redis", doc = include_str!("../docs/peers.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]
 #![cfg_attr(
     not(feature = "redis"),
