@@ -81,7 +81,7 @@ pub(crate) fn log(site: &Site, members: usize) -> [f64; 2] {
     let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
     let clock = Arc::clone(&now);
     let limiter = site
-        .limiter(SlidingLog::new(quota))
+        .limiter(SlidingLog::new(quota).max_limit(members as u64))
         .clock(move || Duration::from_micros(clock.load(Relaxed)));
     // Each charge comes when one before it has become old.
     let admit = |tasks, decisions| {
