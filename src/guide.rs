@@ -1,4 +1,5 @@
-//! Pages that lead through the crate: recipes, failures, bounds, and the way from Redisson.
+//! Pages that lead through the crate: recipes, failures, bounds, capacity, and the way from
+//! Redisson.
 
 #[cfg(feature = "redis")]
 #[doc = include_str!("../docs/cookbook.md")]
@@ -12,6 +13,10 @@ pub mod when_redis_fails {}
 #[doc = ""]
 #[doc = include_str!("../docs/what-the-bound-means.md")]
 pub mod what_the_bound_means {}
+
+#[cfg(feature = "redis")]
+#[doc = include_str!("../docs/capacity.md")]
+pub mod capacity {}
 
 #[cfg(feature = "redisson")]
 #[doc = include_str!("../docs/redisson.md")]
