@@ -1,6 +1,7 @@
 //! A limiter that repeats its refusals, so that a refused key costs no call.
 
 mod cache;
+mod changes;
 mod future;
 mod key;
 mod refusal;
@@ -70,15 +71,26 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// # When it forgets
 ///
 /// A key's refusal is forgotten when this process changes what the key has taken, through this
-/// limiter or a clone of it. That is a settlement that refunds or takes more, a penalty, a reset,
-/// and an admission of another charge. A refusal that is decided meanwhile is not kept.
+/// limiter or a clone that shares its cache. That is a settlement that refunds or takes more, a
+/// penalty, a reset, and an admission of another charge. A refusal that is decided meanwhile is not
+/// kept.
+///
+/// A change may still be on its way to a store while another runtime asks. So what is refused
+/// within 1 s after a settlement is repeated for 100 ms at most. The same holds where a charge has
+/// no answer, since its caller left or it failed: it may be taken, and refunded later. So a key
+/// whose charges are settled or dropped all the time costs ten calls a second. A charge whose
+/// caller leaves before the answer costs a call, as without the cache.
 ///
 /// Other changes are seen after `max_age`, 1 s unless set:
 ///
 /// - those of other processes, and those made through the inner limiter itself;
-/// - a refund of another key, where both share a member of [`AllAtOnce`](crate::AllAtOnce) or
-///   [`AllInTurn`](crate::AllInTurn);
-/// - the refund of a charge whose caller left, or did not get its answer in time.
+/// - a refund or a reset of another key, where both share a member of
+///   [`AllAtOnce`](crate::AllAtOnce) or [`AllInTurn`](crate::AllInTurn), or where the inner limiter
+///   chooses keys or quotas by itself;
+/// - a refund of which the store hears more than 1 s late.
+///
+/// Put it around a combination, not around its members: a charge that the combination refuses would
+/// ask all other members first.
 ///
 /// # Cost and bounds
 ///
@@ -162,7 +174,7 @@ impl<L: Limiter> Limiter for DenyCache<L> {
         let settled = self.inner.settle(reservation, actual);
         match key {
             _ if !is_changed => {}
-            Some(key) => self.cache.forget(key),
+            Some(key) => self.cache.forget_settling(key),
             None if settled.is_ok() => self.cache.forget_all(),
             None => {}
         }

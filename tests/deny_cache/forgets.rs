@@ -6,14 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::time::advance;
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, Error, Limiter, LimiterExt, Memory, Operation, Origin, Owner, Quota,
-    Reservation,
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Origin, Owner,
+    Quota, Reservation,
 };
 
 use super::{HOUR, SECOND, one, refused_from_cache, slow};
+
+const MILLI: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_settlement_is_seen_at_once_and_of_its_key_only() {
@@ -210,21 +214,76 @@ async fn a_reset_forgets_when_it_is_answered() {
     }
 }
 
-/// Its inner limiter may refund what it took, as one over Redis does.
+/// Its inner limiter may refund what it took, as one over Redis does. Its client may also be one
+/// that hangs up to turn the cache off.
 #[tokio::test(start_paused = true)]
-async fn a_check_that_is_dropped_half_way_forgets_its_key() {
-    let inner = Late::new();
-    let limiter = inner.clone().deny_cache();
-    inner.hold(true);
-    let mut first = task::spawn(limiter.check(&one()));
-    assert_pending!(first.poll());
-    let mut second = task::spawn(limiter.check(&one()));
-    assert_pending!(second.poll());
-    drop(limiter.check(&one()));
-    drop(first);
-    inner.release();
-    assert!(!second.await.unwrap().is_admitted());
-    assert!(limiter.is_empty());
+async fn what_is_refused_beside_a_check_that_is_dropped_is_kept_for_100_ms() {
+    for is_answered_before in [true, false] {
+        let inner = Late::new();
+        let limiter = inner.clone().deny_cache().max_age(HOUR);
+        inner.hold(true);
+        let mut first = task::spawn(limiter.check(&one()));
+        assert_pending!(first.poll());
+        let mut second = task::spawn(limiter.check(&one()));
+        assert_pending!(second.poll());
+        inner.hold(false);
+        if is_answered_before {
+            assert!(!refused_from_cache(&limiter, "key").await);
+            drop(first);
+        } else {
+            drop(first);
+            inner.release();
+            assert!(!second.await.unwrap().is_admitted());
+        }
+        advance(99 * MILLI).await;
+        assert!(refused_from_cache(&limiter, "key").await);
+        advance(MILLI).await;
+        assert!(!refused_from_cache(&limiter, "key").await);
+        assert!(refused_from_cache(&limiter, "key").await);
+    }
+}
+
+/// It was decided before the charge that is lost was asked for.
+#[tokio::test(start_paused = true)]
+async fn an_older_refusal_outlives_a_check_without_an_answer() {
+    let scripted = Scripted::new().deny(HOUR).fail(ErrorKind::Infrastructure);
+    let limiter = scripted.deny_cache().max_age(HOUR);
+    limiter.check(&one().cost(2)).await.unwrap();
+    advance(MILLI).await;
+    assert!(limiter.check(&one()).await.is_err());
+    advance(SECOND).await;
+    let refused = limiter.check(&one().cost(2)).await.unwrap();
+    assert_eq!(refused.origin(), Origin::Cache);
+}
+
+/// Another runtime of this process may ask before the refund has reached the store.
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_within_1_s_of_a_settlement_is_kept_for_100_ms() {
+    let scripted = Scripted::new().allow().deny(HOUR).deny(HOUR);
+    let limiter = scripted.deny_cache().max_age(HOUR);
+    let mut admitted = limiter.check(&one()).await.unwrap();
+    assert!(limiter.refund(admitted.take_reservation().unwrap()).is_ok());
+    advance(999 * MILLI).await;
+    assert!(!refused_from_cache(&limiter, "key").await);
+    advance(99 * MILLI).await;
+    assert!(refused_from_cache(&limiter, "key").await);
+    advance(MILLI).await;
+    assert!(!refused_from_cache(&limiter, "key").await);
+    advance(SECOND).await;
+    assert!(refused_from_cache(&limiter, "key").await);
+}
+
+/// As one that the store answered too late: it may be taken, and refunded afterwards.
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_beside_an_error_is_kept_for_100_ms() {
+    let scripted = Scripted::new().fail(ErrorKind::Infrastructure).deny(HOUR).allow();
+    let limiter = scripted.deny_cache().max_age(HOUR);
+    assert!(limiter.check(&one()).await.is_err());
+    assert!(!refused_from_cache(&limiter, "key").await);
+    advance(99 * MILLI).await;
+    assert!(refused_from_cache(&limiter, "key").await);
+    advance(MILLI).await;
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
 }
 
 /// Many tasks check and refund at once. When all is refunded, nobody is refused any more.

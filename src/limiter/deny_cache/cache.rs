@@ -4,6 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::refusal::{Question, Refusal};
 use super::shard::Shard;
 use crate::Decision;
@@ -82,8 +84,23 @@ impl Cache {
         self.shard(place).forget(place);
     }
 
+    /// Forgets a key that was changed. The change may be on its way still.
+    pub(super) fn forget_settling(&self, place: NonZeroU64) {
+        let (mut shard, now) = (self.shard(place), Instant::now());
+        shard.forget(place);
+        shard.settle(place, now, now);
+    }
+
+    /// A question has no answer, so its charge may be taken and refunded later. What was refused
+    /// meanwhile, or is, ends soon.
+    pub(super) fn lose(&self, miss: &Miss) {
+        let mut shard = self.shard(miss.place());
+        shard.settle(miss.place(), miss.question.asked_at, Instant::now());
+    }
+
     pub(super) fn forget_all(&self) {
-        self.shards.iter().for_each(|shard| lock(shard).forget_all());
+        let now = Instant::now();
+        self.shards.iter().for_each(|shard| lock(shard).forget_all(now));
     }
 
     fn shard(&self, place: NonZeroU64) -> MutexGuard<'_, Shard> {

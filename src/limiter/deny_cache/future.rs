@@ -49,6 +49,22 @@ pub(super) enum Afterwards {
     Forget(NonZeroU64),
 }
 
+impl Afterwards {
+    fn answered(self, cache: &Cache, decision: &mut Decision) {
+        match self {
+            Self::Learn(miss) => cache.learn(miss, decision),
+            Self::Forget(key) => cache.forget(key),
+        }
+    }
+
+    fn without_answer(self, cache: &Cache) {
+        match self {
+            Self::Learn(miss) => cache.lose(&miss),
+            Self::Forget(key) => cache.forget_settling(key),
+        }
+    }
+}
+
 impl<C> DenyCacheFuture<C> {
     pub(super) fn repeating(refusal: Decision) -> Self {
         Self { state: State::Repeating { refusal: Some(refusal) } }
@@ -58,7 +74,7 @@ impl<C> DenyCacheFuture<C> {
         Self { state: State::Asking { answer, afterwards, is_begun: false } }
     }
 
-    /// Forgets the key if nobody awaits the answer: a charge may be refunded, a reset may be done.
+    /// Nobody awaits the answer: a charge may be taken and refunded, a reset may be done.
     fn cancel(self: Pin<&mut Self>) {
         let mut state = self.project().state;
         let StateProj::Asking { afterwards, is_begun: true, .. } = state.as_mut().project() else {
@@ -67,10 +83,7 @@ impl<C> DenyCacheFuture<C> {
         let Some((cache, afterwards)) = afterwards.take() else { return };
         // The inner limiter refunds first.
         state.set(State::Done);
-        cache.forget(match afterwards {
-            Afterwards::Learn(miss) => miss.place(),
-            Afterwards::Forget(key) => key,
-        });
+        afterwards.without_answer(&cache);
     }
 }
 
@@ -88,14 +101,11 @@ where
             StateProj::Asking { answer, afterwards, is_begun } => {
                 *is_begun = true;
                 let mut answer = ready!(answer.poll(cx));
-                match afterwards.take() {
-                    Some((cache, Afterwards::Learn(miss))) => {
-                        if let Ok(decision) = &mut answer {
-                            cache.learn(miss, decision);
-                        }
+                if let Some((cache, afterwards)) = afterwards.take() {
+                    match &mut answer {
+                        Ok(decision) => afterwards.answered(&cache, decision),
+                        Err(_) => afterwards.without_answer(&cache),
                     }
-                    Some((cache, Afterwards::Forget(key))) => cache.forget(key),
-                    None => {}
                 }
                 Poll::Ready(answer)
             }

@@ -8,6 +8,9 @@ use super::key::KeyHash;
 use crate::limiter::named::check_range;
 use crate::{Charge, Decision, Origin, Outcome, Quotas};
 
+/// How long a refusal is repeated while a change of its key may be on its way to the store.
+const SETTLING_AGE: Duration = Duration::from_millis(100);
+
 /// What the inner limiter is asked.
 pub(super) struct Question {
     pub(super) key: KeyHash,
@@ -36,7 +39,8 @@ impl Question {
 /// A question that was denied, and the answer.
 pub(super) struct Refusal {
     pub(super) question: Question,
-    /// How long the answer is repeated.
+    kept_at: Instant,
+    /// How long the answer is repeated, since it was asked for.
     lasts: Duration,
     decision: Decision,
 }
@@ -52,7 +56,20 @@ impl Refusal {
             return None;
         }
         let lasts = Some(retry_after.min(max_age)).filter(|lasts| !lasts.is_zero())?;
-        Some(Self { question, lasts, decision: decision.repeated(Duration::ZERO) })
+        let (kept_at, decision) = (Instant::now(), decision.repeated(Duration::ZERO));
+        Some(Self { question, kept_at, lasts, decision })
+    }
+
+    /// Ends it 100 ms after it was asked for, at the latest.
+    pub(super) fn end_soon(&mut self) {
+        self.lasts = self.lasts.min(SETTLING_AGE);
+    }
+
+    /// Ends it 100 ms after `now` at the latest, if it was kept at `since` or later.
+    pub(super) fn end_soon_if_kept_since(&mut self, since: Instant, now: Instant) {
+        if self.kept_at >= since {
+            self.lasts = self.lasts.min(self.age(now) + SETTLING_AGE);
+        }
     }
 
     /// Whether the inner limiter must be asked again, whatever the charge.

@@ -6,15 +6,12 @@ use std::num::NonZeroU64;
 
 use tokio::time::Instant;
 
+use super::changes::Changes;
 use super::key::{AlreadyHashed, KeyHash};
 use super::refusal::Refusal;
 
 /// How many refusals a new one examines, to find one that is over, before it replaces another.
 const EXAMINED: usize = 8;
-
-/// How many counters of forgotten keys a shard has. Keys that share one lose the answers that are
-/// under way when either is forgotten.
-const COUNTERS: usize = 64;
 
 const MIN_GROWTH: usize = 8;
 
@@ -25,14 +22,13 @@ pub(super) struct Shard {
     refusals: Vec<Refusal>,
     /// Where the search for a refusal to replace goes on.
     next: usize,
-    /// How many times keys were forgotten.
-    forgotten: [u64; COUNTERS],
+    changes: Changes,
 }
 
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
         let (indexes, refusals) = (HashMap::default(), Vec::new());
-        Self { capacity, indexes, refusals, next: 0, forgotten: [0; COUNTERS] }
+        Self { capacity, indexes, refusals, next: 0, changes: Changes::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -49,10 +45,14 @@ impl Shard {
         Some(&self.refusals[index]).filter(|refusal| refusal.question.key == key)
     }
 
-    /// Keeps a refusal, in place of the key's last one. If the shard is full, one that is over has
+    /// Keeps a refusal, in place of the key's last one. It is kept for a short time if a change of
+    /// the key may still be on its way. If the shard is full, one that is over has
     /// to go, or else one of the oldest.
-    pub(super) fn insert(&mut self, refusal: Refusal) {
+    pub(super) fn insert(&mut self, mut refusal: Refusal) {
         let place = refusal.question.key.place;
+        if self.changes.is_settling(place, refusal.question.asked_at) {
+            refusal.end_soon();
+        }
         if let Some(index) = self.indexes.get(&place) {
             self.refusals[*index] = refusal;
             return;
@@ -83,16 +83,25 @@ impl Shard {
 
     /// How many times a key was forgotten, or one that shares its counter.
     pub(super) fn forgotten(&self, place: NonZeroU64) -> u64 {
-        self.forgotten[counter(place)]
+        self.changes.forgotten(place)
     }
 
     pub(super) fn forget(&mut self, place: NonZeroU64) {
-        self.forgotten[counter(place)] += 1;
+        self.changes.forget(place);
         self.remove(place);
     }
 
-    pub(super) fn forget_all(&mut self) {
-        self.forgotten.iter_mut().for_each(|forgotten| *forgotten += 1);
+    /// A change of the key may be on its way, which was asked for at `asked_at` or later. What was
+    /// refused since then ends soon.
+    pub(super) fn settle(&mut self, place: NonZeroU64, asked_at: Instant, now: Instant) {
+        self.changes.settle(place, now);
+        if let Some(index) = self.indexes.get(&place) {
+            self.refusals[*index].end_soon_if_kept_since(asked_at, now);
+        }
+    }
+
+    pub(super) fn forget_all(&mut self, now: Instant) {
+        self.changes.forget_all(now);
         self.indexes.clear();
         self.refusals.clear();
     }
@@ -104,11 +113,6 @@ impl Shard {
             self.indexes.insert(moved.question.key.place, index);
         }
     }
-}
-
-/// Takes other bits than those that choose the shard, and those that the map uses.
-fn counter(place: NonZeroU64) -> usize {
-    (place.get() >> 40) as usize % COUNTERS
 }
 
 #[cfg(test)]
@@ -181,7 +185,7 @@ mod tests {
         assert_eq!((shard.forgotten(one), shard.forgotten(other)), (0, 0));
         shard.forget(one);
         assert_eq!((shard.forgotten(one), shard.forgotten(other)), (1, 0));
-        shard.forget_all();
+        shard.forget_all(Instant::now());
         assert_eq!((shard.forgotten(one), shard.forgotten(other)), (2, 1));
         assert_eq!(kept(&mut shard), []);
     }
