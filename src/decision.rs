@@ -45,6 +45,8 @@ pub enum Origin {
 pub struct Decision {
     outcome: Outcome,
     origin: Origin,
+    /// Whether this denial was an [`Outcome::Retry`], which says nothing of how long it holds.
+    was_retry: bool,
     /// `None` if only the outcome is known. On the heap, so that futures and results are small.
     details: Option<Box<Details>>,
 }
@@ -67,12 +69,12 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn new(outcome: Outcome) -> Self {
-        Self { outcome, origin: Origin::Local, details: None }
+        Self { outcome, origin: Origin::Local, was_retry: false, details: None }
     }
 
     #[inline]
     pub(crate) fn with_details(outcome: Outcome, origin: Origin, details: Details) -> Self {
-        Self { outcome, origin, details: Some(Box::new(details)) }
+        Self { outcome, origin, was_retry: false, details: Some(Box::new(details)) }
     }
 
     /// What was decided.
@@ -224,6 +226,7 @@ impl Decision {
         Self {
             outcome: Outcome::Deny { retry_after: self.retry_after().map(left) },
             origin: Origin::Cache,
+            was_retry: false,
             details: details.map(Box::new),
         }
     }
@@ -243,8 +246,14 @@ impl Decision {
     pub(crate) fn denied(mut self) -> Self {
         if let Outcome::Retry(pause) = self.outcome {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };
+            self.was_retry = true;
         }
         self
+    }
+
+    /// Whether [`denied`](Self::denied) made this denial.
+    pub(crate) fn was_retry(&self) -> bool {
+        self.was_retry
     }
 }
 

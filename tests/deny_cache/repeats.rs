@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 use tower_sluice::testing::Scripted;
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Origin, Outcome, Quota};
+use tower_sluice::{AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Origin, Outcome, Quota};
 
 use super::{HOUR, SECOND, one, slow};
 
@@ -159,6 +159,17 @@ async fn only_a_denial_with_a_time_is_repeated() {
     assert_eq!(limiter.check(&patient).await.unwrap().outcome(), Outcome::Wait(SECOND));
     assert_eq!(limiter.check(&one()).await.unwrap().outcome(), Outcome::Allow);
     assert_eq!((asked(&scripted), limiter.is_empty()), (6, true));
+}
+
+/// In turn nothing is reserved, so such an answer becomes a denial.
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_a_member_is_not_repeated() {
+    let scripted = Scripted::new().decide(Outcome::Retry(SECOND)).allow();
+    let all = AllInTurn::new([scripted.boxed()], |charge: &Charge| [charge.clone()]);
+    let limiter = all.deny_cache();
+    let refused = limiter.check(&one()).await.unwrap();
+    assert_eq!(refused.outcome(), Outcome::Deny { retry_after: Some(SECOND) });
+    assert!(limiter.check(&one()).await.unwrap().is_admitted());
 }
 
 /// A refused peek says that the key owes units, and nothing of a cost.
