@@ -38,8 +38,8 @@ use crate::mark::Mark;
 pub struct Reservation {
     owner: Owner,
     cost: u64,
-    /// The key that was charged, if a deny cache has seen it: a hash, which is no secret.
-    key_hash: Option<NonZeroU64>,
+    /// A hash of the key that was charged, as far as deny caches have seen it, or [`SEVERAL`].
+    charged: Option<NonZeroU64>,
     payload: Payload,
 }
 
@@ -63,12 +63,12 @@ impl Reservation {
     /// A reservation of `cost` units by the limiter of this `owner`.
     #[must_use]
     pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
-        Self { owner, cost, key_hash: None, payload: Payload::Other(Box::new(payload)) }
+        Self { owner, cost, charged: None, payload: Payload::Other(Box::new(payload)) }
     }
 
     #[inline]
     pub(crate) fn of_taken(owner: Owner, cost: u64, taken: Taken) -> Self {
-        Self { owner, cost, key_hash: None, payload: Payload::Taken(taken) }
+        Self { owner, cost, charged: None, payload: Payload::Taken(taken) }
     }
 
     pub(crate) fn into_taken(self) -> Result<Taken, Self> {
@@ -115,16 +115,42 @@ impl Reservation {
         }
     }
 
-    /// The hash of the key that was charged. `None` if it is not known.
-    pub(crate) fn key_hash(&self) -> Option<NonZeroU64> {
-        self.key_hash
+    /// Which keys were charged.
+    pub(crate) fn charged(&self) -> Charged {
+        match self.charged {
+            None => Charged::Unknown,
+            Some(SEVERAL) => Charged::Several,
+            Some(key) => Charged::Key(key),
+        }
     }
 
-    /// Sets the key that was charged. If two limiters charged different keys for it, neither is
-    /// kept.
-    pub(crate) fn set_key_hash(&mut self, hash: NonZeroU64) {
-        self.key_hash = Some(hash).filter(|hash| self.key_hash.is_none_or(|other| other == *hash));
+    /// Adds a key that was charged.
+    pub(crate) fn add_charged(&mut self, key: NonZeroU64) {
+        let is_same = self.charged.is_none_or(|other| other == key);
+        self.charged = Some(if is_same { key } else { SEVERAL });
     }
+
+    /// Sets which keys were charged: those of the reservation that this one replaces.
+    pub(crate) fn with_charged(mut self, charged: Charged) -> Self {
+        self.charged = match charged {
+            Charged::Unknown => None,
+            Charged::Key(key) => Some(key),
+            Charged::Several => Some(SEVERAL),
+        };
+        self
+    }
+}
+
+/// Stands for several keys. A key with this hash counts as several, which is safe.
+const SEVERAL: NonZeroU64 = NonZeroU64::MAX;
+
+/// The keys that were charged, as far as deny caches have seen them: hashes, which are no secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charged {
+    Unknown,
+    Key(NonZeroU64),
+    /// Several caches have seen different keys.
+    Several,
 }
 
 impl fmt::Debug for Reservation {
@@ -155,12 +181,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_different_keys_neither_is_kept() {
-        let [one, other] = [1, 2].map(|hash| NonZeroU64::new(hash).unwrap());
+    fn of_different_keys_none_is_kept() {
+        let [one, other, third] = [1, 2, 3].map(|hash| NonZeroU64::new(hash).unwrap());
         let mut reservation = Reservation::new(Owner::new(), 1, ());
-        for (hash, kept) in [(one, Some(one)), (one, Some(one)), (other, None)] {
-            reservation.set_key_hash(hash);
-            assert_eq!(reservation.key_hash(), kept);
+        assert_eq!(reservation.charged(), Charged::Unknown);
+        for (key, kept) in [
+            (one, Charged::Key(one)),
+            (one, Charged::Key(one)),
+            (other, Charged::Several),
+            (third, Charged::Several),
+        ] {
+            reservation.add_charged(key);
+            assert_eq!(reservation.charged(), kept);
         }
         assert_eq!(reservation.into_payload::<u8>().unwrap_err().cost(), 1);
     }

@@ -209,14 +209,15 @@ where
         if reservation.owner() != self.owner || is_more && !self.can_take_more() {
             return Err(reservation);
         }
-        let cost = reservation.cost();
+        let (cost, charged) = (reservation.cost(), reservation.charged());
         let reservations: MemberReservations = reservation.into_payload()?;
         let mut unsettled = reservations.settle(&self.limiters[..], actual);
         if unsettled.is_empty() {
             return Ok(());
         }
         unsettled.reverse();
-        Err(Reservation::new(self.owner, cost, MemberReservations(unsettled)))
+        let unsettled = MemberReservations(unsettled);
+        Err(Reservation::new(self.owner, cost, unsettled).with_charged(charged))
     }
 
     fn can_take_more(&self) -> bool {

@@ -18,6 +18,7 @@ use self::future::Afterwards;
 use self::key::KeyHash;
 use self::refusal::Question;
 use super::{Limiter, Operation};
+use crate::reservation::Charged;
 use crate::{Charge, Reservation};
 
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
@@ -170,13 +171,13 @@ impl<L: Limiter> Limiter for DenyCache<L> {
     /// Forgets the key, since its time to come back may be another one. Of a reservation that did
     /// not come from here, the key is not known.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
-        let (key, is_changed) = (reservation.key_hash(), actual != reservation.cost());
+        let (charged, is_changed) = (reservation.charged(), actual != reservation.cost());
         let settled = self.inner.settle(reservation, actual);
-        match key {
+        match charged {
             _ if !is_changed => {}
-            Some(key) => self.cache.forget_settling(key),
-            None if settled.is_ok() => self.cache.forget_all(),
-            None => {}
+            Charged::Key(key) => self.cache.forget_settling(key),
+            Charged::Unknown if settled.is_err() => {}
+            Charged::Unknown | Charged::Several => self.cache.forget_all(),
         }
         settled
     }

@@ -176,11 +176,12 @@ impl<A: Algorithm> Limiter for Memory<A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let charged = reservation.charged();
         let (cost, payload) = self.store.named.open(reservation)?;
         match self.store.settle(&payload, cost, actual) {
             Ok(_) => Ok(()),
             // The clock cannot be read, or the key is gone and the memory is full.
-            Err(_) => Err(self.store.named.close(cost, payload)),
+            Err(_) => Err(self.store.named.close(cost, payload).with_charged(charged)),
         }
     }
 

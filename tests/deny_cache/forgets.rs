@@ -11,8 +11,8 @@ use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Origin, Owner,
-    Quota, Reservation,
+    AllInTurn, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Origin,
+    Owner, Quota, Reservation,
 };
 
 use super::{HOUR, SECOND, one, refused_from_cache, slow};
@@ -107,6 +107,33 @@ async fn a_settlement_from_elsewhere_forgets_all_keys() {
     assert!(limiter.refund(admitted.take_reservation().unwrap()).is_ok());
     assert!(limiter.is_empty());
     assert!(limiter.check(&one()).await.unwrap().is_admitted());
+}
+
+/// It is tried again once the clock can be read, and takes no other key along.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_that_failed_before_forgets_its_key_only() {
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let broken = Arc::clone(&is_broken);
+    let memory = slow().clock(move || if broken.load(Relaxed) { Duration::MAX } else { HOUR });
+    let keys = |charge: &Charge| [charge.clone()];
+    let in_turn = AllInTurn::new([memory.clone().boxed()], keys);
+    for limiter in [memory.boxed(), in_turn.boxed()] {
+        let limiter = limiter.deny_cache();
+        let mut admitted = limiter.check(&one()).await.unwrap();
+        limiter.check(&Charge::new("bob")).await.unwrap();
+        for key in ["key", "bob"] {
+            assert!(!refused_from_cache(&limiter, key).await);
+        }
+        is_broken.store(true, Relaxed);
+        let reservation = admitted.take_reservation().unwrap();
+        let reservation = limiter.refund(reservation).unwrap_err();
+        is_broken.store(false, Relaxed);
+        assert!(limiter.refund(reservation).is_ok());
+        assert!(limiter.check(&one()).await.unwrap().is_admitted());
+        assert!(refused_from_cache(&limiter, "bob").await);
+        limiter.reset("key").await.unwrap();
+        limiter.reset("bob").await.unwrap();
+    }
 }
 
 /// A limiter that decides at once. While it holds answers, they come when they are released, as

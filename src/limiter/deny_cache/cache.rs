@@ -67,7 +67,7 @@ impl Cache {
     pub(super) fn learn(&self, miss: Miss, decision: &mut Decision) {
         let place = miss.place();
         if let Some(reservation) = decision.reservation_mut() {
-            reservation.set_key_hash(place);
+            reservation.add_charged(place);
         }
         if decision.is_admitted() && miss.has_refusal {
             self.forget(place);

@@ -167,10 +167,11 @@ where
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         if reservation.owner() == self.owner {
             // Stated costs stay, unless all is refunded.
-            let cost = reservation.cost();
+            let (cost, charged) = (reservation.cost(), reservation.charged());
             let StatedCosts(taken) = reservation.into_payload()?;
             let settled = if actual == 0 { self.in_one_call.settle(taken, 0) } else { Ok(()) };
-            return settled.map_err(|taken| Reservation::new(self.owner, cost, StatedCosts(taken)));
+            let unsettled = |taken| Reservation::new(self.owner, cost, StatedCosts(taken));
+            return settled.map_err(|taken| unsettled(taken).with_charged(charged));
         }
         let settled = self.in_one_call.settle(reservation, actual);
         settled.or_else(|reservation| self.in_turn.settle(reservation, actual))

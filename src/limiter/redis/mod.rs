@@ -231,13 +231,14 @@ impl<A: InLua> Limiter for Redis<A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let charged = reservation.charged();
         let (cost, payload) = self.inner.named.open(reservation)?;
         let sent = match self.inner.settle(&payload, cost, actual) {
             Ok(Some(request)) => self.inner.batcher.send_and_forget(request),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
-        sent.map_err(|_| self.inner.named.close(cost, payload))
+        sent.map_err(|_| self.inner.named.close(cost, payload).with_charged(charged))
     }
 
     fn can_take_more(&self) -> bool {
