@@ -37,7 +37,9 @@ impl Miss {
 impl Cache {
     pub(super) fn new(max_age: Duration, max_keys: usize) -> Self {
         let count = (max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
-        let shard = |_| Mutex::new(Shard::new(max_keys.div_ceil(count)));
+        // The first shards hold one more each, so that all together hold `max_keys`.
+        let size = |index| max_keys / count + usize::from(index < max_keys % count);
+        let shard = |index| Mutex::new(Shard::new(size(index)));
         Self { max_age, max_keys, shards: (0..count).map(shard).collect() }
     }
 

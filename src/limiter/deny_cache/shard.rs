@@ -10,7 +10,7 @@ use super::changes::Changes;
 use super::key::{AlreadyHashed, KeyHash};
 use super::refusal::Refusal;
 
-/// How many refusals a new one examines, to find one that is over, before it replaces another.
+/// How many refusals a new one examines, to find one that is over or else the oldest of them.
 const EXAMINED: usize = 8;
 
 const MIN_GROWTH: usize = 8;
@@ -47,7 +47,7 @@ impl Shard {
 
     /// Keeps a refusal, in place of the key's last one. It is kept for a short time if a change of
     /// the key may still be on its way. If the shard is full, one that is over has
-    /// to go, or else one of the oldest.
+    /// to go, or else the oldest of eight.
     pub(super) fn insert(&mut self, mut refusal: Refusal) {
         let place = refusal.question.key.place;
         if self.changes.is_settling(place, refusal.question.asked_at) {
@@ -74,11 +74,14 @@ impl Shard {
         self.refusals[index] = refusal;
     }
 
-    /// The index of a refusal that is over, or else of the next one in turn.
+    /// The index of a refusal that is over, or else of the oldest of the next ones in turn.
     fn replaceable(&self, now: Instant) -> usize {
         let in_turn = |step| (self.next + step) % self.refusals.len();
         let is_over = |index: &usize| self.refusals[*index].is_over(now);
-        (0..EXAMINED).map(in_turn).find(is_over).unwrap_or(in_turn(0))
+        let asked_at = |index: &usize| self.refusals[*index].question.asked_at;
+        let mut examined = (0..EXAMINED).map(in_turn);
+        let oldest = examined.clone().min_by_key(asked_at);
+        examined.find(is_over).or(oldest).unwrap_or_default()
     }
 
     /// How many times a key was forgotten, or one that shares its counter.
@@ -165,6 +168,18 @@ mod tests {
         // A key that was replaced is not found any more, so it takes no other along.
         shard.forget(NonZeroU64::MIN);
         assert_eq!((kept(&mut shard), shard.indexes.len()), (vec![8, 9, 10, 11], 4));
+    }
+
+    #[test]
+    fn a_full_shard_replaces_the_oldest_answer() {
+        let mut shard = Shard::new(4);
+        let begun = Instant::now();
+        for (second, place) in [1, 2, 3, 4, 1, 5].into_iter().enumerate() {
+            let mut refusal = refusal(key(place, 0));
+            refusal.question.asked_at = begun + Duration::from_secs(second as u64);
+            shard.insert(refusal);
+        }
+        assert_eq!(kept(&mut shard), [1, 3, 4, 5]);
     }
 
     #[test]
