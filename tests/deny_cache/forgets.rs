@@ -81,7 +81,7 @@ async fn a_waiter_that_leaves_opens_its_key() {
     assert_eq!(limiter.check(&one()).await.unwrap().retry_after(), Some(SECOND));
 }
 
-/// One cache around another, of another size: each is told.
+/// One cache around another, of another size: each forgets the key.
 #[tokio::test(start_paused = true)]
 async fn a_refund_reaches_every_cache_on_its_way() {
     let limiter = slow().deny_cache().timeout(SECOND).deny_cache().boxed();

@@ -80,7 +80,7 @@ async fn a_reset_of_another_process_is_seen_after_max_age() {
     assert_eq!((peek.origin(), peek.remaining()), (Origin::Store, Some(0)));
 }
 
-/// Whoever turns the limit off by silencing Redis gains nothing for the keys that it refused.
+/// An attacker who silences Redis does not free a refused key.
 #[tokio::test]
 async fn a_refused_key_stays_refused_while_redis_is_away() {
     let mut server = Server::start();

@@ -26,7 +26,7 @@ impl KeyHash {
     }
 }
 
-/// Hashes what is a hash already: to itself.
+/// Returns a number that is a hash already.
 #[derive(Debug, Default)]
 pub(super) struct AlreadyHashed(u64);
 
