@@ -45,11 +45,8 @@ fn with_leases_nothing_goes_over_the_bound_that_is_wider_by_the_validity() {
     let _turn = turn();
     let size = Size::from_env();
     let (mut faults, mut of_leases) = (Vec::new(), 0);
-    // While a limiter warms up, nothing is left that could be leased. Redisson's answers to a
-    // caller that waits for a lease have no instant, which this judge needs.
-    let is_leased = |one: &&Algorithm| {
-        !one.name.starts_with("smooth_warming_up") && !one.name.starts_with("redisson")
-    };
+    // While a limiter warms up, nothing is left that could be leased.
+    let is_leased = |one: &&Algorithm| !one.name.starts_with("smooth_warming_up");
     let algorithms: Vec<_> = algorithms::chosen().filter(is_leased).collect();
     // Two at once, since the tasks pause.
     for pair in algorithms.chunks(2) {

@@ -242,14 +242,22 @@ impl Limiter for Inner {
     }
 }
 
-/// The same limiter with leases.
-pub(crate) fn leased(limiter: Arc<dyn Judged>) -> Arc<dyn Judged> {
-    Arc::new(Inner(limiter).lease(100).valid_for(VALIDITY))
+/// A limiter with leases.
+#[derive(Debug)]
+struct Leased {
+    lease: Lease<Inner>,
+    reserves: bool,
 }
 
-impl Judged for Lease<Inner> {
+/// The same limiter with leases.
+pub(crate) fn leased(limiter: Arc<dyn Judged>) -> Arc<dyn Judged> {
+    let reserves = limiter.reserves();
+    Arc::new(Leased { lease: Inner(limiter).lease(100).valid_for(VALIDITY), reserves })
+}
+
+impl Judged for Leased {
     fn check(&self, charge: &Charge) -> Answer<Decision> {
-        Box::pin(Limiter::check(self, charge))
+        Box::pin(Limiter::check(&self.lease, charge))
     }
 
     fn refund_confirmed(&self, _reservation: Reservation) -> Answer<u64> {
@@ -257,7 +265,11 @@ impl Judged for Lease<Inner> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
-        Limiter::settle(self, reservation, actual)
+        Limiter::settle(&self.lease, reservation, actual)
+    }
+
+    fn reserves(&self) -> bool {
+        self.reserves
     }
 }
 
