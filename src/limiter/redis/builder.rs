@@ -5,37 +5,52 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use std::{fmt, io};
 
-use redis::{ConnectionInfo, IntoConnectionInfo};
-
+use super::address::{Address, Topology};
 use super::own_pool::OwnPool;
 use super::pool::{MAX_TIMEOUT, Pool};
-use super::server::{Resolver, Server, invalid_address};
-use crate::Error;
+use super::server::{Resolver, Server, check_crypto_provider};
+use crate::{Error, ErrorKind};
 
 impl Pool {
-    /// Connections to the server at `url`, such as `redis://127.0.0.1:6379`. Connects on first use.
+    /// Connections to what `url` names. Connects on first use.
+    ///
+    /// | address | leads to |
+    /// |---|---|
+    /// | `redis://user:password@host:6379/0` | one server; the database is 0 to 15 |
+    /// | `redis-cluster://host:6379?node=host2:6379&node=host3:6379` | a cluster: one node that answers is enough |
+    /// | `redis-sentinel://host:26379/0?node=host2:26379&sentinelServiceName=main` | the primary that sentinels call `main` |
+    /// | `redis+unix:///run/redis.sock?db=0` | one server over a socket of the system |
+    ///
+    /// With TLS, an address begins with `rediss://`, `rediss-cluster://` or `rediss-sentinel://`;
+    /// `valkey` and `valkeys` may stand for `redis` and `rediss`. User, password and database are
+    /// those of the servers that decide. Sentinels may have others: `sentinelUsername=` and
+    /// `sentinelPassword=`. What holds characters such as `@`, `&` or `+` is percent-encoded.
+    ///
+    /// The address must say what is there: a plain address that leads to a sentinel or to a node
+    /// of a cluster gets no connection. The error says which address to write.
     ///
     /// # Errors
     ///
-    /// If `url` does not parse.
+    /// Of kind [`Configuration`](crate::ErrorKind::Configuration), if the address is not one of
+    /// these. No error repeats a password.
     pub fn connect(url: &str) -> Result<Self, Error> {
         Self::builder(url)?.build()
     }
 
-    /// Connections to the server at `url`, to be set up further.
+    /// Connections to what `url` names, as in [`connect`](Self::connect), to be set up further.
     ///
     /// # Errors
     ///
-    /// If `url` does not parse.
+    /// As [`connect`](Self::connect).
     pub fn builder(url: &str) -> Result<PoolBuilder, Error> {
-        url.into_connection_info().map(PoolBuilder::new).map_err(invalid_address)
+        Address::parse(url).map(PoolBuilder::new)
     }
 }
 
 /// A [`Pool`] being set up: see [`Pool::builder`].
 #[derive(Clone)]
 pub struct PoolBuilder {
-    info: ConnectionInfo,
+    address: Address,
     size: u32,
     connect_timeout: Duration,
     response_timeout: Option<Duration>,
@@ -43,9 +58,9 @@ pub struct PoolBuilder {
 }
 
 impl PoolBuilder {
-    pub(super) fn new(info: ConnectionInfo) -> Self {
+    fn new(address: Address) -> Self {
         Self {
-            info,
+            address,
             size: 2,
             connect_timeout: Duration::from_secs(1),
             response_timeout: None,
@@ -88,17 +103,14 @@ impl PoolBuilder {
     /// Sets the number of the database. Default: the address's, else 0.
     #[must_use]
     pub fn database(mut self, number: u32) -> Self {
-        let settings = self.info.redis_settings().clone().set_db(number.into());
-        self.info = self.info.set_redis_settings(settings);
+        self.address.settings = self.address.settings.set_db(number.into());
         self
     }
 
     /// Sets user and password. Default: the address's, else none.
     #[must_use]
     pub fn credentials(mut self, user: &str, password: &str) -> Self {
-        let settings = self.info.redis_settings().clone();
-        self.info =
-            self.info.set_redis_settings(settings.set_username(user).set_password(password));
+        self.address.settings = self.address.settings.set_username(user).set_password(password);
         self
     }
 
@@ -110,8 +122,20 @@ impl PoolBuilder {
     /// what the address needs: `rediss://` needs the feature `rustls`, and a crypto provider that
     /// the application installs before.
     pub fn build(self) -> Result<Pool, Error> {
-        let server = Server::new(self.info, self.connect_timeout, self.resolver)?;
-        Ok(Pool::new(OwnPool::new(server, self.size as usize), self.response_timeout))
+        let Address { topology, uses_tls, settings } = self.address;
+        if uses_tls {
+            check_crypto_provider()?;
+        }
+        match topology {
+            Topology::Server(addr) => {
+                let server = Server::new(addr, settings, self.connect_timeout, self.resolver)?;
+                Ok(Pool::new(OwnPool::new(server, self.size as usize), self.response_timeout))
+            }
+            Topology::Cluster { .. } | Topology::Sentinel { .. } => {
+                let message = "this version connects to one server only";
+                Err(Error::new(ErrorKind::Configuration, message))
+            }
+        }
     }
 }
 

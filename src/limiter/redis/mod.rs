@@ -7,12 +7,13 @@
 //! `script.rs` over a connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs`
 //! classifies errors.
 //!
-//! Where connections come from: `builder.rs` holds a pool's settings; `own_pool.rs` keeps its
-//! connections to a `server.rs`; `health.rs` tells which `connection.rs` is usable, and
-//! `backoff.rs` when to connect again. `runtime_connections.rs` holds those of one runtime.
-//! `bb8_pool.rs` uses a pool that the application owns. Both pools implement the trait in
-//! `connections.rs`.
+//! Where connections come from: `address.rs` reads an address, and `builder.rs` holds a pool's
+//! settings. `own_pool.rs` keeps its connections to a `server.rs`, which says in its `greeting.rs`
+//! what it is. `health.rs` tells which `connection.rs` is usable, and `backoff.rs` when to connect
+//! again. `runtime_connections.rs` holds those of one runtime. `bb8_pool.rs` uses a pool that the
+//! application owns. Both pools implement the trait in `connections.rs`.
 
+mod address;
 mod all_at_once;
 mod assembly;
 mod backoff;
@@ -27,6 +28,7 @@ mod deadline;
 mod error;
 mod eval;
 mod future;
+mod greeting;
 mod health;
 mod key;
 mod members;

@@ -12,12 +12,14 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::AsyncDNSResolver;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, RedisFuture, RedisResult,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisConnectionInfo, RedisError, RedisFuture, RedisResult,
 };
+use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::error;
+use super::greeting::Greeting;
 use super::health::{ConnectionState, Health, ServerHealth};
 use crate::{Error, ErrorKind};
 
@@ -37,18 +39,16 @@ pub(super) struct Server {
 impl Server {
     /// Connects to nothing yet. Fails if the address cannot be used.
     pub(super) fn new(
-        info: ConnectionInfo,
+        addr: ConnectionAddr,
+        settings: RedisConnectionInfo,
         connect_timeout: Duration,
         resolver: Option<Resolver>,
     ) -> Result<Self, Error> {
-        #[cfg(feature = "rustls")]
-        if let ConnectionAddr::TcpTls { .. } = info.addr() {
-            check_crypto_provider()?;
-        }
         // RESP3 carries the notice of a lost connection.
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let info = addr.into_connection_info().map_err(invalid_address)?;
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
         let client = Client::open(info).map_err(invalid_address)?;
         Ok(Self { client, connect_timeout, resolver, health: Arc::default() })
@@ -60,10 +60,15 @@ impl Server {
     }
 
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
+        let deadline = Instant::now() + self.connect_timeout;
         let health = Arc::new(Health::new(&self.health));
         let retire_on_drop = RetireOnDrop(Arc::clone(&health));
-        let socket =
+        let mut socket =
             self.open_socket(retire_on_drop).await.map_err(|error| self.connect_error(error))?;
+        let greeting = timeout_at(deadline, Greeting::of(&mut socket)).await;
+        let greeting =
+            greeting.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        greeting.map_err(error::from_redis_error)?.expect_plain_server()?;
         Ok(Connection::new(socket, health))
     }
 
@@ -99,7 +104,7 @@ impl Server {
 }
 
 /// The error of an address that cannot be used.
-pub(super) fn invalid_address(error: RedisError) -> Error {
+fn invalid_address(error: RedisError) -> Error {
     Error::new(ErrorKind::Configuration, "the address of redis cannot be used").with_source(error)
 }
 
@@ -117,7 +122,7 @@ fn is_tls_failure(error: &RedisError) -> bool {
 
 /// Fails unless rustls has a crypto provider; without one, each attempt to connect would panic.
 #[cfg(feature = "rustls")]
-fn check_crypto_provider() -> Result<(), Error> {
+pub(super) fn check_crypto_provider() -> Result<(), Error> {
     use rustls::{ClientConfig, crypto::CryptoProvider};
     // rustls installs its only provider by itself if there is exactly one, and panics otherwise.
     if CryptoProvider::get_default().is_some()
@@ -127,6 +132,13 @@ fn check_crypto_provider() -> Result<(), Error> {
     }
     let message = "rediss:// needs a crypto provider: install one before the pool is built, such as \
         rustls::crypto::ring::default_provider().install_default()";
+    Err(Error::new(ErrorKind::Configuration, message))
+}
+
+/// Without the feature there is no TLS.
+#[cfg(not(feature = "rustls"))]
+pub(super) fn check_crypto_provider() -> Result<(), Error> {
+    let message = "rediss:// needs the feature rustls of tower-sluice";
     Err(Error::new(ErrorKind::Configuration, message))
 }
 

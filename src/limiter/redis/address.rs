@@ -1,0 +1,319 @@
+//! What an address says: one server, a cluster, or sentinels that know the primary; TLS or not;
+//! user, password and database.
+
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+
+use crate::{Error, ErrorKind};
+
+/// An address in parts.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) topology: Topology,
+    /// Whether every connection uses TLS.
+    pub(super) uses_tls: bool,
+    /// The user, the password and the database of the servers that decide.
+    pub(super) settings: RedisConnectionInfo,
+}
+
+/// Which servers decide, and how to find them.
+#[cfg_attr(not(test), expect(dead_code, reason = "clusters and sentinels come next"))]
+#[derive(Clone)]
+pub(super) enum Topology {
+    /// One server.
+    Server(ConnectionAddr),
+    /// A cluster, which is asked for its other nodes.
+    Cluster { nodes: Vec<Host> },
+    /// The primary that sentinels name.
+    Sentinel {
+        sentinels: Vec<Host>,
+        service_name: String,
+        /// The user and the password of the sentinels.
+        settings: RedisConnectionInfo,
+    },
+}
+
+/// The name or the IP address of a host, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+impl Host {
+    /// How to reach it.
+    pub(super) fn addr(&self, uses_tls: bool) -> ConnectionAddr {
+        let (host, port) = (self.name.clone(), self.port);
+        match uses_tls {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        }
+    }
+}
+
+/// The forms of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Server,
+    Cluster,
+    Sentinel,
+}
+
+impl Form {
+    /// The port of a host that names none.
+    fn default_port(self) -> u16 {
+        if self == Self::Sentinel { 26_379 } else { 6_379 }
+    }
+}
+
+impl Address {
+    /// Reads an address. No error repeats a part of it, since any part may hold a password.
+    pub(super) fn parse(url: &str) -> Result<Self, Error> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
+        let scheme = scheme.to_ascii_lowercase();
+        let (scheme, form) =
+            match (scheme.strip_suffix("-cluster"), scheme.strip_suffix("-sentinel")) {
+                (Some(scheme), _) => (scheme, Form::Cluster),
+                (_, Some(scheme)) => (scheme, Form::Sentinel),
+                _ => (&*scheme, Form::Server),
+            };
+        // Without the feature for TLS, the client reads no address with TLS.
+        let (scheme, uses_tls) = match scheme {
+            "redis" | "valkey" => ("redis", false),
+            "rediss" | "valkeys" => ("redis", true),
+            "unix" | "redis+unix" | "valkey+unix" if form == Form::Server => ("unix", false),
+            _ => return Err(invalid(SCHEMES)),
+        };
+        let url = redis::parse_redis_url(&format!("{scheme}://{rest}"))
+            .ok_or_else(|| invalid("it does not parse"))?;
+        if url.fragment().is_some() {
+            // The client would take #insecure, which trusts every certificate.
+            return Err(invalid("nothing may follow a #, and certificates are always checked"));
+        }
+        let query = Query::read(url.query_pairs(), form)?;
+        let own_port = url.port();
+        let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
+        let (addr, settings) = (info.addr().clone(), info.redis_settings().clone());
+        if form == Form::Cluster && settings.db() != 0 {
+            return Err(invalid("a cluster has no databases but 0"));
+        }
+        let first = host(&addr, own_port, form);
+        let hosts = first.iter().cloned().chain(query.nodes).collect();
+        let topology = match form {
+            Form::Server => Topology::Server(first.map_or(addr, |host| host.addr(uses_tls))),
+            Form::Cluster => Topology::Cluster { nodes: hosts },
+            Form::Sentinel => Topology::Sentinel {
+                sentinels: hosts,
+                service_name: query.service_name.ok_or_else(|| {
+                    invalid(
+                        "sentinelServiceName=<name> is missing: a sentinel knows a primary by it",
+                    )
+                })?,
+                settings: query.settings,
+            },
+        };
+        Ok(Self { topology, uses_tls, settings })
+    }
+}
+
+const SCHEMES: &str = "its scheme is none of redis, rediss, redis-cluster, rediss-cluster, \
+    redis-sentinel, rediss-sentinel, their valkey forms, and redis+unix";
+
+const PARTS: &str = "its host, port, user, password or database is invalid";
+
+/// What follows the question mark.
+struct Query {
+    nodes: Vec<Host>,
+    service_name: Option<String>,
+    /// The user and the password of the sentinels.
+    settings: RedisConnectionInfo,
+}
+
+impl Query {
+    fn read<'a, T: AsRef<str> + 'a>(
+        pairs: impl Iterator<Item = (T, T)>,
+        form: Form,
+    ) -> Result<Self, Error> {
+        let mut query = Self {
+            nodes: Vec::new(),
+            service_name: None,
+            settings: RedisConnectionInfo::default(),
+        };
+        for (name, value) in pairs {
+            let value = value.as_ref();
+            match (form, name.as_ref()) {
+                (Form::Cluster | Form::Sentinel, "node") => {
+                    query.nodes.push(
+                        node(value, form)
+                            .ok_or_else(|| invalid("a node is not of the form host:port"))?,
+                    );
+                }
+                (Form::Sentinel, "sentinelServiceName") if !value.is_empty() => {
+                    query.service_name = Some(value.to_owned());
+                }
+                (Form::Sentinel, "sentinelUsername") => {
+                    query.settings = query.settings.set_username(value);
+                }
+                (Form::Sentinel, "sentinelPassword") => {
+                    query.settings = query.settings.set_password(value);
+                }
+                (Form::Server, "node" | "sentinelServiceName") => {
+                    return Err(invalid(
+                        "one server has no further nodes: write redis-cluster:// or \
+                         redis-sentinel://",
+                    ));
+                }
+                // The client's own parameters, which it reads.
+                (Form::Server, _) | (_, "protocol") => {}
+                _ => return Err(invalid("a parameter after the ? is none of this scheme")),
+            }
+        }
+        Ok(query)
+    }
+}
+
+/// One more node, as `host:port`.
+fn node(text: &str, form: Form) -> Option<Host> {
+    let url = redis::parse_redis_url(&format!("redis://{text}"))?;
+    let has_more = !url.username().is_empty()
+        || url.password().is_some()
+        || !url.path().is_empty()
+        || url.query().is_some()
+        || url.fragment().is_some();
+    let port = url.port();
+    let info = url.into_connection_info().ok().filter(|_| !has_more)?;
+    host(info.addr(), port, form)
+}
+
+/// The host of a server that has one.
+fn host(addr: &ConnectionAddr, port: Option<u16>, form: Form) -> Option<Host> {
+    match addr {
+        ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {
+            Some(Host { name: name.clone(), port: port.unwrap_or(form.default_port()) })
+        }
+        _ => None,
+    }
+}
+
+fn invalid(why: &str) -> Error {
+    Error::new(ErrorKind::Configuration, format!("the address of redis cannot be used: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(hosts: &[Host]) -> Vec<(&str, u16)> {
+        hosts.iter().map(|host| (host.name.as_str(), host.port)).collect()
+    }
+
+    #[test]
+    fn one_server_is_what_the_client_reads() {
+        let address = Address::parse("redis://app:p%40ss@redis.example:7000/3").unwrap();
+        assert!(!address.uses_tls);
+        assert_eq!(address.settings.db(), 3);
+        assert_eq!(address.settings.username(), Some("app"));
+        assert_eq!(address.settings.password(), Some("p@ss"));
+        let Topology::Server(server) = address.topology else { panic!("one server") };
+        assert_eq!(server, ConnectionAddr::Tcp("redis.example".into(), 7_000));
+        for url in ["redis://[::1]", "valkey://localhost", "REDIS://localhost/?protocol=resp3"] {
+            assert!(matches!(Address::parse(url).unwrap().topology, Topology::Server(_)), "{url}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_is_a_server() {
+        for url in ["unix:///run/redis.sock", "redis+unix:///run/redis.sock?db=2&pass=x"] {
+            let Topology::Server(server) = Address::parse(url).unwrap().topology else {
+                panic!("{url}")
+            };
+            assert_eq!(server, ConnectionAddr::Unix("/run/redis.sock".into()), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_nodes() {
+        let url = "redis-cluster://:secret@one:7001?node=two:7002&node=[::1]:7003&node=four";
+        let address = Address::parse(url).unwrap();
+        let Topology::Cluster { nodes } = &address.topology else { panic!("a cluster") };
+        let expected = [("one", 7_001), ("two", 7_002), ("::1", 7_003), ("four", 6_379)];
+        assert_eq!(hosts(nodes), expected);
+        assert_eq!(address.settings.password(), Some("secret"));
+        assert!(Address::parse("valkey-cluster://one").is_ok());
+    }
+
+    #[test]
+    fn sentinels_have_a_service_and_credentials_of_their_own() {
+        let url = "redis-sentinel://app:one@s1/5?node=s2:26380&sentinelServiceName=main\
+            &sentinelUsername=guard&sentinelPassword=t%26wo";
+        let address = Address::parse(url).unwrap();
+        let Topology::Sentinel { sentinels, service_name, settings } = &address.topology else {
+            panic!("sentinels")
+        };
+        assert_eq!(hosts(sentinels), [("s1", 26_379), ("s2", 26_380)]);
+        assert_eq!(service_name, "main");
+        assert_eq!((settings.username(), settings.password()), (Some("guard"), Some("t&wo")));
+        let settings = &address.settings;
+        assert_eq!((settings.username(), settings.password()), (Some("app"), Some("one")));
+        assert_eq!(settings.db(), 5);
+    }
+
+    #[test]
+    fn two_letters_ask_for_tls_everywhere() {
+        for form in ["", "-cluster"] {
+            for (scheme, uses_tls) in
+                [("redis", false), ("valkey", false), ("rediss", true), ("valkeys", true)]
+            {
+                let address = Address::parse(&format!("{scheme}{form}://one")).unwrap();
+                assert_eq!(address.uses_tls, uses_tls, "{scheme}{form}");
+            }
+        }
+        let Topology::Server(server) = Address::parse("rediss://one:1").unwrap().topology else {
+            panic!("one server")
+        };
+        let ConnectionAddr::TcpTls { host, port: 1, insecure: false, tls_params: None } = server
+        else {
+            panic!("{server:?}")
+        };
+        assert_eq!(host, "one");
+    }
+
+    #[test]
+    fn bad_addresses_say_why_and_repeat_no_password() {
+        let table = [
+            ("", "no scheme"),
+            ("localhost:6379", "no scheme"),
+            ("redis//:hush@one", "no scheme"),
+            ("http://:hush@one", "scheme"),
+            ("redis+sentinel://:hush@one", "scheme"),
+            ("redis-clusters://:hush@one", "scheme"),
+            ("unix-cluster:///hush", "scheme"),
+            ("redis://:hush@", "parse"),
+            ("redis://:hush@:x/1", "parse"),
+            ("redis://:hush@one:1,two:2", "parse"),
+            ("redis://:hush@one:6379/first", "invalid"),
+            ("redis://:hush@0.0.0.0", "invalid"),
+            ("redis://:hush@one#insecure", "always checked"),
+            ("redis://:hush@one?node=two:1", "redis-cluster://"),
+            ("redis://:hush@one?sentinelServiceName=main", "redis-sentinel://"),
+            ("redis-cluster://:hush@one/1", "databases"),
+            ("redis-cluster://:hush@one?node=two:hush", "host:port"),
+            ("redis-cluster://one?node=me:hush@two:1", "host:port"),
+            ("redis-cluster://one?node=two:1/hush", "host:port"),
+            ("redis-cluster://one?node=", "host:port"),
+            ("redis-cluster://:hush@one?nodes=two:1", "parameter"),
+            ("redis-cluster://:hush@one?sentinelServiceName=main", "parameter"),
+            ("redis-sentinel://:hush@one", "sentinelServiceName"),
+            ("redis-sentinel://one?sentinelPassword=hush", "sentinelServiceName"),
+            ("redis-sentinel://one?sentinelServiceName=&sentinelPassword=hush", "parameter"),
+            ("redis-sentinel://one?sentinelPasswort=hush", "parameter"),
+        ];
+        for (url, why) in table {
+            let Err(error) = Address::parse(url) else { panic!("{url} is valid") };
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
+            let printed = format!("{error} {error:?}");
+            assert!(printed.contains(why), "{url}: {printed}");
+            assert!(!printed.contains("hush"), "{url}: {printed}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What an address leads to: a pool never uses servers of another kind than its address says.
+
+#![cfg(feature = "redis")]
+
+mod support;
+
+use support::Server;
+use support::faults::*;
+use tower_sluice::{ErrorKind, Pool};
+
+#[tokio::test]
+async fn a_plain_address_of_a_cluster_gets_no_connection() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let error = Pool::connect(&server.url()).unwrap().ready().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    let why = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(why.contains("write redis-cluster://"), "{why}");
+    until(&yearly(&server.url()), ErrorKind::Configuration).await;
+}
