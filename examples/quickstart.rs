@@ -6,7 +6,7 @@
 //! | variable | default | |
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | |
-//! | `REDIS_URL` | absent: in memory | `redis://...` |
+//! | `REDIS_URL` | absent: in memory | what `Pool::connect` takes: `redis://...`, `redis-cluster://...`, `redis-sentinel://...`, and with TLS `rediss...` |
 //! | `ALGORITHM` | `token_bucket` | or `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, `redisson`, whose limiters have the keys' names |
 //! | `LIMIT`, `PERIOD_MS` | 5, 1000 | |
 //! | `BURST` | `LIMIT` | of the token bucket; the others have none |
@@ -39,13 +39,13 @@ use tower_sluice::algorithm::{
 };
 use tower_sluice::redisson::{PermitLog, Rate, Redisson};
 use tower_sluice::{
-    Boxed, Decision, Head, HttpResponder, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis,
-    Refusal, Respond, by_head,
+    Boxed, Decision, ErrorKind, Head, HttpResponder, LimiterExt, Memory, Pool, Quota,
+    RateLimitLayer, Redis, Refusal, Respond, by_head,
 };
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let settings = match Settings::read() {
+    let settings = match Settings::read().await {
         Ok(settings) => settings,
         Err(reason) => {
             eprintln!("quickstart: {reason}");
@@ -127,10 +127,10 @@ struct Settings {
 }
 
 impl Settings {
-    fn read() -> Result<Self, String> {
+    async fn read() -> Result<Self, String> {
         let store = Store {
             pool: match env::var("REDIS_URL") {
-                Ok(url) => Some(Pool::connect(&url).map_err(|error| invalid("REDIS_URL", &error))?),
+                Ok(url) => Some(pool(&url).await.map_err(|error| invalid("REDIS_URL", &error))?),
                 Err(_) => None,
             },
             deadline: millis("DEADLINE_MS", 100)?,
@@ -162,6 +162,15 @@ impl Settings {
             store: if store.pool.is_some() { "Redis" } else { "memory" },
             max_wait: millis("MAX_WAIT_MS", 500)?,
         })
+    }
+}
+
+/// Connections to Redis. A server that is away may come later; one that is set up wrongly may not.
+async fn pool(url: &str) -> Result<Pool, tower_sluice::Error> {
+    let pool = Pool::connect(url)?;
+    match pool.ready().await {
+        Err(error) if error.kind() == ErrorKind::Configuration => Err(error),
+        _ => Ok(pool),
     }
 }
 

@@ -260,6 +260,18 @@ fn what_an_algorithm_cannot_follow_is_refused_at_start() {
     assert!(said.contains("WARMUP_MS"), "{said}");
 }
 
+#[tokio::test]
+async fn a_server_that_is_set_up_wrongly_ends_it_at_once() {
+    let server = Server::with(&["--requirepass", "hush"]);
+    let url = format!("redis://:wrong@127.0.0.1:{}", server.port());
+    let said = refused_at_start(&[("REDIS_URL", &url)]);
+    assert!(said.contains("REDIS_URL") && said.contains("WRONGPASS"), "{said}");
+    assert!(!said.contains("wrong@"), "{said}");
+    let node = Server::with(&["--cluster-enabled", "yes"]);
+    let said = refused_at_start(&[("REDIS_URL", &node.url())]);
+    assert!(said.contains("write redis-cluster://"), "{said}");
+}
+
 /// The one line that it ends with, exit code 2.
 fn refused_at_start(variables: &[(&str, &str)]) -> String {
     let output = quickstart().envs(variables.iter().copied()).output().expect("it ends");
