@@ -13,7 +13,7 @@ use tower_service::Service;
 
 pub use crate::limiter::{
     AcquireFuture, BoxedFuture, DenyCacheFuture, LeaseFuture, MemoryFuture, OperationFuture,
-    OrElseFuture, TimeoutFuture,
+    OrElseFuture, TimeoutFuture, WithBreakerFuture,
 };
 #[cfg(feature = "redis")]
 pub use crate::limiter::{AllAtOnceFuture, RedisFuture};

@@ -65,8 +65,8 @@ pub use self::limiter::script_texts;
 #[cfg(feature = "redis")]
 pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
 pub use self::limiter::{
-    AllInTurn, Boxed, DenyCache, FailOpen, Fallback, FallbackIf, Lease, Limiter, LimiterExt,
-    Memory, Operation, OrElse, Timeout,
+    AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, FailOpen, Fallback,
+    FallbackIf, Lease, Limiter, LimiterExt, Memory, Operation, OrElse, Timeout, WithBreaker,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    AcquireFuture, Boxed, DenyCache, Fallback, FallbackIf, Lease, Limiter, Operation,
-    OperationFuture, OrElse, Timeout,
+    AcquireFuture, Boxed, Breaker, DenyCache, Fallback, FallbackIf, Lease, Limiter, Operation,
+    OperationFuture, OrElse, Timeout, WithBreaker,
 };
 use crate::{Charge, Error, Reservation};
 
@@ -98,6 +98,20 @@ pub trait LimiterExt: Limiter + Sized {
         OrElse::new(self, FallbackIf::new(condition, fallback))
     }
 
+    /// Stops asking this limiter while it fails or is slow, and probes it until it answers again.
+    ///
+    /// A call to a store that is away costs its caller the whole timeout. An open breaker answers
+    /// at once, with an error that a fallback treats as it treats the error of the store. See
+    /// [`Breaker`] for what counts as a failure. A clone of the breaker reads its state and its
+    /// counts, and several limiters over one store may share one.
+    ///
+    /// Write it next to the store or after its `timeout`, and before `deny_cache`, `lease` and
+    /// `or_else`: `limiter.timeout(..).breaker(..).or_else(..)`.
+    #[must_use]
+    fn breaker(self, breaker: Breaker) -> WithBreaker<Self> {
+        WithBreaker::new(self, breaker)
+    }
+
     /// Repeats a refusal until its time is over, and asks nothing of this limiter until then.
     ///
     /// For a limiter over a store, whose refusals cost a round trip each. See [`DenyCache`] for
@@ -115,7 +129,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// [`valid_for`](Lease::valid_for) says. [`Lease`] says how many units are leased, and what
     /// comes back.
     ///
-    /// Write it next to the store: after `deny_cache`, before `timeout` and `or_else`.
+    /// Write it next to the store: after `breaker` and `deny_cache`, before `timeout` and
+    /// `or_else`.
     #[must_use]
     fn lease(self, max_units: u64) -> Lease<Self> {
         Lease::new(self, max_units)

@@ -3,6 +3,7 @@
 mod acquire;
 mod all_in_turn;
 mod boxed;
+mod breaker;
 mod deny_cache;
 mod digest;
 mod ext;
@@ -24,6 +25,7 @@ pub use acquire::AcquireFuture;
 pub(crate) use acquire::Admission;
 pub use all_in_turn::AllInTurn;
 pub use boxed::{Boxed, BoxedFuture};
+pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker, WithBreakerFuture};
 pub use deny_cache::{DenyCache, DenyCacheFuture};
 pub use ext::LimiterExt;
 pub use lease::{Lease, LeaseFuture};
@@ -49,6 +51,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`Memory`] | by the same arithmetic in this process |
 /// | [`Timeout`] | as its inner one, or fails at a deadline |
 /// | [`OrElse`] | as its inner one, or as a fallback where that may answer |
+/// | [`WithBreaker`] | as its inner one, which it does not ask while that fails |
 /// | [`DenyCache`] | as its inner one, and repeats a refusal without asking again |
 /// | [`Lease`] | as its inner one, which it asks for several units in one call |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |

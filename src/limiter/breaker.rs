@@ -1,0 +1,230 @@
+//! A breaker: it stops asking a limiter that fails, and notices when that answers again.
+//!
+//! `circuit.rs` is the bookkeeping, over the counts of a `window.rs`. `shared.rs` is what the
+//! clones of a breaker share. A `call.rs` reports how it ended, and its `slowness.rs` whether it
+//! was slow. `with_breaker.rs` is the limiter, and `future.rs` its decision.
+
+mod call;
+mod circuit;
+mod future;
+mod shared;
+mod slowness;
+mod window;
+mod with_breaker;
+
+pub use future::WithBreakerFuture;
+pub use with_breaker::WithBreaker;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::circuit::Settings;
+use self::shared::Shared;
+
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). Cheap to clone:
+/// clones are one breaker.
+///
+/// A call to a store that is away costs its caller the whole timeout, and the store one more call
+/// when it comes back. So after some failures the breaker opens: it answers at once, and lets one
+/// probe through every 100 to 200 ms. A probe that is answered closes it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::testing::Scripted;
+/// use tower_sluice::{Breaker, BreakerState, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+/// // In a service: `Redis::new("api", TokenBucket::new(quota), pool)`.
+/// let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
+/// let breaker = Breaker::new();
+/// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
+/// let limiter = store
+///     .clone()
+///     .timeout(Duration::from_millis(20))
+///     .breaker(breaker.clone())
+///     .or_else(share);
+/// for _ in 0..9 {
+///     assert_eq!(limiter.check(&"alice".into()).await?.limiter(), Some("share"));
+/// }
+/// // Five calls failed, and opened the breaker. The others did not reach the store.
+/// assert_eq!((store.charges().len(), breaker.counts().refused), (5, 4));
+/// assert_eq!(breaker.state(), BreakerState::Open);
+///
+/// let store = store.allow();
+/// tokio::time::sleep(Duration::from_millis(200)).await;
+/// limiter.check(&"alice".into()).await?;
+/// assert_eq!(breaker.state(), BreakerState::Closed);
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// # What counts as a failure
+///
+/// | a call ends with | it counts as |
+/// |---|---|
+/// | a decision of the store or of a limiter in this process | an answer |
+/// | an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure) | a failure |
+/// | [`Capacity`](crate::ErrorKind::Capacity), [`Configuration`](crate::ErrorKind::Configuration), [`State`](crate::ErrorKind::State) | an answer: the store said so, and the caller must see it |
+/// | [`Saturation`](crate::ErrorKind::Saturation), [`Request`](crate::ErrorKind::Request) | nothing: this process is busy, or the charge is invalid |
+/// | a refusal that a `deny_cache` inside repeats, an admission of [`FailOpen`](crate::FailOpen) inside | nothing: nobody was asked |
+/// | any end but an error of kind `Infrastructure`, after [`slow_after`](Breaker::slow_after) | slow: a failure too |
+/// | nothing, since its caller left | nothing, or slow if it was |
+///
+/// The breaker opens when five calls of the last second have failed, and at least half of all
+/// calls: a third of a cluster that is away does not open it. Where calls are rare, five failures
+/// in a row open it, however long they take. A call is counted where it ends.
+///
+/// # While it is open
+///
+/// A call is refused at once with an error. If failures opened the breaker, the error is of kind
+/// `Infrastructure`, and the last failure is its source. So a fallback answers as it would answer
+/// that failure. If it took slow calls to open it, the error is of kind `Saturation`: load can make
+/// a store slow, so [`FailOpen`](crate::FailOpen) does not admit. A slow probe makes the error one
+/// of kind `Saturation`, and five probes in a row that fail make it `Infrastructure`.
+///
+/// After a [pause](Breaker::pause) the next call is the probe, and the others are still refused.
+/// It is a call like any other, so its caller waits for it. If it fails, the next pause begins. If
+/// it says nothing, or its caller leaves, the next call is the probe. A probe without an answer is
+/// given up after five pauses: the next call is another one, and an answer to any of them closes
+/// the breaker.
+///
+/// [`estimate`](crate::LimiterExt::estimate), [`penalize`](crate::LimiterExt::penalize) and
+/// [`reset`](crate::LimiterExt::reset) are calls as well: while the breaker is open, they fail, and
+/// nothing is changed. [`settle`](crate::Limiter::settle) always passes. It waits for nobody, and a
+/// refund that is lost leaves the units taken.
+///
+/// # Where it stands
+///
+/// Next to the store, or after its `timeout`: there, each call that it counts is a call to the
+/// store. What stands outside of it goes on while it is open. A
+/// [`deny_cache`](crate::LimiterExt::deny_cache) repeats its refusals, a
+/// [`lease`](crate::LimiterExt::lease) spends its units, and an
+/// [`or_else`](crate::LimiterExt::or_else) answers the rest:
+///
+/// ```text
+/// redis.breaker(breaker).deny_cache().lease(100).timeout(..).or_else(share)
+/// ```
+///
+/// Inside of a breaker, an `or_else` would hide each failure from it.
+///
+/// # Cost
+///
+/// A call takes one short lock more, and with `slow_after` a timer. Give limiters over one store
+/// clones of one breaker: they learn from each other.
+#[derive(Clone)]
+pub struct Breaker {
+    shared: Arc<Shared>,
+}
+
+/// The state of a [`Breaker`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// Every call is made.
+    Closed,
+    /// Calls are refused.
+    Open,
+    /// A probe is under way, or the next call is one. All others are refused.
+    HalfOpen,
+}
+
+/// What a [`Breaker`] has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BreakerCounts {
+    /// How often it opened. A probe that fails does not open it again.
+    pub opened: u64,
+    /// Calls that it refused.
+    pub refused: u64,
+    /// Probes that it let through.
+    pub probes: u64,
+}
+
+impl Breaker {
+    /// A closed breaker with the default settings.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(Settings::DEFAULT)
+    }
+
+    /// Sets how many failures it takes at least to open, 1 or more. It starts anew: clones made
+    /// before are another breaker. Default: 5.
+    #[must_use]
+    pub fn min_failures(self, failures: u32) -> Self {
+        Self::with(Settings { min_failures: failures.max(1), ..self.shared.settings })
+    }
+
+    /// Sets which share of the calls must fail to open it, 1 to 100 per cent. It starts anew:
+    /// clones made before are another breaker. Default: 50.
+    #[must_use]
+    pub fn failure_percent(self, percent: u8) -> Self {
+        Self::with(Settings { failure_percent: percent.clamp(1, 100), ..self.shared.settings })
+    }
+
+    /// Sets over which time the share is taken, 10 ms to a day. It starts anew: clones made before
+    /// are another breaker. Default: 1 s.
+    ///
+    /// A store that falls silent under load is left after this time at the latest, and after half
+    /// of it if calls arrive at an even pace.
+    #[must_use]
+    pub fn window(self, window: Duration) -> Self {
+        Self::with(Settings { window: window.clamp(SHORTEST, LONGEST), ..self.shared.settings })
+    }
+
+    /// Sets after which time a call is slow, and counts as failed even if it is decided. It starts
+    /// anew: clones made before are another breaker. Default: never, since a
+    /// [`timeout`](crate::LimiterExt::timeout) makes an error of a call that takes too long.
+    ///
+    /// A call is not slow where this process is: a timer that fires late, or an answer that was
+    /// there and not yet read, does not count. While slow calls keep the breaker open,
+    /// [`FailOpen`](crate::FailOpen) does not admit.
+    #[must_use]
+    pub fn slow_after(self, time: Duration) -> Self {
+        Self::with(Settings { slow_after: Some(time), ..self.shared.settings })
+    }
+
+    /// Sets the time between a failure and the next probe, 10 ms to a day. Up to as much again is
+    /// added at random, so that processes do not probe in step. It starts anew: clones made before
+    /// are another breaker. Default: 100 ms, so 100 to 200 ms.
+    #[must_use]
+    pub fn pause(self, pause: Duration) -> Self {
+        Self::with(Settings { pause: pause.clamp(SHORTEST, LONGEST), ..self.shared.settings })
+    }
+
+    /// What it does with a call now.
+    #[must_use]
+    pub fn state(&self) -> BreakerState {
+        self.shared.state()
+    }
+
+    /// What it has done since it was made.
+    #[must_use]
+    pub fn counts(&self) -> BreakerCounts {
+        self.shared.counts()
+    }
+
+    fn with(settings: Settings) -> Self {
+        Self { shared: Arc::new(Shared::new(settings)) }
+    }
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Breaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Breaker")
+            .field("state", &self.state())
+            .field("counts", &self.counts())
+            .field("settings", &self.shared.settings)
+            .finish()
+    }
+}

@@ -1,0 +1,203 @@
+//! The bookkeeping of a breaker: who may ask, and what the end of a call changes.
+//!
+//! It is pure: the time is an argument, counted from the start of the breaker, and so is each
+//! pause. `tests.rs` tries every order of three callers.
+
+use std::time::Duration;
+
+use super::BreakerState;
+use super::window::Window;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) window: Duration,
+    pub(super) min_failures: u32,
+    pub(super) failure_percent: u8,
+    pub(super) slow_after: Option<Duration>,
+    pub(super) pause: Duration,
+}
+
+impl Settings {
+    pub(super) const DEFAULT: Self = Self {
+        window: Duration::from_secs(1),
+        min_failures: 5,
+        failure_percent: 50,
+        slow_after: None,
+        pause: Duration::from_millis(100),
+    };
+
+    /// After this long a probe without an answer is given up.
+    fn probe_lost_after(&self) -> Duration {
+        5 * self.pause
+    }
+}
+
+/// What the end of a call says of the limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Outcome {
+    /// It decides, or its store answers.
+    Answered,
+    /// It failed as a store that is away does.
+    Failed,
+    /// It took too long, in a process that is not busy.
+    Slow,
+    /// Nothing.
+    Unknown,
+}
+
+/// Why a circuit is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Trouble {
+    Errors,
+    /// Load can cause it.
+    Slowness,
+}
+
+/// What the end of a call changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Opened(Trouble),
+    /// A probe failed, or the circuit is open for another reason now.
+    StaysOpen(Trouble),
+    Closed,
+}
+
+/// The right to ask, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ticket {
+    period: u64,
+    /// The number of the probe.
+    probe: Option<u32>,
+}
+
+impl Ticket {
+    /// Of a call that begins while the circuit is closed.
+    pub(super) fn of_closed(period: u64) -> Self {
+        Self { period, probe: None }
+    }
+
+    pub(super) fn is_probe(self) -> bool {
+        self.probe.is_some()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Circuit {
+    state: State,
+    /// The number of the state, from 1. A call that began in another one changes nothing.
+    period: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "a breaker has one, and moves it when it changes")]
+enum State {
+    Closed(Window),
+    Open {
+        trouble: Trouble,
+        /// When the next probe may begin. While one is under way: when that one is given up.
+        next_probe: Duration,
+        /// The number of the probe that is under way.
+        probe: Option<u32>,
+        probes: u32,
+        /// Probes in a row that failed with an error.
+        failed_probes: u32,
+    },
+}
+
+impl Circuit {
+    pub(super) fn new() -> Self {
+        Self { state: State::Closed(Window::default()), period: 1 }
+    }
+
+    /// The number of the state, if it is closed.
+    pub(super) fn closed_period(&self) -> Option<u64> {
+        matches!(self.state, State::Closed(_)).then_some(self.period)
+    }
+
+    pub(super) fn state(&self, now: Duration) -> BreakerState {
+        match self.state {
+            State::Closed(_) => BreakerState::Closed,
+            State::Open { probe: None, next_probe, .. } if now < next_probe => BreakerState::Open,
+            State::Open { .. } => BreakerState::HalfOpen,
+        }
+    }
+
+    /// Whether a caller would be refused now.
+    pub(super) fn refuses(&self, now: Duration) -> bool {
+        matches!(self.state, State::Open { next_probe, .. } if now < next_probe)
+    }
+
+    /// Lets a caller ask, unless the circuit is open. Then one caller at a time is the probe.
+    pub(super) fn admit(&mut self, now: Duration, settings: &Settings) -> Option<Ticket> {
+        match &mut self.state {
+            State::Closed(_) => Some(Ticket::of_closed(self.period)),
+            State::Open { next_probe, .. } if now < *next_probe => None,
+            State::Open { next_probe, probe, probes, .. } => {
+                *next_probe = now + settings.probe_lost_after();
+                *probes = probes.wrapping_add(1);
+                *probe = Some(*probes);
+                Some(Ticket { period: self.period, probe: *probe })
+            }
+        }
+    }
+
+    /// A call has ended. If it failed, the next probe begins after `pause`.
+    pub(super) fn end(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        now: Duration,
+        pause: Duration,
+        settings: &Settings,
+    ) -> Option<Change> {
+        if ticket.period != self.period {
+            return None;
+        }
+        match (&mut self.state, outcome) {
+            (State::Closed(window), outcome) => {
+                let trouble = window.add(outcome, now, settings)?;
+                self.enter(State::Open {
+                    trouble,
+                    next_probe: now + pause,
+                    probe: None,
+                    probes: 0,
+                    failed_probes: 0,
+                });
+                Some(Change::Opened(trouble))
+            }
+            // An answer counts also if it comes after its probe was given up.
+            (State::Open { .. }, Outcome::Answered) => {
+                self.enter(State::Closed(Window::default()));
+                Some(Change::Closed)
+            }
+            (State::Open { probe, .. }, _) if *probe != ticket.probe => None,
+            // The next caller is the probe, at once: else requests that say nothing, or callers
+            // that hang up, could keep the circuit open.
+            (State::Open { probe, next_probe, .. }, Outcome::Unknown) => {
+                (*probe, *next_probe) = (None, now);
+                None
+            }
+            (State::Open { trouble, probe, next_probe, failed_probes, .. }, outcome) => {
+                (*probe, *next_probe) = (None, now + pause);
+                if outcome == Outcome::Slow {
+                    // Load can make a store slow: this opens no gate from now on.
+                    (*trouble, *failed_probes) = (Trouble::Slowness, 0);
+                } else {
+                    *failed_probes = failed_probes.saturating_add(1);
+                    if *failed_probes >= settings.min_failures {
+                        *trouble = Trouble::Errors;
+                    }
+                }
+                Some(Change::StaysOpen(*trouble))
+            }
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.period += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

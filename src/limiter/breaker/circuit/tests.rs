@@ -1,0 +1,255 @@
+//! Every order in which three callers begin and end, beside a model that keeps the whole history.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::*;
+
+const CALLERS: usize = 3;
+/// Ends that are enough to open.
+const MIN_FAILURES: usize = 2;
+/// In ticks. A slice of the window is one tick.
+const WINDOW: u32 = 10;
+const PAUSE: u32 = 1;
+const LOST: u32 = 5 * PAUSE;
+
+const SETTINGS: Settings = Settings {
+    window: ticks(WINDOW),
+    min_failures: MIN_FAILURES as u32,
+    failure_percent: 50,
+    slow_after: None,
+    pause: ticks(PAUSE),
+};
+
+const fn ticks(ticks: u32) -> Duration {
+    Duration::from_millis(ticks as u64)
+}
+
+/// A caller that asks, as the model sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Caller {
+    ticket: Ticket,
+    /// In how many changes of the state it began.
+    period: u32,
+    begun: u32,
+    is_probe: bool,
+}
+
+/// The state as the model sees it, with all that happened in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Model {
+    Closed(Vec<(u32, Outcome)>),
+    Open {
+        first: Trouble,
+        /// How the probes ended that said something.
+        probes: Vec<Outcome>,
+        /// When the last failure ended.
+        failed: Option<u32>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    circuit: Circuit,
+    model: Model,
+    period: u32,
+    now: u32,
+    callers: Vec<Caller>,
+    /// The probe that began last, if it is under way.
+    newest_probe: Option<Caller>,
+}
+
+impl World {
+    fn closed() -> Self {
+        Self {
+            circuit: Circuit::new(),
+            model: Model::Closed(Vec::new()),
+            period: 0,
+            now: 0,
+            callers: Vec::new(),
+            newest_probe: None,
+        }
+    }
+
+    /// After two failures.
+    fn open() -> Self {
+        let mut world = Self::closed();
+        for _ in 0..MIN_FAILURES {
+            world.begin();
+            world.end(0, Outcome::Failed);
+        }
+        assert_eq!(world.circuit.closed_period(), None);
+        world
+    }
+
+    fn begin(&mut self) {
+        let probe_is_under_way =
+            self.newest_probe.as_ref().is_some_and(|probe| self.now < probe.begun + LOST);
+        let may_ask = match &self.model {
+            Model::Closed(_) => true,
+            Model::Open { failed, .. } => {
+                failed.is_none_or(|failed| self.now >= failed + PAUSE) && !probe_is_under_way
+            }
+        };
+        let is_open = matches!(self.model, Model::Open { .. });
+        assert_eq!(self.circuit.refuses(ticks(self.now)), !may_ask, "{self:?}");
+        let ticket = self.circuit.admit(ticks(self.now), &SETTINGS);
+        assert_eq!(ticket.is_some(), may_ask, "{self:?}");
+        let Some(ticket) = ticket else { return };
+        assert_eq!(ticket.is_probe(), is_open);
+        let caller = Caller { ticket, period: self.period, begun: self.now, is_probe: is_open };
+        if is_open {
+            self.newest_probe = Some(caller.clone());
+        }
+        self.callers.push(caller);
+    }
+
+    fn end(&mut self, caller: usize, outcome: Outcome) {
+        let caller = self.callers.remove(caller);
+        let before = self.circuit.clone();
+        let now = ticks(self.now);
+        let change = self.circuit.end(caller.ticket, outcome, now, ticks(PAUSE), &SETTINGS);
+        if caller.period != self.period {
+            assert_eq!((change, &self.circuit), (None, &before), "{caller:?}");
+            return;
+        }
+        let is_newest_probe = self.newest_probe.as_ref() == Some(&caller);
+        let expected = match &mut self.model {
+            Model::Closed(ends) => {
+                ends.push((self.now, outcome));
+                trouble(ends, self.now).map(Change::Opened)
+            }
+            Model::Open { .. } if outcome == Outcome::Answered => Some(Change::Closed),
+            Model::Open { .. } if !is_newest_probe => None,
+            Model::Open { failed, .. } if outcome == Outcome::Unknown => {
+                *failed = None;
+                None
+            }
+            Model::Open { first, probes, failed } => {
+                probes.push(outcome);
+                *failed = Some(self.now);
+                Some(Change::StaysOpen(trouble_of_probes(*first, probes)))
+            }
+        };
+        assert_eq!(change, expected, "{caller:?} {outcome:?} {self:?}");
+        if is_newest_probe {
+            self.newest_probe = None;
+        }
+        match change {
+            Some(Change::Opened(first)) => {
+                let failed = Some(self.now);
+                self.enter(Model::Open { first, probes: Vec::new(), failed });
+            }
+            Some(Change::Closed) => self.enter(Model::Closed(Vec::new())),
+            Some(Change::StaysOpen(_)) | None => {}
+        }
+        let is_closed = matches!(self.model, Model::Closed(_));
+        assert_eq!(self.circuit.closed_period().is_some(), is_closed);
+    }
+
+    fn enter(&mut self, model: Model) {
+        (self.model, self.newest_probe) = (model, None);
+        self.period += 1;
+    }
+
+    /// Whatever the callers did or left undone, a later one may ask, and its answer closes.
+    fn assert_it_recovers(&self) {
+        let (mut circuit, later) = (self.circuit.clone(), ticks(self.now + LOST));
+        let ticket = circuit.admit(later, &SETTINGS).expect("somebody may ask");
+        circuit.end(ticket, Outcome::Answered, later, ticks(PAUSE), &SETTINGS);
+        assert_eq!(circuit.state(later), BreakerState::Closed, "{self:?}");
+    }
+
+    fn assert_state(&self) {
+        let state = self.circuit.state(ticks(self.now));
+        let expected = match &self.model {
+            Model::Closed(_) => BreakerState::Closed,
+            Model::Open { failed, .. }
+                if self.newest_probe.is_none()
+                    && failed.is_some_and(|failed| self.now < failed + PAUSE) =>
+            {
+                BreakerState::Open
+            }
+            Model::Open { .. } => BreakerState::HalfOpen,
+        };
+        assert_eq!(state, expected, "{self:?}");
+    }
+
+    fn successors(&self) -> Vec<World> {
+        let mut found = Vec::new();
+        let mut then = |step: &dyn Fn(&mut World)| {
+            let mut world = self.clone();
+            step(&mut world);
+            found.push(world);
+        };
+        for passed in [1, WINDOW] {
+            then(&|world| world.now += passed);
+        }
+        if self.callers.len() < CALLERS {
+            then(&World::begin);
+        }
+        for caller in 0..self.callers.len() {
+            use Outcome::{Answered, Failed, Slow, Unknown};
+            for outcome in [Answered, Failed, Slow, Unknown] {
+                then(&|world| world.end(caller, outcome));
+            }
+        }
+        found
+    }
+}
+
+/// What the ends of a closed circuit show: those of the window, or all since the last answer.
+fn trouble(ends: &[(u32, Outcome)], now: u32) -> Option<Trouble> {
+    let recent: Vec<Outcome> =
+        ends.iter().filter(|(at, _)| at + WINDOW > now).map(|(_, outcome)| *outcome).collect();
+    let since_answer: Vec<Outcome> = ends
+        .iter()
+        .rev()
+        .map(|(_, outcome)| *outcome)
+        .take_while(|outcome| *outcome != Outcome::Answered)
+        .collect();
+    let ends = if recent.contains(&Outcome::Answered) { recent } else { since_answer };
+    let count = |outcome: Outcome| ends.iter().filter(|end| **end == outcome).count();
+    let (failed, slow) = (count(Outcome::Failed), count(Outcome::Slow));
+    let all = count(Outcome::Answered) + failed + slow;
+    if failed >= MIN_FAILURES && 2 * failed >= all {
+        return Some(Trouble::Errors);
+    }
+    (failed + slow >= MIN_FAILURES && 2 * (failed + slow) >= all).then_some(Trouble::Slowness)
+}
+
+/// Slowness from the first slow probe on, until as many errors in a row as it takes to open.
+fn trouble_of_probes(first: Trouble, probes: &[Outcome]) -> Trouble {
+    let errors = probes.iter().rev().take_while(|end| **end == Outcome::Failed).count();
+    match errors {
+        MIN_FAILURES.. => Trouble::Errors,
+        _ if probes.contains(&Outcome::Slow) => Trouble::Slowness,
+        _ => first,
+    }
+}
+
+/// Takes every step from `root`, and every step from there, `depth` times.
+fn explore(root: World, depth: usize) -> usize {
+    let mut seen = HashSet::from([root.clone()]);
+    let mut frontier = vec![root];
+    for _ in 0..depth {
+        let mut next = Vec::new();
+        for world in frontier.iter().flat_map(World::successors) {
+            if !seen.contains(&world) {
+                world.assert_it_recovers();
+                world.assert_state();
+                seen.insert(world.clone());
+                next.push(world);
+            }
+        }
+        frontier = next;
+    }
+    seen.len()
+}
+
+#[test]
+fn no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit() {
+    let worlds = explore(World::closed(), 9) + explore(World::open(), 8);
+    println!("fault case=106 worlds={worlds}");
+    assert!(worlds > 50_000, "only {worlds} were seen");
+}

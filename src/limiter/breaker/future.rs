@@ -1,0 +1,87 @@
+//! The future of a decision behind a breaker.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::call::Call;
+use super::shared::Shared;
+use crate::{Decision, Error};
+
+pin_project! {
+    /// The future of [`WithBreaker`](crate::WithBreaker).
+    pub struct WithBreakerFuture<C> {
+        #[pin]
+        state: State<C>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<C> {
+        Refusing { error: Option<Error> },
+        Asking { #[pin] answer: C, progress: Progress },
+    }
+}
+
+/// How far a call is. It takes nothing before it is polled, not even the place of the probe.
+enum Progress {
+    Starting(Arc<Shared>),
+    Calling(Call),
+    Done,
+}
+
+impl<C> WithBreakerFuture<C> {
+    pub(super) fn refusing(error: Error) -> Self {
+        Self { state: State::Refusing { error: Some(error) } }
+    }
+
+    pub(super) fn asking(answer: C, shared: Arc<Shared>) -> Self {
+        Self { state: State::Asking { answer, progress: Progress::Starting(shared) } }
+    }
+}
+
+impl<C> Future for WithBreakerFuture<C>
+where
+    C: Future<Output = Result<Decision, Error>>,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().state.project() {
+            StateProj::Refusing { error } => {
+                Poll::Ready(Err(error.take().expect("polled after it was done")))
+            }
+            StateProj::Asking { answer, progress } => {
+                if let Progress::Starting(shared) = progress {
+                    *progress = match shared.admit() {
+                        Ok(ticket) => Progress::Calling(Call::new(Arc::clone(shared), ticket)),
+                        Err(error) => {
+                            *progress = Progress::Done;
+                            return Poll::Ready(Err(error));
+                        }
+                    };
+                }
+                let Progress::Calling(call) = progress else { panic!("polled after it was done") };
+                let Poll::Ready(answer) = answer.poll(cx) else {
+                    call.watch(cx);
+                    return Poll::Pending;
+                };
+                if let Progress::Calling(call) = std::mem::replace(progress, Progress::Done) {
+                    call.end(&answer);
+                }
+                Poll::Ready(answer)
+            }
+        }
+    }
+}
+
+impl<C> fmt::Debug for WithBreakerFuture<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithBreakerFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! What the clones of a breaker share: the circuit behind a lock, its counts, and its error.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::circuit::{Change, Circuit, Outcome, Settings, Ticket, Trouble};
+use super::{BreakerCounts, BreakerState};
+use crate::{Error, ErrorKind};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    start: Instant,
+    /// The period of a closed circuit, and 0 while it is open. Calls of a closed circuit begin
+    /// without the lock. One that reads it a moment too early is like one that began before.
+    closed_period: AtomicU64,
+    guarded: Mutex<Guarded>,
+}
+
+#[derive(Debug)]
+struct Guarded {
+    circuit: Circuit,
+    counts: BreakerCounts,
+    /// The error of a call that failed, the last one.
+    cause: Option<Error>,
+    /// What callers get while it is open.
+    refusal: Error,
+}
+
+impl Shared {
+    pub(super) fn new(settings: Settings) -> Self {
+        let circuit = Circuit::new();
+        Self {
+            settings,
+            start: Instant::now(),
+            closed_period: AtomicU64::new(circuit.closed_period().unwrap_or(0)),
+            guarded: Mutex::new(Guarded {
+                circuit,
+                counts: BreakerCounts::default(),
+                cause: None,
+                refusal: refusal(Trouble::Errors, None),
+            }),
+        }
+    }
+
+    /// The error of a call that is refused now, if it is. Before the limiter is asked.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        if self.closed_period.load(Relaxed) != 0 {
+            return None;
+        }
+        let mut guarded = self.guarded();
+        guarded.circuit.refuses(self.now()).then(|| guarded.refuse())
+    }
+
+    /// # Errors
+    ///
+    /// If the breaker is open, and a probe is not due or is under way.
+    pub(super) fn admit(&self) -> Result<Ticket, Error> {
+        match self.closed_period.load(Relaxed) {
+            0 => {}
+            period => return Ok(Ticket::of_closed(period)),
+        }
+        let mut guarded = self.guarded();
+        let Some(ticket) = guarded.circuit.admit(self.now(), &self.settings) else {
+            return Err(guarded.refuse());
+        };
+        guarded.counts.probes += u64::from(ticket.is_probe());
+        Ok(ticket)
+    }
+
+    pub(super) fn end(&self, ticket: Ticket, outcome: Outcome, error: Option<&Error>) {
+        let mut guarded = self.guarded();
+        let guarded = &mut *guarded;
+        if outcome == Outcome::Failed {
+            guarded.cause = error.cloned();
+        }
+        let (now, pause) = (self.now(), jittered(self.settings.pause));
+        let Some(change) = guarded.circuit.end(ticket, outcome, now, pause, &self.settings) else {
+            return;
+        };
+        match change {
+            Change::Opened(trouble) => {
+                guarded.counts.opened += 1;
+                guarded.refusal = refusal(trouble, guarded.cause.clone());
+            }
+            Change::StaysOpen(trouble) => {
+                guarded.refusal = refusal(trouble, guarded.cause.clone());
+            }
+            Change::Closed => guarded.cause = None,
+        }
+        self.closed_period.store(guarded.circuit.closed_period().unwrap_or(0), Relaxed);
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        self.guarded().circuit.state(self.now())
+    }
+
+    pub(super) fn counts(&self) -> BreakerCounts {
+        self.guarded().counts
+    }
+
+    /// The time since the start.
+    fn now(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.start)
+    }
+
+    fn guarded(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Guarded {
+    fn refuse(&mut self) -> Error {
+        self.counts.refused += 1;
+        self.refusal.clone()
+    }
+}
+
+/// A fallback treats it as the trouble itself: only errors that no load can cause may fail open.
+fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
+    match (trouble, cause) {
+        (Trouble::Errors, cause) => {
+            let error = Error::new(
+                ErrorKind::Infrastructure,
+                "the breaker is open, since the limiter failed",
+            );
+            match cause {
+                Some(cause) => error.with_source(cause),
+                None => error,
+            }
+        }
+        (Trouble::Slowness, _) => {
+            Error::new(ErrorKind::Saturation, "the breaker is open, since the limiter was slow")
+        }
+    }
+}
+
+/// Up to twice the pause, so that processes do not probe in step.
+fn jittered(pause: Duration) -> Duration {
+    let most = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+    pause.saturating_add(Duration::from_micros(fastrand::u64(..=most)))
+}

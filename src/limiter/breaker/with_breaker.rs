@@ -1,0 +1,49 @@
+//! A limiter behind a breaker.
+
+use std::sync::Arc;
+
+use super::Breaker;
+use super::future::WithBreakerFuture;
+use crate::limiter::{Limiter, Operation};
+use crate::{Charge, Reservation};
+
+/// A limiter with a [`Breaker`]: made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
+#[derive(Clone, Debug)]
+pub struct WithBreaker<L> {
+    inner: L,
+    breaker: Breaker,
+}
+
+impl<L> WithBreaker<L> {
+    pub(in crate::limiter) fn new(inner: L, breaker: Breaker) -> Self {
+        Self { inner, breaker }
+    }
+}
+
+impl<L: Limiter> Limiter for WithBreaker<L> {
+    type Future = WithBreakerFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        if let Some(error) = self.breaker.shared.refusal() {
+            return WithBreakerFuture::refusing(error);
+        }
+        WithBreakerFuture::asking(self.inner.check(charge), Arc::clone(&self.breaker.shared))
+    }
+
+    /// Passes also while the breaker is open, and is not counted: it waits for nobody.
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.inner.settle(reservation, actual)
+    }
+
+    fn can_take_more(&self) -> bool {
+        self.inner.can_take_more()
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        if let Some(error) = self.breaker.shared.refusal() {
+            return Some(WithBreakerFuture::refusing(error));
+        }
+        let answer = self.inner.operate(operation, charge)?;
+        Some(WithBreakerFuture::asking(answer, Arc::clone(&self.breaker.shared)))
+    }
+}

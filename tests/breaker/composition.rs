@@ -1,0 +1,158 @@
+//! A breaker among the other limiters.
+
+use tokio::time::advance;
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::testing::Scripted;
+use tower_sluice::{AllInTurn, Memory, Operation, Origin, Quota, Refusal};
+
+use super::*;
+
+/// A store of ten decisions that fail.
+fn failing() -> Scripted {
+    (0..10).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure))
+}
+
+fn share() -> Memory<TokenBucket> {
+    Memory::new("share", TokenBucket::new(Quota::per_second(1_000)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_answers_while_it_is_open_and_settles_its_own() {
+    let (store, breaker) = (failing(), Breaker::new());
+    let limiter = store.clone().timeout(SECOND).breaker(breaker.clone()).or_else(share()).boxed();
+    for _ in 0..100 {
+        let mut decision = limiter.acquire("key").await.unwrap();
+        assert_eq!(decision.limiter(), Some("share"));
+        let reservation = decision.take_reservation().unwrap();
+        limiter.refund(reservation).unwrap();
+    }
+    assert_eq!((store.charges().len(), breaker.counts().refused), (5, 95));
+}
+
+/// Several limiters over one store learn from each other.
+#[tokio::test(start_paused = true)]
+async fn clones_are_one_breaker() {
+    let breaker = Breaker::new();
+    let [one_store, other_store] = [failing(), Scripted::new().allow()];
+    let limiters = [&one_store, &other_store].map(|store| store.clone().breaker(breaker.clone()));
+    for _ in 0..5 {
+        limiters[0].clone().check(&one()).await.unwrap_err();
+    }
+    assert!(limiters[1].check(&one()).await.is_err());
+    assert_eq!(other_store.charges().len(), 0);
+    // A setter makes another one.
+    let other = breaker.clone().min_failures(7);
+    assert_eq!((breaker.state(), other.state()), (BreakerState::Open, BreakerState::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn settlements_pass_while_it_is_open() {
+    let breaker = Breaker::new();
+    let store =
+        (0..5).fold(Scripted::new().allow(), |store, _| store.fail(ErrorKind::Infrastructure));
+    let limiter = store.clone().breaker(breaker.clone());
+    let reservation = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+    while breaker.state() == BreakerState::Closed {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    assert!(limiter.can_take_more());
+    limiter.settle(reservation, 3).unwrap();
+    assert_eq!(store.settlements(), [(0, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_are_refused_while_it_is_open_and_probe_it() {
+    let (store, breaker) = (failing(), Breaker::new());
+    let limiter = store.clone().breaker(breaker.clone());
+    while breaker.state() == BreakerState::Closed {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    for answer in [limiter.estimate("key"), limiter.penalize("key"), limiter.reset("key")] {
+        assert_eq!(answer.await.unwrap_err().kind(), ErrorKind::Infrastructure);
+    }
+    assert_eq!((store.operations().len(), breaker.counts().refused), (0, 3));
+    advance(PAUSE).await;
+    limiter.reset("key").await.unwrap();
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    assert_eq!(store.operations()[0].0, Operation::Reset);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deny_cache_outside_goes_on_while_it_is_open() {
+    let breaker = Breaker::new();
+    let store =
+        (0..5).fold(Scripted::new().deny(HOUR), |store, _| store.fail(ErrorKind::Infrastructure));
+    let limiter = store.clone().breaker(breaker.clone()).deny_cache().max_age(HOUR);
+    assert!(!limiter.check(&Charge::new("mallory")).await.unwrap().is_admitted());
+    while breaker.state() == BreakerState::Closed {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    let refused = limiter.check(&Charge::new("mallory")).await.unwrap();
+    assert_eq!((refused.is_admitted(), refused.origin()), (false, Origin::Cache));
+    assert_eq!(breaker.counts().refused, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_outside_spends_its_units_and_asks_no_more() {
+    let (bucket, breaker) = (share(), Breaker::new());
+    let away = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = std::sync::Arc::clone(&away);
+    let store = move |charge: &Charge| {
+        let answer = match seen.load(Relaxed) {
+            true => None,
+            false => Some(bucket.check(charge)),
+        };
+        async move {
+            match answer {
+                Some(answer) => answer.await,
+                None => Err(error(ErrorKind::Infrastructure)),
+            }
+        }
+    };
+    let limiter = store.breaker(breaker.clone()).lease(100);
+    for _ in 0..200 {
+        limiter.check(&one()).await.unwrap();
+    }
+    away.store(true, Relaxed);
+    let mut spent = 0;
+    while limiter.check(&one()).await.is_ok() {
+        spent += 1;
+    }
+    assert!(spent > 0, "a lease was left");
+    for _ in 0..100 {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    assert_eq!(breaker.state(), BreakerState::Open);
+    away.store(false, Relaxed);
+    advance(PAUSE).await;
+    limiter.check(&one()).await.unwrap();
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+/// The member that is away alone is answered for by its own fallback, at once.
+#[tokio::test(start_paused = true)]
+async fn a_member_in_turn_has_a_breaker_of_its_own() {
+    let breaker = Breaker::new();
+    let silent = |_: &Charge| async {
+        tokio::time::sleep(SECOND / 10).await;
+        Err::<Decision, _>(error(ErrorKind::Infrastructure))
+    };
+    let member = silent.breaker(breaker.clone()).or_else(share()).boxed();
+    let limiter =
+        AllInTurn::new([share().boxed(), member], |charge| [charge.clone(), Charge::new("all")])
+            .timeout(SECOND);
+    while breaker.state() == BreakerState::Closed {
+        limiter.check(&one()).await.unwrap();
+    }
+    let begun = tokio::time::Instant::now();
+    limiter.check(&one()).await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_see_its_error_as_undecided() {
+    let (_, limiter, _) = opened(Breaker::new()).await;
+    let refusal = limiter.acquire("well").await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Undecided(error)
+        if error.kind() == ErrorKind::Infrastructure));
+}

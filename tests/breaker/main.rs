@@ -1,0 +1,83 @@
+//! The breaker: it asks a limiter that fails no more, and notices when that is well again.
+
+mod composition;
+mod failures;
+#[cfg(feature = "redis")]
+mod over_redis;
+mod probes;
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tower_sluice::{Boxed, Breaker, BreakerState, Charge, Decision, Error, ErrorKind, LimiterExt};
+use tower_sluice::{Limiter, Outcome, WithBreaker};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+/// The longest pause before a probe.
+const PAUSE: Duration = Duration::from_millis(200);
+
+fn one() -> Charge {
+    Charge::new("key")
+}
+
+fn error(kind: ErrorKind) -> Error {
+    Error::new(kind, "as the charge says")
+}
+
+/// A store that does what the key says: `well`, `away`, `hangs`, or the name of a kind. It counts
+/// its calls.
+#[derive(Clone, Debug, Default)]
+struct Store(Arc<AtomicU64>);
+
+impl Store {
+    fn calls(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn limiter(&self) -> Boxed {
+        let calls = Arc::clone(&self.0);
+        let answer = move |charge: &Charge| {
+            let (calls, key) = (Arc::clone(&calls), charge.key().to_owned());
+            async move {
+                calls.fetch_add(1, Relaxed);
+                if let Some(millis) = key.strip_prefix("takes ms ") {
+                    sleep(Duration::from_millis(millis.parse().expect("a number"))).await;
+                }
+                let kind = match &*key {
+                    "hangs" => std::future::pending().await,
+                    "away" => ErrorKind::Infrastructure,
+                    "busy" => ErrorKind::Saturation,
+                    "full" => ErrorKind::Capacity,
+                    "unset" => ErrorKind::Configuration,
+                    "corrupt" => ErrorKind::State,
+                    "invalid" => ErrorKind::Request,
+                    _ => return Ok(Decision::new(Outcome::Allow)),
+                };
+                Err(error(kind))
+            }
+        };
+        answer.boxed()
+    }
+}
+
+async fn ask(limiter: &impl Limiter, key: &'static str) -> Result<Decision, Error> {
+    limiter.check(&Charge::from_static(key)).await
+}
+
+/// A limiter whose breaker has just opened, with its store.
+async fn opened(breaker: Breaker) -> (Store, WithBreaker<Boxed>, Breaker) {
+    let store = Store::default();
+    let limiter = store.limiter().breaker(breaker.clone());
+    for _ in 0..5 {
+        assert_eq!(breaker.state(), BreakerState::Closed);
+        ask(&limiter, "away").await.expect_err("away");
+    }
+    assert_eq!((breaker.state(), breaker.counts().opened), (BreakerState::Open, 1));
+    (store, limiter, breaker)
+}

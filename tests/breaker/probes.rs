@@ -1,0 +1,168 @@
+//! How an open breaker finds out that its limiter is well again.
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, advance};
+use tokio_test::{assert_pending, task};
+use tower_sluice::FailOpen;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn after_a_pause_one_good_probe_closes_it() {
+    let (store, limiter, breaker) = opened(Breaker::new()).await;
+    advance(PAUSE / 2 - Duration::from_millis(1)).await;
+    assert_eq!(breaker.state(), BreakerState::Open);
+    ask(&limiter, "well").await.unwrap_err();
+    advance(PAUSE / 2 + Duration::from_millis(2)).await;
+    assert_eq!(breaker.state(), BreakerState::HalfOpen);
+    ask(&limiter, "well").await.unwrap();
+    assert_eq!((store.calls(), breaker.state()), (6, BreakerState::Closed));
+    assert_eq!((breaker.counts().probes, breaker.counts().opened), (1, 1));
+    for _ in 0..10 {
+        ask(&limiter, "well").await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_differ() {
+    let mut pauses = Vec::new();
+    for _ in 0..20 {
+        let (_, _, breaker) = opened(Breaker::new()).await;
+        let begun = Instant::now();
+        while breaker.state() == BreakerState::Open {
+            advance(Duration::from_millis(1)).await;
+        }
+        pauses.push(begun.elapsed());
+    }
+    assert!(pauses.iter().all(|pause| (PAUSE / 2..=PAUSE + SECOND / 500).contains(pause)));
+    pauses.dedup();
+    assert!(pauses.len() > 5, "{pauses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_probe_at_a_time() {
+    let (store, limiter, breaker) = opened(Breaker::new()).await;
+    for round in 1..=10 {
+        advance(PAUSE).await;
+        let mut callers = JoinSet::new();
+        for _ in 0..100 {
+            let answer = limiter.check(&Charge::new("away"));
+            callers.spawn(async move { answer.await.unwrap_err() });
+        }
+        callers.join_all().await;
+        assert_eq!(store.calls(), 5 + round);
+    }
+    assert_eq!((breaker.counts().opened, breaker.counts().probes), (1, 10));
+    assert_eq!(breaker.counts().refused, 990);
+}
+
+/// Else an attacker that opens and drops calls keeps the gate open.
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_caller_leaves_makes_room_for_the_next() {
+    let (store, limiter, breaker) = opened(Breaker::new()).await;
+    advance(PAUSE).await;
+    for _ in 0..100 {
+        let mut left = task::spawn(limiter.check(&Charge::new("hangs")));
+        assert_pending!(left.poll());
+        assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), ErrorKind::Infrastructure);
+    }
+    // One that is never polled takes no place.
+    let unpolled = limiter.check(&one());
+    ask(&limiter, "well").await.unwrap();
+    drop(unpolled);
+    assert_eq!((store.calls(), breaker.state()), (106, BreakerState::Closed));
+}
+
+/// Else a flood of empty keys keeps the gate open.
+#[tokio::test(start_paused = true)]
+async fn probes_that_say_nothing_do_not_keep_it_open() {
+    let (_, limiter, breaker) = opened(Breaker::new()).await;
+    advance(PAUSE).await;
+    for key in ["invalid", "busy"] {
+        for _ in 0..100 {
+            ask(&limiter, key).await.unwrap_err();
+            assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        }
+    }
+    ask(&limiter, "well").await.unwrap();
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+/// A store that answers is not away: what it says must be seen, and must not fail open.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_the_store_refuses_closes_it() {
+    for key in ["full", "unset", "corrupt"] {
+        let (_, limiter, breaker) = opened(Breaker::new()).await;
+        advance(PAUSE).await;
+        let limiter = limiter.or_else(FailOpen);
+        let error = ask(&limiter, key).await.unwrap_err();
+        assert_ne!(error.kind(), ErrorKind::Infrastructure);
+        assert_eq!(breaker.state(), BreakerState::Closed, "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_never_returns_is_given_up() {
+    let (store, limiter, breaker) = opened(Breaker::new()).await;
+    advance(PAUSE).await;
+    let mut hanging = task::spawn(limiter.check(&Charge::new("hangs")));
+    assert_pending!(hanging.poll());
+    advance(SECOND / 2 - Duration::from_millis(1)).await;
+    ask(&limiter, "well").await.unwrap_err();
+    advance(Duration::from_millis(2)).await;
+    ask(&limiter, "well").await.unwrap();
+    assert_eq!((store.calls(), breaker.state()), (7, BreakerState::Closed));
+    drop(hanging);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+/// A store that always needs longer than a probe may take is still noticed.
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_probe_that_was_given_up_closes_it() {
+    let (_, limiter, breaker) = opened(Breaker::new()).await;
+    advance(PAUSE).await;
+    let mut late = task::spawn(limiter.check(&Charge::new("takes ms 800")));
+    assert_pending!(late.poll());
+    advance(SECOND * 6 / 10).await;
+    let mut later = task::spawn(limiter.check(&Charge::new("hangs")));
+    assert_pending!(later.poll());
+    advance(SECOND * 3 / 10).await;
+    late.await.unwrap();
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+/// A call that began before is no proof that the limiter is well now, or ill.
+#[tokio::test(start_paused = true)]
+async fn calls_that_began_before_it_opened_change_nothing() {
+    let (store, breaker) = (Store::default(), Breaker::new());
+    let limiter = store.limiter().breaker(breaker.clone());
+    let mut before = task::spawn(limiter.check(&Charge::new("takes ms 50")));
+    assert_pending!(before.poll());
+    for _ in 0..5 {
+        ask(&limiter, "away").await.unwrap_err();
+    }
+    advance(Duration::from_millis(60)).await;
+    before.await.unwrap();
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+/// A store that dies after it was slow is away, and one that is slow after it died is loaded.
+#[tokio::test(start_paused = true)]
+async fn the_error_follows_the_probes() {
+    let (_, limiter, breaker) = opened(Breaker::new().slow_after(SECOND / 10)).await;
+    let kind = async |expected| {
+        assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), expected);
+    };
+    kind(ErrorKind::Infrastructure).await;
+    advance(PAUSE).await;
+    ask(&limiter, "takes ms 300").await.unwrap();
+    // Load, from the first slow probe on.
+    kind(ErrorKind::Saturation).await;
+    for _ in 0..5 {
+        kind(ErrorKind::Saturation).await;
+        advance(PAUSE).await;
+        ask(&limiter, "away").await.unwrap_err();
+    }
+    kind(ErrorKind::Infrastructure).await;
+    assert_eq!(breaker.counts().opened, 1);
+}
