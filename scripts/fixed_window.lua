@@ -65,7 +65,7 @@ end
 expires_at = (anchored == 1 and begin or begin - begin % period) + period
 
 --@ write
-value = string.format('%.0f:%.0f', begin, units)
+value = format('%d:%d', begin, units)
 
 --@ unchecked
 most = limit

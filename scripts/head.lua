@@ -1,21 +1,18 @@
 -- What every script starts with: strict numbers, the clock, and what failed.
 
 local INEXACT = 9007199254740992
-local ONE_HOUR = 3600000
 local CORRUPT = 'CORRUPT the stored value is not one that this limiter writes'
+
+-- Numbers are written with `%d`, which is faster than what the server does with a number.
+local format = string.format
 
 -- The number that `text` is, if it is one that a script writes: digits, exact,
 -- without leading zeros.
 local function integer(text)
-  if #text > 16 or not string.find(text, '^%d+$') then
-    return nil
-  end
   local number = tonumber(text)
-  local starts_with_0 = string.byte(text) == 48
-  if number >= INEXACT or (number > 0) == starts_with_0 or (number == 0 and #text > 1) then
-    return nil
+  if number and number >= 0 and number < INEXACT and format('%d', number) == text then
+    return number
   end
-  return number
 end
 
 -- Now, in microseconds: the caller's if one is given, else the server's, read once.

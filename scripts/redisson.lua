@@ -296,7 +296,7 @@ end
 function operations.release(limiter, now, permits)
   permits = tonumber(permits)
   local freed, seen, chunk = 0, 0, nil
-  local live = string.format('(%.0f', now - limiter.interval)
+  local live = format('(%d', now - limiter.interval)
   repeat
     chunk = redis.call('ZRANGEBYSCORE', limiter.permits_key, live, '+inf', 'LIMIT', 0, CHUNK)
     local whole = {}

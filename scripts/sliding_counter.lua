@@ -100,7 +100,7 @@ else
 end
 
 --@ write
-value = string.format('%.0f:%.0f:%.0f:%.0f', begin, current, previous, latest)
+value = format('%d:%d:%d:%d', begin, current, previous, latest)
 
 --@ unchecked
 most = limit

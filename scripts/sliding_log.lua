@@ -189,7 +189,7 @@ local function store_log(key, state, now, period)
   local members, root = {}, nil
   while state and state.added do
     local last = state.last
-    table.insert(members, string.format('%05.0f%015.0f:%.0f', last.lap, last.total, last.units))
+    table.insert(members, format('%05d%015d:%d', last.lap, last.total, last.units))
     table.insert(members, last.at)
     root, state = state, state.before
   end

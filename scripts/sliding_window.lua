@@ -27,7 +27,7 @@ local function counts_of(list)
 end
 
 local function listed(counts, first, last)
-  return string.format(string.rep(',%.0f', last - first + 1), unpack(counts, first, last))
+  return format(string.rep(',%d', last - first + 1), unpack(counts, first, last))
 end
 
 -- The counts in other cells: units move to the cell of their last instant.
@@ -133,7 +133,7 @@ end
 
 --@ write
 list = list or listed(counts, 1, #counts)
-value = string.format('%.0f:%.0f', cell_width, newest) .. list
+value = format('%d:%d', cell_width, newest) .. list
 
 --@ unchecked
 most = limit

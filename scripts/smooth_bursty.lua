@@ -109,8 +109,8 @@ local has, free = credit_until(
 expires_at = free + ceil((cap - has) / unit_denominator)
 
 --@ write
-local format = '%.0f:%.0f:%.0f/%.0f:%.0f'
-value = string.format(format, credit, next_free, of_denominator, of_numerator, last_now)
+local layout = '%d:%d:%d/%d:%d'
+value = format(layout, credit, next_free, of_denominator, of_numerator, last_now)
 
 --@ unchecked
 most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator

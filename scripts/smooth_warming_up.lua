@@ -72,7 +72,7 @@ if digits and #digits <= 24 then
   local is_rate = of_denominator and of_numerator and of_denominator > 0 and of_numerator > 0
   if not (stored and last_now and is_rate) then
     next_free = nil
-  elseif not (stored >= 0 and stored < INEXACT and string.format('%.17g', stored) == digits) then
+  elseif not (stored >= 0 and stored < INEXACT and format('%.17g', stored) == digits) then
     next_free = nil
   end
 end
@@ -124,8 +124,8 @@ local has, free = permits_until(
 expires_at = free + ceil((most_stored - has) * (warm_up / most_stored)) + 1
 
 --@ write
-local format = '%.17g:%.0f:%.0f/%.0f:%.0f'
-value = string.format(format, stored, next_free, of_denominator, of_numerator, last_now)
+local layout = '%.17g:%d:%d/%d:%d'
+value = format(layout, stored, next_free, of_denominator, of_numerator, last_now)
 
 --@ unchecked
 most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator

@@ -75,9 +75,9 @@ expires_at = part > 0 and full + 1 or full
 
 --@ write
 if part == 0 then
-  value, plain = full, full
+  plain = full
 else
-  value = string.format('%.0f+%.0f/%.0f', full, part, denominator)
+  value = format('%d+%d/%d', full, part, denominator)
 end
 
 --@ unchecked

@@ -19,12 +19,17 @@ elseif changed and $exists then
   local value, plain
   --@ paste write
   if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
-    local answer = pcall('INCRBY', key, plain - number)
+    local answer = pcall('INCRBY', key, format('%d', plain - number))
     why = type(answer) == 'table' and answer.err or nil
   else
     local unit, expiry = 'PXAT', ceil((expires_at + SPARE) / 1000)
     if own_clock then
-      unit, expiry = 'PX', ceil((expires_at - now) / 1000) + ONE_HOUR
+      -- An hour more, in milliseconds, since the clocks differ.
+      unit, expiry = 'PX', ceil((expires_at - now) / 1000) + 3600000
+    end
+    expiry = format('%d', expiry)
+    if plain then
+      value = format('%d', plain)
     end
     local answer
     if text then
@@ -43,7 +48,7 @@ elseif changed and $exists then
   if why then
     -- It could not be written.
   elseif own_clock then
-    redis.call('PEXPIRE', key, ceil((expires_at - now) / 1000) + ONE_HOUR)
+    redis.call('PEXPIRE', key, ceil((expires_at - now) / 1000) + 3600000)
   else
     redis.call('PEXPIREAT', key, ceil((expires_at + SPARE) / 1000))
   end
