@@ -26,6 +26,8 @@ pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;
 /// A call that no longer counts as in flight.
 pub(super) struct EndedCall {
     pub(super) hash_slot: u16,
+    /// How many requests it carried.
+    pub(super) requests: usize,
     /// Whether it carried refunds, and no more reply to them is awaited.
     pub(super) refunds_done: bool,
     /// The refunds of what was taken for callers who have left.
@@ -45,6 +47,7 @@ pub(super) async fn send_batch(
     batch: Batch,
 ) -> EndedCall {
     let (hash_slot, has_refunds) = (batch.hash_slot, batch.has_refunds());
+    let requests = batch.requests.len();
     let deadlines = || batch.requests.iter().map(|queued| queued.deadline);
     let sent = Instant::now();
     let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
@@ -69,6 +72,7 @@ pub(super) async fn send_batch(
                 }
                 EndedCall {
                     hash_slot,
+                    requests,
                     refunds_done: has_refunds,
                     refunds: outcome.refunds,
                     late_reply: None,
@@ -77,7 +81,8 @@ pub(super) async fn send_batch(
             (Vec::new(), Some(Box::pin(late_reply)))
         }
     };
-    EndedCall { hash_slot, refunds_done: has_refunds && late_reply.is_none(), refunds, late_reply }
+    let refunds_done = has_refunds && late_reply.is_none();
+    EndedCall { hash_slot, requests, refunds_done, refunds, late_reply }
 }
 
 /// The result of a batch whose charges have their answers.

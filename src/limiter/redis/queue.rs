@@ -3,6 +3,7 @@
 //! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot
 //! only, so there each batch takes the charges of one slot.
 //!
+//!
 //! The latest reservation is refunded first: a refund acts on the state that its reservation left,
 //! so reservations unwind in the order opposite to that in which they were made, and before new
 //! charges change the state. Calls that run side by side could pass each other, so while one
@@ -14,11 +15,14 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use self::slot::{Limits, SlotQueue};
 use super::pool::Pool;
 use super::reply::ReplyEntry;
 use super::request::{Op, Request};
 use crate::Error;
-use crate::algorithm::{Mark, Verdict};
+use crate::algorithm::Verdict;
+
+mod slot;
 
 /// A request that waits to be sent.
 pub(super) struct QueuedRequest {
@@ -123,50 +127,19 @@ pub(super) struct Queue {
     sendable: VecDeque<u16>,
     /// Counts refunds, so that those of one mark stay apart.
     refund_count: u64,
-    max_batch_size: usize,
-    max_in_flight: usize,
-}
-
-/// The requests of one hash slot that wait.
-#[derive(Default)]
-struct SlotQueue {
-    requests: VecDeque<Box<QueuedRequest>>,
-    /// By the mark of each reservation: marks of one key grow from one to the next.
-    refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
-    calls_in_flight: usize,
-    /// The calls that carry refunds and have not ended.
-    refund_calls: usize,
-    is_sendable: bool,
-}
-
-impl SlotQueue {
-    fn len(&self) -> usize {
-        self.requests.len() + self.refunds.len()
-    }
-
-    fn has_work(&self) -> bool {
-        self.len() > 0
-    }
-
-    fn is_idle(&self) -> bool {
-        !self.has_work() && self.calls_in_flight == 0 && self.refund_calls == 0
-    }
-
-    fn pop(&mut self) -> Option<Box<QueuedRequest>> {
-        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
-        refund.or_else(|| self.requests.pop_front())
-    }
+    limits: Limits,
 }
 
 impl Queue {
     pub(super) fn new(max_batch_size: usize) -> Self {
         let (slots, sendable) = (BTreeMap::new(), VecDeque::new());
-        Self { slots, sendable, refund_count: 0, max_batch_size, max_in_flight: 1 }
+        let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
+        Self { slots, sendable, refund_count: 0, limits }
     }
 
     /// Sets how many calls for one slot may be sent at the same time.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
-        self.max_in_flight = calls;
+        self.limits.in_flight = calls;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -186,6 +159,7 @@ impl Queue {
     pub(super) fn push(&mut self, queued: Box<QueuedRequest>) {
         let hash_slot = queued.hash_slot;
         let slot_queue = self.slots.entry(hash_slot).or_default();
+        slot_queue.has_just_sent = false;
         match &queued.request.op {
             Op::Refund { mark, .. } => {
                 self.refund_count += 1;
@@ -196,14 +170,26 @@ impl Queue {
         self.update_sendable(hash_slot);
     }
 
+    /// The next batch that needs no further charges: those that wait are half of the unanswered
+    /// ones, or as many as a call carries.
+    pub(super) fn next_whole_batch(&mut self) -> Option<Batch> {
+        let is_whole = |hash_slot: &u16| {
+            let slot_queue = self.slots.get(hash_slot);
+            slot_queue.is_some_and(|slot_queue| slot_queue.has_whole_batch(&self.limits))
+        };
+        let index = self.sendable.iter().position(is_whole)?;
+        self.sendable.swap(0, index);
+        self.next_batch()
+    }
+
     /// The next batch. Requests whose callers have left are dropped.
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         while let Some(hash_slot) = self.sendable.pop_front() {
             let slot_queue = self.slots.get_mut(&hash_slot)?;
             slot_queue.is_sendable = false;
-            let size = slot_queue.len().min(self.max_batch_size);
-            let mut requests = Vec::with_capacity(size);
-            while requests.len() < self.max_batch_size
+            let max_size = slot_queue.max_size(&self.limits);
+            let mut requests = Vec::with_capacity(slot_queue.len().min(max_size));
+            while requests.len() < max_size
                 && let Some(mut queued) = slot_queue.pop()
             {
                 (queued.queue_permit, queued.in_queue) = (None, None);
@@ -214,7 +200,9 @@ impl Queue {
             let batch = Batch { hash_slot, requests };
             if !batch.requests.is_empty() {
                 slot_queue.calls_in_flight += 1;
+                slot_queue.requests_in_flight += batch.requests.len();
                 slot_queue.refund_calls += usize::from(batch.has_refunds());
+                slot_queue.has_just_sent = true;
                 self.update_sendable(hash_slot);
                 return Some(batch);
             }
@@ -224,9 +212,11 @@ impl Queue {
     }
 
     /// Records that a call for a slot has ended.
-    pub(super) fn call_ended(&mut self, hash_slot: u16) {
+    pub(super) fn call_ended(&mut self, hash_slot: u16, requests: usize) {
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
             slot_queue.calls_in_flight -= 1;
+            slot_queue.requests_in_flight -= requests;
+            slot_queue.has_just_sent = false;
         }
         self.update_sendable(hash_slot);
     }
@@ -256,15 +246,15 @@ impl Queue {
 
     /// Records whether a call may be sent for a slot, and forgets a slot that is idle.
     fn update_sendable(&mut self, hash_slot: u16) {
-        let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { return };
+        let Some(slot_queue) = self.slots.get(&hash_slot) else { return };
         if slot_queue.is_idle() {
             self.slots.remove(&hash_slot);
         } else if slot_queue.has_work()
             && !slot_queue.is_sendable
-            && slot_queue.calls_in_flight < self.max_in_flight
+            && slot_queue.may_send(&self.limits)
         {
-            slot_queue.is_sendable = true;
             self.sendable.push_back(hash_slot);
+            self.slots.entry(hash_slot).or_default().is_sendable = true;
         }
     }
 }

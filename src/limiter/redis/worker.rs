@@ -23,7 +23,8 @@ use super::call::{EndedCall, send_batch};
 use super::config::Config;
 use super::connections::{ConnectionFuture, SharedConnection};
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queue::{Queue, QueuedRequest};
+use super::queue::{Batch, Queue, QueuedRequest};
+use crate::Error;
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
 /// or is in flight.
@@ -32,74 +33,145 @@ pub(super) async fn run(
     mut arrivals: UnboundedReceiver<Box<QueuedRequest>>,
     is_busy: Arc<AtomicBool>,
 ) {
-    let mut queue = Queue::new(config.max_batch_size);
-    // By hash slot, the connection of a call that carries refunds.
-    let mut refunding: HashMap<u16, Arc<dyn SharedConnection>> = HashMap::new();
-    let mut connecting: Option<ConnectionFuture> = None;
-    let mut calls = JoinSet::new();
-    let mut late_replies = JoinSet::new();
+    let mut worker = Worker::new(config);
     let mut is_open = true;
     loop {
-        refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
-        is_busy.store(!(queue.is_empty() && calls.is_empty()), Relaxed);
+        is_busy.store(!worker.is_idle(), Relaxed);
         if !arrivals.is_empty() {
             // It came before the line above, and no later charge may pass it.
             is_busy.store(true, Relaxed);
         }
-        let mut new_connection = None;
         select! {
             // Replies come first, and arrivals last: all that have arrived are taken below.
             biased;
-            Some(ended) = calls.join_next() => {
+            Some(ended) = worker.calls.join_next() => {
                 let Some(ended) = joined(ended) else { return };
-                queue.call_ended(ended.hash_slot);
-                record_end(&config, &mut queue, ended, &mut late_replies);
+                worker.call_ended(ended);
             }
-            Some(ended) = late_replies.join_next() => {
+            Some(ended) = worker.late_replies.join_next() => {
                 let Some(ended) = joined(ended) else { return };
-                record_end(&config, &mut queue, ended, &mut late_replies);
+                worker.record_end(ended);
             }
-            outcome = async { connecting.as_mut().expect("checked").await }, if connecting.is_some() => {
-                connecting = None;
-                match outcome {
-                    Ok(connection) => new_connection = Some(connection),
-                    Err(error) => queue.fail_all(&error),
-                }
-            }
+            outcome = async { worker.connecting.as_mut().expect("checked").await },
+                if worker.connecting.is_some() => worker.connected(outcome),
             arrival = arrivals.recv(), if is_open => match arrival {
-                Some(queued) => queue.push(queued),
+                Some(queued) => worker.queue.push(queued),
                 None => is_open = false,
             },
             else => return,
         }
         is_busy.store(true, Relaxed);
+        while let Some(ended) = worker.calls.try_join_next() {
+            let Some(ended) = joined(ended) else { return };
+            worker.call_ended(ended);
+        }
+        worker.update();
+        // The server works on what waits already while the tasks that are ready run.
+        worker.send(Queue::next_whole_batch).await;
         // Tasks that are ready run first, so that their charges join the batch.
         yield_now().await;
         while let Ok(queued) = arrivals.try_recv() {
-            queue.push(queued);
+            worker.queue.push(queued);
         }
+        worker.send(Queue::next_batch).await;
+        worker.new_connection = None;
+    }
+}
+
+/// What the task has at hand.
+struct Worker {
+    config: Arc<Config>,
+    queue: Queue,
+    /// By hash slot, the connection of a call that carries refunds.
+    refunding: HashMap<u16, Arc<dyn SharedConnection>>,
+    connecting: Option<ConnectionFuture>,
+    new_connection: Option<Arc<dyn SharedConnection>>,
+    calls: JoinSet<EndedCall>,
+    late_replies: JoinSet<EndedCall>,
+}
+
+impl Worker {
+    fn new(config: Arc<Config>) -> Self {
+        Self {
+            queue: Queue::new(config.max_batch_size),
+            config,
+            refunding: HashMap::new(),
+            connecting: None,
+            new_connection: None,
+            calls: JoinSet::new(),
+            late_replies: JoinSet::new(),
+        }
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.calls.is_empty()
+    }
+
+    /// Follows what has changed since the last turn.
+    fn update(&mut self) {
+        let Self { config, queue, refunding, .. } = self;
+        refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
         queue.set_max_in_flight(config.max_in_flight * config.pool.size());
-        while queue.is_sendable() {
-            let Some(connection) = new_connection.take().or_else(|| config.pool.ready_connection())
-            else {
-                connecting.get_or_insert_with(|| config.pool.connection());
-                break;
+    }
+
+    /// Sends batches while there are any and a connection is ready.
+    async fn send(&mut self, next_batch: impl Fn(&mut Queue) -> Option<Batch>) {
+        while self.queue.is_sendable() {
+            let ready = self.new_connection.take();
+            let Some(connection) = ready.or_else(|| self.config.pool.ready_connection()) else {
+                self.connecting.get_or_insert_with(|| self.config.pool.connection());
+                return;
             };
-            let Some(batch) = queue.next_batch() else { break };
-            // A connection answers its calls in order: so no charge is decided before a refund
-            // that was made earlier.
-            let same = refunding.get(&batch.hash_slot).filter(|same| same.is_alive());
-            let keeps_order = batch.has_refunds() || same.is_some();
-            let connection = same.map_or(connection, Arc::clone);
-            if batch.has_refunds() {
-                refunding.insert(batch.hash_slot, Arc::clone(&connection));
-            }
-            let call = send_batch(Arc::clone(&config), connection, batch);
-            if keeps_order {
-                calls.spawn(sent_now(call).await);
-            } else {
-                calls.spawn(call);
-            }
+            let Some(batch) = next_batch(&mut self.queue) else { return };
+            self.send_batch(connection, batch).await;
+        }
+    }
+
+    /// Sends a batch.
+    async fn send_batch(&mut self, connection: Arc<dyn SharedConnection>, batch: Batch) {
+        // A connection answers its calls in order: so no charge is decided before a refund
+        // that was made earlier.
+        let same = self.refunding.get(&batch.hash_slot).filter(|same| same.is_alive());
+        let keeps_order = batch.has_refunds() || same.is_some();
+        let connection = same.map_or(connection, Arc::clone);
+        if batch.has_refunds() {
+            self.refunding.insert(batch.hash_slot, Arc::clone(&connection));
+        }
+        let call = send_batch(Arc::clone(&self.config), connection, batch);
+        if keeps_order {
+            self.calls.spawn(sent_now(call).await);
+        } else {
+            self.calls.spawn(call);
+        }
+    }
+
+    fn connected(&mut self, outcome: Result<Arc<dyn SharedConnection>, Error>) {
+        self.connecting = None;
+        match outcome {
+            Ok(connection) => self.new_connection = Some(connection),
+            Err(error) => self.queue.fail_all(&error),
+        }
+    }
+
+    /// Records that a call has ended.
+    fn call_ended(&mut self, ended: EndedCall) {
+        self.queue.call_ended(ended.hash_slot, ended.requests);
+        self.record_end(ended);
+    }
+
+    /// Queues the refunds of a call that has ended, and waits on for a late reply.
+    fn record_end(&mut self, ended: EndedCall) {
+        if ended.refunds_done {
+            self.queue.refunds_done(ended.hash_slot);
+        }
+        if let Some(late_reply) = ended.late_reply {
+            self.late_replies.spawn(late_reply);
+        }
+        for request in ended.refunds {
+            let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
+            let pool = &self.config.pool;
+            self.queue.push(QueuedRequest::without_receiver(pool, request, deadline));
         }
     }
 }
@@ -116,25 +188,6 @@ where
             Poll::Ready(ended) => ended,
             Poll::Pending => call.await,
         }
-    }
-}
-
-/// Records that a call has ended: queues its refunds, and waits on for a late reply.
-fn record_end(
-    config: &Config,
-    queue: &mut Queue,
-    ended: EndedCall,
-    late_replies: &mut JoinSet<EndedCall>,
-) {
-    if ended.refunds_done {
-        queue.refunds_done(ended.hash_slot);
-    }
-    if let Some(late_reply) = ended.late_reply {
-        late_replies.spawn(late_reply);
-    }
-    for request in ended.refunds {
-        let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
-        queue.push(QueuedRequest::without_receiver(&config.pool, request, deadline));
     }
 }
 

@@ -62,12 +62,12 @@ fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
     assert_eq!(ops(queue.next_batch()), [check(1)]);
     for is_last in [false, true] {
         assert!(queue.has_refunds_in_flight(0));
-        queue.call_ended(0);
+        queue.call_ended(0, 1);
         queue.refunds_done(0);
         assert_eq!(queue.has_refunds_in_flight(0), !is_last);
     }
     assert!(!queue.is_empty());
-    queue.call_ended(0);
+    queue.call_ended(0, 1);
     assert!(queue.is_empty());
 }
 
@@ -79,7 +79,7 @@ fn a_slot_has_no_more_calls_than_allowed() {
     let (other, _receiver) = queued(7, check(3));
     queue.push(other);
     assert_eq!(queue.next_batch().map(|batch| batch.hash_slot), Some(7));
-    queue.call_ended(0);
+    queue.call_ended(0, 1);
     assert_eq!(ops(queue.next_batch()), [check(2)]);
 }
 
@@ -88,7 +88,7 @@ fn charges_whose_callers_have_left_are_dropped() {
     let (mut queue, mut receivers) = queue(2, [check(1), check(2), check(3)]);
     receivers.drain(..2);
     assert_eq!(ops(queue.next_batch()), [check(3)]);
-    queue.call_ended(0);
+    queue.call_ended(0, 1);
     assert!(queue.is_empty());
 }
 
@@ -112,8 +112,43 @@ fn a_failure_reaches_all_that_wait() {
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
         2
     );
-    queue.call_ended(0);
+    queue.call_ended(0, 1);
     assert!(!queue.is_empty());
     queue.refunds_done(0);
     assert!(queue.is_empty());
+}
+
+#[test]
+fn many_charges_leave_in_two_halves_one_after_the_other() {
+    let (mut queue, _receivers) = queue(64, (1..=40).map(check));
+    queue.set_max_in_flight(2);
+    assert_eq!(ops(queue.next_whole_batch()).len(), 20);
+    assert!(!queue.is_sendable(), "both halves at once");
+    let (other, _receiver) = queued(0, check(41));
+    queue.push(other);
+    assert_eq!(ops(queue.next_batch()).len(), 21);
+    // Half of those without an answer wait for the answer to the other half.
+    let (mut others, _receivers) = self::queue(64, (42..=61).map(check));
+    let others = others.next_batch().expect("a batch").requests;
+    others.into_iter().for_each(|other| queue.push(other));
+    assert!(!queue.is_sendable(), "more calls than allowed");
+    queue.call_ended(0, 20);
+    assert_eq!(ops(queue.next_batch()).len(), 20);
+}
+
+#[test]
+fn few_charges_leave_in_one_call() {
+    let (mut queue, _receivers) = queue(64, (1..=20).map(check));
+    queue.set_max_in_flight(2);
+    assert_eq!(ops(queue.next_whole_batch()).len(), 0);
+    assert_eq!(ops(queue.next_batch()).len(), 20);
+}
+
+#[test]
+fn a_crowd_uses_all_calls_at_once() {
+    let (mut queue, _receivers) = queue(64, (1..=256).map(check));
+    queue.set_max_in_flight(2);
+    assert_eq!(ops(queue.next_whole_batch()).len(), 64);
+    assert_eq!(ops(queue.next_whole_batch()).len(), 64);
+    assert!(!queue.is_sendable());
 }

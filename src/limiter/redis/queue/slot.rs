@@ -1,0 +1,89 @@
+//! The requests of one hash slot that wait, and how many of them the next call takes.
+//!
+//! Were all charges in one call, this process would wait while the server works, and the server
+//! while this process reads the answers. So a call takes at most half of the charges that have no
+//! answer. The other half follows once a charge or a reply has come: were both sent at once, the
+//! server would answer both at once. From then on the server works on one call while this process
+//! reads the answers to the other.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::QueuedRequest;
+use crate::algorithm::Mark;
+
+/// Fewer charges without an answer than this go in one call: a call costs as much as some charges.
+const MIN_SHARED: usize = 24;
+
+/// What bounds the calls of a slot.
+pub(super) struct Limits {
+    /// The most requests in a call.
+    pub(super) batch_size: usize,
+    /// The most calls at the same time.
+    pub(super) in_flight: usize,
+}
+
+/// The requests of one hash slot that wait.
+#[derive(Default)]
+pub(super) struct SlotQueue {
+    pub(super) requests: VecDeque<Box<QueuedRequest>>,
+    /// By the mark of each reservation: marks of one key grow from one to the next.
+    pub(super) refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
+    pub(super) calls_in_flight: usize,
+    /// The requests that those calls carry.
+    pub(super) requests_in_flight: usize,
+    /// Whether neither a request nor a reply has come since the last call was sent.
+    pub(super) has_just_sent: bool,
+    /// The calls that carry refunds and have not ended.
+    pub(super) refund_calls: usize,
+    pub(super) is_sendable: bool,
+}
+
+impl SlotQueue {
+    pub(super) fn len(&self) -> usize {
+        self.requests.len() + self.refunds.len()
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.len() > 0
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        !self.has_work() && self.calls_in_flight == 0 && self.refund_calls == 0
+    }
+
+    /// The next request: refunds first, the latest before all.
+    pub(super) fn pop(&mut self) -> Option<Box<QueuedRequest>> {
+        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
+        refund.or_else(|| self.requests.pop_front())
+    }
+
+    /// Whether a call may be sent now. The last one is held back if another was just sent.
+    pub(super) fn may_send(&self, limits: &Limits) -> bool {
+        let is_last = self.len() < 2 * limits.batch_size;
+        let is_held = self.has_just_sent && is_last && self.is_shared(limits);
+        self.calls_in_flight < limits.in_flight && !is_held
+    }
+
+    /// The most requests in the next call.
+    pub(super) fn max_size(&self, limits: &Limits) -> usize {
+        match self.is_shared(limits) {
+            true => self.unanswered().div_ceil(2).min(limits.batch_size),
+            false => limits.batch_size,
+        }
+    }
+
+    /// Whether the next call needs no further requests.
+    pub(super) fn has_whole_batch(&self, limits: &Limits) -> bool {
+        self.is_shared(limits) && self.len() >= self.max_size(limits)
+    }
+
+    /// Whether two calls take half of the requests each.
+    fn is_shared(&self, limits: &Limits) -> bool {
+        limits.in_flight > 1 && self.unanswered() >= MIN_SHARED
+    }
+
+    /// The requests that have no answer.
+    fn unanswered(&self) -> usize {
+        self.len() + self.requests_in_flight
+    }
+}
