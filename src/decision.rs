@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Quota, Reservation};
+use crate::{Error, Quota, Reservation};
 
 /// What a limiter decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub enum Origin {
     Cache,
     /// Nowhere: [`FailOpen`](crate::FailOpen) admitted because the store was away.
     FailOpen,
+    /// Nowhere: a [`Shadow`](crate::Shadow) admitted because its limiter could not decide.
+    Shadow,
+    /// Nowhere: a [`Switch`](crate::Switch) is off.
+    Off,
 }
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
@@ -62,6 +66,8 @@ pub(crate) struct Details {
     pub(crate) batch_position: u16,
     pub(crate) retried_for: Duration,
     pub(crate) reservation: Option<Reservation>,
+    /// What it would have been outside of a shadow. Boxed, since few decisions have it.
+    pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
 }
 
 impl Decision {
@@ -156,6 +162,22 @@ impl Decision {
         }
     }
 
+    /// What it would have been if it had counted: the outcome, or the error of a limiter that could
+    /// not decide. `None` unless a [`Shadow`](crate::Shadow) admitted the charge, whatever it was.
+    ///
+    /// ```
+    /// # use tower_sluice::{Decision, Outcome};
+    /// fn would_have_been_refused(decision: &Decision) -> bool {
+    ///     matches!(decision.shadowed(), Some(Ok(Outcome::Deny { .. } | Outcome::Retry(_))))
+    /// }
+    /// # assert!(!would_have_been_refused(&Decision::new(Outcome::Allow)));
+    /// ```
+    #[must_use]
+    pub fn shadowed(&self) -> Option<Result<Outcome, &Error>> {
+        let shadowed = self.details.as_ref()?.shadowed.as_deref()?;
+        Some(shadowed.as_ref().map(|outcome| *outcome))
+    }
+
     /// What was taken. `None` if nothing was, or if it was handed out already.
     #[must_use]
     #[inline]
@@ -231,6 +253,22 @@ impl Decision {
         }
     }
 
+    /// The admission at once that a shadow makes of an answer. What was taken stays taken.
+    pub(crate) fn in_shadow(answer: Result<Decision, Error>) -> Self {
+        let (mut decision, shadowed) = match answer {
+            Ok(decision) => {
+                let outcome = decision.outcome;
+                (decision, Ok(outcome))
+            }
+            Err(error) => (Self::new(Outcome::Allow).with_origin(Origin::Shadow), Err(error)),
+        };
+        decision.outcome = Outcome::Allow;
+        // Of two shadows the inner one knows.
+        let details = decision.details.get_or_insert_default();
+        details.shadowed.get_or_insert_with(|| Box::new(shadowed));
+        decision
+    }
+
     /// Sets how long it was delayed before the attempt that was admitted.
     pub(crate) fn set_retried_for(&mut self, retried_for: Duration) {
         self.details.get_or_insert_default().retried_for = retried_for;
@@ -259,7 +297,8 @@ impl Decision {
 
 impl Details {
     fn without_reservation(&self) -> Self {
-        Self { limiter: self.limiter.clone(), reservation: None, ..*self }
+        let (limiter, shadowed) = (self.limiter.clone(), self.shadowed.clone());
+        Self { limiter, reservation: None, shadowed, ..*self }
     }
 }
 
@@ -276,6 +315,7 @@ impl fmt::Debug for Decision {
             .field("batch_position", &self.batch_position())
             .field("waited", &self.waited())
             .field("reservation", &self.reservation())
+            .field("shadowed", &self.shadowed())
             .finish()
     }
 }

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 pub use crate::limiter::{
     AcquireFuture, BoxedFuture, DenyCacheFuture, LeaseFuture, MemoryFuture, OperationFuture,
-    OrElseFuture, TimeoutFuture, WithBreakerFuture,
+    OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture, WithSwitchFuture,
 };
 #[cfg(feature = "redis")]
 pub use crate::limiter::{AllAtOnceFuture, RedisFuture};

@@ -66,7 +66,8 @@ pub use self::limiter::script_texts;
 pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
 pub use self::limiter::{
     AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, FailOpen, Fallback,
-    FallbackIf, Lease, Limiter, LimiterExt, Memory, Operation, OrElse, Timeout, WithBreaker,
+    FallbackIf, Lease, Limiter, LimiterExt, Memory, Operation, OrElse, Shadow, ShadowCounts,
+    Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

@@ -115,7 +115,11 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 if matches!(decision.outcome(), Outcome::Wait(wait) if !wait.is_zero()) {
                     return Err(too_long_a_wait());
                 }
-                let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
+                // One that passes only in shadow tells most.
+                let left = |decision: &Decision| {
+                    let passes = matches!(decision.shadowed(), None | Some(Ok(Outcome::Allow)));
+                    (passes, decision.remaining().unwrap_or(u64::MAX))
+                };
                 if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
                     tightest = Some(decision);
                 }

@@ -71,7 +71,7 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// | an error of kind [`Infrastructure`](crate::ErrorKind::Infrastructure) | a failure |
 /// | [`Capacity`](crate::ErrorKind::Capacity), [`Configuration`](crate::ErrorKind::Configuration), [`State`](crate::ErrorKind::State) | an answer: the store said so, and the caller must see it |
 /// | [`Saturation`](crate::ErrorKind::Saturation), [`Request`](crate::ErrorKind::Request) | nothing: this process is busy, or the charge is invalid |
-/// | a refusal that a `deny_cache` inside repeats, an admission of [`FailOpen`](crate::FailOpen) inside | nothing: nobody was asked |
+/// | a refusal that a `deny_cache` inside repeats, an admission of [`FailOpen`](crate::FailOpen), of a shadow or of a switch inside | nothing: nobody was asked |
 /// | any end but an error of kind `Infrastructure`, after [`slow_after`](Breaker::slow_after) | slow: a failure too |
 /// | nothing, since its caller left | nothing, or slow if it was |
 ///

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     AcquireFuture, Boxed, Breaker, DenyCache, Fallback, FallbackIf, Lease, Limiter, Operation,
-    OperationFuture, OrElse, Timeout, WithBreaker,
+    OperationFuture, OrElse, Shadow, Switch, Timeout, WithBreaker, WithSwitch,
 };
 use crate::{Charge, Error, Reservation};
 
@@ -134,6 +134,25 @@ pub trait LimiterExt: Limiter + Sized {
     #[must_use]
     fn lease(self, max_units: u64) -> Lease<Self> {
         Lease::new(self, max_units)
+    }
+
+    /// Decides and takes as this limiter does, and admits every charge at once, whatever was
+    /// decided: for a limit that is to be watched before it counts.
+    ///
+    /// [`Decision::shadowed`](crate::Decision::shadowed) says what it would have been, and
+    /// [`Shadow::counts`] how often. Write it last, after `or_else`.
+    #[must_use]
+    fn shadow(self) -> Shadow<Self> {
+        Shadow::new(self)
+    }
+
+    /// Lets `switch` turn this limiter off, into a shadow, and on again, while it is used.
+    ///
+    /// Off, every charge is admitted and nothing is asked. It costs one atomic load for each
+    /// charge. Write it last, so that nothing is asked behind it. See [`Switch`].
+    #[must_use]
+    fn switch(self, switch: &Switch) -> WithSwitch<Self> {
+        WithSwitch::new(self, switch.clone())
     }
 
     /// Hides the type, so that limiters of different types fit one field or table.

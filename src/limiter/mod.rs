@@ -15,6 +15,8 @@ mod operate;
 mod or_else;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod shadow;
+mod switch;
 pub(crate) mod timeout;
 
 #[cfg(feature = "redis")]
@@ -32,6 +34,8 @@ pub use lease::{Lease, LeaseFuture};
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operation, OperationFuture};
 pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse, OrElseFuture};
+pub use shadow::{Shadow, ShadowCounts, ShadowFuture};
+pub use switch::{Switch, SwitchMode, WithSwitch, WithSwitchFuture};
 pub use timeout::{Timeout, TimeoutFuture};
 
 use std::future::Future;
@@ -53,6 +57,8 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`OrElse`] | as its inner one, or as a fallback where that may answer |
 /// | [`WithBreaker`] | as its inner one, which it does not ask while that fails |
 /// | [`DenyCache`] | as its inner one, and repeats a refusal without asking again |
+/// | [`Shadow`] | as its inner one, and admits whatever that decided |
+/// | [`WithSwitch`] | as its inner one, unless a [`Switch`] turned that off |
 /// | [`Lease`] | as its inner one, which it asks for several units in one call |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
 /// | [`AllInTurn`] | by several of any type, one after another, all or nothing |

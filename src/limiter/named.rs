@@ -146,6 +146,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
                 let mark = answer.mark.unwrap_or_default();
                 Reservation::of_taken(self.owner, cost.cast_unsigned(), Taken { key, quota, mark })
             }),
+            shadowed: None,
         };
         Decision::with_details(outcome, from.origin, details)
     }

@@ -1,0 +1,181 @@
+//! A limiter that decides and never refuses.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use super::{Limiter, Operation};
+use crate::{Charge, Decision, Error, Outcome, Reservation};
+
+/// A limiter that admits whatever its inner one decides: made by
+/// [`LimiterExt::shadow`](crate::LimiterExt::shadow). Clones share the counts.
+///
+/// It shows what a new limit would do to real traffic. It asks and takes as its inner limiter does,
+/// so each verdict is the one that would have been without the shadow. Then it admits at once.
+///
+/// ```
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build().unwrap().block_on(async {
+/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(2))).shadow();
+/// for call in 0..10 {
+///     let decision = limiter.check(&Charge::new("alice")).await?;
+///     assert!(decision.is_admitted());
+///     let would_be_refused = matches!(decision.shadowed(), Some(Ok(Outcome::Deny { .. })));
+///     assert_eq!(would_be_refused, call >= 2);
+/// }
+/// assert_eq!((limiter.counts().admitted, limiter.counts().refused), (2, 8));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// | the inner limiter answers | the decision |
+/// |---|---|
+/// | `Allow` | the same |
+/// | `Wait` | `Allow`: the slot is reserved, and nobody waits for it |
+/// | `Retry`, `Deny` | `Allow`, and nothing is taken |
+/// | an error, of whatever kind | `Allow`, with [`Origin::Shadow`](crate::Origin::Shadow) |
+///
+/// [`Decision::shadowed`] holds the answer itself. All else that the decision reports is the inner
+/// limiter's, such as [`remaining`](Decision::remaining). What was taken can be settled as usual.
+///
+/// # What it does not do
+///
+/// - It does not hide the time that a decision takes. So leave a `timeout` inside of it.
+/// - It does not ask again: where nothing can be reserved, a caller would have, after `Retry`.
+/// - It does not see a request without a key: the layer refuses that before. Return
+///   [`Exempt`](crate::Exempt) to let it pass.
+/// - An estimate, a penalty and a reset are those of the inner limiter.
+#[derive(Clone, Debug)]
+pub struct Shadow<L> {
+    inner: L,
+    counters: Arc<Counters>,
+}
+
+/// What the charges of a shadow would have been.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShadowCounts {
+    /// Admitted at once.
+    pub admitted: u64,
+    /// Admitted after a wait.
+    pub delayed: u64,
+    /// Refused, or asked to come again.
+    pub refused: u64,
+    /// Not decided: over HTTP a 503, or a 400.
+    pub undecided: u64,
+}
+
+/// The counts while they grow.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    admitted: AtomicU64,
+    delayed: AtomicU64,
+    refused: AtomicU64,
+    undecided: AtomicU64,
+}
+
+impl Counters {
+    fn add(&self, answer: &Result<Decision, Error>) {
+        let counter = match answer.as_ref().map(Decision::outcome) {
+            Ok(Outcome::Allow) => &self.admitted,
+            Ok(Outcome::Wait(_)) => &self.delayed,
+            Ok(Outcome::Retry(_) | Outcome::Deny { .. }) => &self.refused,
+            Err(_) => &self.undecided,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> ShadowCounts {
+        ShadowCounts {
+            admitted: self.admitted.load(Relaxed),
+            delayed: self.delayed.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            undecided: self.undecided.load(Relaxed),
+        }
+    }
+}
+
+impl<L> Shadow<L> {
+    pub(super) fn new(inner: L) -> Self {
+        Self { inner, counters: Arc::default() }
+    }
+
+    /// What its charges would have been, those of its clones included.
+    #[must_use]
+    pub fn counts(&self) -> ShadowCounts {
+        self.counters.counts()
+    }
+}
+
+impl<L: Limiter> Limiter for Shadow<L> {
+    type Future = ShadowFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        ShadowFuture::admitting(self.inner.check(charge), Arc::clone(&self.counters))
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.inner.settle(reservation, actual)
+    }
+
+    /// Always: a layer refuses requests otherwise. What the inner limiter cannot take is not taken.
+    fn can_take_more(&self) -> bool {
+        true
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        self.inner.operate(operation, charge).map(ShadowFuture::passing)
+    }
+}
+
+pin_project! {
+    /// The future of [`Shadow`].
+    pub struct ShadowFuture<C> {
+        #[pin]
+        answer: C,
+        // None: the answer passes as it is.
+        counters: Option<Arc<Counters>>,
+    }
+}
+
+impl<C> ShadowFuture<C> {
+    pub(super) fn admitting(answer: C, counters: Arc<Counters>) -> Self {
+        Self { answer, counters: Some(counters) }
+    }
+
+    pub(super) fn passing(answer: C) -> Self {
+        Self { answer, counters: None }
+    }
+}
+
+impl<C> Future for ShadowFuture<C>
+where
+    C: Future<Output = Result<Decision, Error>>,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = ready!(this.answer.poll(cx));
+        Poll::Ready(match this.counters {
+            Some(counters) => {
+                counters.add(&answer);
+                Ok(Decision::in_shadow(answer))
+            }
+            None => answer,
+        })
+    }
+}
+
+impl<C> fmt::Debug for ShadowFuture<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShadowFuture").finish_non_exhaustive()
+    }
+}

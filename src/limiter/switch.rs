@@ -1,0 +1,202 @@
+//! A switch that turns a limiter off and on while it is used.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::shadow::{Counters, ShadowFuture};
+use super::{Limiter, Operation, ShadowCounts};
+use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
+
+/// Turns limiters off, into a shadow, and on again, while they are used. Cheap to clone: clones are
+/// one switch.
+///
+/// ```
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Origin, Quota, Switch, SwitchMode};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build().unwrap().block_on(async {
+/// let switch = Switch::new();
+/// let store = Memory::new("api", TokenBucket::new(Quota::per_hour(1)));
+/// let limiter = store.switch(&switch);
+/// assert!(limiter.check(&Charge::new("alice")).await?.is_admitted());
+/// assert!(!limiter.check(&Charge::new("alice")).await?.is_admitted());
+///
+/// // On the day when the limit turns out to be wrong:
+/// switch.set(SwitchMode::Off);
+/// let decision = limiter.check(&Charge::new("alice")).await?;
+/// assert_eq!((decision.is_admitted(), decision.origin()), (true, Origin::Off));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// | mode | a charge | the inner limiter |
+/// |---|---|---|
+/// | [`On`](SwitchMode::On) | is decided | is asked |
+/// | [`Shadow`](SwitchMode::Shadow) | is admitted; the decision [says](Decision::shadowed) what it would have been | is asked, as in a [`Shadow`](crate::Shadow) |
+/// | [`Off`](SwitchMode::Off) | is admitted, with [`Origin::Off`] | is not asked, and nothing is taken |
+///
+/// It holds at once, for all clones of all limiters with this switch. A charge that is on its way
+/// is decided as it was asked, and a request that waits for its slot keeps it. What was taken can
+/// be settled in every mode.
+///
+/// Off, an estimate and a penalty are answered as a charge is, and change nothing. A reset goes to
+/// the inner limiter in every mode.
+///
+/// A switch is for one process. For many, set it where each of them reads its configuration.
+#[derive(Clone, Default)]
+pub struct Switch {
+    shared: Arc<Shared>,
+}
+
+/// What limiters with a [`Switch`] do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SwitchMode {
+    /// They decide.
+    On,
+    /// They decide, and admit every charge whatever was decided.
+    Shadow,
+    /// They admit every charge, and ask nobody.
+    Off,
+}
+
+#[derive(Default)]
+struct Shared {
+    mode: AtomicU8,
+    counters: Arc<Counters>,
+}
+
+impl Switch {
+    /// A switch that is on.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what limiters with this switch do from now on.
+    pub fn set(&self, mode: SwitchMode) {
+        let mode = match mode {
+            SwitchMode::On => 0,
+            SwitchMode::Shadow => 1,
+            SwitchMode::Off => 2,
+        };
+        self.shared.mode.store(mode, Relaxed);
+    }
+
+    /// What limiters with this switch do.
+    #[must_use]
+    #[inline]
+    pub fn mode(&self) -> SwitchMode {
+        match self.shared.mode.load(Relaxed) {
+            0 => SwitchMode::On,
+            1 => SwitchMode::Shadow,
+            _ => SwitchMode::Off,
+        }
+    }
+
+    /// What the charges in shadow would have been, since the switch was made.
+    #[must_use]
+    pub fn shadow_counts(&self) -> ShadowCounts {
+        self.shared.counters.counts()
+    }
+}
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switch")
+            .field("mode", &self.mode())
+            .field("shadow_counts", &self.shadow_counts())
+            .finish()
+    }
+}
+
+/// A limiter with a [`Switch`]: made by [`LimiterExt::switch`](crate::LimiterExt::switch).
+#[derive(Clone, Debug)]
+pub struct WithSwitch<L> {
+    inner: L,
+    switch: Switch,
+}
+
+impl<L> WithSwitch<L> {
+    pub(super) fn new(inner: L, switch: Switch) -> Self {
+        Self { inner, switch }
+    }
+}
+
+impl<L: Limiter> Limiter for WithSwitch<L> {
+    type Future = WithSwitchFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let answer = match self.switch.mode() {
+            SwitchMode::On => ShadowFuture::passing(self.inner.check(charge)),
+            SwitchMode::Shadow => {
+                let counters = Arc::clone(&self.switch.shared.counters);
+                ShadowFuture::admitting(self.inner.check(charge), counters)
+            }
+            SwitchMode::Off => return WithSwitchFuture::admitting(),
+        };
+        WithSwitchFuture::asking(answer)
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.inner.settle(reservation, actual)
+    }
+
+    /// Unless it is on: always, since a layer refuses requests otherwise.
+    fn can_take_more(&self) -> bool {
+        self.switch.mode() != SwitchMode::On || self.inner.can_take_more()
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        if self.switch.mode() == SwitchMode::Off && operation != Operation::Reset {
+            return Some(WithSwitchFuture::admitting());
+        }
+        let answer = self.inner.operate(operation, charge)?;
+        Some(WithSwitchFuture::asking(ShadowFuture::passing(answer)))
+    }
+}
+
+pin_project! {
+    /// The future of [`WithSwitch`].
+    pub struct WithSwitchFuture<C> {
+        // None: the switch is off.
+        #[pin]
+        answer: Option<ShadowFuture<C>>,
+    }
+}
+
+impl<C> WithSwitchFuture<C> {
+    fn asking(answer: ShadowFuture<C>) -> Self {
+        Self { answer: Some(answer) }
+    }
+
+    fn admitting() -> Self {
+        Self { answer: None }
+    }
+}
+
+impl<C> Future for WithSwitchFuture<C>
+where
+    C: Future<Output = Result<Decision, Error>>,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().answer.as_pin_mut() {
+            Some(answer) => answer.poll(cx),
+            None => Poll::Ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::Off))),
+        }
+    }
+}
+
+impl<C> fmt::Debug for WithSwitchFuture<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithSwitchFuture").finish_non_exhaustive()
+    }
+}
