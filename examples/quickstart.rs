@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `LISTEN` | `127.0.0.1:3000` | |
 //! | `REDIS_URL` | absent: in memory | what `Pool::connect` takes: `redis://...`, `redis-cluster://...`, `redis-sentinel://...`, and with TLS `rediss...` |
+//! | `REDIS_CA` | absent: the system's | a PEM file with the authority that `rediss` addresses are checked against |
 //! | `ALGORITHM` | `token_bucket` | or `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, `redisson`, whose limiters have the keys' names |
 //! | `LIMIT`, `PERIOD_MS` | 5, 1000 | |
 //! | `BURST` | `LIMIT` | of the token bucket; the others have none |
@@ -18,13 +19,13 @@
 //! Under `redisson` a key is used as it is, so that Java finds the same limiter. An application
 //! gives such keys a prefix: without one, a request could name any key of Redis.
 
-use std::env;
 use std::error::Error;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use std::{env, fs};
 
 use axum::Router;
 use axum::body::Body;
@@ -130,7 +131,7 @@ impl Settings {
     async fn read() -> Result<Self, String> {
         let store = Store {
             pool: match env::var("REDIS_URL") {
-                Ok(url) => Some(pool(&url).await.map_err(|error| invalid("REDIS_URL", &error))?),
+                Ok(url) => Some(pool(&url).await?),
                 Err(_) => None,
             },
             deadline: millis("DEADLINE_MS", 100)?,
@@ -166,10 +167,19 @@ impl Settings {
 }
 
 /// Connections to Redis. A server that is away may come later; one that is set up wrongly may not.
-async fn pool(url: &str) -> Result<Pool, tower_sluice::Error> {
-    let pool = Pool::connect(url)?;
+async fn pool(url: &str) -> Result<Pool, String> {
+    let mut builder = Pool::builder(url).map_err(|error| invalid("REDIS_URL", &error))?;
+    if url.starts_with("rediss") || url.starts_with("valkeys") {
+        // TLS needs a crypto provider, which an application chooses.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        if let Some(path) = env::var_os("REDIS_CA") {
+            let pem = fs::read(path).map_err(|error| invalid("REDIS_CA", &error))?;
+            builder = builder.root_certificate(pem);
+        }
+    }
+    let pool = builder.build().map_err(|error| invalid("REDIS_URL", &error))?;
     match pool.ready().await {
-        Err(error) if error.kind() == ErrorKind::Configuration => Err(error),
+        Err(error) if error.kind() == ErrorKind::Configuration => Err(invalid("REDIS_URL", &error)),
         _ => Ok(pool),
     }
 }
@@ -224,8 +234,11 @@ fn millis(name: &str, default: u64) -> Result<Duration, String> {
 }
 
 fn invalid(name: &str, error: &dyn Error) -> String {
-    match error.source() {
-        Some(source) => format!("{name}: {error}: {source}"),
-        None => format!("{name}: {error}"),
+    let mut text = format!("{name}: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
     }
+    text
 }

@@ -34,6 +34,8 @@ const MODULES: &[Module] = &[
             "redis",
             "bb8_redis",
             "rustls",
+            "rustls_native_certs",
+            "base64",
             "sha1_smol",
             "proptest",
         ],

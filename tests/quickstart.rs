@@ -1,7 +1,7 @@
 //! The quickstart, as a newcomer starts it: a process, its variables, and requests
 //! over real sockets.
 
-#![cfg(feature = "redisson")]
+#![cfg(all(feature = "redisson", feature = "rustls"))]
 
 mod support;
 
@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use support::algorithms;
 use support::http::{Answer, get};
+use support::tls::{Authority, Files, TlsServer};
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 
@@ -20,7 +21,9 @@ use tokio::task::JoinSet;
 fn quickstart() -> Command {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("quickstart"));
     let mut command = Command::new(&*BUILT);
-    for name in ["REDIS_URL", "ALGORITHM", "LIMIT", "PERIOD_MS", "BURST", "CELLS", "WARMUP_MS"] {
+    for name in
+        ["REDIS_URL", "REDIS_CA", "ALGORITHM", "LIMIT", "PERIOD_MS", "BURST", "CELLS", "WARMUP_MS"]
+    {
         command.env_remove(name);
     }
     command.env_remove("MAX_WAIT_MS").env_remove("DEADLINE_MS");
@@ -270,6 +273,26 @@ async fn a_server_that_is_set_up_wrongly_ends_it_at_once() {
     let node = Server::with(&["--cluster-enabled", "yes"]);
     let said = refused_at_start(&[("REDIS_URL", &node.url())]);
     assert!(said.contains("write redis-cluster://"), "{said}");
+}
+
+#[tokio::test]
+async fn with_tls_the_authority_is_a_file() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let server = TlsServer::start(&authority.identity(&["localhost"]));
+    let own = files.write("own.pem", &authority.pem());
+    let other = files.write("other.pem", &Authority::new().pem());
+    let url = server.url();
+    let deadline = ("DEADLINE_MS", "20000");
+    let running = Running::start(&[SLOW[0], deadline, ("REDIS_URL", &url), ("REDIS_CA", &own)]);
+    assert_eq!(running.store, "decided in Redis");
+    assert_eq!(get(running.address, "/", &[]).await.status, 200);
+    let said = refused_at_start(&[("REDIS_URL", &url), ("REDIS_CA", &other)]);
+    assert!(said.contains("UnknownIssuer"), "{said}");
+    let said = refused_at_start(&[("REDIS_URL", &url), ("REDIS_CA", "/nowhere")]);
+    assert!(said.contains("REDIS_CA"), "{said}");
+    // It is no matter of a plain address.
+    let plain = server.plain.url();
+    Running::start(&[("REDIS_URL", &plain), ("REDIS_CA", "/nowhere")]);
 }
 
 /// The one line that it ends with, exit code 2.

@@ -1,7 +1,7 @@
 //! The replay, as an operator runs it: traffic on standard input, a verdict for each line on
 //! standard output.
 
-#![cfg(feature = "redisson")]
+#![cfg(all(feature = "redisson", feature = "rustls"))]
 
 mod support;
 
@@ -13,13 +13,20 @@ use std::thread;
 
 use serde_json::{Value, json};
 use support::Server;
+use support::tls::{Authority, Files, TlsServer};
 
 const T0: u64 = 1_767_225_600_000_000;
 
 /// What comes of `traffic` under `options`, words apart by spaces.
 fn replay(options: &str, traffic: &str) -> Output {
+    replay_with(&[], options, traffic)
+}
+
+/// The same, with further variables.
+fn replay_with(variables: &[(&str, &str)], options: &str, traffic: &str) -> Output {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| support::example::built("replay"));
     let mut command = Command::new(&*BUILT);
+    command.env_remove("REDIS_CA").envs(variables.iter().copied());
     command.args(options.split(' ')).stdin(Stdio::piped());
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the example");
@@ -249,6 +256,23 @@ fn memory_and_redis_tell_the_same() {
         assert_eq!(said(&memory), said(&redis), "{algorithm}");
         assert_eq!(told(&memory).len(), 1_000);
     }
+}
+
+#[test]
+fn with_tls_the_authority_is_a_file() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let server = TlsServer::start(&authority.identity(&["localhost"]));
+    let own = files.write("own.pem", &authority.pem());
+    let options = "--algorithm token_bucket --limit 1 --period 1s";
+    let traffic = lines(&[json!({"t": T0, "key": "a"}), json!({"t": T0, "key": "a"})]);
+    let redis = format!("{options} --redis {}", server.url());
+    let decided = replay_with(&[("REDIS_CA", &own)], &redis, &traffic);
+    assert!(decided.status.success(), "{}", said(&decided));
+    assert_eq!(told(&decided), told(&replay(options, &traffic)));
+    // The system does not know the authority.
+    let refused = replay(&redis, &traffic);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("TLS with redis failed"), "{}", said(&refused));
 }
 
 #[test]

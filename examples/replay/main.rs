@@ -31,6 +31,10 @@
 //! {"line":5,"verdict":"done","refunded":5,"remaining":9,"reset_after_us":100000}
 //! ```
 //!
+//! `--redis` takes what `Pool::connect` takes: `redis://...`, `redis-cluster://...`,
+//! `redis-sentinel://...`, and with TLS `rediss...`. The variable `REDIS_CA` names a PEM file with
+//! the authority that `rediss` addresses are checked against. Default: those of the system.
+//!
 //! Verdicts are `allow`, `wait`, `deny`, `never` (it can never fit), `error` (the quota or the key
 //! of the line is invalid) and `done`. All charges stay in memory until the end, since any later
 //! line may refund one.

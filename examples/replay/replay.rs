@@ -2,10 +2,10 @@
 
 use std::error::Error as _;
 use std::io::{self, BufRead, BufWriter, StdoutLock, Write};
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{env, fs, process};
 
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::{
@@ -81,7 +81,17 @@ async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -
 
 /// Connections to the server that the options name.
 pub(crate) async fn pool(url: &str) -> Result<Pool, Stop> {
-    let pool = Pool::connect(url).map_err(|error| Stop::Asked(format!("--redis: {error}")))?;
+    let invalid = |error| Stop::Asked(format!("--redis: {error}"));
+    let mut builder = Pool::builder(url).map_err(invalid)?;
+    if url.starts_with("rediss") || url.starts_with("valkeys") {
+        // TLS needs a crypto provider, which an application chooses.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        if let Some(path) = env::var_os("REDIS_CA") {
+            let pem = fs::read(path).map_err(|error| Stop::Asked(format!("REDIS_CA: {error}")))?;
+            builder = builder.root_certificate(pem);
+        }
+    }
+    let pool = builder.build().map_err(invalid)?;
     pool.ready().await?;
     Ok(pool)
 }

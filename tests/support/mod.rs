@@ -11,6 +11,8 @@ pub mod proxy;
 #[cfg(feature = "redisson")]
 pub mod redisson;
 pub mod script;
+#[cfg(feature = "rustls")]
+pub mod tls;
 
 use std::ffi::OsString;
 use std::fs;

@@ -3,6 +3,7 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub enum Fault {
 pub struct Proxy {
     address: SocketAddr,
     faults: Arc<watch::Sender<(Fault, u64)>>,
+    connections: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -49,8 +51,11 @@ impl Proxy {
         let address = listener.local_addr().expect("an address");
         let faults = Arc::new(watch::Sender::new((Fault::None, 0)));
         let shared = Arc::clone(&faults);
+        let connections = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&connections);
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                count.fetch_add(1, Relaxed);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let ((from, to), (back, forth)) = (client.into_split(), server.into_split());
@@ -65,11 +70,20 @@ impl Proxy {
                 });
             }
         });
-        Self { address, faults, task }
+        Self { address, faults, connections, task }
     }
 
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// How many connections clients have made.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Relaxed)
     }
 
     /// Does `fault` to every connection from now on.

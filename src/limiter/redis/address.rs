@@ -1,6 +1,8 @@
 //! What an address says: one server, a cluster, or sentinels that know the primary; TLS or not;
 //! user, password and database.
 
+use std::path::PathBuf;
+
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
 use crate::{Error, ErrorKind};
@@ -20,7 +22,9 @@ pub(super) struct Address {
 #[derive(Clone)]
 pub(super) enum Topology {
     /// One server.
-    Server(ConnectionAddr),
+    Server(Host),
+    /// One server behind a socket of the system.
+    Socket(PathBuf),
     /// A cluster, which is asked for its other nodes.
     Cluster { nodes: Vec<Host> },
     /// The primary that sentinels name.
@@ -37,17 +41,6 @@ pub(super) enum Topology {
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) port: u16,
-}
-
-impl Host {
-    /// How to reach it.
-    pub(super) fn addr(&self, uses_tls: bool) -> ConnectionAddr {
-        let (host, port) = (self.name.clone(), self.port);
-        match uses_tls {
-            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            false => ConnectionAddr::Tcp(host, port),
-        }
-    }
 }
 
 /// The forms of an address.
@@ -92,17 +85,22 @@ impl Address {
         let query = Query::read(url.query_pairs(), form)?;
         let own_port = url.port();
         let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
-        let (addr, settings) = (info.addr().clone(), info.redis_settings().clone());
+        let settings = info.redis_settings().clone();
         if form == Form::Cluster && settings.db() != 0 {
             return Err(invalid("a cluster has no databases but 0"));
         }
-        let first = host(&addr, own_port, form);
-        let hosts = first.iter().cloned().chain(query.nodes).collect();
+        let first = match info.addr() {
+            ConnectionAddr::Unix(path) => {
+                return Ok(Self { topology: Topology::Socket(path.clone()), uses_tls, settings });
+            }
+            addr => host(addr, own_port, form).ok_or_else(|| invalid(PARTS))?,
+        };
+        let with_nodes = |first| [first].into_iter().chain(query.nodes).collect();
         let topology = match form {
-            Form::Server => Topology::Server(first.map_or(addr, |host| host.addr(uses_tls))),
-            Form::Cluster => Topology::Cluster { nodes: hosts },
+            Form::Server => Topology::Server(first),
+            Form::Cluster => Topology::Cluster { nodes: with_nodes(first) },
             Form::Sentinel => Topology::Sentinel {
-                sentinels: hosts,
+                sentinels: with_nodes(first),
                 service_name: query.service_name.ok_or_else(|| {
                     invalid(
                         "sentinelServiceName=<name> is missing: a sentinel knows a primary by it",
@@ -214,7 +212,7 @@ mod tests {
         assert_eq!(address.settings.username(), Some("app"));
         assert_eq!(address.settings.password(), Some("p@ss"));
         let Topology::Server(server) = address.topology else { panic!("one server") };
-        assert_eq!(server, ConnectionAddr::Tcp("redis.example".into(), 7_000));
+        assert_eq!(hosts(&[server]), [("redis.example", 7_000)]);
         for url in ["redis://[::1]", "valkey://localhost", "REDIS://localhost/?protocol=resp3"] {
             assert!(matches!(Address::parse(url).unwrap().topology, Topology::Server(_)), "{url}");
         }
@@ -224,10 +222,10 @@ mod tests {
     #[test]
     fn a_socket_is_a_server() {
         for url in ["unix:///run/redis.sock", "redis+unix:///run/redis.sock?db=2&pass=x"] {
-            let Topology::Server(server) = Address::parse(url).unwrap().topology else {
+            let Topology::Socket(path) = Address::parse(url).unwrap().topology else {
                 panic!("{url}")
             };
-            assert_eq!(server, ConnectionAddr::Unix("/run/redis.sock".into()), "{url}");
+            assert_eq!(path, PathBuf::from("/run/redis.sock"), "{url}");
         }
     }
 
@@ -268,14 +266,6 @@ mod tests {
                 assert_eq!(address.uses_tls, uses_tls, "{scheme}{form}");
             }
         }
-        let Topology::Server(server) = Address::parse("rediss://one:1").unwrap().topology else {
-            panic!("one server")
-        };
-        let ConnectionAddr::TcpTls { host, port: 1, insecure: false, tls_params: None } = server
-        else {
-            panic!("{server:?}")
-        };
-        assert_eq!(host, "one");
     }
 
     #[test]

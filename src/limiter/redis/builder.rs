@@ -8,7 +8,8 @@ use std::{fmt, io};
 use super::address::{Address, Topology};
 use super::own_pool::OwnPool;
 use super::pool::{MAX_TIMEOUT, Pool};
-use super::server::{Resolver, Server, check_crypto_provider};
+use super::server::{Connector, Resolver};
+use super::tls::Tls;
 use crate::{Error, ErrorKind};
 
 impl Pool {
@@ -55,6 +56,7 @@ pub struct PoolBuilder {
     connect_timeout: Duration,
     response_timeout: Option<Duration>,
     resolver: Option<Resolver>,
+    tls: Tls,
 }
 
 impl PoolBuilder {
@@ -65,6 +67,7 @@ impl PoolBuilder {
             connect_timeout: Duration::from_secs(1),
             response_timeout: None,
             resolver: None,
+            tls: Tls::default(),
         }
     }
 
@@ -114,23 +117,64 @@ impl PoolBuilder {
         self
     }
 
+    /// Trusts the authorities whose certificates are in `pem`, and no others; those of several
+    /// calls add up. Default: the authorities of the system.
+    ///
+    /// `rustls-native-certs` finds those of the system: on Linux also in the file or the folder
+    /// that `SSL_CERT_FILE` or `SSL_CERT_DIR` names. They are read once, by [`build`](Self::build).
+    #[cfg(feature = "rustls")]
+    #[must_use]
+    pub fn root_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.tls.add_root(pem.as_ref());
+        self
+    }
+
+    /// Trusts the authorities that Mozilla trusts, as they were known when the crate `webpki-roots`
+    /// was compiled: for containers that hold no authorities of their own. Default: the authorities
+    /// of the system.
+    #[cfg(feature = "rustls")]
+    #[must_use]
+    pub fn webpki_roots(mut self) -> Self {
+        self.tls.use_webpki_roots();
+        self
+    }
+
+    /// Sets the certificate that this process shows to servers, with the chain behind it, and its
+    /// private key; both in PEM. Default: none.
+    #[cfg(feature = "rustls")]
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> Self {
+        self.tls.set_identity(certificate.as_ref(), key.as_ref());
+        self
+    }
+
     /// Makes the pool, which connects on first use.
     ///
     /// # Errors
     ///
-    /// Of kind [`Configuration`](crate::ErrorKind::Configuration), if the crate was built without
-    /// what the address needs: `rediss://` needs the feature `rustls`, and a crypto provider that
-    /// the application installs before.
+    /// Of kind [`Configuration`](crate::ErrorKind::Configuration):
+    ///
+    /// - The address asks for TLS, and the crate was built without the feature `rustls`, or the
+    ///   application has installed no crypto provider, or a certificate cannot be read, or nothing
+    ///   was set and the system knows no authorities.
+    /// - Something was set for TLS, and the address does not ask for TLS.
     pub fn build(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings } = self.address;
-        if uses_tls {
-            check_crypto_provider()?;
-        }
+        let connector = Connector {
+            tls: self.tls.params(uses_tls)?,
+            settings,
+            timeout: self.connect_timeout,
+            resolver: self.resolver,
+        };
+        let pool =
+            |server| Pool::new(OwnPool::new(server, self.size as usize), self.response_timeout);
         match topology {
-            Topology::Server(addr) => {
-                let server = Server::new(addr, settings, self.connect_timeout, self.resolver)?;
-                Ok(Pool::new(OwnPool::new(server, self.size as usize), self.response_timeout))
-            }
+            Topology::Server(host) => connector.server(&host).map(pool),
+            Topology::Socket(path) => connector.socket(path).map(pool),
             Topology::Cluster { .. } | Topology::Sentinel { .. } => {
                 let message = "this version connects to one server only";
                 Err(Error::new(ErrorKind::Configuration, message))

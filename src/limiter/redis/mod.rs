@@ -12,6 +12,8 @@
 //! what it is. `health.rs` tells which `connection.rs` is usable, and `backoff.rs` when to connect
 //! again. `runtime_connections.rs` holds those of one runtime. `bb8_pool.rs` uses a pool that the
 //! application owns. Both pools implement the trait in `connections.rs`.
+//! `tls.rs` holds what TLS trusts, and
+//! `probe.rs` finds out whether a server expects it.
 
 mod address;
 mod all_at_once;
@@ -35,6 +37,7 @@ mod members;
 mod own_pool;
 mod pending;
 mod pool;
+mod probe;
 mod queue;
 mod reply;
 mod request;
@@ -43,6 +46,8 @@ mod script;
 #[cfg(feature = "redisson")]
 pub(crate) mod sending;
 mod server;
+#[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
+mod tls;
 mod worker;
 
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture};

@@ -1,9 +1,10 @@
 //! A server, and how to connect to it.
 
 use std::error::Error as _;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +16,24 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
     PushKind, RedisConnectionInfo, RedisError, RedisFuture, RedisResult,
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::select;
+use tokio::time::{Instant, sleep, timeout_at};
 
+use super::address::Host;
 use super::connection::Connection;
 use super::error;
 use super::greeting::Greeting;
 use super::health::{ConnectionState, Health, ServerHealth};
+use super::probe;
+use super::tls::TlsParams;
 use crate::{Error, ErrorKind};
 
 /// How long a connection may be idle before the system probes it, so that firewalls on the way
 /// do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A handshake of TLS that takes longer may be none.
+const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// A server that can be connected to.
 #[derive(Clone)]
@@ -36,39 +44,67 @@ pub(super) struct Server {
     health: Arc<ServerHealth>,
 }
 
-impl Server {
-    /// Connects to nothing yet. Fails if the address cannot be used.
-    pub(super) fn new(
-        addr: ConnectionAddr,
-        settings: RedisConnectionInfo,
-        connect_timeout: Duration,
-        resolver: Option<Resolver>,
-    ) -> Result<Self, Error> {
+/// What it takes to connect to any server of one address.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) tls: TlsParams,
+    /// The user, the password and the database.
+    pub(super) settings: RedisConnectionInfo,
+    /// How long connecting may take.
+    pub(super) timeout: Duration,
+    pub(super) resolver: Option<Resolver>,
+}
+
+impl Connector {
+    /// The server at `host`. Connects to nothing yet.
+    pub(super) fn server(&self, host: &Host) -> Result<Server, Error> {
+        self.server_at(self.tls.addr(host))
+    }
+
+    /// The server behind a socket of the system.
+    pub(super) fn socket(&self, path: PathBuf) -> Result<Server, Error> {
+        self.server_at(ConnectionAddr::Unix(path))
+    }
+
+    fn server_at(&self, addr: ConnectionAddr) -> Result<Server, Error> {
         // RESP3 carries the notice of a lost connection.
-        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        let settings = self.settings.clone().set_protocol(ProtocolVersion::RESP3);
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let info = addr.into_connection_info().map_err(invalid_address)?;
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
         let client = Client::open(info).map_err(invalid_address)?;
-        Ok(Self { client, connect_timeout, resolver, health: Arc::default() })
+        let (connect_timeout, resolver) = (self.timeout, self.resolver.clone());
+        Ok(Server { client, connect_timeout, resolver, health: Arc::default() })
     }
+}
 
+impl Server {
     /// Host and port, for errors.
     pub(super) fn address(&self) -> String {
-        format!("redis at {}", self.client.get_connection_info().addr())
+        format!("redis at {}", self.addr())
     }
 
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
         let deadline = Instant::now() + self.connect_timeout;
         let health = Arc::new(Health::new(&self.health));
         let retire_on_drop = RetireOnDrop(Arc::clone(&health));
-        let mut socket =
-            self.open_socket(retire_on_drop).await.map_err(|error| self.connect_error(error))?;
-        let greeting = timeout_at(deadline, Greeting::of(&mut socket)).await;
-        let greeting =
-            greeting.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
-        greeting.map_err(error::from_redis_error)?.expect_plain_server()?;
+        let mut socket = select! {
+            biased;
+            socket = self.open_socket(retire_on_drop) => match socket {
+                Ok(socket) => socket,
+                Err(error) => return Err(self.connect_error(error).await),
+            },
+            error = self.find_server_without_tls() => return Err(error),
+        };
+        let greeting = match timeout_at(deadline, Greeting::of(&mut socket)).await {
+            Ok(greeting) => greeting.map_err(error::from_redis_error)?,
+            Err(_) => {
+                let message = "redis did not say in time what it is";
+                return Err(Error::new(ErrorKind::Infrastructure, message));
+            }
+        };
+        greeting.expect_plain_server()?;
         Ok(Connection::new(socket, health))
     }
 
@@ -92,14 +128,45 @@ impl Server {
         self.client.get_multiplexed_async_connection_with_config(&config).await
     }
 
+    /// Ends only if the handshake of TLS takes long, and the server turns out to use none.
+    async fn find_server_without_tls(&self) -> Error {
+        if self.uses_tls() {
+            sleep(SLOW_HANDSHAKE).await;
+            if probe::answers_without_tls(self.addr(), self.resolver.as_ref()).await {
+                let message = "this server answers without TLS: turn on its TLS, or write redis \
+                    in place of rediss";
+                return Error::new(ErrorKind::Configuration, message);
+            }
+        }
+        pending().await
+    }
+
     /// The error of a failed attempt to connect.
-    fn connect_error(&self, error: RedisError) -> Error {
-        let address = self.client.get_connection_info().addr();
-        if matches!(address, ConnectionAddr::TcpTls { .. }) && is_tls_failure(&error) {
-            return Error::new(ErrorKind::Configuration, "TLS with redis failed")
-                .with_source(error);
+    async fn connect_error(&self, error: RedisError) -> Error {
+        if self.uses_tls() {
+            return match is_tls_failure(&error) {
+                true => {
+                    Error::new(ErrorKind::Configuration, "TLS with redis failed").with_source(error)
+                }
+                false => error::from_redis_error(error),
+            };
+        }
+        if error.is_connection_dropped()
+            && !error.is_connection_refusal()
+            && probe::answers_with_tls(self.addr(), self.resolver.as_ref()).await
+        {
+            let message = "this server wants TLS: write rediss in place of redis";
+            return Error::new(ErrorKind::Configuration, message).with_source(error);
         }
         error::from_redis_error(error)
+    }
+
+    fn uses_tls(&self) -> bool {
+        matches!(self.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    fn addr(&self) -> &ConnectionAddr {
+        self.client.get_connection_info().addr()
     }
 }
 
@@ -120,29 +187,7 @@ fn is_tls_failure(error: &RedisError) -> bool {
     io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
 }
 
-/// Fails unless rustls has a crypto provider; without one, each attempt to connect would panic.
-#[cfg(feature = "rustls")]
-pub(super) fn check_crypto_provider() -> Result<(), Error> {
-    use rustls::{ClientConfig, crypto::CryptoProvider};
-    // rustls installs its only provider by itself if there is exactly one, and panics otherwise.
-    if CryptoProvider::get_default().is_some()
-        || std::panic::catch_unwind(ClientConfig::builder).is_ok()
-    {
-        return Ok(());
-    }
-    let message = "rediss:// needs a crypto provider: install one before the pool is built, such as \
-        rustls::crypto::ring::default_provider().install_default()";
-    Err(Error::new(ErrorKind::Configuration, message))
-}
-
-/// Without the feature there is no TLS.
-#[cfg(not(feature = "rustls"))]
-pub(super) fn check_crypto_provider() -> Result<(), Error> {
-    let message = "rediss:// needs the feature rustls of tower-sluice";
-    Err(Error::new(ErrorKind::Configuration, message))
-}
-
-type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+pub(super) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// Resolves host names, anew for each connection.
 #[derive(Clone)]
@@ -155,6 +200,11 @@ impl Resolver {
     {
         Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
     }
+
+    /// The addresses of a host.
+    pub(super) fn addresses(&self, host: String, port: u16) -> Resolved {
+        (self.0)(host, port)
+    }
 }
 
 impl AsyncDNSResolver for Resolver {
@@ -163,7 +213,7 @@ impl AsyncDNSResolver for Resolver {
         host: &'b str,
         port: u16,
     ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
-        let resolved = (self.0)(host.to_owned(), port);
+        let resolved = self.addresses(host.to_owned(), port);
         Box::pin(async move { Ok(Box::new(resolved.await?.into_iter()) as Box<_>) })
     }
 }

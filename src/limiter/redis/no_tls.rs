@@ -1,0 +1,34 @@
+//! In place of `tls.rs` without the feature `rustls`.
+
+use redis::ConnectionAddr;
+
+use super::address::Host;
+use crate::{Error, ErrorKind};
+
+/// The settings of TLS, of which there are none.
+#[derive(Clone, Default)]
+pub(super) struct Tls {}
+
+impl Tls {
+    /// Fails if the address asks for TLS.
+    pub(super) fn params(&self, uses_tls: bool) -> Result<TlsParams, Error> {
+        match uses_tls {
+            true => {
+                let message = "rediss:// needs the feature rustls of tower-sluice";
+                Err(Error::new(ErrorKind::Configuration, message))
+            }
+            false => Ok(TlsParams),
+        }
+    }
+}
+
+/// What connections need for TLS.
+#[derive(Clone)]
+pub(super) struct TlsParams;
+
+impl TlsParams {
+    /// The address of a host.
+    pub(super) fn addr(&self, host: &Host) -> ConnectionAddr {
+        ConnectionAddr::Tcp(host.name.clone(), host.port)
+    }
+}

@@ -1,0 +1,182 @@
+//! TLS: which authorities connections trust, and the certificate of this process.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::address::Host;
+use crate::{Error, ErrorKind};
+
+/// The settings of TLS.
+#[derive(Clone, Default)]
+pub(super) struct Tls {
+    roots: Roots,
+    identity: Option<ClientTlsConfig>,
+}
+
+/// The authorities whose certificates are trusted.
+#[derive(Clone, Default)]
+enum Roots {
+    /// Those of the system.
+    #[default]
+    System,
+    /// Those that Mozilla trusts, as the client was compiled with.
+    Webpki,
+    /// These, in PEM.
+    Own(Vec<u8>),
+}
+
+impl Tls {
+    /// Trusts the authorities in `pem` alone, and those of earlier calls.
+    pub(super) fn add_root(&mut self, pem: &[u8]) {
+        if !matches!(self.roots, Roots::Own(_)) {
+            self.roots = Roots::Own(Vec::new());
+        }
+        if let Roots::Own(all) = &mut self.roots {
+            all.extend_from_slice(pem);
+            all.push(b'\n');
+        }
+    }
+
+    pub(super) fn use_webpki_roots(&mut self) {
+        self.roots = Roots::Webpki;
+    }
+
+    pub(super) fn set_identity(&mut self, certificate: &[u8], key: &[u8]) {
+        let (client_cert, client_key) = (certificate.to_vec(), key.to_vec());
+        self.identity = Some(ClientTlsConfig { client_cert, client_key });
+    }
+
+    /// What every connection needs, if the address asks for TLS. Fails if the settings or the
+    /// process are not fit for it, and if there are settings that would have no effect.
+    pub(super) fn params(&self, uses_tls: bool) -> Result<TlsParams, Error> {
+        let is_set = self.identity.is_some() || !matches!(self.roots, Roots::System);
+        match (uses_tls, is_set) {
+            (true, _) => Ok(TlsParams(Some(self.template()?))),
+            (false, false) => Ok(TlsParams(None)),
+            (false, true) => {
+                let message = "certificates are set, and the address asks for no TLS: write rediss";
+                Err(Error::new(ErrorKind::Configuration, message))
+            }
+        }
+    }
+
+    fn template(&self) -> Result<ConnectionAddr, Error> {
+        check_crypto_provider()?;
+        // The roots never depend on which features of the client another crate switches on.
+        let root_cert = match &self.roots {
+            Roots::System => Some(system_roots()?),
+            Roots::Webpki => None,
+            Roots::Own(pem) => Some(pem.clone()),
+        };
+        self.check(root_cert.as_deref())?;
+        let certificates = TlsCertificates { client_tls: self.identity.clone(), root_cert };
+        let (host, port) = (String::new(), 0);
+        let addr = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+        let client = Client::build_with_tls(addr, certificates);
+        let client = client.map_err(|error| invalid("the certificates", error))?;
+        Ok(client.get_connection_info().addr().clone())
+    }
+
+    /// Fails if a certificate or the key cannot be used: the client would find out with each
+    /// attempt to connect.
+    fn check(&self, root_cert: Option<&[u8]>) -> Result<(), Error> {
+        let mut roots = RootCertStore::empty();
+        if let Some(pem) = root_cert {
+            for certificate in certificates("the root certificate", pem)? {
+                roots.add(certificate).map_err(|error| invalid("the root certificate", error))?;
+            }
+        }
+        let Some(ClientTlsConfig { client_cert, client_key }) = &self.identity else {
+            return Ok(());
+        };
+        let chain = certificates("the client certificate", client_cert)?;
+        let key = PrivateKeyDer::from_pem_slice(client_key)
+            .map_err(|_| invalid("the key of the client certificate", "no private key in PEM"))?;
+        let provider = CryptoProvider::get_default().map(Arc::clone).ok_or_else(no_provider)?;
+        let config =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.and_then(|config| {
+            config.with_root_certificates(roots).with_client_auth_cert(chain, key)
+        });
+        config.map(drop).map_err(|error| invalid("the client certificate", error))
+    }
+}
+
+/// What connections need for TLS: an address that holds it, since the client names no type for it.
+/// None: they do not use TLS.
+#[derive(Clone)]
+pub(super) struct TlsParams(Option<ConnectionAddr>);
+
+impl TlsParams {
+    /// The address of a host.
+    pub(super) fn addr(&self, host: &Host) -> ConnectionAddr {
+        let (host, port) = (host.name.clone(), host.port);
+        match &self.0 {
+            Some(ConnectionAddr::TcpTls { tls_params, .. }) => {
+                let tls_params = tls_params.clone();
+                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        }
+    }
+}
+
+/// The certificates in `pem`, at least one.
+fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(invalid(what, "no certificate in PEM")),
+    }
+}
+
+/// The authorities of the system, in PEM, which is all that the client reads. Those that rustls
+/// cannot read are left out.
+fn system_roots() -> Result<Vec<u8>, Error> {
+    let mut found = rustls_native_certs::load_native_certs();
+    let (mut readable, mut pem) = (RootCertStore::empty(), String::new());
+    for certificate in found.certs {
+        if readable.add(certificate.clone()).is_ok() {
+            pem.push_str("-----BEGIN CERTIFICATE-----\n");
+            STANDARD.encode_string(&certificate, &mut pem);
+            pem.push_str("\n-----END CERTIFICATE-----\n");
+        }
+    }
+    if readable.is_empty() {
+        let message = "this system has no certificate authorities: install them, or build the pool \
+            with root_certificate or webpki_roots";
+        let error = Error::new(ErrorKind::Configuration, message);
+        return Err(match found.errors.pop() {
+            Some(cause) => error.with_source(cause),
+            None => error,
+        });
+    }
+    Ok(pem.into_bytes())
+}
+
+/// Fails unless rustls has a crypto provider; without one, each attempt to connect would panic.
+fn check_crypto_provider() -> Result<(), Error> {
+    // rustls installs its only provider by itself if there is exactly one, and panics otherwise.
+    if CryptoProvider::get_default().is_some()
+        || std::panic::catch_unwind(ClientConfig::builder).is_ok()
+    {
+        return Ok(());
+    }
+    Err(no_provider())
+}
+
+fn no_provider() -> Error {
+    let message = "rediss:// needs a crypto provider: install one before the pool is built, such as \
+        rustls::crypto::ring::default_provider().install_default()";
+    Error::new(ErrorKind::Configuration, message)
+}
+
+fn invalid(what: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorKind::Configuration, format!("{what} cannot be used")).with_source(cause)
+}

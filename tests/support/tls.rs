@@ -1,0 +1,144 @@
+//! Servers with TLS, and the certificates that they and their clients show, made when a test runs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
+
+use super::{Server, free_port};
+
+/// Installs the crypto provider of this process, which every pool with TLS needs.
+pub fn install_crypto_provider() {
+    // Tests of one binary share it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// What was made so far, so that each has a name of its own.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// An authority that signs certificates.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::default();
+        let name = format!("authority {}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, key).expect("an authority"))
+    }
+
+    /// Its own certificate, in PEM.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for these names and IP addresses, valid today.
+    pub fn identity(&self, names: &[&str]) -> Identity {
+        self.sign(names, 4_000)
+    }
+
+    /// A certificate that has expired.
+    pub fn expired(&self, names: &[&str]) -> Identity {
+        self.sign(names, 2_001)
+    }
+
+    fn sign(&self, names: &[&str], last_year: i32) -> Identity {
+        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        params.distinguished_name.push(DnType::CommonName, "a peer of a test");
+        (params.not_before, params.not_after) =
+            (date_time_ymd(2_000, 1, 1), date_time_ymd(last_year, 1, 1));
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.0).expect("signed").pem();
+        Identity { certificate, key: key.serialize_pem() }
+    }
+}
+
+/// Files of a test, removed when it ends.
+pub struct Files(PathBuf);
+
+impl Files {
+    pub fn new() -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("files-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        Self(folder)
+    }
+
+    /// Writes a file, and returns its path.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("written");
+        path.to_str().expect("a path").to_owned()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that takes clients with TLS on one port, and without on another.
+pub struct TlsServer {
+    pub plain: Server,
+    port: u16,
+    _files: Files,
+}
+
+impl TlsServer {
+    /// A server that asks clients for no certificate.
+    pub fn start(own: &Identity) -> Self {
+        Self::with(own, None)
+    }
+
+    /// A server that asks clients for a certificate which `clients` has signed.
+    pub fn asking(own: &Identity, clients: &Authority) -> Self {
+        Self::with(own, Some(clients))
+    }
+
+    fn with(own: &Identity, clients: Option<&Authority>) -> Self {
+        let files = Files::new();
+        let certificate = files.write("server.crt", &own.certificate);
+        let key = files.write("server.key", &own.key);
+        // A server wants one also if it asks clients for nothing.
+        let authority = clients.map_or_else(|| own.certificate.clone(), Authority::pem);
+        let authority = files.write("clients.crt", &authority);
+        let port = free_port();
+        let plain = Server::with(&[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &authority,
+            "--tls-auth-clients",
+            if clients.is_some() { "yes" } else { "no" },
+        ]);
+        Self { plain, port, _files: files }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address with TLS.
+    pub fn url(&self) -> String {
+        format!("rediss://localhost:{}", self.port)
+    }
+}

@@ -1,0 +1,204 @@
+//! TLS: who is trusted, and how everyone else is refused: with an error of kind configuration, a
+//! few times a second, and never without TLS.
+
+#![cfg(feature = "rustls")]
+
+mod support;
+
+use std::time::Duration;
+
+use support::faults::*;
+use support::proxy::Proxy;
+use support::tls::{Authority, TlsServer, install_crypto_provider};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower_sluice::{Error, ErrorKind, Limiter, Pool, PoolBuilder};
+
+/// An error with all its causes, in one line.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+async fn assert_well(pool: Pool) {
+    pool.ready().await.expect("a connection");
+    until_well(&over(pool)).await;
+}
+
+#[tokio::test]
+async fn an_authority_of_ones_own_is_trusted() {
+    install_crypto_provider();
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority.identity(&["127.0.0.1", "localhost"]));
+    for host in ["127.0.0.1", "localhost"] {
+        let url = format!("rediss://{host}:{}", server.port());
+        let pool = Pool::builder(&url).unwrap().root_certificate(authority.pem());
+        assert_well(pool.build().unwrap()).await;
+    }
+    // Several add up, in one text or in several calls.
+    let other = Authority::new().pem();
+    let both = format!("{other}\n{}", authority.pem());
+    let pool = Pool::builder(&server.url()).unwrap();
+    assert_well(pool.clone().root_certificate(both).build().unwrap()).await;
+    let pool = pool.root_certificate(authority.pem()).root_certificate(other);
+    assert_well(pool.build().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_client_shows_its_certificate() {
+    install_crypto_provider();
+    let authority = Authority::new();
+    let server = TlsServer::asking(&authority.identity(&["localhost"]), &authority);
+    let client = authority.identity(&["a client"]);
+    let pool = Pool::builder(&server.url()).unwrap().root_certificate(authority.pem());
+    assert_well(pool.client_certificate(client.certificate, client.key).build().unwrap()).await;
+}
+
+/// What is wrong, what the error must say, how the server was asked, and the pool.
+struct Refusal {
+    case: &'static str,
+    says: &'static str,
+    server: TlsServer,
+    proxy: Proxy,
+    pool: PoolBuilder,
+}
+
+impl Refusal {
+    /// The pool has an address of `scheme` that leads to a port of `server`.
+    async fn new(
+        case: &'static str,
+        says: &'static str,
+        server: TlsServer,
+        address: (&str, u16),
+        pool: impl Fn(PoolBuilder) -> PoolBuilder,
+    ) -> Self {
+        let (scheme_and_host, port) = address;
+        let proxy = Proxy::before(port).await;
+        let url = format!("{scheme_and_host}:{}", proxy.port());
+        let pool = pool(Pool::builder(&url).unwrap().credentials("default", "hush"));
+        Self { case, says, server, proxy, pool }
+    }
+
+    /// Callers ask for a second and a half. Each gets an error of kind configuration, and the
+    /// server few connections.
+    async fn assert(self) {
+        let Self { case, says, server, proxy, pool } = self;
+        let pool = pool.build().unwrap();
+        let error = pool.ready().await.expect_err(case);
+        let limiter = over(pool);
+        until(&limiter, ErrorKind::Configuration).await;
+        let (before, begun) = (proxy.connections(), Instant::now());
+        let ask = |limiter: Yearly| async move {
+            while begun.elapsed() < Duration::from_millis(1_500) {
+                let kind = limiter.check(&one()).await.expect_err(case).kind();
+                // A busy process cannot say more.
+                assert!(matches!(kind, ErrorKind::Configuration | ErrorKind::Saturation), "{case}");
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        (0..8).map(|_| ask(limiter.clone())).collect::<JoinSet<_>>().join_all().await;
+        let connects = proxy.connections() - before;
+        let per_second = connects as f64 / begun.elapsed().as_secs_f64();
+        let text = chain(&error);
+        println!("tls case={case:?} connects_per_s={per_second:.1} error={text}");
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{case}: {text}");
+        assert!(text.contains(says), "{case}: {text}");
+        assert!((1.0..=10.0).contains(&per_second), "{case}: {connects} connections");
+        // Nothing was said without TLS, the password least of all.
+        let mut connection = server.plain.connection().await;
+        assert_eq!(calls(&mut connection, "hello").await, 0, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn everyone_else_is_refused() {
+    const LOCALHOST: &str = "rediss://localhost";
+    install_crypto_provider();
+    let (authority, other) = (Authority::new(), Authority::new());
+    let named = |names: &[&str]| TlsServer::start(&authority.identity(names));
+    let localhost = || named(&["localhost"]);
+    let asking = || TlsServer::asking(&authority.identity(&["localhost"]), &authority);
+    let trusting = |pool: PoolBuilder| pool.root_certificate(authority.pem());
+    let mut table = Vec::new();
+
+    let (case, server) = ("another authority", localhost());
+    let (says, at) = ("UnknownIssuer", (LOCALHOST, server.port()));
+    let pool = |pool: PoolBuilder| pool.root_certificate(other.pem());
+    table.push(Refusal::new(case, says, server, at, pool).await);
+
+    let (case, server) = ("an authority that the system does not know", localhost());
+    let (says, at) = ("UnknownIssuer", (LOCALHOST, server.port()));
+    table.push(Refusal::new(case, says, server, at, |pool| pool).await);
+
+    let (case, server) = ("an authority that Mozilla does not know", localhost());
+    let (says, at) = ("UnknownIssuer", (LOCALHOST, server.port()));
+    table.push(Refusal::new(case, says, server, at, PoolBuilder::webpki_roots).await);
+
+    let (case, own) = ("an expired certificate", authority.expired(&["localhost"]));
+    let server = TlsServer::start(&own);
+    let (says, at) = ("expired", (LOCALHOST, server.port()));
+    table.push(Refusal::new(case, says, server, at, trusting).await);
+
+    let (case, server) = ("a certificate for another name", named(&["redis.example"]));
+    let (says, at) = ("not valid for name", (LOCALHOST, server.port()));
+    table.push(Refusal::new(case, says, server, at, trusting).await);
+
+    let (case, server) = ("a certificate without the IP address", localhost());
+    let (says, at) = ("not valid for name", ("rediss://127.0.0.1", server.port()));
+    table.push(Refusal::new(case, says, server, at, trusting).await);
+
+    let (case, server) = ("no client certificate", asking());
+    let (says, at) = ("CertificateRequired", (LOCALHOST, server.port()));
+    table.push(Refusal::new(case, says, server, at, trusting).await);
+
+    let (case, server) = ("a client certificate of another authority", asking());
+    let (says, at) = ("UnknownCA", (LOCALHOST, server.port()));
+    let client = other.identity(&["a client"]);
+    let pool = |pool| trusting(pool).client_certificate(&client.certificate, &client.key);
+    table.push(Refusal::new(case, says, server, at, pool).await);
+
+    let (case, server) = ("a server without TLS", localhost());
+    let (says, at) = ("without TLS", (LOCALHOST, server.plain.port()));
+    table.push(Refusal::new(case, says, server, at, trusting).await);
+
+    let (case, server) = ("a server with TLS, and an address without", localhost());
+    let (says, at) = ("wants TLS", ("redis://localhost", server.port()));
+    table.push(Refusal::new(case, says, server, at, |pool| pool).await);
+
+    table.into_iter().map(Refusal::assert).collect::<JoinSet<_>>().join_all().await;
+}
+
+#[test]
+fn what_cannot_be_used_is_an_error_when_the_pool_is_built() {
+    install_crypto_provider();
+    let authority = Authority::new();
+    let [one, other] = ["one", "other"].map(|name| authority.identity(&[name]));
+    let secure = Pool::builder("rediss://127.0.0.1:1").unwrap();
+    let trusting = secure.clone().root_certificate(authority.pem());
+    let plain = Pool::builder("redis://127.0.0.1:1").unwrap();
+    let table = [
+        (secure.clone().root_certificate(""), "root certificate"),
+        (secure.clone().root_certificate("no PEM at all"), "root certificate"),
+        (secure.clone().root_certificate(&one.key), "root certificate"),
+        (trusting.clone().client_certificate("", &one.key), "client certificate"),
+        (trusting.clone().client_certificate(&one.certificate, ""), "key"),
+        (trusting.clone().client_certificate(&one.certificate, &other.key), "client certificate"),
+        (plain.clone().root_certificate(authority.pem()), "write rediss"),
+        (plain.clone().webpki_roots(), "write rediss"),
+        (plain.clone().client_certificate(&one.certificate, &one.key), "write rediss"),
+    ];
+    for (pool, says) in table {
+        let error = pool.build().expect_err(says);
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{says}");
+        assert!(error.to_string().contains(says), "{says}: {error}");
+        assert!(!format!("{error} {error:?}").contains("PRIVATE KEY"));
+    }
+    let fine = trusting.client_certificate(&one.certificate, &one.key);
+    assert!(!format!("{fine:?}").contains("PRIVATE KEY"));
+    fine.build().expect("a pool");
+}
