@@ -43,6 +43,11 @@ const MODULES: &[Module] = &[
     },
     Module { files: &["limiter/digest"], crates: &["sha2"], modules: &["limiter"] },
     Module {
+        files: &["limiter/lease"],
+        crates: &["tokio", "pin_project_lite", "hashbrown"],
+        modules: &["limiter"],
+    },
+    Module {
         files: &["limiter/memory"],
         crates: &["tokio", "hashbrown"],
         modules: &["algorithm", "limiter"],

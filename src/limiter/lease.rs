@@ -1,17 +1,22 @@
 //! Leases: several units in one call, handed out in the process.
 //!
 //! `settings.rs` holds the settings. `leases.rs` is what the clones of a limiter share: the keys,
-//! in shards. A `key.rs` has the units of a `stock.rs` to spend, as long as they are valid. When
-//! they run out, a `refill.rs` takes as many as the `demand.rs` of the key is worth. `sweeper.rs`
-//! ends the leases that are over. `future.rs` is the caller's half.
+//! in a `shard.rs` each. A `key.rs` has `stocks.rs` to spend, the units of a `stock.rs` as long as
+//! they are valid. When they run out, a `refill.rs` takes as many as the `demand.rs` of the key is
+//! worth. `answer.rs` says what a charge gets, `sweeper.rs` ends the leases that are over, and
+//! `future.rs` is the caller's half.
 
+mod answer;
 mod demand;
 mod future;
 mod key;
 mod leases;
+mod name;
 mod refill;
 mod settings;
+mod shard;
 mod stock;
+mod stocks;
 mod sweeper;
 
 pub use future::LeaseFuture;

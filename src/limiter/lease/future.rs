@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
-use super::key::{Answer, Asked};
+use super::answer::{Answer, Asked};
 use super::leases::Leases;
 use super::refill::Refill;
 use super::sweeper;

@@ -7,12 +7,15 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::answer::{Answer, Asked, Grant, Waiter};
 use super::demand::Demand;
+use super::name::Name;
 use super::refill::Order;
 use super::settings::Settings;
 use super::stock::Stock;
+use super::stocks::{Ended, Stocks};
 use crate::limiter::Limiter;
-use crate::{Charge, Decision, Error, Owner, Quotas};
+use crate::{Charge, Quotas};
 
 /// The smallest refill that is worth asking for before anybody needs it.
 const MIN_PREFETCH: u64 = 4;
@@ -20,7 +23,7 @@ const MIN_PREFETCH: u64 = 4;
 /// One key. Everything here happens under the lock of its shard, so nothing here calls the inner
 /// limiter or wakes a task.
 pub(super) struct LeasedKey<L: Limiter> {
-    name: Arc<str>,
+    pub(super) name: Name,
     /// Different after each change of the quota and each reset. What was asked for under another
     /// generation is not spent.
     pub(super) generation: u64,
@@ -29,18 +32,11 @@ pub(super) struct LeasedKey<L: Limiter> {
     asked_at: Instant,
     /// The units that the last answer of the inner limiter left.
     remaining: Option<u64>,
-    /// Those with units to spend, the one that ends first at the front.
-    stocks: VecDeque<Shelf<L>>,
+    stocks: Stocks<L>,
     refills: Refills,
     waiters: VecDeque<Waiter<L>>,
     /// The units that the waiters need.
     queued: u64,
-}
-
-/// A stock, and how many of its units nobody has.
-struct Shelf<L: Limiter> {
-    stock: Arc<Stock<L>>,
-    left: u64,
 }
 
 /// The refills under way. All belong to one runtime, so that a runtime that stands still delays no
@@ -52,60 +48,8 @@ struct Refills {
     units: u64,
 }
 
-/// Who waits for a refill.
-pub(super) struct Waiter<L: Limiter> {
-    cost: u64,
-    since: Instant,
-    pub(super) sender: oneshot::Sender<Answer<L>>,
-}
-
-/// What a waiter hears.
-pub(super) enum Answer<L: Limiter> {
-    Granted(Grant<L>),
-    /// The inner limiter did not decide.
-    Failed(Error),
-    /// The charge asks the inner limiter itself.
-    AskAlone,
-}
-
-/// Units for a waiter, not yet in its hands.
-pub(super) struct Grant<L: Limiter> {
-    pub(super) stock: Arc<Stock<L>>,
-    pub(super) cost: u64,
-    /// What the stock then had left.
-    left: u64,
-    at: Instant,
-}
-
-impl<L: Limiter> Grant<L> {
-    pub(super) fn into_decision(self, owner: Owner) -> Decision
-    where
-        L: Send + Sync + 'static,
-    {
-        self.stock.decision(owner, self.cost, self.left, self.at)
-    }
-}
-
-/// What becomes of a charge.
-pub(super) enum Asked<L: Limiter> {
-    /// It takes units of a stock. The order, if any, is for those who come next.
-    Granted(Grant<L>, Option<Order>),
-    /// It waits for a refill, maybe for one that has to be started.
-    Waits(oneshot::Receiver<Answer<L>>, Option<Order>),
-    /// It asks the inner limiter itself.
-    AsksAlone,
-}
-
-/// Stocks that are not spent any more, each with the units that nobody has.
-pub(super) type Ended<L> = Vec<(Arc<Stock<L>>, u64)>;
-
 impl<L: Limiter> LeasedKey<L> {
-    pub(super) fn new(
-        name: Arc<str>,
-        generation: u64,
-        quota: Option<Quotas>,
-        now: Instant,
-    ) -> Self {
+    pub(super) fn new(name: Name, generation: u64, quota: Option<Quotas>, now: Instant) -> Self {
         Self {
             name,
             generation,
@@ -113,11 +57,15 @@ impl<L: Limiter> LeasedKey<L> {
             demand: Demand::new(now),
             asked_at: now,
             remaining: None,
-            stocks: VecDeque::new(),
+            stocks: Stocks::default(),
             refills: Refills::default(),
             waiters: VecDeque::new(),
             queued: 0,
         }
+    }
+
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        *self.name.text == *name
     }
 
     pub(super) fn has_quota_of(&self, charge: &Charge) -> bool {
@@ -171,14 +119,8 @@ impl<L: Limiter> LeasedKey<L> {
         now: Instant,
         ended: &mut Ended<L>,
     ) -> Option<Grant<L>> {
-        let index = self.stocks.iter().position(|shelf| shelf.left >= cost)?;
-        let shelf = &mut self.stocks[index];
-        shelf.left -= cost;
-        let grant = Grant { stock: Arc::clone(&shelf.stock), cost, left: shelf.left, at: now };
-        if shelf.left == 0 {
-            ended.extend(self.stocks.remove(index).map(|shelf| (shelf.stock, 0)));
-        }
-        Some(grant)
+        let (stock, left) = self.stocks.take(cost, ended)?;
+        Some(Grant { stock, cost, left, at: now })
     }
 
     /// Orders a refill before the units are spent, if that is worth it.
@@ -210,7 +152,7 @@ impl<L: Limiter> LeasedKey<L> {
         self.refills.runtime = Some(runtime);
         self.refills.count += 1;
         self.refills.units += units;
-        Order::new(Arc::clone(&self.name), self.generation, charge, units)
+        Order::new(self.name.clone(), self.generation, charge, units)
     }
 
     /// A refill has ended, whatever it brought.
@@ -257,7 +199,7 @@ impl<L: Limiter> LeasedKey<L> {
             answers.push((waiter, Answer::AskAlone));
         }
         match left > 0 && now < stock.valid_until {
-            true => self.put_on_shelf(stock, left),
+            true => self.stocks.put(stock, left),
             false => ended.push((Arc::clone(stock), left)),
         }
         answers
@@ -289,30 +231,17 @@ impl<L: Limiter> LeasedKey<L> {
         if stock.generation != self.generation || stock.valid_until <= now {
             return false;
         }
-        match self.stocks.iter_mut().find(|shelf| Arc::ptr_eq(&shelf.stock, stock)) {
-            Some(shelf) => shelf.left += units,
-            None => self.put_on_shelf(stock, units),
-        }
+        self.stocks.put(stock, units);
         true
     }
 
-    fn put_on_shelf(&mut self, stock: &Arc<Stock<L>>, left: u64) {
-        let later = |shelf: &Shelf<L>| shelf.stock.valid_until > stock.valid_until;
-        let index = self.stocks.iter().position(later).unwrap_or(self.stocks.len());
-        self.stocks.insert(index, Shelf { stock: Arc::clone(stock), left });
-    }
-
     pub(super) fn end_expired(&mut self, now: Instant, ended: &mut Ended<L>) {
-        while self.stocks.front().is_some_and(|shelf| shelf.stock.valid_until <= now)
-            && let Some(shelf) = self.stocks.pop_front()
-        {
-            ended.push((shelf.stock, shelf.left));
-        }
+        self.stocks.end_expired(now, ended);
     }
 
     /// Takes all stocks.
     pub(super) fn end_all(&mut self, ended: &mut Ended<L>) {
-        ended.extend(self.stocks.drain(..).map(|shelf| (shelf.stock, shelf.left)));
+        self.stocks.end_all(ended);
     }
 
     /// Ends what is over: expired stocks, and all of them if nobody asks any more. Returns when to
@@ -328,8 +257,8 @@ impl<L: Limiter> LeasedKey<L> {
             true => self.end_all(ended),
             false => self.end_expired(now, ended),
         }
-        if let Some(shelf) = self.stocks.front() {
-            return Some(shelf.stock.valid_until.min(quiet_at));
+        if let Some(valid_until) = self.stocks.next_end() {
+            return Some(valid_until.min(quiet_at));
         }
         let idle_at = self.demand.ends_at(settings.validity);
         let is_idle = self.refills.count == 0 && self.waiters.is_empty() && idle_at <= now;

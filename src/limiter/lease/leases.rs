@@ -1,37 +1,25 @@
 //! What the clones of a leased limiter share: the inner limiter, and its leased keys in shards.
 
-use std::collections::{HashMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::key::{Answer, Asked, Ended, LeasedKey, Waiter};
+use super::answer::{Answer, Asked, Waiter};
 use super::refill::{Order, refund};
 use super::settings::Settings;
+use super::shard::Shard;
 use super::stock::Stock;
+use super::stocks::Ended;
 use super::sweeper::Sweeper;
 use crate::limiter::{Limiter, digest};
 use crate::{Charge, Decision, Error, Outcome, Owner};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;
-
-/// Some of the keys, under their own lock.
-pub(super) struct Shard<L: Limiter> {
-    keys: HashMap<Arc<str>, LeasedKey<L>>,
-    max_keys: usize,
-    last_generation: u64,
-    /// What was asked for under this generation or an older one, and is not spent, is not refunded
-    /// either: a reset may have forgotten it.
-    last_forgotten: u64,
-    /// Resets under way. Until they end there is no refill: it could be decided before the reset,
-    /// and be spent after it.
-    resets: usize,
-    no_refills_until: Option<Instant>,
-    next_sweep: Instant,
-}
 
 pub(super) struct Leases<L: Limiter> {
     pub(super) inner: Arc<L>,
@@ -59,16 +47,16 @@ impl<L: Limiter> Leases<L> {
     /// Takes the units of a charge from a lease, or says who gets them.
     pub(super) fn ask(&self, charge: &Charge) -> Asked<L> {
         let now = Instant::now();
-        let name = digest::short(charge.key());
+        let (hash, name) = self.name(charge.key());
         let mut ended = Ended::new();
         let mut waiters = VecDeque::new();
-        let mut shard = self.shard(&name);
+        let mut shard = self.shard(hash);
         let may_refill = shard.may_refill(now);
-        let key = shard.keys.get_mut(&*name).filter(|key| key.has_quota_of(charge));
+        let key = shard.key(hash, &name).filter(|key| key.has_quota_of(charge));
         let asked = match key {
             Some(key) => key.ask(charge, now, &self.settings, may_refill, &mut ended),
             None => {
-                waiters = shard.begin(&name, charge, now, &self.settings, &mut ended);
+                waiters = shard.begin(hash, &name, charge, now, &self.settings, &mut ended);
                 Asked::AsksAlone
             }
         };
@@ -81,9 +69,9 @@ impl<L: Limiter> Leases<L> {
     /// Notes what the inner limiter answered to a charge that asked alone.
     pub(super) fn note(&self, charge: &Charge, answer: &Decision) {
         let admitted = if answer.outcome() == Outcome::Allow { charge.get_cost() } else { 0 };
-        let name = digest::short(charge.key());
-        let mut shard = self.shard(&name);
-        if let Some(key) = shard.keys.get_mut(&*name).filter(|key| key.has_quota_of(charge)) {
+        let (hash, name) = self.name(charge.key());
+        let mut shard = self.shard(hash);
+        if let Some(key) = shard.key(hash, &name).filter(|key| key.has_quota_of(charge)) {
             key.note(admitted, answer.remaining(), Instant::now(), &self.settings);
         }
     }
@@ -107,9 +95,9 @@ impl<L: Limiter> Leases<L> {
         let failure = answer.as_ref().and_then(|answer| answer.as_ref().err().cloned());
 
         let mut ended = Ended::new();
-        let mut shard = self.shard(&order.name);
-        let is_forgotten = order.generation <= shard.last_forgotten;
-        let key = shard.keys.get_mut(&order.name);
+        let mut shard = self.shard(order.name.hash);
+        let is_forgotten = shard.is_forgotten(order.generation);
+        let key = shard.key(order.name.hash, &order.name.text);
         let mut answers = Vec::new();
         match (key.filter(|key| key.generation == order.generation), &stock) {
             (Some(key), Some(stock)) => {
@@ -143,8 +131,8 @@ impl<L: Limiter> Leases<L> {
 
     /// A refill has ended without an answer.
     pub(super) fn lose(&self, order: &Order) {
-        let mut shard = self.shard(&order.name);
-        let key = shard.keys.get_mut(&order.name);
+        let mut shard = self.shard(order.name.hash);
+        let key = shard.key(order.name.hash, &order.name.text);
         let waiters = key.filter(|key| key.generation == order.generation).map(|key| {
             key.end_refill(order.units());
             key.dismiss(None, Instant::now())
@@ -163,8 +151,8 @@ impl<L: Limiter> Leases<L> {
 
     /// Puts units back into their lease while it is valid, else they are refunded with the rest.
     pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) {
-        let mut shard = self.shard(&stock.name);
-        let key = shard.keys.get_mut(&stock.name);
+        let mut shard = self.shard(stock.name.hash);
+        let key = shard.key(stock.name.hash, &stock.name.text);
         let is_put_back = key.is_some_and(|key| key.put_back(stock, units, Instant::now()));
         drop(shard);
         if !is_put_back {
@@ -175,8 +163,8 @@ impl<L: Limiter> Leases<L> {
     /// Takes more units of the key of a stock, if a lease has enough.
     pub(super) fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
         let mut ended = Ended::new();
-        let mut shard = self.shard(&stock.name);
-        let key = shard.keys.get_mut(&stock.name);
+        let mut shard = self.shard(stock.name.hash);
+        let key = shard.key(stock.name.hash, &stock.name.text);
         let grant = key.filter(|key| key.generation == stock.generation).and_then(|key| {
             let now = Instant::now();
             key.end_expired(now, &mut ended);
@@ -189,10 +177,10 @@ impl<L: Limiter> Leases<L> {
 
     /// Refunds the unspent units of one key.
     pub(super) fn end_key(&self, key: &str) {
-        let name = digest::short(key);
+        let (hash, name) = self.name(key);
         let mut ended = Ended::new();
-        let mut shard = self.shard(&name);
-        if let Some(key) = shard.keys.get_mut(&*name) {
+        let mut shard = self.shard(hash);
+        if let Some(key) = shard.key(hash, &name) {
             key.end_all(&mut ended);
         }
         drop(shard);
@@ -204,7 +192,7 @@ impl<L: Limiter> Leases<L> {
         for shard in &self.shards {
             let mut ended = Ended::new();
             let mut shard = lock(shard);
-            shard.keys.values_mut().for_each(|key| key.end_all(&mut ended));
+            shard.keys().for_each(|key| key.end_all(&mut ended));
             drop(shard);
             end(ended);
         }
@@ -212,12 +200,10 @@ impl<L: Limiter> Leases<L> {
 
     /// Forgets the leases of one key, and starts none until the reset has ended.
     pub(super) fn begin_reset(&self, key: &str) {
-        let name = digest::short(key);
+        let (hash, name) = self.name(key);
         let mut ended = Ended::new();
-        let mut shard = self.shard(&name);
-        shard.resets += 1;
-        shard.last_forgotten = shard.last_generation;
-        let waiters = match shard.keys.remove(&*name) {
+        let mut shard = self.shard(hash);
+        let waiters = match shard.begin_reset(hash, &name) {
             Some(mut key) => {
                 key.end_all(&mut ended);
                 key.dismiss(None, Instant::now())
@@ -231,11 +217,8 @@ impl<L: Limiter> Leases<L> {
 
     /// A reset has ended. Where it may still be under way, refills wait a while longer.
     pub(super) fn end_reset(&self, key: &str, is_done: bool) {
-        let mut shard = self.shard(&digest::short(key));
-        shard.resets -= 1;
-        if !is_done {
-            shard.no_refills_until = Some(Instant::now() + self.settings.validity);
-        }
+        let no_refills_until = (!is_done).then(|| Instant::now() + self.settings.validity);
+        self.shard(self.name(key).0).end_reset(no_refills_until);
     }
 
     /// Ends the leases that are over, and drops idle keys. Returns when to do so again. `None` if
@@ -252,72 +235,18 @@ impl<L: Limiter> Leases<L> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| lock(shard).keys.is_empty())
+        self.shards.iter().all(|shard| lock(shard).is_empty())
     }
 
-    fn shard(&self, name: &str) -> MutexGuard<'_, Shard<L>> {
-        lock(&self.shards[self.hasher.hash_one(name) as usize % self.shards.len()])
-    }
-}
-
-impl<L: Limiter> Shard<L> {
-    fn new(max_keys: usize) -> Self {
-        Self {
-            keys: HashMap::new(),
-            max_keys,
-            last_generation: 0,
-            last_forgotten: 0,
-            resets: 0,
-            no_refills_until: None,
-            next_sweep: Instant::now(),
-        }
+    /// The name that a key is kept under, and its hash.
+    fn name<'a>(&self, key: &'a str) -> (u64, Cow<'a, str>) {
+        let name = digest::short(key);
+        (self.hasher.hash_one(&*name), name)
     }
 
-    fn may_refill(&self, now: Instant) -> bool {
-        self.resets == 0 && self.no_refills_until.is_none_or(|until| until <= now)
-    }
-
-    /// Begins to watch the key of a charge under its quota, if there is room. Returns those who
-    /// wait for units under another quota.
-    fn begin(
-        &mut self,
-        name: &str,
-        charge: &Charge,
-        now: Instant,
-        settings: &Settings,
-        ended: &mut Ended<L>,
-    ) -> VecDeque<Waiter<L>> {
-        let mut waiters = VecDeque::new();
-        if let Some(mut key) = self.keys.remove(name) {
-            key.end_all(ended);
-            waiters = key.dismiss(None, now);
-        } else if self.keys.len() >= self.max_keys && self.next_sweep <= now {
-            self.sweep(now, settings, ended);
-            self.next_sweep = now + settings.validity;
-        }
-        if self.keys.len() < self.max_keys {
-            self.last_generation += 1;
-            let name: Arc<str> = name.into();
-            let quota = charge.get_quota().cloned();
-            let key = LeasedKey::new(Arc::clone(&name), self.last_generation, quota, now);
-            self.keys.insert(name, key);
-        }
-        waiters
-    }
-
-    fn sweep(
-        &mut self,
-        now: Instant,
-        settings: &Settings,
-        ended: &mut Ended<L>,
-    ) -> Option<Instant> {
-        let mut next: Option<Instant> = None;
-        self.keys.retain(|_, key| {
-            let again_at = key.sweep(now, settings, ended);
-            next = next.into_iter().chain(again_at).min();
-            again_at.is_some()
-        });
-        next
+    /// The shard of the names with this hash. Its table uses the highest and the lowest bits.
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<L>> {
+        lock(&self.shards[(hash >> 32) as usize % self.shards.len()])
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::leases::Leases;
+use super::name::Name;
 use crate::limiter::Limiter;
 use crate::{Charge, Decision, Error};
 
@@ -14,7 +15,7 @@ use crate::{Charge, Decision, Error};
 #[derive(Debug)]
 pub(super) struct Order {
     /// The key in the table of leased keys, and its generation.
-    pub(super) name: Arc<str>,
+    pub(super) name: Name,
     pub(super) generation: u64,
     /// The charge that takes the units. It waits for nothing.
     pub(super) charge: Charge,
@@ -22,7 +23,7 @@ pub(super) struct Order {
 
 impl Order {
     /// An order of `units` of the key and quota of `charge`, with its deadline.
-    pub(super) fn new(name: Arc<str>, generation: u64, charge: &Charge, units: u64) -> Self {
+    pub(super) fn new(name: Name, generation: u64, charge: &Charge, units: u64) -> Self {
         let charge = charge.clone().cost(units).max_wait(Duration::ZERO);
         Self { name, generation, charge }
     }

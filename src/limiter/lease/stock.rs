@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
+use super::name::Name;
 use super::refill::Order;
 use crate::limiter::Limiter;
 use crate::{Charge, Decision, Outcome, Owner, Reservation};
@@ -14,7 +15,7 @@ use crate::{Charge, Decision, Outcome, Owner, Reservation};
 pub(super) struct Stock<L: Limiter> {
     inner: Arc<L>,
     /// The key in the table of leased keys, and its generation.
-    pub(super) name: Arc<str>,
+    pub(super) name: Name,
     pub(super) generation: u64,
     /// The charge that took the units.
     pub(super) charge: Charge,
@@ -46,7 +47,7 @@ impl<L: Limiter> Stock<L> {
         let reservation = answer.take_reservation();
         Self {
             inner,
-            name: Arc::clone(&order.name),
+            name: order.name.clone(),
             generation: order.generation,
             charge: order.charge.clone(),
             taken_at: sent,

@@ -1,0 +1,55 @@
+//! What a charge gets: units of a lease, or the way to the inner limiter.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::refill::Order;
+use super::stock::Stock;
+use crate::limiter::Limiter;
+use crate::{Decision, Error, Owner};
+
+/// Who waits for a refill.
+pub(super) struct Waiter<L: Limiter> {
+    pub(super) cost: u64,
+    pub(super) since: Instant,
+    pub(super) sender: oneshot::Sender<Answer<L>>,
+}
+
+/// What a waiter hears.
+pub(super) enum Answer<L: Limiter> {
+    Granted(Grant<L>),
+    /// The inner limiter did not decide.
+    Failed(Error),
+    /// The charge asks the inner limiter itself.
+    AskAlone,
+}
+
+/// Units for a waiter, not yet in its hands.
+pub(super) struct Grant<L: Limiter> {
+    pub(super) stock: Arc<Stock<L>>,
+    pub(super) cost: u64,
+    /// What the stock then had left.
+    pub(super) left: u64,
+    pub(super) at: Instant,
+}
+
+impl<L: Limiter> Grant<L> {
+    pub(super) fn into_decision(self, owner: Owner) -> Decision
+    where
+        L: Send + Sync + 'static,
+    {
+        self.stock.decision(owner, self.cost, self.left, self.at)
+    }
+}
+
+/// What becomes of a charge.
+pub(super) enum Asked<L: Limiter> {
+    /// It takes units of a stock. The order, if any, is for those who come next.
+    Granted(Grant<L>, Option<Order>),
+    /// It waits for a refill, maybe for one that has to be started.
+    Waits(oneshot::Receiver<Answer<L>>, Option<Order>),
+    /// It asks the inner limiter itself.
+    AsksAlone,
+}

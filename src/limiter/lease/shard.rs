@@ -1,0 +1,127 @@
+//! A shard: some of the leased keys, under their own lock.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashTable;
+use tokio::time::Instant;
+
+use super::answer::Waiter;
+use super::key::LeasedKey;
+use super::name::Name;
+use super::settings::Settings;
+use super::stocks::Ended;
+use crate::Charge;
+use crate::limiter::Limiter;
+
+/// Some of the keys, under their own lock.
+pub(super) struct Shard<L: Limiter> {
+    keys: HashTable<LeasedKey<L>>,
+    max_keys: usize,
+    last_generation: u64,
+    /// What was asked for under this generation or an older one, and is not spent, is not refunded
+    /// either: a reset may have forgotten it.
+    last_forgotten: u64,
+    /// Resets under way. Until they end there is no refill: it could be decided before the reset,
+    /// and be spent after it.
+    resets: usize,
+    no_refills_until: Option<Instant>,
+    next_sweep: Instant,
+}
+
+impl<L: Limiter> Shard<L> {
+    pub(super) fn new(max_keys: usize) -> Self {
+        Self {
+            keys: HashTable::new(),
+            max_keys,
+            last_generation: 0,
+            last_forgotten: 0,
+            resets: 0,
+            no_refills_until: None,
+            next_sweep: Instant::now(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The key of this name, whose hash is `hash`.
+    pub(super) fn key(&mut self, hash: u64, name: &str) -> Option<&mut LeasedKey<L>> {
+        self.keys.find_mut(hash, |key| key.is_called(name))
+    }
+
+    pub(super) fn keys(&mut self) -> impl Iterator<Item = &mut LeasedKey<L>> {
+        self.keys.iter_mut()
+    }
+
+    pub(super) fn may_refill(&self, now: Instant) -> bool {
+        self.resets == 0 && self.no_refills_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether a reset may have forgotten what was asked for under a generation.
+    pub(super) fn is_forgotten(&self, generation: u64) -> bool {
+        generation <= self.last_forgotten
+    }
+
+    /// Begins to watch the key of a charge under its quota, if there is room. Returns those who
+    /// wait for units under another quota.
+    pub(super) fn begin(
+        &mut self,
+        hash: u64,
+        name: &str,
+        charge: &Charge,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> VecDeque<Waiter<L>> {
+        let mut waiters = VecDeque::new();
+        if let Some(mut key) = self.remove(hash, name) {
+            key.end_all(ended);
+            waiters = key.dismiss(None, now);
+        } else if self.keys.len() >= self.max_keys && self.next_sweep <= now {
+            self.sweep(now, settings, ended);
+            self.next_sweep = now + settings.validity;
+        }
+        if self.keys.len() < self.max_keys {
+            self.last_generation += 1;
+            let name = Name { text: name.into(), hash };
+            let quota = charge.get_quota().cloned();
+            let key = LeasedKey::new(name, self.last_generation, quota, now);
+            self.keys.insert_unique(hash, key, |key| key.name.hash);
+        }
+        waiters
+    }
+
+    /// Begins a reset: removes the key. Until the reset ends, nothing is refilled.
+    pub(super) fn begin_reset(&mut self, hash: u64, name: &str) -> Option<LeasedKey<L>> {
+        self.resets += 1;
+        self.last_forgotten = self.last_generation;
+        self.remove(hash, name)
+    }
+
+    /// A reset has ended. Where it may still be under way, refills wait until an instant.
+    pub(super) fn end_reset(&mut self, no_refills_until: Option<Instant>) {
+        self.resets -= 1;
+        self.no_refills_until = no_refills_until.or(self.no_refills_until);
+    }
+
+    pub(super) fn sweep(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        ended: &mut Ended<L>,
+    ) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        self.keys.retain(|key| {
+            let again_at = key.sweep(now, settings, ended);
+            next = next.into_iter().chain(again_at).min();
+            again_at.is_some()
+        });
+        next
+    }
+
+    fn remove(&mut self, hash: u64, name: &str) -> Option<LeasedKey<L>> {
+        let entry = self.keys.find_entry(hash, |key| key.is_called(name)).ok()?;
+        Some(entry.remove().0)
+    }
+}
