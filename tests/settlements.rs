@@ -89,15 +89,21 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     }
     assert_eq!((inner.polled(), inner.called()), (0, 0));
 
+    // A peek takes nothing that could be settled.
+    let peek = |_: &&'static str| Charge::new("all").peek();
+    let layer = RateLimitLayer::new(admits, peek).respond(Raise).actual_cost(take);
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!(inner.called(), 1);
+
     // A responder that settles nothing takes no more.
     let layer = RateLimitLayer::new(admits, Global).respond(Raise);
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
-    assert_eq!(inner.called(), 1);
+    assert_eq!(inner.called(), 2);
 
     let refunds = |_: &Decision, _: &&'static str| true;
     let layer = RateLimitLayer::new(admits, Global).respond(Raise).refund_if(refunds);
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
-    assert_eq!(inner.called(), 2);
+    assert_eq!(inner.called(), 3);
 
     // A closure around a limiter hands no settlement on.
     let wrapped = Scripted::new().allow();

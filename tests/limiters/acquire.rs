@@ -1,0 +1,64 @@
+//! `acquire`: workers that sleep until they are admitted.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn acquire_sleeps_the_reserved_wait() {
+    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
+    let begun = Instant::now();
+    for _ in 0..5 {
+        limiter.acquire("job").await.unwrap();
+    }
+    let took = begun.elapsed();
+    assert!((4 * SECOND..5 * SECOND).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_fails_when_patience_is_at_an_end() {
+    let bucket = TokenBucket::new(Quota::per_second(1)).horizon(3 * SECOND);
+    let limiter = Memory::new("jobs", bucket);
+    limiter.acquire("job").await.unwrap();
+    let impatient = Charge::new("job").max_wait(Duration::from_millis(500));
+    let refusal = limiter.acquire(impatient).await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Denied(_)));
+    let beyond = limiter.acquire(Charge::new("job").cost(2)).await.unwrap_err();
+    assert_eq!(beyond.retry_after(), None);
+    let mut waiting: Vec<_> = (0..3).map(|_| task::spawn(limiter.acquire("job"))).collect();
+    for waiter in &mut waiting {
+        assert_pending!(waiter.poll());
+    }
+    // The horizon is reserved out.
+    limiter.acquire("job").await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_acquire_gives_its_slot_back() {
+    let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));
+    limiter.acquire("job").await.unwrap();
+    let mut waiting = task::spawn(limiter.acquire("job"));
+    assert_pending!(waiting.poll());
+    let reset = || async {
+        let peek = limiter.check(&Charge::new("job").cost(0)).await;
+        peek.unwrap().reset_after().unwrap()
+    };
+    let reserved = reset().await;
+    drop(waiting);
+    assert_eq!(reserved - reset().await, SECOND);
+}
+
+// Case 144.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_dropped_unpolled_asks_nothing() {
+    let limiter = Scripted::new().allow();
+    drop(limiter.acquire("job"));
+    assert_eq!(limiter.charges().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_begins_with_the_first_poll_and_the_decision_says_what_was_used() {
+    let limiter = Scripted::new().retry(SECOND).allow();
+    let acquiring = limiter.acquire(Charge::new("job").max_wait(2 * SECOND));
+    tokio::time::sleep(5 * SECOND).await;
+    let waited = acquiring.await.unwrap().waited();
+    assert!((SECOND..SECOND + SECOND / 2).contains(&waited), "{waited:?}");
+}
