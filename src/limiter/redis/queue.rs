@@ -125,6 +125,8 @@ pub(super) struct Queue {
     slots: BTreeMap<u16, SlotQueue>,
     /// The slots that a call may be sent for, each once.
     sendable: VecDeque<u16>,
+    /// The slots for which a call was just sent.
+    just_sent: Vec<u16>,
     /// Counts refunds, so that those of one mark stay apart.
     refund_count: u64,
     limits: Limits,
@@ -132,9 +134,9 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(max_batch_size: usize) -> Self {
-        let (slots, sendable) = (BTreeMap::new(), VecDeque::new());
+        let (slots, sendable, just_sent) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
-        Self { slots, sendable, refund_count: 0, limits }
+        Self { slots, sendable, just_sent, refund_count: 0, limits }
     }
 
     /// Sets how many calls for one slot may be sent at the same time.
@@ -170,6 +172,16 @@ impl Queue {
         self.update_sendable(hash_slot);
     }
 
+    /// Lets another call for each slot be sent: what has come of the last ones is dealt with.
+    pub(super) fn allow_next(&mut self) {
+        for hash_slot in std::mem::take(&mut self.just_sent) {
+            if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+                slot_queue.has_just_sent = false;
+            }
+            self.update_sendable(hash_slot);
+        }
+    }
+
     /// The next batch that needs no further charges: those that wait are half of the unanswered
     /// ones, or as many as a call carries.
     pub(super) fn next_whole_batch(&mut self) -> Option<Batch> {
@@ -203,6 +215,7 @@ impl Queue {
                 slot_queue.requests_in_flight += batch.requests.len();
                 slot_queue.refund_calls += usize::from(batch.has_refunds());
                 slot_queue.has_just_sent = true;
+                self.just_sent.push(hash_slot);
                 self.update_sendable(hash_slot);
                 return Some(batch);
             }
@@ -216,7 +229,6 @@ impl Queue {
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
             slot_queue.calls_in_flight -= 1;
             slot_queue.requests_in_flight -= requests;
-            slot_queue.has_just_sent = false;
         }
         self.update_sendable(hash_slot);
     }

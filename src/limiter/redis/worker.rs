@@ -66,15 +66,17 @@ pub(super) async fn run(
             worker.call_ended(ended);
         }
         worker.update();
+        worker.allow_next();
         // The server works on what waits already while the tasks that are ready run.
         worker.send(Queue::next_whole_batch).await;
         // Tasks that are ready run first, so that their charges join the batch.
         yield_now().await;
+        worker.allow_next();
         while let Ok(queued) = arrivals.try_recv() {
             worker.queue.push(queued);
         }
         worker.send(Queue::next_batch).await;
-        worker.new_connection = None;
+        (worker.has_replies, worker.new_connection) = (false, None);
     }
 }
 
@@ -86,6 +88,8 @@ struct Worker {
     refunding: HashMap<u16, Arc<dyn SharedConnection>>,
     connecting: Option<ConnectionFuture>,
     new_connection: Option<Arc<dyn SharedConnection>>,
+    /// Whether a call has ended in this turn.
+    has_replies: bool,
     calls: JoinSet<EndedCall>,
     late_replies: JoinSet<EndedCall>,
 }
@@ -98,6 +102,7 @@ impl Worker {
             refunding: HashMap::new(),
             connecting: None,
             new_connection: None,
+            has_replies: false,
             calls: JoinSet::new(),
             late_replies: JoinSet::new(),
         }
@@ -113,6 +118,13 @@ impl Worker {
         let Self { config, queue, refunding, .. } = self;
         refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
         queue.set_max_in_flight(config.max_in_flight * config.pool.size());
+    }
+
+    /// Lets the next calls follow the last ones if answers came, which this process has to read.
+    fn allow_next(&mut self) {
+        if self.has_replies {
+            self.queue.allow_next();
+        }
     }
 
     /// Sends batches while there are any and a connection is ready.
@@ -156,6 +168,7 @@ impl Worker {
 
     /// Records that a call has ended.
     fn call_ended(&mut self, ended: EndedCall) {
+        self.has_replies = true;
         self.queue.call_ended(ended.hash_slot, ended.requests);
         self.record_end(ended);
     }

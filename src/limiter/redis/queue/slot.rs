@@ -2,9 +2,9 @@
 //!
 //! Were all charges in one call, this process would wait while the server works, and the server
 //! while this process reads the answers. So a call takes at most half of the charges that have no
-//! answer. The other half follows once a charge or a reply has come: were both sent at once, the
-//! server would answer both at once. From then on the server works on one call while this process
-//! reads the answers to the other.
+//! answer. The next call follows once a charge has come or the answers of a call are read: were two
+//! sent at once, the server would answer both at once. From then on the server works on one call
+//! while this process reads the answers to the other.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +31,7 @@ pub(super) struct SlotQueue {
     pub(super) calls_in_flight: usize,
     /// The requests that those calls carry.
     pub(super) requests_in_flight: usize,
-    /// Whether neither a request nor a reply has come since the last call was sent.
+    /// Whether nothing has happened since the last call was sent.
     pub(super) has_just_sent: bool,
     /// The calls that carry refunds and have not ended.
     pub(super) refund_calls: usize,
@@ -57,10 +57,9 @@ impl SlotQueue {
         refund.or_else(|| self.requests.pop_front())
     }
 
-    /// Whether a call may be sent now. The last one is held back if another was just sent.
+    /// Whether a call may be sent now.
     pub(super) fn may_send(&self, limits: &Limits) -> bool {
-        let is_last = self.len() < 2 * limits.batch_size;
-        let is_held = self.has_just_sent && is_last && self.is_shared(limits);
+        let is_held = self.has_just_sent && self.is_shared(limits);
         self.calls_in_flight < limits.in_flight && !is_held
     }
 

@@ -145,10 +145,13 @@ fn few_charges_leave_in_one_call() {
 }
 
 #[test]
-fn a_crowd_uses_all_calls_at_once() {
+fn the_calls_of_a_crowd_follow_each_other() {
     let (mut queue, _receivers) = queue(64, (1..=256).map(check));
     queue.set_max_in_flight(2);
-    assert_eq!(ops(queue.next_whole_batch()).len(), 64);
-    assert_eq!(ops(queue.next_whole_batch()).len(), 64);
-    assert!(!queue.is_sendable());
+    for _ in 0..2 {
+        assert_eq!(ops(queue.next_whole_batch()).len(), 64);
+        assert!(!queue.is_sendable());
+        queue.allow_next();
+    }
+    assert!(!queue.is_sendable(), "more calls than allowed");
 }
