@@ -110,7 +110,7 @@ async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
     let wrapper = |charge: &Charge| wrapped.check(charge);
     let layer = RateLimitLayer::new(wrapper, Global).respond(Raise).refund_if(refunds);
     layer.layer(inner.clone()).oneshot("hello").await.unwrap();
-    assert_eq!((inner.called(), wrapped.settlements()), (3, vec![]));
+    assert_eq!((inner.called(), wrapped.settlements()), (4, vec![]));
 }
 
 /// A responder whose callers wait for 5 ms, and which changes each response.
