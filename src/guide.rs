@@ -1,5 +1,5 @@
-//! Pages that lead through the crate: recipes, failures, bounds, capacity, and the way from
-//! Redisson.
+//! Pages that lead through the crate: recipes, failures, security, bounds, capacity, and the way
+//! from Redisson.
 
 #[cfg(feature = "redis")]
 #[doc = include_str!("../docs/cookbook.md")]
@@ -8,7 +8,15 @@ pub mod cookbook {}
 #[doc = include_str!("../docs/when-redis-fails.md")]
 pub mod when_redis_fails {}
 
-// Of two definitions of a link the first counts: in rustdoc this one, in the repository the page's.
+// Of two definitions of a link the first counts: in rustdoc these, in the repository the page's.
+#[cfg(feature = "redis")]
+#[doc = "[bound]: crate::guide::what_the_bound_means"]
+#[doc = "[failures]: crate::guide::when_redis_fails"]
+#[doc = "[capacity]: crate::guide::capacity"]
+#[doc = ""]
+#[doc = include_str!("../SECURITY.md")]
+pub mod security {}
+
 #[doc = "[cookbook]: crate::guide::cookbook"]
 #[doc = ""]
 #[doc = include_str!("../docs/what-the-bound-means.md")]

@@ -3,6 +3,7 @@
 #![cfg_attr(feature = "redis", doc = "[cookbook]: crate::guide::cookbook")]
 #![cfg_attr(feature = "redis", doc = "[failures]: crate::guide::when_redis_fails")]
 #![cfg_attr(feature = "redis", doc = "[bound]: crate::guide::what_the_bound_means")]
+#![cfg_attr(feature = "redis", doc = "[security]: crate::guide::security")]
 #![cfg_attr(feature = "redis", doc = "[redisson-page]: crate::guide::from_redisson")]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/peers.url"))]
