@@ -2,7 +2,7 @@
 //!
 //! A charge that finds the limiter idle is sent at once, by its own task. All others go to a
 //! worker, which sends those that wait in batches: no timer delays a charge, and the busier the
-//! limiter, the larger its batches.
+//! limiter, the larger its batches. `queue/slot.rs` says how large they are.
 //!
 //! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
 

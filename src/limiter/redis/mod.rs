@@ -185,7 +185,10 @@ impl<A: InLua> Redis<A> {
     /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
     /// Default: 64.
     ///
-    /// A call of 64 holds Redis for about 200 µs.
+    /// A call of 64 holds Redis for about 200 µs. While 24 charges or more have no answer, a call
+    /// takes half of them at most, so that Redis decides one half while this process reads the
+    /// answers to the other. If as many arrive at one moment and no charge follows, the second half
+    /// waits for the first answers.
     #[must_use]
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))

@@ -4,7 +4,8 @@
 //! while this process reads the answers. So a call takes at most half of the charges that have no
 //! answer. The next call follows once a charge has come or the answers of a call are read: were two
 //! sent at once, the server would answer both at once. From then on the server works on one call
-//! while this process reads the answers to the other.
+//! while this process reads the answers to the other. Of a burst that no charge follows, the second
+//! half waits for one reply.
 
 use std::collections::{BTreeMap, VecDeque};
 
