@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
 pub mod algorithms;
+pub mod cluster;
 pub mod example;
 pub mod fake;
 pub mod faults;
@@ -51,6 +52,11 @@ impl Server {
 
     /// A server with further command-line options.
     pub fn with(options: &[&str]) -> Self {
+        Self::on(free_port, options)
+    }
+
+    /// The same, on a port that `choose` finds free.
+    pub fn on(choose: impl Fn() -> u16, options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
@@ -58,7 +64,7 @@ impl Server {
         fs::create_dir_all(&folder).expect("a folder for the server");
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         for _ in 0..20 {
-            let port = free_port();
+            let port = choose();
             if let Some(child) = spawn(port, &folder, &options, READY) {
                 return Self { child, port, folder, options };
             }
