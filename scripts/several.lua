@@ -30,7 +30,7 @@ while last < groups do
       known[key] = slot_N
       --@ if text
       local text = texts[slot_N]
-      if text then
+      if text and text ~= 'none' then
         --@ paste read
         if not $exists then
           why = CORRUPT

@@ -19,7 +19,7 @@ while last < #KEYS do
     local changed, wiped, why, number, expires_at
     --@ if text
     local text = texts[k]
-    if text then
+    if text and text ~= 'none' then
       --@ paste read
       if not $exists then
         why = CORRUPT

@@ -129,7 +129,7 @@ impl Sender {
         &self,
         deadline: Deadline,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
-        let connecting = pin!(self.pool.connection());
+        let connecting = pin!(self.pool.redirected_connection(deadline.hash_slot));
         let connection = deadline.wait_for(connecting).await;
         connection.unwrap_or_else(|| Err(deadline.missed_error(&self.pool, true)))
     }

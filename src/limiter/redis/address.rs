@@ -1,6 +1,7 @@
 //! What an address says: one server, a cluster, or sentinels that know the primary; TLS or not;
 //! user, password and database.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
@@ -41,6 +42,24 @@ pub(super) enum Topology {
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) port: u16,
+}
+
+impl Host {
+    /// The host of a connection; none for a socket of the system.
+    pub(super) fn of(addr: &ConnectionAddr) -> Option<Self> {
+        match addr {
+            ConnectionAddr::Tcp(name, port) | ConnectionAddr::TcpTls { host: name, port, .. } => {
+                Some(Self { name: name.clone(), port: *port })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.port)
+    }
 }
 
 /// The forms of an address.

@@ -62,6 +62,11 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
     assembly.text
 }
 
+/// Whether the keys of each algorithm hold a text, or pieces of a state.
+pub(super) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
+    parts.iter().map(|part| Member::new(part).section("read").is_some()).collect()
+}
+
 /// A text that is being put together.
 struct Assembly<'a> {
     members: &'a [Member],

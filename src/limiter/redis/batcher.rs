@@ -16,10 +16,10 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use super::call::send_batch;
+use super::call::{follow, send_call};
 use super::config::Config;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queue::{Batch, CompletedRequest, QueuedRequest};
+use super::queue::{Batch, Call, CompletedRequest, QueuedRequest};
 use super::request::{Op, Request};
 use super::worker;
 use crate::{Error, ErrorKind};
@@ -166,23 +166,31 @@ async fn send_inline(
     queued: Box<QueuedRequest>,
     permit: OwnedSemaphorePermit,
 ) {
-    let connection = match batcher.config.pool.ready_connection() {
+    let (config, hash_slot) = (&batcher.config, queued.hash_slot);
+    let connection = match config.pool.ready_connection(hash_slot) {
         Some(connection) => connection,
-        None => match batcher.config.pool.connection().await {
+        None => match config.pool.connection(hash_slot).await {
             Ok(connection) => connection,
             Err(error) => return queued.fail(error),
         },
     };
-    let batch = Batch { hash_slot: queued.hash_slot, requests: vec![queued] };
-    let ended = send_batch(Arc::clone(&batcher.config), connection, batch).await;
-    drop(permit);
-    let refunds = match ended.late_reply {
-        Some(late_reply) => late_reply.await.refunds,
-        None => ended.refunds,
-    };
-    for request in refunds {
-        // A refund that is lost errs on the safe side.
-        let _ = batcher.send_and_forget(request);
+    let batches = vec![Batch { hash_slot, requests: vec![queued] }];
+    let call = Call { lane: config.pool.lane(hash_slot), requests: 1, batches };
+    let mut ended = send_call(Arc::clone(config), connection, call).await;
+    let mut permit = Some(permit);
+    loop {
+        for request in ended.refunds {
+            // A refund that is lost errs on the safe side.
+            let _ = batcher.send_and_forget(request);
+        }
+        if let Some(unfinished) = ended.unfinished.pop() {
+            ended = follow(Arc::clone(config), unfinished).await;
+        } else if let Some(late_reply) = ended.late_reply {
+            drop(permit.take());
+            ended = late_reply.await;
+        } else {
+            return;
+        }
     }
 }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection, RunError};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, RedisError};
+use redis::{Cmd, Pipeline, RedisError, RedisResult};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::backoff::Backoff;
 use super::connections::{
-    ConnectionFuture, Connections, MAX_CONNECTION_WAIT, ReplyFuture, SharedConnection,
+    ConnectionFuture, Connections, MAX_CONNECTION_WAIT, RepliesFuture, ReplyFuture,
+    SharedConnection,
 };
 use super::error;
 use crate::limiter::grace_period::GracePeriod;
@@ -111,6 +112,19 @@ where
         });
     }
 
+    /// Records how a call ended.
+    fn record<T>(self: &Arc<Self>, outcome: &RedisResult<T>) {
+        let Err(error) = outcome else { return };
+        // With a test on each checkout bb8 finds a dead connection itself.
+        let is_lost = error.is_unrecoverable_error() && !self.pool.config().test_on_check_out;
+        if is_lost || error::met_read_only(error) {
+            self.replace_all();
+        }
+        if error.is_unrecoverable_error() {
+            *self.last_checked_out() = None;
+        }
+    }
+
     async fn replace_one(&self) {
         let Ok(Ok(mut old)) = timeout(MAX_CONNECTION_WAIT, self.pool.get()).await else { return };
         if let Ok(Ok(new)) = timeout(MAX_CONNECTION_WAIT, self.pool.dedicated_connection()).await {
@@ -150,7 +164,7 @@ where
     M: ManageConnection<Error = RedisError>,
     M::Connection: ConnectionLike + Clone + Sync,
 {
-    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
+    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
         let connection =
             self.last_checked_out().clone().filter(|connection| connection.is_alive())?;
         if connection.checked_out_at.elapsed() >= CHECK_OUT_INTERVAL {
@@ -159,7 +173,7 @@ where
         Some(connection as Arc<dyn SharedConnection>)
     }
 
-    fn connection(self: Arc<Self>) -> ConnectionFuture {
+    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
         Box::pin(async move { Ok(self.check_out().await? as Arc<dyn SharedConnection>) })
     }
 
@@ -167,11 +181,11 @@ where
         (self.pool.state().connections as usize).max(1)
     }
 
-    fn connect_error(&self) -> Option<Error> {
+    fn connect_error(&self, _: u16) -> Option<Error> {
         None
     }
 
-    fn no_reply_error(&self) -> Error {
+    fn no_reply_error(&self, _: u16) -> Error {
         Error::new(ErrorKind::Infrastructure, "redis did not answer in time")
     }
 }
@@ -195,16 +209,19 @@ where
         let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
         Box::pin(async move {
             let outcome = connection.req_packed_command(&command).await;
-            if let (Err(error), Some(pool)) = (&outcome, pool) {
-                // With a test on each checkout bb8 finds a dead connection itself.
-                let is_lost =
-                    error.is_unrecoverable_error() && !pool.pool.config().test_on_check_out;
-                if is_lost || error::met_read_only(error) {
-                    pool.replace_all();
-                }
-                if error.is_unrecoverable_error() {
-                    *pool.last_checked_out() = None;
-                }
+            if let Some(pool) = pool {
+                pool.record(&outcome);
+            }
+            outcome
+        })
+    }
+
+    fn send_all(&self, commands: Pipeline) -> RepliesFuture {
+        let (mut connection, pool) = (self.connection.clone(), self.pool.upgrade());
+        Box::pin(async move {
+            let outcome = connection.req_packed_commands(&commands, 0, commands.len()).await;
+            if let Some(pool) = pool {
+                pool.record(&outcome);
             }
             outcome
         })

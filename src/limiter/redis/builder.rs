@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
 use super::address::{Address, Topology};
+use super::cluster::{Cluster, NodeSettings};
 use super::own_pool::OwnPool;
 use super::pool::{MAX_TIMEOUT, Pool};
 use super::server::{Connector, Resolver};
@@ -170,12 +172,16 @@ impl PoolBuilder {
             timeout: self.connect_timeout,
             resolver: self.resolver,
         };
-        let pool =
-            |server| Pool::new(OwnPool::new(server, self.size as usize), self.response_timeout);
+        let (size, response_timeout) = (self.size as usize, self.response_timeout);
+        let pool = |server| Pool::new(Arc::new(OwnPool::new(server, size)), response_timeout);
         match topology {
             Topology::Server(host) => connector.server(&host).map(pool),
             Topology::Socket(path) => connector.socket(path).map(pool),
-            Topology::Cluster { .. } | Topology::Sentinel { .. } => {
+            Topology::Cluster { nodes } => {
+                let cluster = Cluster::new(NodeSettings { connector, size }, nodes)?;
+                Ok(Pool::of_cluster(cluster, response_timeout))
+            }
+            Topology::Sentinel { .. } => {
                 let message = "this version connects to one server only";
                 Err(Error::new(ErrorKind::Configuration, message))
             }

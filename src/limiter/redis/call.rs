@@ -1,183 +1,182 @@
-//! Sends a batch in one call, and distributes the reply: each charge gets its own answer.
+//! Sends the batches of a call, and waits for their answers until the earliest deadline.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::RedisError;
+use redis::Cmd;
 use tokio::time::{Instant, timeout_at};
 
+use super::cluster::{self, Unfinished};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::deadline::Deadline;
-use super::error;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
-use super::key;
-use super::queue::{Batch, QueuedRequest, Requests};
-use super::reply::BatchReply;
+use super::lanes::Lane;
+use super::queue::{Batch, Call};
 use super::request::Request;
-use super::script::Arguments;
-use crate::limiter::named::instant;
+use super::script_call::{ScriptCall, own_now};
 
 /// Waits for a late reply. Ends when it has come, or when it is given up.
 pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;
 
 /// A call that no longer counts as in flight.
+#[derive(Default)]
 pub(super) struct EndedCall {
-    pub(super) hash_slot: u16,
-    /// How many requests it carried.
-    pub(super) requests: usize,
-    /// Whether it carried refunds, and no more reply to them is awaited.
-    pub(super) refunds_done: bool,
+    /// The lane that it occupied until now, and how many requests it carried.
+    pub(super) lane: Option<(Lane, usize)>,
+    /// The hash slots whose refunds it carried, if no more reply to them is awaited.
+    pub(super) refunds_done: Vec<u16>,
     /// The refunds of what was taken for callers who have left.
     pub(super) refunds: Vec<Request>,
-    /// Waits on, if no reply came by the earliest deadline of the batch.
+    /// What no server has run, to be sent to another one of the cluster.
+    pub(super) unfinished: Vec<Unfinished>,
+    /// Waits on, if no reply came by the earliest deadline of the batches.
     pub(super) late_reply: Option<LateReply>,
+}
+
+/// The result of a call whose charges have their answers.
+#[derive(Default)]
+pub(super) struct CallOutcome {
+    pub(super) refunds: Vec<Request>,
+    pub(super) unfinished: Vec<Unfinished>,
+    /// Whether the server replied, be it with an error.
+    pub(super) was_answered: bool,
 }
 
 /// A call that has no reply after this time no longer counts as in flight: other charges may
 /// have little time.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Sends a batch, and waits for the reply until the earliest deadline in it.
-pub(super) async fn send_batch(
+/// Sends a call, and waits for the reply until the earliest deadline in it.
+pub(super) async fn send_call(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    batch: Batch,
+    mut call: Call,
 ) -> EndedCall {
-    let (hash_slot, has_refunds) = (batch.hash_slot, batch.has_refunds());
-    let requests = batch.requests.len();
-    let deadlines = || batch.requests.iter().map(|queued| queued.deadline);
-    let sent = Instant::now();
-    let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
-    let earliest = Deadline::new(earliest, &config.pool, hash_slot);
-    let latest = deadlines().max().unwrap_or(sent);
-    let pool = config.pool.clone();
-    let mut sending =
-        Box::pin(send_and_distribute(config, Arc::clone(&connection), batch.requests));
-    let was_answered = |outcome: &BatchOutcome| outcome.was_answered;
-    let outcome =
-        earliest.wait_for_reply(&pool, &*connection, sending.as_mut(), was_answered).await;
-    let (refunds, late_reply): (_, Option<LateReply>) = match outcome {
-        Some(outcome) => (outcome.refunds, None),
-        None => {
-            let late_reply = async move {
-                let outcome =
-                    timeout_at(latest + LATE_REPLY_TIMEOUT, sending).await.unwrap_or_default();
-                match outcome.was_answered {
-                    true if Instant::now() <= latest => pool.record_reply(hash_slot),
-                    true => pool.record_late_reply(hash_slot),
-                    false => {}
-                }
-                EndedCall {
-                    hash_slot,
-                    requests,
-                    refunds_done: has_refunds,
-                    refunds: outcome.refunds,
-                    late_reply: None,
-                }
-            };
-            (Vec::new(), Some(Box::pin(late_reply)))
-        }
-    };
-    let refunds_done = has_refunds && late_reply.is_none();
-    EndedCall { hash_slot, requests, refunds_done, refunds, late_reply }
+    let wait = Wait::new(&config, &call.batches, Some((call.lane, call.requests)));
+    let used = Arc::clone(&connection);
+    if config.pool.is_routed() {
+        let sending = cluster::send_batches(config, connection, call.batches);
+        wait.run(sending, Some(&*used)).await
+    } else {
+        // All keys share one hash slot.
+        let Some(batch) = call.batches.pop() else { return EndedCall::default() };
+        wait.run(send_batch(config, connection, batch), Some(&*used)).await
+    }
 }
 
-/// The result of a batch whose charges have their answers.
-#[derive(Default)]
-struct BatchOutcome {
-    refunds: Vec<Request>,
-    /// Whether the server replied, be it with an error.
-    was_answered: bool,
+/// Sends what no server has run to where the cluster says.
+pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> EndedCall {
+    let Unfinished { call: ScriptCall { hash_slot, requests }, next } = unfinished;
+    let batch = [Batch { hash_slot, requests }];
+    let wait = Wait::new(&config, &batch, None);
+    let [Batch { hash_slot, requests }] = batch;
+    let unfinished = Unfinished { call: ScriptCall { hash_slot, requests }, next };
+    wait.run(cluster::follow(config, unfinished), None).await
 }
 
 /// Sends a batch and distributes the reply.
-async fn send_and_distribute(
+async fn send_batch(
     config: Arc<Config>,
     connection: Arc<dyn SharedConnection>,
-    mut requests: Requests,
-) -> BatchOutcome {
-    let now = match config.clock.as_ref().map(|clock| instant(clock())).transpose() {
+    batch: Batch,
+) -> CallOutcome {
+    let call = ScriptCall::new(&config, batch);
+    let now = match own_now(&config) {
         Ok(now) => now,
         Err(error) => {
-            requests.into_iter().for_each(|queued| queued.fail(error.clone()));
-            return BatchOutcome::default();
+            call.fail(&error);
+            return CallOutcome::default();
         }
     };
-    requests.retain(|queued| queued.is_wanted());
-    let queued = grouped(requests, config.key_prefixes.len());
-    let requests: Vec<_> = queued.iter().map(|queued| &queued.request).collect();
-    let Config { key_prefixes, rule, .. } = &*config;
-    let call = Arguments { now, key_prefixes, rule, requests: &requests };
-    let arguments = |command: &mut _| {
-        call.append_to(command);
-        queued.iter().any(|queued| queued.is_wanted())
+    let arguments = |command: &mut Cmd| {
+        call.append_to(&config, now, command);
+        call.is_wanted()
     };
-    let script = config.scripts.choose(&requests);
+    let script = call.script(&config);
     let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
-        return BatchOutcome::default();
+        return CallOutcome::default();
     };
     let was_answered = is_reply(&reply);
-    // A client library has a timeout of its own, and a busy process fires it before it reads the
-    // reply. Callers whose deadline has passed judge that by themselves.
-    let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
-    let reply = reply.map_err(error::from_redis_error);
-    let reply = reply.as_ref().map_err(Clone::clone);
-    let elements = config.reader.state_elements();
-    let refunds = match reply.and_then(|reply| BatchReply::read(reply, queued.len(), elements)) {
-        Ok(reply) => distribute(&config, &*connection, queued, &reply),
-        Err(error) => {
-            let now = Instant::now();
-            let is_late = |queued: &QueuedRequest| has_timed_out && queued.deadline <= now;
-            let in_time = queued.into_iter().filter(|queued| !is_late(queued));
-            in_time.for_each(|queued| queued.fail(error.clone()));
-            Vec::new()
+    let refunds = call.complete(&config, &*connection, reply);
+    CallOutcome { refunds, was_answered, unfinished: Vec::new() }
+}
+
+/// How long to wait for a call, and what its end means for the queue.
+struct Wait {
+    config: Arc<Config>,
+    lane: Option<(Lane, usize)>,
+    /// Its hash slots.
+    first_slot: u16,
+    other_slots: Vec<u16>,
+    refund_slots: Vec<u16>,
+    earliest: Deadline,
+    latest: Instant,
+}
+
+impl Wait {
+    fn new(config: &Arc<Config>, batches: &[Batch], lane: Option<(Lane, usize)>) -> Self {
+        let deadlines =
+            || batches.iter().flat_map(|batch| &batch.requests).map(|queued| queued.deadline);
+        let sent = Instant::now();
+        let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);
+        let first_slot = batches.first().map_or(0, |batch| batch.hash_slot);
+        let with_refunds = batches.iter().filter(|batch| batch.has_refunds());
+        Self {
+            config: Arc::clone(config),
+            lane,
+            first_slot,
+            other_slots: batches.iter().skip(1).map(|batch| batch.hash_slot).collect(),
+            refund_slots: with_refunds.map(|batch| batch.hash_slot).collect(),
+            earliest: Deadline::new(earliest, &config.pool, first_slot),
+            latest: deadlines().max().unwrap_or(sent),
         }
-    };
-    BatchOutcome { refunds, was_answered }
-}
-
-/// The requests in the order in which a call carries them: those of one key stand together, each
-/// after those that came before it.
-///
-/// Requests under several quotas may share one of their keys with others, so they keep their order.
-fn grouped(mut requests: Requests, quotas: usize) -> Requests {
-    if quotas == 1 && requests.len() > 1 && may_share_keys(&requests) {
-        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));
     }
-    requests
-}
 
-/// Whether two of the requests may have the same key: nearly always the keys of a batch differ.
-fn may_share_keys(requests: &[Box<QueuedRequest>]) -> bool {
-    let keys = requests.iter().map(|queued| queued.request.key.as_str());
-    let mut fingerprints: Vec<_> = keys.map(key::fingerprint).collect();
-    fingerprints.sort_unstable();
-    fingerprints.windows(2).any(|pair| pair[0] == pair[1])
-}
-
-/// Gives each charge its answer. Returns the refunds of what was taken for callers who have left.
-fn distribute(
-    config: &Config,
-    connection: &dyn SharedConnection,
-    requests: Requests,
-    reply: &BatchReply<'_>,
-) -> Vec<Request> {
-    if reply.is_read_only() {
-        connection.mark_read_only();
-    }
-    let complete = |(position, queued): (usize, Box<QueuedRequest>)| match reply.entry(
-        position,
-        &queued.request,
-        &*config.reader,
-    ) {
-        Ok(entry) => queued.complete(entry, reply.now, position),
-        Err(error) => {
-            queued.fail(error);
-            None
+    async fn run(
+        self,
+        sending: impl Future<Output = CallOutcome> + Send + 'static,
+        connection: Option<&dyn SharedConnection>,
+    ) -> EndedCall {
+        let (lane, sent, mut sending) = (self.lane, Instant::now(), Box::pin(sending));
+        if let Some(outcome) = self.earliest.wait_for(sending.as_mut()).await {
+            self.record(&outcome, true);
+            return EndedCall { lane, ..self.ended(outcome) };
         }
-    };
-    requests.into_iter().enumerate().filter_map(complete).collect()
+        if let Some(connection) = connection {
+            connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));
+        }
+        let late_reply = async move {
+            let until = self.latest + LATE_REPLY_TIMEOUT;
+            let outcome = timeout_at(until, sending).await.unwrap_or_default();
+            self.record(&outcome, Instant::now() <= self.latest);
+            self.ended(outcome)
+        };
+        EndedCall { lane, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
+    }
+
+    /// Records a reply of each server.
+    fn record(&self, outcome: &CallOutcome, is_in_time: bool) {
+        let pool = &self.config.pool;
+        for hash_slot in self.other_slots.iter().chain([&self.first_slot]) {
+            match (outcome.was_answered, is_in_time) {
+                (true, true) => pool.record_reply(*hash_slot),
+                (true, false) => pool.record_late_reply(*hash_slot),
+                (false, _) => {}
+            }
+        }
+    }
+
+    fn ended(self, outcome: CallOutcome) -> EndedCall {
+        let CallOutcome { refunds, unfinished, .. } = outcome;
+        let mut refunds_done = self.refund_slots;
+        // The refunds that were redirected are not done.
+        refunds_done.retain(|slot| {
+            let is_unfinished = |one: &Unfinished| one.call.hash_slot == *slot;
+            !unfinished.iter().any(is_unfinished)
+        });
+        EndedCall { refunds_done, refunds, unfinished, ..EndedCall::default() }
+    }
 }

@@ -31,6 +31,8 @@ pub(super) struct Config {
     pub(super) reader: Arc<dyn ReadEntry>,
     /// The prefixes of a charge's keys, one for each quota.
     pub(super) key_prefixes: Vec<String>,
+    /// Whether the keys of each quota hold a text, or pieces of a state.
+    pub(super) keeps_text: Vec<bool>,
     /// The limiter's own rule, as the script reads it.
     pub(super) rule: Vec<i64>,
     pub(super) clock: Option<Clock>,
@@ -53,6 +55,7 @@ impl Config {
             scripts: Scripts::of::<A>(),
             reader: Arc::new(named.clone()),
             key_prefixes,
+            keeps_text: super::assembly::keep_text(&A::parts()),
             rule: A::arguments(named.own_rule()),
             clock: None,
             max_batch_size: 1,

@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
-use redis::Cmd;
 use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ConnectionAddr, Pipeline};
 use tokio::time::Instant;
 
-use super::connections::{ReplyFuture, SharedConnection};
+use super::connections::{RepliesFuture, ReplyFuture, SharedConnection};
 use super::health::{ConnectionState, Health};
 
 /// A connection of the crate's own pool. It is closed when the last of its users drops it.
 pub(super) struct Connection {
     socket: MultiplexedConnection,
     health: Arc<Health>,
+    address: ConnectionAddr,
 }
 
 impl Connection {
-    pub(super) fn new(socket: MultiplexedConnection, health: Arc<Health>) -> Self {
-        Self { socket, health }
+    pub(super) fn new(
+        socket: MultiplexedConnection,
+        health: Arc<Health>,
+        address: ConnectionAddr,
+    ) -> Self {
+        Self { socket, health, address }
     }
 
     pub(super) fn state(&self) -> ConnectionState {
@@ -33,6 +38,19 @@ impl SharedConnection for Connection {
             health.record(&outcome);
             outcome
         })
+    }
+
+    fn send_all(&self, commands: Pipeline) -> RepliesFuture {
+        let (mut socket, health) = (self.socket.clone(), Arc::clone(&self.health));
+        Box::pin(async move {
+            let outcome = socket.send_packed_commands(&commands, 0, commands.len()).await;
+            health.record(&outcome);
+            outcome
+        })
+    }
+
+    fn address(&self) -> Option<&ConnectionAddr> {
+        Some(&self.address)
     }
 
     fn is_alive(&self) -> bool {

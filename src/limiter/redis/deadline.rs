@@ -21,7 +21,7 @@ pub(crate) struct Deadline {
     pub(crate) at: Instant,
     start: Instant,
     grace_period: GracePeriod,
-    hash_slot: u16,
+    pub(crate) hash_slot: u16,
     replies: u64,
     all_replies: u64,
 }
@@ -51,7 +51,7 @@ impl Deadline {
     /// servers count.
     pub(crate) fn missed_error(&self, pool: &Pool, was_sent: bool) -> Error {
         let is_busy = self.is_busy(pool);
-        if let Some(error) = pool.connect_error() {
+        if let Some(error) = pool.connect_error(self.hash_slot) {
             return error;
         }
         let server_answers = pool.replies(self.hash_slot) != self.replies;
@@ -64,7 +64,7 @@ impl Deadline {
                 "this process asks more than it can read in time",
             );
         }
-        pool.no_reply_error()
+        pool.no_reply_error(self.hash_slot)
     }
 
     /// Waits for an answer until the deadline, and a little longer if the process is busy.

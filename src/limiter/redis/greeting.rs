@@ -10,6 +10,13 @@ use redis::{RedisResult, Value, cmd, from_redis_value};
 
 use crate::{Error, ErrorKind};
 
+/// What a server must be, by the address that led to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerKind {
+    Plain,
+    ClusterNode,
+}
+
 /// The answer to `HELLO`, as far as it is needed.
 #[derive(Debug, Default)]
 pub(super) struct Greeting {
@@ -33,15 +40,18 @@ impl Greeting {
         Self { mode: text("mode") }
     }
 
-    /// Fails if a plain address has led to a sentinel or to a node of a cluster.
-    pub(super) fn expect_plain_server(&self) -> Result<(), Error> {
-        let message = match self.mode.as_deref() {
-            Some("sentinel") => {
+    /// Fails if the address has led to a server of another kind than it says.
+    pub(super) fn expect_kind(&self, expected: ServerKind) -> Result<(), Error> {
+        let message = match (self.mode.as_deref(), expected) {
+            (Some("sentinel"), _) => {
                 "this server is a sentinel: write \
                  redis-sentinel://<host>:<port>?sentinelServiceName=<name>"
             }
-            Some("cluster") => {
+            (Some("cluster"), ServerKind::Plain) => {
                 "this server is a node of a cluster: write redis-cluster://<host>:<port>"
+            }
+            (Some("standalone"), ServerKind::ClusterNode) => {
+                "this server is no node of a cluster: write redis://<host>:<port>"
             }
             _ => return Ok(()),
         };
@@ -61,18 +71,27 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_address_leads_to_a_plain_server() {
-        assert!(
-            greeting(&[("server", "redis"), ("mode", "standalone")]).expect_plain_server().is_ok()
-        );
-        // Whatever stands before a server may answer less.
-        assert!(greeting(&[("proto", "3")]).expect_plain_server().is_ok());
-        assert!(Greeting::read(Value::Okay).expect_plain_server().is_ok());
-        for (mode, address) in [("sentinel", "redis-sentinel://"), ("cluster", "redis-cluster://")]
-        {
-            let error = greeting(&[("mode", mode)]).expect_plain_server().unwrap_err();
+    fn an_address_leads_to_a_server_of_its_kind() {
+        let table = [
+            ("standalone", ServerKind::Plain, None),
+            ("standalone", ServerKind::ClusterNode, Some("redis://")),
+            ("cluster", ServerKind::ClusterNode, None),
+            ("cluster", ServerKind::Plain, Some("redis-cluster://")),
+            ("sentinel", ServerKind::Plain, Some("redis-sentinel://")),
+            ("sentinel", ServerKind::ClusterNode, Some("redis-sentinel://")),
+        ];
+        for (mode, expected, address) in table {
+            let outcome = greeting(&[("mode", mode)]).expect_kind(expected);
+            let Some(address) = address else {
+                assert!(outcome.is_ok(), "{mode} {expected:?}");
+                continue;
+            };
+            let error = outcome.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Configuration);
             assert!(error.to_string().contains(address), "{error}");
         }
+        // Whatever stands before a server may answer less.
+        assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain).is_ok());
+        assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode).is_ok());
     }
 }

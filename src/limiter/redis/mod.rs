@@ -3,17 +3,17 @@
 //! How a charge is decided: [`NamedAlgorithm`] converts it to numbers, and `key.rs` names its key.
 //! `pending.rs` is the caller's half: it passes a `request.rs` to `batcher.rs` and awaits the
 //! answer until the `deadline.rs`. A charge that finds the limiter idle is sent at once. All others
-//! wait in the `queue.rs` that `worker.rs` owns. `call.rs` sends a batch with `eval.rs`, which runs
-//! `script.rs` over a connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs`
-//! classifies errors.
+//! wait in the `queue.rs` that `worker.rs` owns, and leave by its `lanes.rs`. `call.rs` sends a
+//! batch, which `script_call.rs` puts together, with `eval.rs`. That runs `script.rs` over a
+//! connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs` classifies errors.
 //!
 //! Where connections come from: `address.rs` reads an address, and `builder.rs` holds a pool's
 //! settings. `own_pool.rs` keeps its connections to a `server.rs`, which says in its `greeting.rs`
 //! what it is. `health.rs` tells which `connection.rs` is usable, and `backoff.rs` when to connect
-//! again. `runtime_connections.rs` holds those of one runtime. `bb8_pool.rs` uses a pool that the
-//! application owns. Both pools implement the trait in `connections.rs`.
-//! `tls.rs` holds what TLS trusts, and
-//! `probe.rs` finds out whether a server expects it.
+//! again. `runtime_connections.rs` holds those of one runtime. `cluster/` keeps such a pool for
+//! each server of a cluster. `bb8_pool.rs` uses a pool that the application owns. They implement
+//! the trait in `connections.rs`. `tls.rs` holds what TLS trusts, and `probe.rs` finds out whether
+//! a server expects it.
 
 mod address;
 mod all_at_once;
@@ -23,6 +23,7 @@ mod batcher;
 mod bb8_pool;
 mod builder;
 mod call;
+mod cluster;
 mod config;
 mod connection;
 mod connections;
@@ -33,6 +34,7 @@ mod future;
 mod greeting;
 mod health;
 mod key;
+mod lanes;
 mod members;
 mod own_pool;
 mod pending;
@@ -43,6 +45,7 @@ mod reply;
 mod request;
 mod runtime_connections;
 mod script;
+mod script_call;
 #[cfg(feature = "redisson")]
 pub(crate) mod sending;
 mod server;

@@ -52,16 +52,16 @@ impl OwnPool {
         Self { server, size, state, changed, shutdown }
     }
 
-    /// The next usable connection, or when to try again. Starts the attempts to
-    /// connect that are due.
-    fn next(self: &Arc<Self>) -> Result<Arc<Connection>, Instant> {
+    /// The connection at this place if it is usable, or else the next; or when to try again. Starts
+    /// the attempts to connect that are due.
+    fn next(self: &Arc<Self>, place: Option<usize>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
         let mut state = self.lock();
         state.clean(now);
         let PoolState { runtimes, backoff, .. } = &mut *state;
         let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
         let (started, retry_at) = connections.begin_attempts(now, backoff);
-        let connection = connections.pick();
+        let connection = connections.pick(place);
         // An attempt that cannot be spawned ends at once, and takes the lock.
         drop(state);
         for entry in started {
@@ -112,41 +112,56 @@ impl PoolState {
     }
 }
 
-impl Connections for OwnPool {
-    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
-        self.next().ok().map(|connection| connection as Arc<dyn SharedConnection>)
+impl OwnPool {
+    /// A connection that is ready: the one at this place, if that is usable.
+    pub(super) fn ready_at(
+        self: &Arc<Self>,
+        place: Option<usize>,
+    ) -> Option<Arc<dyn SharedConnection>> {
+        self.next(place).ok().map(|connection| connection as Arc<dyn SharedConnection>)
     }
 
-    fn connection(self: Arc<Self>) -> ConnectionFuture {
+    /// Waits for a connection; the error says why there is none.
+    pub(super) fn connection_at(self: Arc<Self>, place: Option<usize>) -> ConnectionFuture {
         Box::pin(async move {
             let mut end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
             loop {
                 let mut changed = pin!(self.changed.notified());
                 changed.as_mut().enable();
-                let retry_at = match self.next() {
+                let retry_at = match self.next(place) {
                     Ok(connection) => return Ok(connection as Arc<dyn SharedConnection>),
                     Err(retry_at) => retry_at.min(end.deadline()),
                 };
                 let waited = timeout_at(retry_at, changed).await;
                 if waited.is_err() && Instant::now() >= end.deadline() {
-                    match self.connect_error() {
+                    match self.connect_error(0) {
                         Some(error) => return Err(error),
                         // This process was paused. Callers have deadlines of their own.
                         None if end.is_late() => {
                             end = GracePeriod::new(Instant::now() + MAX_CONNECTION_WAIT);
                         }
-                        None => return Err(self.no_reply_error()),
+                        None => return Err(self.no_reply_error(0)),
                     }
                 }
             }
         })
+    }
+}
+
+impl Connections for OwnPool {
+    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
+        self.ready_at(None)
+    }
+
+    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
+        self.connection_at(None)
     }
 
     fn size(&self) -> usize {
         self.size
     }
 
-    fn connect_error(&self) -> Option<Error> {
+    fn connect_error(&self, _: u16) -> Option<Error> {
         let mut state = self.lock();
         state.clean(Instant::now());
         let last_error = state.last_error.clone();
@@ -155,7 +170,7 @@ impl Connections for OwnPool {
         last_error.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
     }
 
-    fn no_reply_error(&self) -> Error {
+    fn no_reply_error(&self, _: u16) -> Error {
         let state = self.lock();
         let is_connected = state.entries().any(|entry| entry.connection.is_some());
         let oldest_attempt = state.entries().filter_map(|entry| entry.attempt).min();
@@ -163,7 +178,7 @@ impl Connections for OwnPool {
         if is_connected {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
         }
-        if let Some(error) = self.connect_error() {
+        if let Some(error) = self.connect_error(0) {
             return error;
         }
         // An attempt that has just begun says nothing about the server yet.

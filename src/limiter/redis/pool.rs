@@ -15,9 +15,13 @@ use redis::aio::ConnectionLike;
 use tokio::time::{Instant, timeout};
 
 use super::bb8_pool::Bb8Pool;
+use super::cluster::Cluster;
+#[cfg(feature = "redisson")]
+use super::cluster::Redirected;
 use super::connections::{ConnectionFuture, Connections, SharedConnection};
 use super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::key;
+use super::lanes::Lane;
 use crate::{Error, ErrorKind};
 
 /// No timeout is longer: an instant that far away can still be represented.
@@ -28,9 +32,22 @@ pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// It is lazy: it connects when it is first asked, so a server that is away fails decisions and
 /// never the start of an application. [`ready`](Pool::ready) waits for a connection. Connections
 /// are shared, not checked out: many calls travel on one socket at a time.
+///
+/// # A cluster
+///
+/// With a `redis-cluster://` address each charge goes to the master of its hash slot, over
+/// connections of the crate's own to each master. A slot that moves is followed. Where a master is
+/// away, charges of its slots fail, and those of other slots do not; set
+/// `cluster-require-full-coverage no`, or the servers themselves refuse all. A promoted replica is
+/// found within half a second. Replicas are never asked.
+///
+/// A charge is sent again only if a server says that it did not run it. After a lost connection or
+/// a timeout it is not.
 #[derive(Clone)]
 pub struct Pool {
     connections: Arc<dyn Connections>,
+    /// The same, if they know a cluster's servers.
+    cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
     /// The number of replies: one counter for a server; for a cluster one for each hash slot,
     /// and one for all.
@@ -63,7 +80,7 @@ impl Pool {
         M: ManageConnection<Error = RedisError>,
         M::Connection: ConnectionLike + Clone + Sync,
     {
-        Self::new(Bb8Pool::new(pool), None)
+        Self::new(Arc::new(Bb8Pool::new(pool)), None)
     }
 
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
@@ -78,11 +95,12 @@ impl Pool {
     }
 
     pub(super) fn new(
-        connections: impl Connections + 'static,
+        connections: Arc<impl Connections + 'static>,
         response_timeout: Option<Duration>,
     ) -> Self {
         Self {
-            connections: Arc::new(connections),
+            connections,
+            cluster: None,
             response_timeout,
             replies: counters(1),
             first_missed: counters(1),
@@ -93,26 +111,40 @@ impl Pool {
         }
     }
 
+    pub(super) fn of_cluster(cluster: Cluster, response_timeout: Option<Duration>) -> Self {
+        let cluster = Arc::new(cluster);
+        let pool = Self::new(Arc::clone(&cluster), response_timeout).clustered();
+        Self { cluster: Some(cluster), ..pool }
+    }
+
     /// What keys start with.
     pub(super) fn key_prefix(&self) -> &str {
         &self.prefix
     }
 
     /// Waits until there is a connection, for a second at most: for applications that should not
-    /// start without Redis, and for the first request to find a connection.
+    /// start without Redis, and for the first request to find a connection. Of a cluster, until
+    /// there is one to each master.
     ///
     /// # Errors
     ///
     /// If none is made within a second: the error names where to, and its source says why.
     pub async fn ready(&self) -> Result<(), Error> {
-        match timeout(Duration::from_secs(1), self.connection()).await {
-            Ok(opened) => opened.map(drop),
-            Err(_) => Err(self.no_reply_error()),
-        }
+        let ready = async {
+            match &self.cluster {
+                Some(cluster) => Arc::clone(cluster).ready().await,
+                None => self.connection(0).await.map(drop),
+            }
+        };
+        let ready = timeout(Duration::from_secs(1), ready).await;
+        ready.unwrap_or_else(|_| Err(self.no_reply_error(0)))
     }
 
-    /// For connections to a cluster: a call then carries keys of one hash slot only. Default: they
-    /// lead to one server.
+    /// For [`from_bb8`](Self::from_bb8) with a library's client of a cluster: a call then carries
+    /// keys of one hash slot only. Default: the connections lead to one server.
+    ///
+    /// A `redis-cluster://` address needs no such client, and is better: a library's client may
+    /// send a charge again after it lost a connection, so that one charge costs two.
     #[must_use]
     pub fn clustered(mut self) -> Self {
         self.clustered = true;
@@ -130,14 +162,30 @@ impl Pool {
         self.clustered
     }
 
-    /// Waits for a connection; the error says why there is none.
-    pub(crate) fn connection(&self) -> ConnectionFuture {
+    /// The cluster whose servers the connections know.
+    pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
+    }
+
+    /// Whether calls are sent to the server that holds their hash slot.
+    pub(super) fn is_routed(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The lane that calls for a hash slot leave by.
+    pub(super) fn lane(&self, hash_slot: u16) -> Lane {
+        self.cluster.as_ref().map_or(Lane::from(hash_slot), |cluster| cluster.lane(hash_slot))
+    }
+
+    /// Waits for a connection to the server that holds a hash slot; the error says why there is
+    /// none.
+    pub(super) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
         let (pool, begun) = (self.clone(), Instant::now());
         Box::pin(async move {
-            let connection = Arc::clone(&pool.connections).connection().await;
+            let connection = Arc::clone(&pool.connections).connection(hash_slot).await;
             connection.map_err(|error| {
-                let is_known =
-                    error.kind() != ErrorKind::Infrastructure || pool.connect_error().is_some();
+                let is_known = error.kind() != ErrorKind::Infrastructure
+                    || pool.connect_error(hash_slot).is_some();
                 if is_known || !pool.was_busy_since(begun) {
                     return error;
                 }
@@ -147,7 +195,21 @@ impl Pool {
         })
     }
 
-    /// The number of connections, at least 1.
+    /// As [`connection`](Self::connection), for commands that are sent one by one: in a cluster it
+    /// follows redirects.
+    #[cfg(feature = "redisson")]
+    pub(crate) fn redirected_connection(&self, hash_slot: u16) -> ConnectionFuture {
+        let (connecting, cluster) = (self.connection(hash_slot), self.cluster.clone());
+        Box::pin(async move {
+            let connection = connecting.await?;
+            Ok(match cluster {
+                Some(cluster) => Redirected::over(cluster, hash_slot, connection),
+                None => connection,
+            })
+        })
+    }
+
+    /// The number of connections that the calls of one lane share, at least 1.
     pub(super) fn size(&self) -> usize {
         self.connections.size()
     }
@@ -231,18 +293,18 @@ impl Pool {
     }
 
     /// A connection that is ready.
-    pub(super) fn ready_connection(&self) -> Option<Arc<dyn SharedConnection>> {
-        Arc::clone(&self.connections).ready_connection()
+    pub(super) fn ready_connection(&self, hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {
+        Arc::clone(&self.connections).ready_connection(hash_slot)
     }
 
     /// Why there is no connection, if the last attempt to connect has failed.
-    pub(super) fn connect_error(&self) -> Option<Error> {
-        self.connections.connect_error()
+    pub(super) fn connect_error(&self, hash_slot: u16) -> Option<Error> {
+        self.connections.connect_error(hash_slot)
     }
 
     /// The error of a call that got neither a connection nor a reply in time.
-    pub(super) fn no_reply_error(&self) -> Error {
-        self.connections.no_reply_error()
+    pub(super) fn no_reply_error(&self, hash_slot: u16) -> Error {
+        self.connections.no_reply_error(hash_slot)
     }
 }
 

@@ -1,21 +1,23 @@
 //! The charges that wait to be sent, by hash slot: refunds first, then in order of arrival.
 //!
 //! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot
-//! only, so there each batch takes the charges of one slot.
-//!
+//! only, so there each batch takes the charges of one slot. `lanes.rs` says which batches leave
+//! together, and when.
 //!
 //! The latest reservation is refunded first: a refund acts on the state that its reservation left,
 //! so reservations unwind in the order opposite to that in which they were made, and before new
 //! charges change the state. Calls that run side by side could pass each other, so while one
-//! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`).
+//! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`). In a
+//! cluster a refund may be redirected, so there they wait for its end.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use self::slot::{Limits, SlotQueue};
+use self::slot::SlotQueue;
+use super::lanes::{Lane, Lanes};
 use super::pool::Pool;
 use super::reply::ReplyEntry;
 use super::request::{Op, Request};
@@ -107,7 +109,7 @@ impl CompletedRequest {
 #[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]
 pub(super) type Requests = Vec<Box<QueuedRequest>>;
 
-/// Requests for one hash slot, to be sent in one call.
+/// Requests for one hash slot, to be sent in one script call.
 pub(super) struct Batch {
     pub(super) hash_slot: u16,
     pub(super) requests: Requests,
@@ -120,37 +122,41 @@ impl Batch {
     }
 }
 
+/// The batches that leave together over one connection: several only in a cluster.
+pub(super) struct Call {
+    pub(super) lane: Lane,
+    /// How many requests it carries.
+    pub(super) requests: usize,
+    pub(super) batches: Vec<Batch>,
+}
+
+impl Call {
+    pub(super) fn has_refunds(&self) -> bool {
+        self.batches.iter().any(Batch::has_refunds)
+    }
+}
+
 /// The requests that wait.
 pub(super) struct Queue {
+    pool: Pool,
     slots: BTreeMap<u16, SlotQueue>,
-    /// The slots that a call may be sent for, each once.
-    sendable: VecDeque<u16>,
-    /// The slots for which a call was just sent.
-    just_sent: Vec<u16>,
-    /// Counts refunds, so that those of one mark stay apart.
-    refund_count: u64,
-    limits: Limits,
+    lanes: Lanes,
+    /// Counts requests, so that refunds of one mark stay apart.
+    count: u64,
 }
 
 impl Queue {
-    pub(super) fn new(max_batch_size: usize) -> Self {
-        let (slots, sendable, just_sent) = (BTreeMap::new(), VecDeque::new(), Vec::new());
-        let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
-        Self { slots, sendable, just_sent, refund_count: 0, limits }
+    pub(super) fn new(pool: Pool, max_batch_size: usize) -> Self {
+        Self { pool, slots: BTreeMap::new(), lanes: Lanes::new(max_batch_size), count: 0 }
     }
 
-    /// Sets how many calls for one slot may be sent at the same time.
+    /// Sets how many calls of one lane may be sent at the same time.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
-        self.limits.in_flight = calls;
+        self.lanes.set_max_in_flight(calls);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
-    }
-
-    /// Whether there may be a batch to send.
-    pub(super) fn is_sendable(&self) -> bool {
-        !self.sendable.is_empty()
     }
 
     /// Whether a call for a hash slot carries refunds and has not ended.
@@ -161,76 +167,64 @@ impl Queue {
     pub(super) fn push(&mut self, queued: Box<QueuedRequest>) {
         let hash_slot = queued.hash_slot;
         let slot_queue = self.slots.entry(hash_slot).or_default();
-        slot_queue.has_just_sent = false;
-        match &queued.request.op {
-            Op::Refund { mark, .. } => {
-                self.refund_count += 1;
-                slot_queue.refunds.insert((mark.clone(), self.refund_count), queued);
-            }
-            _ => slot_queue.requests.push_back(queued),
+        self.count += 1;
+        slot_queue.push(queued, self.count);
+        match slot_queue.lane {
+            Some(lane) => self.lanes.grow(lane),
+            None => self.update(hash_slot),
         }
-        self.update_sendable(hash_slot);
+        if let Some(lane) = self.slots.get(&hash_slot).and_then(|slot_queue| slot_queue.lane) {
+            self.lanes.arrived(lane);
+        }
     }
 
-    /// Lets another call for each slot be sent: what has come of the last ones is dealt with.
+    /// Lets another call of each lane be sent: what has come of the last ones is dealt with.
     pub(super) fn allow_next(&mut self) {
-        for hash_slot in std::mem::take(&mut self.just_sent) {
-            if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
-                slot_queue.has_just_sent = false;
+        self.lanes.allow_next();
+    }
+
+    /// The lane that the next call leaves by, and a hash slot in it; if there may be one.
+    /// `only_whole`: only if it needs no further charges, since those that wait are half of the
+    /// unanswered ones, or as many as a call carries.
+    pub(super) fn next_lane(&mut self, only_whole: bool) -> Option<(Lane, u16)> {
+        loop {
+            let (lane, hash_slot) = self.lanes.next(only_whole)?;
+            if self.pool.lane(hash_slot) == lane {
+                return Some((lane, hash_slot));
             }
-            self.update_sendable(hash_slot);
+            // The cluster has moved the slot to another server.
+            self.pop(lane);
+            self.update(hash_slot);
         }
     }
 
-    /// The next batch that needs no further charges: those that wait are half of the unanswered
-    /// ones, or as many as a call carries.
-    pub(super) fn next_whole_batch(&mut self) -> Option<Batch> {
-        let is_whole = |hash_slot: &u16| {
-            let slot_queue = self.slots.get(hash_slot);
-            slot_queue.is_some_and(|slot_queue| slot_queue.has_whole_batch(&self.limits))
-        };
-        let index = self.sendable.iter().position(is_whole)?;
-        self.sendable.swap(0, index);
-        self.next_batch()
-    }
-
-    /// The next batch. Requests whose callers have left are dropped.
-    pub(super) fn next_batch(&mut self) -> Option<Batch> {
-        while let Some(hash_slot) = self.sendable.pop_front() {
-            let slot_queue = self.slots.get_mut(&hash_slot)?;
-            slot_queue.is_sendable = false;
-            let max_size = slot_queue.max_size(&self.limits);
-            let mut requests = Vec::with_capacity(slot_queue.len().min(max_size));
-            while requests.len() < max_size
-                && let Some(mut queued) = slot_queue.pop()
+    /// The next call of a lane. Requests whose callers have left are dropped.
+    pub(super) fn take_call(&mut self, lane: Lane) -> Option<Call> {
+        let (mut batches, mut room) = (Vec::new(), self.lanes.max_size(lane));
+        let max_size = room;
+        while room > 0
+            && let Some(hash_slot) = self.pop(lane)
+        {
+            if self.pool.lane(hash_slot) == lane
+                && let Some(slot_queue) = self.slots.get_mut(&hash_slot)
             {
-                (queued.queue_permit, queued.in_queue) = (None, None);
-                if queued.is_wanted() {
-                    requests.push(queued);
-                }
-            }
-            let batch = Batch { hash_slot, requests };
-            if !batch.requests.is_empty() {
-                slot_queue.calls_in_flight += 1;
-                slot_queue.requests_in_flight += batch.requests.len();
+                let batch = Batch { hash_slot, requests: slot_queue.take(room) };
+                room -= batch.requests.len();
                 slot_queue.refund_calls += usize::from(batch.has_refunds());
-                slot_queue.has_just_sent = true;
-                self.just_sent.push(hash_slot);
-                self.update_sendable(hash_slot);
-                return Some(batch);
+                batches.extend(Some(batch).filter(|batch| !batch.requests.is_empty()));
             }
-            self.update_sendable(hash_slot);
+            self.update(hash_slot);
         }
-        None
+        let requests = max_size - room;
+        (requests > 0).then(|| {
+            self.lanes.call_begins(lane, requests);
+            Call { lane, requests, batches }
+        })
     }
 
-    /// Records that a call for a slot has ended.
-    pub(super) fn call_ended(&mut self, hash_slot: u16, requests: usize) {
-        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
-            slot_queue.calls_in_flight -= 1;
-            slot_queue.requests_in_flight -= requests;
-        }
-        self.update_sendable(hash_slot);
+    /// Records that a call of so many requests has ended.
+    pub(super) fn call_ended(&mut self, lane: Lane, requests: usize) {
+        self.lanes.call_ended(lane, requests);
     }
 
     /// Records that the refunds of a call for a slot are done.
@@ -238,35 +232,52 @@ impl Queue {
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
             slot_queue.refund_calls -= 1;
         }
-        self.update_sendable(hash_slot);
+        self.update(hash_slot);
     }
 
-    /// Fails every request that waits.
-    pub(super) fn fail_all(&mut self, error: &Error) {
-        self.sendable.clear();
-        for slot_queue in self.slots.values_mut() {
-            slot_queue.is_sendable = false;
-            let refunds = std::mem::take(&mut slot_queue.refunds).into_values();
-            slot_queue
-                .requests
-                .drain(..)
-                .chain(refunds)
-                .for_each(|queued| queued.fail(error.clone()));
+    /// Sends nothing by a lane until `connected`.
+    pub(super) fn connecting(&mut self, lane: Lane) {
+        self.lanes.set_connecting(lane, true);
+    }
+
+    /// Sends by a lane again.
+    pub(super) fn connected(&mut self, lane: Lane) {
+        self.lanes.set_connecting(lane, false);
+    }
+
+    /// Fails every request that waits for a lane.
+    pub(super) fn fail_all(&mut self, lane: Lane, error: &Error) {
+        for hash_slot in self.lanes.take_slots(lane) {
+            let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { continue };
+            slot_queue.lane = None;
+            if self.pool.lane(hash_slot) == lane {
+                let waiting = slot_queue.take(usize::MAX);
+                waiting.into_iter().for_each(|queued| queued.fail(error.clone()));
+            }
+            self.update(hash_slot);
         }
-        self.slots.retain(|_, slot_queue| !slot_queue.is_idle());
     }
 
-    /// Records whether a call may be sent for a slot, and forgets a slot that is idle.
-    fn update_sendable(&mut self, hash_slot: u16) {
-        let Some(slot_queue) = self.slots.get(&hash_slot) else { return };
+    /// Removes the next slot of a lane.
+    fn pop(&mut self, lane: Lane) -> Option<u16> {
+        let hash_slot = self.lanes.pop(lane)?;
+        if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
+            slot_queue.lane = None;
+            self.lanes.shrink(lane, slot_queue.len());
+        }
+        Some(hash_slot)
+    }
+
+    /// Lets a slot wait in its lane if a call may be sent for it, and forgets one that is idle.
+    fn update(&mut self, hash_slot: u16) {
+        let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { return };
+        let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.is_routed();
         if slot_queue.is_idle() {
             self.slots.remove(&hash_slot);
-        } else if slot_queue.has_work()
-            && !slot_queue.is_sendable
-            && slot_queue.may_send(&self.limits)
-        {
-            self.sendable.push_back(hash_slot);
-            self.slots.entry(hash_slot).or_default().is_sendable = true;
+        } else if slot_queue.has_work() && slot_queue.lane.is_none() && !waits_for_refunds {
+            let lane = self.pool.lane(hash_slot);
+            slot_queue.lane = Some(lane);
+            self.lanes.push(lane, hash_slot, slot_queue.len());
         }
     }
 }

@@ -64,8 +64,11 @@ impl RuntimeConnections {
         (started, retry_at)
     }
 
-    /// The usable connections take turns.
-    pub(super) fn pick(&mut self) -> Option<Arc<Connection>> {
+    /// The connection at a place, if it is usable. Or else the usable connections take turns.
+    pub(super) fn pick(&mut self, place: Option<usize>) -> Option<Arc<Connection>> {
+        if let Some(connection) = place.and_then(|place| self.entries[place].connection.as_ref()) {
+            return Some(Arc::clone(connection));
+        }
         let (before, after) = self.entries.split_at(self.next);
         let at = after.iter().chain(before).position(|entry| entry.connection.is_some())?;
         let at = (self.next + at) % self.entries.len();

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::address::Host;
 use super::connection::Connection;
 use super::error;
-use super::greeting::Greeting;
+use super::greeting::{Greeting, ServerKind};
 use super::health::{ConnectionState, Health, ServerHealth};
 use super::probe;
 use super::tls::TlsParams;
@@ -42,6 +42,8 @@ pub(super) struct Server {
     pub(super) connect_timeout: Duration,
     resolver: Option<Resolver>,
     health: Arc<ServerHealth>,
+    /// What it must be.
+    kind: ServerKind,
 }
 
 /// What it takes to connect to any server of one address.
@@ -75,11 +77,17 @@ impl Connector {
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
         let client = Client::open(info).map_err(invalid_address)?;
         let (connect_timeout, resolver) = (self.timeout, self.resolver.clone());
-        Ok(Server { client, connect_timeout, resolver, health: Arc::default() })
+        let (health, kind) = (Arc::default(), ServerKind::Plain);
+        Ok(Server { client, connect_timeout, resolver, health, kind })
     }
 }
 
 impl Server {
+    /// The same, as a node of a cluster.
+    pub(super) fn in_cluster(self) -> Self {
+        Self { kind: ServerKind::ClusterNode, ..self }
+    }
+
     /// Host and port, for errors.
     pub(super) fn address(&self) -> String {
         format!("redis at {}", self.addr())
@@ -104,8 +112,8 @@ impl Server {
                 return Err(Error::new(ErrorKind::Infrastructure, message));
             }
         };
-        greeting.expect_plain_server()?;
-        Ok(Connection::new(socket, health))
+        greeting.expect_kind(self.kind)?;
+        Ok(Connection::new(socket, health, self.addr().clone()))
     }
 
     async fn open_socket(

@@ -19,11 +19,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::Instant;
 
-use super::call::{EndedCall, send_batch};
+use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
-use super::connections::{ConnectionFuture, SharedConnection};
+use super::connections::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queue::{Batch, Queue, QueuedRequest};
+use super::lanes::Lane;
+use super::queue::{Call, Queue, QueuedRequest};
 use crate::Error;
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
@@ -52,8 +53,10 @@ pub(super) async fn run(
                 let Some(ended) = joined(ended) else { return };
                 worker.record_end(ended);
             }
-            outcome = async { worker.connecting.as_mut().expect("checked").await },
-                if worker.connecting.is_some() => worker.connected(outcome),
+            Some(connected) = worker.connecting.join_next() => {
+                let Some((lane, outcome)) = joined(connected) else { return };
+                worker.connected(lane, outcome);
+            }
             arrival = arrivals.recv(), if is_open => match arrival {
                 Some(queued) => worker.queue.push(queued),
                 None => is_open = false,
@@ -68,17 +71,19 @@ pub(super) async fn run(
         worker.update();
         worker.allow_next();
         // The server works on what waits already while the tasks that are ready run.
-        worker.send(Queue::next_whole_batch).await;
+        worker.send(true).await;
         // Tasks that are ready run first, so that their charges join the batch.
         yield_now().await;
         worker.allow_next();
         while let Ok(queued) = arrivals.try_recv() {
             worker.queue.push(queued);
         }
-        worker.send(Queue::next_batch).await;
+        worker.send(false).await;
         (worker.has_replies, worker.new_connection) = (false, None);
     }
 }
+
+type ConnectionResult = Result<Arc<dyn SharedConnection>, Error>;
 
 /// What the task has at hand.
 struct Worker {
@@ -86,8 +91,8 @@ struct Worker {
     queue: Queue,
     /// By hash slot, the connection of a call that carries refunds.
     refunding: HashMap<u16, Arc<dyn SharedConnection>>,
-    connecting: Option<ConnectionFuture>,
-    new_connection: Option<Arc<dyn SharedConnection>>,
+    connecting: JoinSet<(Lane, ConnectionResult)>,
+    new_connection: Option<(Lane, Arc<dyn SharedConnection>)>,
     /// Whether a call has ended in this turn.
     has_replies: bool,
     calls: JoinSet<EndedCall>,
@@ -97,10 +102,10 @@ struct Worker {
 impl Worker {
     fn new(config: Arc<Config>) -> Self {
         Self {
-            queue: Queue::new(config.max_batch_size),
+            queue: Queue::new(config.pool.clone(), config.max_batch_size),
             config,
             refunding: HashMap::new(),
-            connecting: None,
+            connecting: JoinSet::new(),
             new_connection: None,
             has_replies: false,
             calls: JoinSet::new(),
@@ -127,30 +132,37 @@ impl Worker {
         }
     }
 
-    /// Sends batches while there are any and a connection is ready.
-    async fn send(&mut self, next_batch: impl Fn(&mut Queue) -> Option<Batch>) {
-        while self.queue.is_sendable() {
-            let ready = self.new_connection.take();
-            let Some(connection) = ready.or_else(|| self.config.pool.ready_connection()) else {
-                self.connecting.get_or_insert_with(|| self.config.pool.connection());
-                return;
+    /// Sends calls while there are any and a connection is ready. `only_whole`: only those that
+    /// need no further charges.
+    async fn send(&mut self, only_whole: bool) {
+        while let Some((lane, hash_slot)) = self.queue.next_lane(only_whole) {
+            let new = self.new_connection.take_if(|(of, _)| *of == lane);
+            let ready = new.map(|(_, connection)| connection);
+            let pool = &self.config.pool;
+            let Some(connection) = ready.or_else(|| pool.ready_connection(hash_slot)) else {
+                let connection = pool.connection(hash_slot);
+                self.queue.connecting(lane);
+                self.connecting.spawn(async move { (lane, connection.await) });
+                continue;
             };
-            let Some(batch) = next_batch(&mut self.queue) else { return };
-            self.send_batch(connection, batch).await;
+            if let Some(call) = self.queue.take_call(lane) {
+                self.send_call(connection, call).await;
+            }
         }
     }
 
-    /// Sends a batch.
-    async fn send_batch(&mut self, connection: Arc<dyn SharedConnection>, batch: Batch) {
-        // A connection answers its calls in order: so no charge is decided before a refund
-        // that was made earlier.
-        let same = self.refunding.get(&batch.hash_slot).filter(|same| same.is_alive());
-        let keeps_order = batch.has_refunds() || same.is_some();
+    /// Sends a call.
+    async fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
+        // A connection answers its calls in order: so no charge is decided before a refund that was
+        // made earlier. In a cluster all calls of a slot share one connection.
+        let (has_refunds, hash_slot) = (call.has_refunds(), call.batches[0].hash_slot);
+        let same = self.refunding.get(&hash_slot).filter(|same| same.is_alive());
+        let keeps_order = has_refunds || same.is_some();
         let connection = same.map_or(connection, Arc::clone);
-        if batch.has_refunds() {
-            self.refunding.insert(batch.hash_slot, Arc::clone(&connection));
+        if has_refunds && !self.config.pool.is_routed() {
+            self.refunding.insert(hash_slot, Arc::clone(&connection));
         }
-        let call = send_batch(Arc::clone(&self.config), connection, batch);
+        let call = send_call(Arc::clone(&self.config), connection, call);
         if keeps_order {
             self.calls.spawn(sent_now(call).await);
         } else {
@@ -158,25 +170,33 @@ impl Worker {
         }
     }
 
-    fn connected(&mut self, outcome: Result<Arc<dyn SharedConnection>, Error>) {
-        self.connecting = None;
+    fn connected(&mut self, lane: Lane, outcome: ConnectionResult) {
+        self.queue.connected(lane);
         match outcome {
-            Ok(connection) => self.new_connection = Some(connection),
-            Err(error) => self.queue.fail_all(&error),
+            // In a cluster it may be that of another lane: the slot may have moved.
+            Ok(_) if self.config.pool.is_routed() => {}
+            Ok(connection) => self.new_connection = Some((lane, connection)),
+            Err(error) => self.queue.fail_all(lane, &error),
         }
     }
 
     /// Records that a call has ended.
     fn call_ended(&mut self, ended: EndedCall) {
         self.has_replies = true;
-        self.queue.call_ended(ended.hash_slot, ended.requests);
+        if let Some((lane, requests)) = ended.lane {
+            self.queue.call_ended(lane, requests);
+        }
         self.record_end(ended);
     }
 
-    /// Queues the refunds of a call that has ended, and waits on for a late reply.
+    /// Queues the refunds of a call that has ended, sends on what no server has run, and waits on
+    /// for a late reply.
     fn record_end(&mut self, ended: EndedCall) {
-        if ended.refunds_done {
-            self.queue.refunds_done(ended.hash_slot);
+        for hash_slot in ended.refunds_done {
+            self.queue.refunds_done(hash_slot);
+        }
+        for unfinished in ended.unfinished {
+            self.calls.spawn(follow(Arc::clone(&self.config), unfinished));
         }
         if let Some(late_reply) = ended.late_reply {
             self.late_replies.spawn(late_reply);
@@ -206,7 +226,7 @@ where
 
 /// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock continues
 /// here and ends the worker; the next charge starts another.
-fn joined(ended: Result<EndedCall, JoinError>) -> Option<EndedCall> {
+fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(ended) => Some(ended),
         Err(Ok(panic)) => resume_unwind(panic),

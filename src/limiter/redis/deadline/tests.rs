@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::super::connections::{ConnectionFuture, Connections, ReplyFuture, SharedConnection};
+use super::super::connections::{
+    ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
+};
 use super::*;
 
 const D: Duration = Duration::from_millis(20);
@@ -14,11 +16,11 @@ const D: Duration = Duration::from_millis(20);
 struct Silent;
 
 impl Connections for Silent {
-    fn ready_connection(self: Arc<Self>) -> Option<Arc<dyn SharedConnection>> {
+    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
         None
     }
 
-    fn connection(self: Arc<Self>) -> ConnectionFuture {
+    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
         Box::pin(pending())
     }
 
@@ -26,17 +28,21 @@ impl Connections for Silent {
         1
     }
 
-    fn connect_error(&self) -> Option<Error> {
+    fn connect_error(&self, _: u16) -> Option<Error> {
         None
     }
 
-    fn no_reply_error(&self) -> Error {
+    fn no_reply_error(&self, _: u16) -> Error {
         Error::new(ErrorKind::Infrastructure, "silent")
     }
 }
 
 impl SharedConnection for Silent {
     fn send(&self, _: redis::Cmd) -> ReplyFuture {
+        Box::pin(pending())
+    }
+
+    fn send_all(&self, _: redis::Pipeline) -> RepliesFuture {
         Box::pin(pending())
     }
 
@@ -50,7 +56,7 @@ impl SharedConnection for Silent {
 }
 
 fn pool() -> Pool {
-    Pool::new(Silent, None)
+    Pool::new(Arc::new(Silent), None)
 }
 
 fn deadline(pool: &Pool) -> Deadline {

@@ -1,42 +1,22 @@
-//! The requests of one hash slot that wait, and how many of them the next call takes.
-//!
-//! Were all charges in one call, this process would wait while the server works, and the server
-//! while this process reads the answers. So a call takes at most half of the charges that have no
-//! answer. The next call follows once a charge has come or the answers of a call are read: were two
-//! sent at once, the server would answer both at once. From then on the server works on one call
-//! while this process reads the answers to the other. Of a burst that no charge follows, the second
-//! half waits for one reply.
+//! The requests of one hash slot that wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::QueuedRequest;
+use super::super::lanes::Lane;
+use super::super::request::Op;
+use super::{QueuedRequest, Requests};
 use crate::algorithm::Mark;
-
-/// Fewer charges without an answer than this go in one call: a call costs as much as some charges.
-const MIN_SHARED: usize = 24;
-
-/// What bounds the calls of a slot.
-pub(super) struct Limits {
-    /// The most requests in a call.
-    pub(super) batch_size: usize,
-    /// The most calls at the same time.
-    pub(super) in_flight: usize,
-}
 
 /// The requests of one hash slot that wait.
 #[derive(Default)]
 pub(super) struct SlotQueue {
-    pub(super) requests: VecDeque<Box<QueuedRequest>>,
+    requests: VecDeque<Box<QueuedRequest>>,
     /// By the mark of each reservation: marks of one key grow from one to the next.
-    pub(super) refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
-    pub(super) calls_in_flight: usize,
-    /// The requests that those calls carry.
-    pub(super) requests_in_flight: usize,
-    /// Whether nothing has happened since the last call was sent.
-    pub(super) has_just_sent: bool,
+    refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
     /// The calls that carry refunds and have not ended.
     pub(super) refund_calls: usize,
-    pub(super) is_sendable: bool,
+    /// The lane that it waits in.
+    pub(super) lane: Option<Lane>,
 }
 
 impl SlotQueue {
@@ -49,41 +29,36 @@ impl SlotQueue {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        !self.has_work() && self.calls_in_flight == 0 && self.refund_calls == 0
+        !self.has_work() && self.refund_calls == 0
     }
 
-    /// The next request: refunds first, the latest before all.
-    pub(super) fn pop(&mut self) -> Option<Box<QueuedRequest>> {
-        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
-        refund.or_else(|| self.requests.pop_front())
-    }
-
-    /// Whether a call may be sent now.
-    pub(super) fn may_send(&self, limits: &Limits) -> bool {
-        let is_held = self.has_just_sent && self.is_shared(limits);
-        self.calls_in_flight < limits.in_flight && !is_held
-    }
-
-    /// The most requests in the next call.
-    pub(super) fn max_size(&self, limits: &Limits) -> usize {
-        match self.is_shared(limits) {
-            true => self.unanswered().div_ceil(2).min(limits.batch_size),
-            false => limits.batch_size,
+    /// `number` keeps refunds of one mark apart.
+    pub(super) fn push(&mut self, queued: Box<QueuedRequest>, number: u64) {
+        match &queued.request.op {
+            Op::Refund { mark, .. } => {
+                self.refunds.insert((mark.clone(), number), queued);
+            }
+            _ => self.requests.push_back(queued),
         }
     }
 
-    /// Whether the next call needs no further requests.
-    pub(super) fn has_whole_batch(&self, limits: &Limits) -> bool {
-        self.is_shared(limits) && self.len() >= self.max_size(limits)
+    /// The next requests, at most `size`: refunds first, the latest before all. Those whose callers
+    /// have left are dropped.
+    pub(super) fn take(&mut self, size: usize) -> Requests {
+        let mut requests = Vec::with_capacity(size.min(self.len()));
+        while requests.len() < size
+            && let Some(mut queued) = self.pop()
+        {
+            (queued.queue_permit, queued.in_queue) = (None, None);
+            if queued.is_wanted() {
+                requests.push(queued);
+            }
+        }
+        requests
     }
 
-    /// Whether two calls take half of the requests each.
-    fn is_shared(&self, limits: &Limits) -> bool {
-        limits.in_flight > 1 && self.unanswered() >= MIN_SHARED
-    }
-
-    /// The requests that have no answer.
-    fn unanswered(&self) -> usize {
-        self.len() + self.requests_in_flight
+    fn pop(&mut self) -> Option<Box<QueuedRequest>> {
+        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
+        refund.or_else(|| self.requests.pop_front())
     }
 }

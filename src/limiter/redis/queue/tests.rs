@@ -23,7 +23,8 @@ fn refund(mark: i64) -> Op {
 
 /// A queue with these operations of one slot, and their receivers.
 fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Vec<Receiver>) {
-    let mut queue = Queue::new(max_batch_size);
+    let pool = Pool::connect("redis://127.0.0.1:1").unwrap().clustered();
+    let mut queue = Queue::new(pool, max_batch_size);
     let push = |op| {
         let (queued, receiver) = queued(0, op);
         queue.push(queued);
@@ -33,61 +34,68 @@ fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Ve
     (queue, receivers)
 }
 
-fn ops(batch: Option<Batch>) -> Vec<Op> {
-    let requests = batch.map(|batch| batch.requests).unwrap_or_default();
-    requests.into_iter().map(|queued| queued.request.op).collect()
+fn ops(call: Option<Call>) -> Vec<Op> {
+    let batches = call.map(|call| call.batches).unwrap_or_default();
+    batches.into_iter().flat_map(|batch| batch.requests).map(|queued| queued.request.op).collect()
+}
+
+fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
+    while let Some((lane, _)) = queue.next_lane(only_whole) {
+        if let Some(call) = queue.take_call(lane) {
+            return Some(call);
+        }
+    }
+    None
 }
 
 #[test]
 fn charges_leave_in_order_of_arrival() {
     let (mut queue, _receivers) = queue(2, [check(1), check(2), check(3)]);
     queue.set_max_in_flight(2);
-    assert_eq!(ops(queue.next_batch()), [check(1), check(2)]);
-    assert_eq!(ops(queue.next_batch()), [check(3)]);
-    assert_eq!(ops(queue.next_batch()), []);
+    assert_eq!(ops(next_call(&mut queue, false)), [check(1), check(2)]);
+    assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
+    assert_eq!(ops(next_call(&mut queue, false)), []);
 }
 
 #[test]
 fn refunds_leave_first_and_the_latest_before_all() {
     let (mut queue, _receivers) = queue(4, [check(1), refund(10), refund(30), refund(20)]);
-    assert_eq!(ops(queue.next_batch()), [refund(30), refund(20), refund(10), check(1)]);
+    assert_eq!(ops(next_call(&mut queue, false)), [refund(30), refund(20), refund(10), check(1)]);
 }
 
 #[test]
 fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
     let (mut queue, _receivers) = queue(1, [refund(20), refund(10), check(1)]);
     queue.set_max_in_flight(3);
-    assert_eq!(ops(queue.next_batch()), [refund(20)]);
-    assert_eq!(ops(queue.next_batch()), [refund(10)]);
-    assert_eq!(ops(queue.next_batch()), [check(1)]);
+    assert_eq!(ops(next_call(&mut queue, false)), [refund(20)]);
+    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
+    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
     for is_last in [false, true] {
         assert!(queue.has_refunds_in_flight(0));
         queue.call_ended(0, 1);
         queue.refunds_done(0);
         assert_eq!(queue.has_refunds_in_flight(0), !is_last);
     }
-    assert!(!queue.is_empty());
-    queue.call_ended(0, 1);
     assert!(queue.is_empty());
 }
 
 #[test]
 fn a_slot_has_no_more_calls_than_allowed() {
     let (mut queue, _receivers) = queue(1, [check(1), check(2)]);
-    assert_eq!(ops(queue.next_batch()), [check(1)]);
-    assert!(!queue.is_sendable());
+    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
+    assert!(queue.next_lane(false).is_none());
     let (other, _receiver) = queued(7, check(3));
     queue.push(other);
-    assert_eq!(queue.next_batch().map(|batch| batch.hash_slot), Some(7));
+    assert_eq!(next_call(&mut queue, false).map(|call| call.batches[0].hash_slot), Some(7));
     queue.call_ended(0, 1);
-    assert_eq!(ops(queue.next_batch()), [check(2)]);
+    assert_eq!(ops(next_call(&mut queue, false)), [check(2)]);
 }
 
 #[test]
 fn charges_whose_callers_have_left_are_dropped() {
     let (mut queue, mut receivers) = queue(2, [check(1), check(2), check(3)]);
     receivers.drain(..2);
-    assert_eq!(ops(queue.next_batch()), [check(3)]);
+    assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
     queue.call_ended(0, 1);
     assert!(queue.is_empty());
 }
@@ -97,16 +105,16 @@ fn slots_are_forgotten_once_they_are_idle() {
     let (mut queue, receivers) = queue(1, [check(1)]);
     assert!(!queue.is_empty());
     drop(receivers);
-    assert_eq!(ops(queue.next_batch()), []);
+    assert_eq!(ops(next_call(&mut queue, false)), []);
     assert!(queue.is_empty());
 }
 
 #[test]
 fn a_failure_reaches_all_that_wait() {
     let (mut queue, receivers) = queue(1, [check(1), refund(10), check(2)]);
-    assert_eq!(ops(queue.next_batch()), [refund(10)]);
-    queue.fail_all(&Error::new(ErrorKind::Infrastructure, "away"));
-    assert!(!queue.is_sendable());
+    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
+    queue.fail_all(0, &Error::new(ErrorKind::Infrastructure, "away"));
+    assert!(queue.next_lane(false).is_none());
     let failed = |mut receiver: Receiver| matches!(receiver.try_recv(), Ok(Err(_)));
     assert_eq!(
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
@@ -122,26 +130,26 @@ fn a_failure_reaches_all_that_wait() {
 fn many_charges_leave_in_two_halves_one_after_the_other() {
     let (mut queue, _receivers) = queue(64, (1..=40).map(check));
     queue.set_max_in_flight(2);
-    assert_eq!(ops(queue.next_whole_batch()).len(), 20);
-    assert!(!queue.is_sendable(), "both halves at once");
+    assert_eq!(ops(next_call(&mut queue, true)).len(), 20);
+    assert!(queue.next_lane(false).is_none(), "both halves at once");
     let (other, _receiver) = queued(0, check(41));
     queue.push(other);
-    assert_eq!(ops(queue.next_batch()).len(), 21);
+    assert_eq!(ops(next_call(&mut queue, false)).len(), 21);
     // Half of those without an answer wait for the answer to the other half.
     let (mut others, _receivers) = self::queue(64, (42..=61).map(check));
-    let others = others.next_batch().expect("a batch").requests;
+    let others = next_call(&mut others, false).expect("a call").batches.remove(0).requests;
     others.into_iter().for_each(|other| queue.push(other));
-    assert!(!queue.is_sendable(), "more calls than allowed");
+    assert!(queue.next_lane(false).is_none(), "more calls than allowed");
     queue.call_ended(0, 20);
-    assert_eq!(ops(queue.next_batch()).len(), 20);
+    assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
 }
 
 #[test]
 fn few_charges_leave_in_one_call() {
     let (mut queue, _receivers) = queue(64, (1..=20).map(check));
     queue.set_max_in_flight(2);
-    assert_eq!(ops(queue.next_whole_batch()).len(), 0);
-    assert_eq!(ops(queue.next_batch()).len(), 20);
+    assert_eq!(ops(next_call(&mut queue, true)).len(), 0);
+    assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
 }
 
 #[test]
@@ -149,9 +157,9 @@ fn the_calls_of_a_crowd_follow_each_other() {
     let (mut queue, _receivers) = queue(64, (1..=256).map(check));
     queue.set_max_in_flight(2);
     for _ in 0..2 {
-        assert_eq!(ops(queue.next_whole_batch()).len(), 64);
-        assert!(!queue.is_sendable());
+        assert_eq!(ops(next_call(&mut queue, true)).len(), 64);
+        assert!(queue.next_lane(false).is_none());
         queue.allow_next();
     }
-    assert!(!queue.is_sendable(), "more calls than allowed");
+    assert!(queue.next_lane(false).is_none(), "more calls than allowed");
 }

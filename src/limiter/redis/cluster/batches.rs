@@ -1,0 +1,216 @@
+//! Script calls for several hash slots in one write, and what becomes of those that a server did
+//! not run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Pipeline, RedisResult, Value, cmd};
+use tokio::time::{Instant, sleep};
+
+use super::super::address::Host;
+use super::super::call::CallOutcome;
+use super::super::config::Config;
+use super::super::connections::SharedConnection;
+use super::super::queue::Batch;
+use super::super::script_call::{ScriptCall, own_now};
+use super::Cluster;
+use super::claim::claim;
+use super::redirect::Next;
+use crate::{Error, ErrorKind};
+
+/// A script call that no server has run, and where it goes next.
+pub(in super::super) struct Unfinished {
+    pub(in super::super) call: ScriptCall,
+    pub(in super::super) next: Next,
+}
+
+/// The longest pause before a call is sent once more.
+const MAX_PAUSE: Duration = Duration::from_millis(8);
+
+/// A refund is redirected for this long at most: charges of its slot wait for it.
+const MAX_REFUND_TIME: Duration = Duration::from_millis(100);
+
+/// After this many redirects in a row there are pauses: two servers may each name the other.
+const REDIRECTS_WITHOUT_PAUSE: u32 = 3;
+
+/// Sends batches for hash slots that one server holds, in one write.
+pub(in super::super) async fn send_batches(
+    config: Arc<Config>,
+    connection: Arc<dyn SharedConnection>,
+    batches: Vec<Batch>,
+) -> CallOutcome {
+    let mut outcome = CallOutcome::default();
+    let step = |batch| {
+        let call = ScriptCall::new(&config, batch);
+        let with_text = !call.script(&config).is_known();
+        Step { call, with_text, asked: None }
+    };
+    let steps = batches.into_iter().map(step).filter(|step| !step.call.requests.is_empty());
+    let steps: Vec<_> = steps.collect();
+    if !steps.is_empty() {
+        let unfinished = exchange(&config, &*connection, steps, &mut outcome).await;
+        let unfinished = unfinished.into_iter();
+        outcome.unfinished =
+            unfinished.map(|(step, next)| Unfinished { call: step.call, next }).collect();
+    }
+    outcome
+}
+
+/// Sends a call to where the cluster says, until a server runs it or its time is over.
+pub(in super::super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> CallOutcome {
+    let mut outcome = CallOutcome::default();
+    let Some(cluster) = config.pool.cluster() else { return outcome };
+    let (hash_slot, begun) = (unfinished.call.hash_slot, Instant::now());
+    let first = Step { call: unfinished.call, with_text: false, asked: None };
+    let (mut redirected, mut waiting) = (vec![(first, unfinished.next)], Vec::new());
+    for round in 0.. {
+        let mut pause = Duration::ZERO;
+        for (step, next) in redirected {
+            if next == Next::Again || round >= REDIRECTS_WITHOUT_PAUSE {
+                pause = (Duration::from_millis(1) * (1 << round.min(3))).min(MAX_PAUSE);
+            }
+            match step.follow(&config, cluster, next).await {
+                Ok(steps) => waiting.extend(steps),
+                Err((call, error)) => call.fail(&error),
+            }
+        }
+        waiting.retain_mut(|step: &mut Step| step.is_in_time(begun, Instant::now() + pause));
+        let Some(first) = waiting.first() else { break };
+        if !pause.is_zero() {
+            sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        }
+        let asked = first.asked.clone();
+        let (together, later) = waiting.into_iter().partition(|step| step.asked == asked);
+        waiting = later;
+        let connection = match &asked {
+            Some(host) => cluster.connection_to(host, hash_slot).await,
+            None => cluster.connection_for(hash_slot).await,
+        };
+        redirected = match connection {
+            Ok(connection) => exchange(&config, &*connection, together, &mut outcome).await,
+            Err(error) => {
+                together.into_iter().for_each(|step| step.call.fail(&error));
+                Vec::new()
+            }
+        };
+    }
+    outcome
+}
+
+/// A script call on its way.
+struct Step {
+    call: ScriptCall,
+    /// Whether the text of the script is sent, or only its digest.
+    with_text: bool,
+    /// The server that the slot is moving to, if the call goes there for this once.
+    asked: Option<Host>,
+}
+
+impl Step {
+    /// The steps that follow, each to be sent.
+    async fn follow(
+        self,
+        config: &Config,
+        cluster: &Arc<Cluster>,
+        next: Next,
+    ) -> Result<Vec<Self>, (ScriptCall, Error)> {
+        let Self { call, with_text, asked } = self;
+        let hash_slot = call.hash_slot;
+        let steps = |call: ScriptCall, asked: Option<Host>| {
+            let calls = call.split_by_key().into_iter();
+            calls.map(|call| Self { call, with_text, asked: asked.clone() }).collect()
+        };
+        match next {
+            Next::WithText => Ok(vec![Self { call, with_text: true, asked }]),
+            Next::Moved(host) => match cluster.moved(hash_slot, &host) {
+                Ok(()) => Ok(vec![Self { call, with_text, asked: None }]),
+                Err(error) => Err((call, error)),
+            },
+            // Each key is on one of the two servers.
+            Next::Ask(host) => Ok(steps(call, Some(host))),
+            Next::Again => {
+                let steps: Vec<Self> = steps(call, None);
+                if let [step] = &steps[..] {
+                    claim(config, cluster, hash_slot, &step.call.requests[0].request.key).await;
+                }
+                Ok(steps)
+            }
+        }
+    }
+
+    /// Whether an answer is still wanted at `next`. Requests whose time is over then fail now.
+    fn is_in_time(&mut self, begun: Instant, next: Instant) -> bool {
+        let requests = std::mem::take(&mut self.call.requests);
+        for queued in requests.into_iter().filter(|queued| queued.is_wanted()) {
+            let is_refund = queued.reply_to.is_none();
+            if next < queued.deadline && !(is_refund && begun + MAX_REFUND_TIME < next) {
+                self.call.requests.push(queued);
+            } else {
+                let message = "the cluster is moving the key to another server";
+                queued.fail(Error::new(ErrorKind::Infrastructure, message));
+            }
+        }
+        !self.call.requests.is_empty()
+    }
+}
+
+/// Sends calls in one write, and distributes the replies. Returns those that the server did not
+/// run.
+async fn exchange(
+    config: &Config,
+    connection: &dyn SharedConnection,
+    steps: Vec<Step>,
+    outcome: &mut CallOutcome,
+) -> Vec<(Step, Next)> {
+    let now = match own_now(config) {
+        Ok(now) => now,
+        Err(error) => {
+            steps.into_iter().for_each(|step| step.call.fail(&error));
+            return Vec::new();
+        }
+    };
+    let mut commands = Pipeline::with_capacity(steps.len());
+    for Step { call, with_text, asked } in &steps {
+        if asked.is_some() {
+            commands.add_command(cmd("ASKING"));
+        }
+        let script = call.script(config);
+        let mut command = if *with_text { script.eval() } else { script.evalsha() };
+        call.append_to(config, now, &mut command);
+        commands.add_command(command);
+    }
+    let replies = match connection.send_all(commands).await {
+        Ok(replies) => replies,
+        Err(error) => {
+            for step in steps {
+                step.call.complete(config, connection, Err(error.clone()));
+            }
+            return Vec::new();
+        }
+    };
+    outcome.was_answered = true;
+    let (mut replies, mut redirected) = (replies.into_iter(), Vec::new());
+    for step in steps {
+        let mut reply = || next_reply(&mut replies);
+        let asking = step.asked.as_ref().map(|_| reply()).transpose();
+        let reply = reply().and_then(|reply| asking.map(|_| reply));
+        let next = reply.as_ref().err().and_then(|error| Next::of(error, connection.address()));
+        match next {
+            Some(next) if !(step.with_text && next == Next::WithText) => {
+                redirected.push((step, next));
+            }
+            _ => {
+                if step.with_text && reply.is_ok() {
+                    step.call.script(config).record_run();
+                }
+                outcome.refunds.extend(step.call.complete(config, connection, reply));
+            }
+        }
+    }
+    redirected
+}
+
+/// A reply that is an error becomes one. As many replies come as there are commands.
+fn next_reply(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
+    replies.next().unwrap_or(Value::Nil).extract_error()
+}

@@ -1,0 +1,142 @@
+//! The servers that are known, and which of them holds each hash slot.
+
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::address::Host;
+use super::super::key::HASH_SLOTS;
+use super::node::{Node, NodeSettings};
+use super::slot_map::SlotMap;
+use crate::Error;
+
+/// A slot that no server is known to hold.
+const UNKNOWN: u16 = u16::MAX;
+
+/// A server without slots is kept for this long after a redirect named it: slots move to it.
+const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
+
+/// The servers of a cluster, by number, and the number of each slot's server.
+pub(super) struct Nodes {
+    slots: Box<[AtomicU16]>,
+    known: RwLock<Vec<Option<Known>>>,
+}
+
+struct Known {
+    node: Arc<Node>,
+    /// When a redirect last named it.
+    redirected_to: Option<Instant>,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        let slots = (0..HASH_SLOTS).map(|_| AtomicU16::new(UNKNOWN)).collect();
+        Self { slots, known: RwLock::default() }
+    }
+}
+
+impl Nodes {
+    /// The number of the server that holds a slot, if it is known.
+    pub(super) fn number_of(&self, hash_slot: u16) -> Option<u16> {
+        let number = self.slots[usize::from(hash_slot)].load(Relaxed);
+        Some(number).filter(|number| *number != UNKNOWN)
+    }
+
+    /// The server that holds a slot, and its number.
+    pub(super) fn of(&self, hash_slot: u16) -> Option<(u16, Arc<Node>)> {
+        let number = self.number_of(hash_slot)?;
+        let known = self.read();
+        let node = &known.get(usize::from(number))?.as_ref()?.node;
+        Some((number, Arc::clone(node)))
+    }
+
+    /// Records that a server holds a slot.
+    pub(super) fn assign(&self, hash_slot: u16, number: u16) {
+        self.slots[usize::from(hash_slot)].store(number, Relaxed);
+    }
+
+    /// One slot of each server that holds any.
+    pub(super) fn first_slots(&self) -> Vec<u16> {
+        let mut first: Vec<(u16, u16)> = Vec::new();
+        for hash_slot in 0..HASH_SLOTS {
+            if let Some(number) = self.number_of(hash_slot)
+                && !first.iter().any(|(_, known)| *known == number)
+            {
+                first.push((hash_slot, number));
+            }
+        }
+        first.into_iter().map(|(hash_slot, _)| hash_slot).collect()
+    }
+
+    /// All servers.
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.read().iter().flatten().map(|known| Arc::clone(&known.node)).collect()
+    }
+
+    /// The server at an address that a redirect named, and its number.
+    pub(super) fn redirected_to(
+        &self,
+        address: &Host,
+        settings: &NodeSettings,
+    ) -> Result<(u16, Arc<Node>), Error> {
+        let mut known = self.write();
+        let number = find_or_add(&mut known, address, settings)?;
+        let entry = known[usize::from(number)].as_mut().expect("found or added");
+        entry.redirected_to = Some(Instant::now());
+        Ok((number, Arc::clone(&entry.node)))
+    }
+
+    /// Takes over what a server said of all slots. Servers without slots are forgotten.
+    pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
+        let mut known = self.write();
+        let mut numbers = vec![UNKNOWN; usize::from(HASH_SLOTS)];
+        for (slots, address) in map.ranges() {
+            let number = find_or_add(&mut known, address, settings)?;
+            numbers[slots].fill(number);
+        }
+        for (slot, number) in self.slots.iter().zip(&numbers) {
+            slot.store(*number, Relaxed);
+        }
+        let now = Instant::now();
+        for (entry, number) in known.iter_mut().zip(0..) {
+            let is_recent = |known: &Known| {
+                known.redirected_to.is_some_and(|at| now < at + KEEP_AFTER_REDIRECT)
+            };
+            if !numbers.contains(&number) && !entry.as_ref().is_some_and(is_recent) {
+                *entry = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Option<Known>>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Option<Known>>> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number of the server at an address, added if it is not known.
+fn find_or_add(
+    known: &mut Vec<Option<Known>>,
+    address: &Host,
+    settings: &NodeSettings,
+) -> Result<u16, Error> {
+    let is_there =
+        |one: &Option<Known>| one.as_ref().is_some_and(|known| known.node.host() == address);
+    if let Some(number) = known.iter().position(is_there) {
+        return Ok(number as u16);
+    }
+    let node = Arc::new(Node::new(address, settings)?);
+    let entry = Some(Known { node, redirected_to: None });
+    let number = known.iter().position(Option::is_none).unwrap_or(known.len());
+    match known.get_mut(number) {
+        Some(free) => *free = entry,
+        None => known.push(entry),
+    }
+    Ok(number as u16)
+}

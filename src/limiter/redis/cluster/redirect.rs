@@ -1,0 +1,69 @@
+//! Replies that say that a call did not run, and where it goes next.
+
+use redis::{ConnectionAddr, RedisError, ServerErrorKind};
+
+use super::super::address::Host;
+
+/// Where a call goes that a server did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Next {
+    /// The same server, which does not know the script.
+    WithText,
+    /// The server that holds the slot from now on.
+    Moved(Host),
+    /// For this once, the server that the slot is moving to.
+    Ask(Host),
+    /// Its keys are on two servers: once more, later.
+    Again,
+}
+
+impl Next {
+    /// What an error of the server at `asked` says. `None`: the call may have run, or failed.
+    pub(super) fn of(error: &RedisError, asked: Option<&ConnectionAddr>) -> Option<Self> {
+        let redirect = || {
+            let (address, _) = error.redirect_node()?;
+            read_address(address, asked)
+        };
+        match error.kind() {
+            redis::ErrorKind::Server(ServerErrorKind::NoScript) => Some(Self::WithText),
+            redis::ErrorKind::Server(ServerErrorKind::Moved) => redirect().map(Self::Moved),
+            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Ask),
+            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Again),
+            _ => None,
+        }
+    }
+}
+
+/// Reads `host:port`. A server that does not know a name leaves the host empty: it means its own.
+fn read_address(address: &str, asked: Option<&ConnectionAddr>) -> Option<Host> {
+    let (host, port) = address.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    match host {
+        "" | "?" => Some(Host { port, ..Host::of(asked?)? }),
+        _ => Some(Host { name: host.to_owned(), port }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_lack_its_host() {
+        let asked = ConnectionAddr::Tcp("seed".into(), 1);
+        let table = [
+            ("10.0.0.1:6379", Some(("10.0.0.1", 6379))),
+            ("::1:6379", Some(("::1", 6379))),
+            (":7", Some(("seed", 7))),
+            ("?:7", Some(("seed", 7))),
+            ("host:0", None),
+            ("host", None),
+            ("host:x", None),
+        ];
+        for (text, expected) in table {
+            let expected = expected.map(|(host, port)| Host { name: String::from(host), port });
+            assert_eq!(read_address(text, Some(&asked)), expected, "{text}");
+        }
+        assert_eq!(read_address(":7", None), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! Reads the slot map: from a server that is connected, or else from any that is known.
+//!
+//! One attempt at a time for each runtime, with pauses in between: however many slots move, and
+//! however many calls fail, a process asks a few times a second.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::cmd;
+use tokio::runtime::{self, Handle};
+use tokio::select;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::super::address::Host;
+use super::super::backoff::Backoff;
+use super::super::connections::{MAX_CONNECTION_WAIT, SharedConnection};
+use super::super::error::from_redis_error;
+use super::super::server::Server;
+use super::Cluster;
+use super::slot_map::SlotMap;
+use crate::{Error, ErrorKind};
+
+/// The longest pause after the map was read. Half of it is random.
+const MAX_PAUSE: Duration = Duration::from_millis(400);
+
+/// A server that has not answered after this time is not waited for alone.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The attempts to read the slot map.
+#[derive(Default)]
+pub(super) struct Refreshes(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The runtimes that attempt it.
+    running: Vec<runtime::Id>,
+    backoff: Backoff,
+    /// Why the last attempt failed. None after a success.
+    last_error: Option<Error>,
+}
+
+impl Refreshes {
+    pub(super) fn last_error(&self) -> Option<Error> {
+        self.lock().last_error.clone()
+    }
+
+    /// Begins an attempt, or says when the next may begin.
+    fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
+        let (mut state, now) = (self.lock(), Instant::now());
+        if state.running.contains(&runtime) {
+            return Err(now + MAX_CONNECTION_WAIT);
+        }
+        match state.backoff.retry_at(now) {
+            Some(later) => return Err(later),
+            None => state.backoff.record_attempt(now),
+        }
+        state.running.push(runtime);
+        Ok(())
+    }
+
+    /// `None`: the attempt was not finished.
+    fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
+        let (mut state, now) = (self.lock(), Instant::now());
+        state.running.retain(|running| *running != runtime);
+        match result {
+            Some(Ok(())) => {
+                state.last_error = None;
+                state.backoff.record_success();
+                let pause = MAX_PAUSE / 2 + MAX_PAUSE.mul_f64(fastrand::f64() / 2.0);
+                state.backoff.hold_until(now + pause);
+            }
+            Some(Err(error)) => {
+                state.last_error = Some(error);
+                state.backoff.record_failure(now);
+            }
+            None => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cluster {
+    /// Reads the slot map, unless that is under way or was done a moment ago. Returns when to try
+    /// again.
+    pub(super) fn refresh(self: &Arc<Self>) -> Instant {
+        let runtime = Handle::current();
+        if let Err(later) = self.refreshes.begin(runtime.id()) {
+            return later;
+        }
+        let candidates = self.candidates();
+        let attempt =
+            Attempt { cluster: Arc::downgrade(self), runtime: runtime.id(), result: None };
+        runtime.spawn(attempt.run(candidates, self.shutdown.subscribe()));
+        Instant::now() + MAX_CONNECTION_WAIT
+    }
+
+    /// Who may know the map: first the servers that are connected, last the addresses to begin
+    /// with.
+    fn candidates(&self) -> Vec<Candidate> {
+        let mut nodes = self.nodes.all();
+        fastrand::shuffle(&mut nodes);
+        let mut candidates: Vec<_> = nodes
+            .iter()
+            .map(|node| Candidate {
+                host: node.host().clone(),
+                server: node.server().clone(),
+                connection: node.pool().ready_at(None),
+            })
+            .collect();
+        candidates.sort_by_key(|candidate| candidate.connection.is_none());
+        let mut seeds: Vec<_> = self.seeds.iter().collect();
+        fastrand::shuffle(&mut seeds);
+        for seed in seeds {
+            if !candidates.iter().any(|candidate| candidate.host == *seed)
+                && let Ok(server) = self.settings.server(seed)
+            {
+                candidates.push(Candidate { host: seed.clone(), server, connection: None });
+            }
+        }
+        candidates
+    }
+}
+
+/// A server that may know the map.
+struct Candidate {
+    host: Host,
+    server: Server,
+    /// Its connection, if there is one.
+    connection: Option<Arc<dyn SharedConnection>>,
+}
+
+impl Candidate {
+    async fn ask(self) -> Result<SlotMap, Error> {
+        let limit = self.server.connect_timeout;
+        let connection = match self.connection {
+            Some(connection) => connection,
+            None => Arc::new(self.server.connect().await?),
+        };
+        let reply = connection.send(cmd("CLUSTER").arg("SLOTS").take());
+        let reply = timeout(limit, reply).await.map_err(|_| {
+            let message = format!("{} did not answer in time", self.server.address());
+            Error::new(ErrorKind::Infrastructure, message)
+        })?;
+        let reply = reply.and_then(redis::Value::extract_error).map_err(from_redis_error)?;
+        let map = SlotMap::read(&reply, &self.host)?;
+        if map.is_empty() {
+            let message = format!("{} knows no slots", self.server.address());
+            return Err(Error::new(ErrorKind::Infrastructure, message));
+        }
+        Ok(map)
+    }
+}
+
+/// Asks one after another, and does not wait long for one alone. The first map counts.
+async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Error> {
+    let mut error = Error::new(ErrorKind::Infrastructure, "no server of the cluster is known");
+    let (mut candidates, mut asked) = (candidates.into_iter(), JoinSet::new());
+    loop {
+        if let Some(candidate) = candidates.next() {
+            asked.spawn(candidate.ask());
+        }
+        let answer = select! {
+            answer = asked.join_next() => answer,
+            () = sleep(PATIENCE), if candidates.len() > 0 => continue,
+        };
+        match answer {
+            Some(Ok(Ok(map))) => return Ok(map),
+            // What must be set up anew is worth more than a server that is away.
+            Some(Ok(Err(why))) if error.kind() != ErrorKind::Configuration => error = why,
+            Some(_) => {}
+            None => return Err(error),
+        }
+    }
+}
+
+/// An attempt to read the map. Whatever ends it, another may begin.
+struct Attempt {
+    cluster: Weak<Cluster>,
+    runtime: runtime::Id,
+    /// None if the attempt is not finished.
+    result: Option<Result<SlotMap, Error>>,
+}
+
+impl Attempt {
+    async fn run(mut self, candidates: Vec<Candidate>, mut cluster: watch::Receiver<()>) {
+        select! {
+            result = first_map(candidates) => self.result = Some(result),
+            _ = cluster.changed() => {}
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let Some(cluster) = self.cluster.upgrade() else { return };
+        let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.settings));
+        cluster.refreshes.end(self.runtime, result);
+        cluster.changed.notify_waiters();
+    }
+}
