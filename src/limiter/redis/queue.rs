@@ -116,9 +116,9 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Whether it carries refunds, which stand in front.
+    /// Whether it carries refunds.
     pub(super) fn has_refunds(&self) -> bool {
-        self.requests.first().is_some_and(|first| matches!(first.request.op, Op::Refund { .. }))
+        self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))
     }
 }
 
