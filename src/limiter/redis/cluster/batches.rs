@@ -15,7 +15,7 @@ use super::super::queue::Batch;
 use super::super::script_call::{ScriptCall, own_now};
 use super::Cluster;
 use super::claim::claim;
-use super::redirect::Next;
+use super::redirect::{Next, cannot_serve};
 use crate::{Error, ErrorKind};
 
 /// A script call that no server has run, and where it goes next.
@@ -200,6 +200,11 @@ async fn exchange(
                 redirected.push((step, next));
             }
             _ => {
+                if let (Err(error), Some(cluster)) = (&reply, config.pool.cluster())
+                    && cannot_serve(error)
+                {
+                    cluster.doubt(connection.address());
+                }
                 if step.with_text && reply.is_ok() {
                     step.call.script(config).record_run();
                 }

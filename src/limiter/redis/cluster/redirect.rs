@@ -34,6 +34,13 @@ impl Next {
     }
 }
 
+/// Whether a server says that it cannot serve its slots. Another one may hold them by now.
+pub(super) fn cannot_serve(error: &RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly};
+    let redis::ErrorKind::Server(kind) = error.kind() else { return false };
+    matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly)
+}
+
 /// Reads `host:port`. A server that does not know a name leaves the host empty: it means its own.
 fn read_address(address: &str, asked: Option<&ConnectionAddr>) -> Option<Host> {
     let (host, port) = address.rsplit_once(':')?;
@@ -47,6 +54,25 @@ fn read_address(address: &str, asked: Option<&ConnectionAddr>) -> Option<Host> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_cannot_serve_is_told_from_one_that_errs() {
+        let table = [
+            (ServerErrorKind::BusyLoading, true),
+            (ServerErrorKind::ClusterDown, true),
+            (ServerErrorKind::MasterDown, true),
+            (ServerErrorKind::ReadOnly, true),
+            (ServerErrorKind::Moved, false),
+            (ServerErrorKind::NoPerm, false),
+            (ServerErrorKind::ResponseError, false),
+        ];
+        for (kind, expected) in table {
+            let error = RedisError::from((redis::ErrorKind::Server(kind), "why"));
+            assert_eq!(cannot_serve(&error), expected, "{kind:?}");
+        }
+        let lost = RedisError::from((redis::ErrorKind::Io, "broken pipe"));
+        assert!(!cannot_serve(&lost));
+    }
 
     #[test]
     fn an_address_may_lack_its_host() {

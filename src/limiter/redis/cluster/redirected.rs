@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::connections::{RepliesFuture, ReplyFuture, SharedConnection};
 use super::Cluster;
 use super::claim::ask;
-use super::redirect::Next;
+use super::redirect::{Next, cannot_serve};
 
 /// The most redirects of one command.
 const MAX_REDIRECTS: usize = 8;
@@ -52,6 +52,10 @@ impl SharedConnection for Redirected {
                             break;
                         };
                         reply = ask(&*target, command.clone()).await;
+                        break;
+                    }
+                    None if cannot_serve(error) => {
+                        cluster.doubt(connection.address());
                         break;
                     }
                     Some(Next::Again | Next::WithText) | None => break,

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use redis::cmd;
+use redis::{ConnectionAddr, cmd};
 use tokio::runtime::{self, Handle};
 use tokio::select;
 use tokio::sync::watch;
@@ -39,6 +39,8 @@ struct State {
     backoff: Backoff,
     /// Why the last attempt failed. None after a success.
     last_error: Option<Error>,
+    /// The server that last said that it cannot serve its slots.
+    doubted: Option<Host>,
 }
 
 impl Refreshes {
@@ -85,6 +87,13 @@ impl Refreshes {
 }
 
 impl Cluster {
+    /// Reads the slot map, since the server at `address` cannot serve its slots. It is asked last:
+    /// cut off from the others, it would say that it holds them.
+    pub(super) fn doubt(self: &Arc<Self>, address: Option<&ConnectionAddr>) {
+        self.refreshes.lock().doubted = address.and_then(Host::of);
+        self.refresh();
+    }
+
     /// Reads the slot map, unless that is under way or was done a moment ago. Returns when to try
     /// again.
     pub(super) fn refresh(self: &Arc<Self>) -> Instant {
@@ -113,6 +122,8 @@ impl Cluster {
             })
             .collect();
         candidates.sort_by_key(|candidate| candidate.connection.is_none());
+        let doubted = self.refreshes.lock().doubted.clone();
+        candidates.sort_by_key(|candidate| Some(&candidate.host) == doubted.as_ref());
         let mut seeds: Vec<_> = self.seeds.iter().collect();
         fastrand::shuffle(&mut seeds);
         for seed in seeds {
