@@ -31,12 +31,12 @@ const BURSTY: &str = "smooth_bursty";
 const JAVA: &str = "redisson";
 const WARM: &str = "smooth_warming_up";
 
-pub(crate) const MUTANTS: [Mutant; 40] = [
+pub(crate) const MUTANTS: [Mutant; 41] = [
     mutant(
         "state_through_tostring",
         BUCKET,
         Mixed,
-        "value = string.format('%.0f+%.0f/%.0f', full, part, denominator)",
+        "value = format('%d+%d/%d', full, part, denominator)",
         "value = tostring(full)",
     ),
     mutant("capacity_plus_one", BUCKET, Saturating, "(burst - cost)", "(burst + 1 - cost)"),
@@ -136,8 +136,15 @@ pub(crate) const MUTANTS: [Mutant; 40] = [
         "any_number_read",
         BUCKET,
         Corrupt,
-        "if #text > 16 or not string.find(text, '^%d+$') then\n    return nil\n  end\n  local number = tonumber(text)\n",
+        "local number = tonumber(text)\n",
         "local number = tonumber(text) or 0\n  if true then return number end\n",
+    ),
+    mutant(
+        "number_of_another_form_read",
+        BUCKET,
+        Corrupt,
+        "and format('%d', number) == text then",
+        "then",
     ),
     mutant(
         "full_refund_although_others_followed",
