@@ -12,8 +12,9 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 
 use support::algorithms;
+use support::files::Files;
 use support::http::{Answer, get};
-use support::tls::{Authority, Files, TlsServer};
+use support::tls::{Authority, TlsServer};
 use support::{Server, free_port};
 use tokio::task::JoinSet;
 

@@ -13,7 +13,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 use support::Server;
-use support::tls::{Authority, Files, TlsServer};
+use support::files::Files;
+use support::tls::{Authority, TlsServer};
 
 const T0: u64 = 1_767_225_600_000_000;
 

@@ -27,15 +27,49 @@ pub async fn answering_in_turn(replies: Vec<Vec<u8>>) -> SocketAddr {
 }
 
 async fn serve(stream: TcpStream, replies: Arc<Mutex<VecDeque<Vec<u8>>>>) -> Option<()> {
+    answer(stream, |words| match words[0].to_ascii_uppercase().as_slice() {
+        b"EVALSHA" | b"EVAL" => next(&replies),
+        b"HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
+        _ => b"+OK\r\n".to_vec(),
+    })
+    .await
+}
+
+/// A sentinel that always names the server at `port`, in the configuration of `epoch`. Returns its
+/// own port.
+pub async fn sentinel(port: u16, epoch: u64) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let own_port = listener.local_addr().expect("an address").port();
+    let say = move |words: &[Vec<u8>]| match words[0].to_ascii_uppercase().as_slice() {
+        b"HELLO" => b"%2\r\n+proto\r\n:3\r\n+mode\r\n+sentinel\r\n".to_vec(),
+        b"SENTINEL" if words[1].eq_ignore_ascii_case(b"MASTER") => {
+            format!("%1\r\n+config-epoch\r\n+{epoch}\r\n").into_bytes()
+        }
+        b"SENTINEL" => format!("*2\r\n+127.0.0.1\r\n+{port}\r\n").into_bytes(),
+        b"SUBSCRIBE" => {
+            let channels = (1..words.len()).map(|count| {
+                let name = String::from_utf8_lossy(&words[count]);
+                format!(">3\r\n+subscribe\r\n+{name}\r\n:{count}\r\n")
+            });
+            channels.collect::<String>().into_bytes()
+        }
+        _ => b"+OK\r\n".to_vec(),
+    };
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream, say));
+        }
+    });
+    own_port
+}
+
+/// Answers each command on `stream` with what `say` returns.
+async fn answer(stream: TcpStream, say: impl Fn(&[Vec<u8>]) -> Vec<u8>) -> Option<()> {
     let mut stream = BufStream::new(stream);
     loop {
         let words = command(&mut stream).await?;
-        let answer = match words.first()?.to_ascii_uppercase().as_slice() {
-            b"EVALSHA" | b"EVAL" => next(&replies),
-            b"HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
-            _ => b"+OK\r\n".to_vec(),
-        };
-        stream.write_all(&answer).await.ok()?;
+        words.first()?;
+        stream.write_all(&say(&words)).await.ok()?;
         stream.flush().await.ok()?;
     }
 }

@@ -7,11 +7,13 @@ pub mod cluster;
 pub mod example;
 pub mod fake;
 pub mod faults;
+pub mod files;
 pub mod http;
 pub mod proxy;
 #[cfg(feature = "redisson")]
 pub mod redisson;
 pub mod script;
+pub mod sentinel;
 #[cfg(feature = "rustls")]
 pub mod tls;
 
@@ -107,6 +109,19 @@ impl Server {
         let patient =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         client.get_multiplexed_async_connection_with_config(&patient).await.expect("a connection")
+    }
+
+    /// Waits until `INFO` contains `word`.
+    pub async fn until_info(&self, word: &str) {
+        let (mut connection, begun) = (self.connection().await, Instant::now());
+        loop {
+            let info: String = redis::cmd("INFO").query_async(&mut connection).await.expect("info");
+            if info.contains(word) {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{word} never came");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Kills it at once, as a crash would.

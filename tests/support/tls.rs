@@ -1,13 +1,12 @@
 //! Servers with TLS, and the certificates that they and their clients show, made when a test runs.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
 
+use super::files::Files;
 use super::{Server, free_port};
 
 /// Installs the crypto provider of this process, which every pool with TLS needs.
@@ -63,32 +62,6 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0).expect("signed").pem();
         Identity { certificate, key: key.serialize_pem() }
-    }
-}
-
-/// Files of a test, removed when it ends.
-pub struct Files(PathBuf);
-
-impl Files {
-    pub fn new() -> Self {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("files-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        Self(folder)
-    }
-
-    /// Writes a file, and returns its path.
-    pub fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        fs::write(&path, text).expect("written");
-        path.to_str().expect("a path").to_owned()
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -10,9 +10,11 @@ use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
 use super::own_pool::OwnPool;
 use super::pool::{MAX_TIMEOUT, Pool};
+use super::sentinel::Sentinels;
 use super::server::{Connector, Resolver};
+use super::target::Target;
 use super::tls::Tls;
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 impl Pool {
     /// Connections to what `url` names. Connects on first use.
@@ -31,6 +33,12 @@ impl Pool {
     ///
     /// The address must say what is there: a plain address that leads to a sentinel or to a node
     /// of a cluster gets no connection. The error says which address to write.
+    ///
+    /// Name all sentinels. They are asked every second, and say at once when the primary changes:
+    /// then no call goes to the old one any more. [When Redis fails][sentinels] says what a
+    /// failover can cost.
+    ///
+    /// [sentinels]: crate::guide::when_redis_fails#sentinels
     ///
     /// # Errors
     ///
@@ -119,6 +127,16 @@ impl PoolBuilder {
         self
     }
 
+    /// Sets user and password of the sentinels, where the address names sentinels. Default: the
+    /// address's, else none.
+    #[must_use]
+    pub fn sentinel_credentials(mut self, user: &str, password: &str) -> Self {
+        if let Topology::Sentinel { settings, .. } = &mut self.address.topology {
+            *settings = settings.clone().set_username(user).set_password(password);
+        }
+        self
+    }
+
     /// Trusts the authorities whose certificates are in `pem`, and no others; those of several
     /// calls add up. Default: the authorities of the system.
     ///
@@ -173,17 +191,17 @@ impl PoolBuilder {
             resolver: self.resolver,
         };
         let (size, response_timeout) = (self.size as usize, self.response_timeout);
-        let pool = |server| Pool::new(Arc::new(OwnPool::new(server, size)), response_timeout);
+        let pool = |target| Pool::new(Arc::new(OwnPool::new(target, size)), response_timeout);
         match topology {
-            Topology::Server(host) => connector.server(&host).map(pool),
-            Topology::Socket(path) => connector.socket(path).map(pool),
+            Topology::Server(host) => connector.server(&host).map(Target::from).map(pool),
+            Topology::Socket(path) => connector.socket(path).map(Target::from).map(pool),
             Topology::Cluster { nodes } => {
                 let cluster = Cluster::new(NodeSettings { connector, size }, nodes)?;
                 Ok(Pool::of_cluster(cluster, response_timeout))
             }
-            Topology::Sentinel { .. } => {
-                let message = "this version connects to one server only";
-                Err(Error::new(ErrorKind::Configuration, message))
+            Topology::Sentinel { sentinels, service_name, settings } => {
+                let sentinels = Sentinels::new(&sentinels, settings, &service_name, connector)?;
+                Ok(pool(Target::Primary(Arc::new(sentinels))))
             }
         }
     }

@@ -14,6 +14,7 @@ pub(super) struct Connection {
     socket: MultiplexedConnection,
     health: Arc<Health>,
     address: ConnectionAddr,
+    is_primary: bool,
 }
 
 impl Connection {
@@ -21,8 +22,14 @@ impl Connection {
         socket: MultiplexedConnection,
         health: Arc<Health>,
         address: ConnectionAddr,
+        is_primary: bool,
     ) -> Self {
-        Self { socket, health, address }
+        Self { socket, health, address, is_primary }
+    }
+
+    /// Whether the server said that it is a primary.
+    pub(super) fn is_primary(&self) -> bool {
+        self.is_primary
     }
 
     pub(super) fn state(&self) -> ConnectionState {

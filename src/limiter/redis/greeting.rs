@@ -15,6 +15,9 @@ use crate::{Error, ErrorKind};
 pub(super) enum ServerKind {
     Plain,
     ClusterNode,
+    /// The primary that sentinels name. Who connects looks at [`Greeting::is_primary`].
+    Primary,
+    Sentinel,
 }
 
 /// The answer to `HELLO`, as far as it is needed.
@@ -22,6 +25,8 @@ pub(super) enum ServerKind {
 pub(super) struct Greeting {
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
+    /// `master` or `replica`.
+    role: Option<String>,
 }
 
 impl Greeting {
@@ -37,13 +42,13 @@ impl Greeting {
     fn read(reply: Value) -> Self {
         let mut fields: HashMap<String, Value> = from_redis_value(reply).unwrap_or_default();
         let mut text = |name: &str| from_redis_value(fields.remove(name)?).ok();
-        Self { mode: text("mode") }
+        Self { mode: text("mode"), role: text("role") }
     }
 
     /// Fails if the address has led to a server of another kind than it says.
     pub(super) fn expect_kind(&self, expected: ServerKind) -> Result<(), Error> {
         let message = match (self.mode.as_deref(), expected) {
-            (Some("sentinel"), _) => {
+            (Some("sentinel"), ServerKind::Plain | ServerKind::ClusterNode) => {
                 "this server is a sentinel: write \
                  redis-sentinel://<host>:<port>?sentinelServiceName=<name>"
             }
@@ -53,9 +58,18 @@ impl Greeting {
             (Some("standalone"), ServerKind::ClusterNode) => {
                 "this server is no node of a cluster: write redis://<host>:<port>"
             }
+            (Some("standalone" | "cluster"), ServerKind::Sentinel) => {
+                "this server is no sentinel: an address that begins with redis-sentinel:// names \
+                 sentinels"
+            }
             _ => return Ok(()),
         };
         Err(Error::new(ErrorKind::Configuration, message))
+    }
+
+    /// Whether it is a primary, outside of a cluster.
+    pub(super) fn is_primary(&self) -> bool {
+        self.mode.as_deref() == Some("standalone") && self.role.as_deref() == Some("master")
     }
 }
 
@@ -79,6 +93,9 @@ mod tests {
             ("cluster", ServerKind::Plain, Some("redis-cluster://")),
             ("sentinel", ServerKind::Plain, Some("redis-sentinel://")),
             ("sentinel", ServerKind::ClusterNode, Some("redis-sentinel://")),
+            ("sentinel", ServerKind::Sentinel, None),
+            ("standalone", ServerKind::Sentinel, Some("no sentinel")),
+            ("cluster", ServerKind::Sentinel, Some("no sentinel")),
         ];
         for (mode, expected, address) in table {
             let outcome = greeting(&[("mode", mode)]).expect_kind(expected);
@@ -93,5 +110,13 @@ mod tests {
         // Whatever stands before a server may answer less.
         assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain).is_ok());
         assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode).is_ok());
+    }
+
+    #[test]
+    fn only_a_server_that_says_so_is_a_primary() {
+        assert!(greeting(&[("mode", "standalone"), ("role", "master")]).is_primary());
+        assert!(!greeting(&[("mode", "standalone"), ("role", "replica")]).is_primary());
+        assert!(!greeting(&[("mode", "sentinel")]).is_primary());
+        assert!(!greeting(&[]).is_primary());
     }
 }

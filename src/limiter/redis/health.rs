@@ -5,7 +5,7 @@
 //! writes, or no reply has come for a while although calls wait for one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use redis::RedisResult;
@@ -30,7 +30,7 @@ const NEW_SILENCE_AFTER: Duration = Duration::from_secs(2);
 #[repr(u8)]
 pub(super) enum ConnectionState {
     Usable,
-    /// Its socket is closed.
+    /// Its socket is closed, or its server was left.
     Closed,
     /// Its server takes no writes.
     ReadOnly,
@@ -56,11 +56,18 @@ pub(super) struct ServerHealth {
     silence: Silence,
     /// Connections of an earlier generation are silent.
     generation: AtomicU32,
+    /// Whether another server is used in its place.
+    is_left: AtomicBool,
 }
 
 impl Default for ServerHealth {
     fn default() -> Self {
-        Self { start: Instant::now(), silence: Silence::default(), generation: AtomicU32::new(0) }
+        Self {
+            start: Instant::now(),
+            silence: Silence::default(),
+            generation: AtomicU32::new(0),
+            is_left: AtomicBool::new(false),
+        }
     }
 }
 
@@ -80,6 +87,7 @@ impl Health {
             state if state == ConnectionState::Closed as u8 => ConnectionState::Closed,
             state if state == ConnectionState::ReadOnly as u8 => ConnectionState::ReadOnly,
             state if state == ConnectionState::Silent as u8 => ConnectionState::Silent,
+            _ if self.server.is_left.load(Relaxed) => ConnectionState::Closed,
             _ if self.generation != self.server.generation.load(Relaxed) => ConnectionState::Silent,
             _ => ConnectionState::Usable,
         }
@@ -132,6 +140,11 @@ impl Health {
 }
 
 impl ServerHealth {
+    /// Leaves the server: no connection to it is used any more.
+    pub(super) fn leave(&self) {
+        self.is_left.store(true, Relaxed);
+    }
+
     /// Microseconds since the start, at least 1.
     fn clock(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.start).as_micros() as u64 + 1

@@ -8,12 +8,13 @@
 //! connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs` classifies errors.
 //!
 //! Where connections come from: `address.rs` reads an address, and `builder.rs` holds a pool's
-//! settings. `own_pool.rs` keeps its connections to a `server.rs`, which says in its `greeting.rs`
-//! what it is. `health.rs` tells which `connection.rs` is usable, and `backoff.rs` when to connect
-//! again. `runtime_connections.rs` holds those of one runtime. `cluster/` keeps such a pool for
-//! each server of a cluster. `bb8_pool.rs` uses a pool that the application owns. They implement
-//! the trait in `connections.rs`. `tls.rs` holds what TLS trusts, and `probe.rs` finds out whether
-//! a server expects it.
+//! settings. `own_pool.rs` keeps its connections to its `target.rs`: one `server.rs`, or the
+//! primary that a `sentinel.rs` names. A server says in its `greeting.rs` what it is, and
+//! `probe.rs` finds out whether it expects TLS, which `tls.rs` sets up. `health.rs` tells which
+//! `connection.rs` is usable, and `backoff.rs` when to connect again. `runtime_connections.rs`
+//! holds those of one runtime. `cluster/` keeps such a pool for each server of a cluster.
+//! `bb8_pool.rs` uses a pool that the application owns. They implement the trait in
+//! `connections.rs`.
 
 mod address;
 mod all_at_once;
@@ -48,7 +49,9 @@ mod script;
 mod script_call;
 #[cfg(feature = "redisson")]
 pub(crate) mod sending;
+mod sentinel;
 mod server;
+mod target;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;
 mod worker;

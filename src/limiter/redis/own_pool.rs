@@ -1,4 +1,5 @@
 //! The crate's own pool: a fixed number of connections for each runtime, each shared by many calls.
+//! They lead to one server, or to the primary that sentinels name at the moment.
 //!
 //! Connections are made when a call asks for one, by a task of that call's runtime. When that task
 //! ends early, since its runtime ended or since it panicked, the next call starts another. Each
@@ -18,7 +19,7 @@ use super::connection::Connection;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
 use super::health::ConnectionState;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
-use super::server::Server;
+use super::target::Target;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
@@ -27,7 +28,7 @@ const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The connections to one server.
 pub(super) struct OwnPool {
-    server: Server,
+    target: Target,
     /// The connections of each runtime.
     size: usize,
     state: Mutex<PoolState>,
@@ -43,21 +44,30 @@ struct PoolState {
     backoff: Backoff,
     /// Why the last attempt to connect failed. None after a success.
     last_error: Option<Error>,
+    /// How often the server had changed when this state began.
+    switches: u64,
 }
 
 impl OwnPool {
-    /// `size` connections to `server` for each runtime, made when they are first needed.
-    pub(super) fn new(server: Server, size: usize) -> Self {
+    /// `size` connections to `target` for each runtime, made when they are first needed.
+    pub(super) fn new(target: impl Into<Target>, size: usize) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
-        Self { server, size, state, changed, shutdown }
+        Self { target: target.into(), size, state, changed, shutdown }
     }
 
     /// The connection at this place if it is usable, or else the next; or when to try again. Starts
     /// the attempts to connect that are due.
     fn next(self: &Arc<Self>, place: Option<usize>) -> Result<Arc<Connection>, Instant> {
         let (now, runtime) = (Instant::now(), Handle::current());
+        self.target.keep_watching(&runtime);
+        let switches = self.target.switches();
         let mut state = self.lock();
         state.clean(now);
+        if state.switches != switches {
+            // What failed before says nothing about the new server.
+            (state.switches, state.backoff, state.last_error) =
+                (switches, Backoff::default(), None);
+        }
         let PoolState { runtimes, backoff, .. } = &mut *state;
         let connections = RuntimeConnections::of(runtimes, runtime.id(), self.size);
         let (started, retry_at) = connections.begin_attempts(now, backoff);
@@ -67,14 +77,14 @@ impl OwnPool {
         for entry in started {
             let pool = Arc::downgrade(self);
             let attempt = ConnectAttempt { pool, runtime: runtime.id(), entry, result: None };
-            runtime.spawn(attempt.run(self.server.clone(), self.shutdown.subscribe()));
+            runtime.spawn(attempt.run(self.target.clone(), self.shutdown.subscribe()));
         }
         connection.ok_or(retry_at)
     }
 
     /// The error of a failed attempt to connect.
     fn no_connection(&self, cause: Error) -> Error {
-        let message = format!("no connection to {}", self.server.address());
+        let message = format!("no connection to {}", self.target.address());
         Error::new(cause.kind(), message).with_source(cause)
     }
 
@@ -182,7 +192,7 @@ impl Connections for OwnPool {
             return error;
         }
         // An attempt that has just begun says nothing about the server yet.
-        let address = self.server.address();
+        let address = self.target.address();
         match oldest_attempt {
             Some(started) if started.elapsed() >= MAX_CONNECTION_WAIT => {
                 let message = format!("no connection to {address} in time");
@@ -206,11 +216,11 @@ struct ConnectAttempt {
 }
 
 impl ConnectAttempt {
-    async fn run(mut self, server: Server, mut pool: watch::Receiver<()>) {
-        let end = GracePeriod::new(Instant::now() + server.connect_timeout);
+    async fn run(mut self, target: Target, mut pool: watch::Receiver<()>) {
+        let end = GracePeriod::new(Instant::now() + target.connect_timeout());
         select! {
             // A timeout that comes late says nothing about the server.
-            result = server.connect() => self.result = Some(result).filter(|result| result.is_ok() || !end.is_late()),
+            result = target.connect() => self.result = Some(result).filter(|result| result.is_ok() || !end.is_late()),
             _ = pool.changed() => {}
         }
     }
@@ -220,7 +230,7 @@ impl Drop for ConnectAttempt {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now) = (pool.lock(), Instant::now());
-        let PoolState { runtimes, backoff, last_error } = &mut *state;
+        let PoolState { runtimes, backoff, last_error, .. } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
         entry.attempt = None;

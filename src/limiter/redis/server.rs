@@ -85,7 +85,12 @@ impl Connector {
 impl Server {
     /// The same, as a node of a cluster.
     pub(super) fn in_cluster(self) -> Self {
-        Self { kind: ServerKind::ClusterNode, ..self }
+        self.of_kind(ServerKind::ClusterNode)
+    }
+
+    /// The same, as a server of another kind.
+    pub(super) fn of_kind(self, kind: ServerKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// Host and port, for errors.
@@ -93,13 +98,32 @@ impl Server {
         format!("redis at {}", self.addr())
     }
 
+    /// Leaves it: no connection to it is used any more.
+    pub(super) fn leave(&self) {
+        self.health.leave();
+    }
+
     pub(super) async fn connect(&self) -> Result<Connection, Error> {
-        let deadline = Instant::now() + self.connect_timeout;
         let health = Arc::new(Health::new(&self.health));
         let retire_on_drop = RetireOnDrop(Arc::clone(&health));
+        let opened = self.open(move |push| {
+            if push.kind == PushKind::Disconnection {
+                retire_on_drop.0.retire(ConnectionState::Closed);
+            }
+        });
+        let (socket, greeting) = opened.await?;
+        Ok(Connection::new(socket, health, self.addr().clone(), greeting.is_primary()))
+    }
+
+    /// A socket, and what the server says of itself. `on_push` sees what the server sends unasked.
+    pub(super) async fn open(
+        &self,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<(MultiplexedConnection, Greeting), Error> {
+        let deadline = Instant::now() + self.connect_timeout;
         let mut socket = select! {
             biased;
-            socket = self.open_socket(retire_on_drop) => match socket {
+            socket = self.open_socket(on_push) => match socket {
                 Ok(socket) => socket,
                 Err(error) => return Err(self.connect_error(error).await),
             },
@@ -113,21 +137,19 @@ impl Server {
             }
         };
         greeting.expect_kind(self.kind)?;
-        Ok(Connection::new(socket, health, self.addr().clone()))
+        Ok((socket, greeting))
     }
 
     async fn open_socket(
         &self,
-        retire_on_drop: RetireOnDrop,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> RedisResult<MultiplexedConnection> {
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             // Each call has a deadline of its own.
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
-                if push.kind == PushKind::Disconnection {
-                    retire_on_drop.0.retire(ConnectionState::Closed);
-                }
+                on_push(push);
                 Ok::<_, SendError>(())
             });
         if let Some(resolver) = &self.resolver {

@@ -1,0 +1,106 @@
+use super::*;
+
+fn hosts(hosts: &[Host]) -> Vec<(&str, u16)> {
+    hosts.iter().map(|host| (host.name.as_str(), host.port)).collect()
+}
+
+#[test]
+fn one_server_is_what_the_client_reads() {
+    let address = Address::parse("redis://app:p%40ss@redis.example:7000/3").unwrap();
+    assert!(!address.uses_tls);
+    assert_eq!(address.settings.db(), 3);
+    assert_eq!(address.settings.username(), Some("app"));
+    assert_eq!(address.settings.password(), Some("p@ss"));
+    let Topology::Server(server) = address.topology else { panic!("one server") };
+    assert_eq!(hosts(&[server]), [("redis.example", 7_000)]);
+    for url in ["redis://[::1]", "valkey://localhost", "REDIS://localhost/?protocol=resp3"] {
+        assert!(matches!(Address::parse(url).unwrap().topology, Topology::Server(_)), "{url}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_socket_is_a_server() {
+    for url in ["unix:///run/redis.sock", "redis+unix:///run/redis.sock?db=2&pass=x"] {
+        let Topology::Socket(path) = Address::parse(url).unwrap().topology else { panic!("{url}") };
+        assert_eq!(path, PathBuf::from("/run/redis.sock"), "{url}");
+    }
+}
+
+#[test]
+fn a_cluster_has_nodes() {
+    let url = "redis-cluster://:secret@one:7001?node=two:7002&node=[::1]:7003&node=four";
+    let address = Address::parse(url).unwrap();
+    let Topology::Cluster { nodes } = &address.topology else { panic!("a cluster") };
+    let expected = [("one", 7_001), ("two", 7_002), ("::1", 7_003), ("four", 6_379)];
+    assert_eq!(hosts(nodes), expected);
+    assert_eq!(address.settings.password(), Some("secret"));
+    assert!(Address::parse("valkey-cluster://one").is_ok());
+}
+
+#[test]
+fn sentinels_have_a_service_and_credentials_of_their_own() {
+    let url = "redis-sentinel://app:one@s1/5?node=s2:26380&sentinelServiceName=main\
+        &sentinelUsername=guard&sentinelPassword=t%26wo";
+    let address = Address::parse(url).unwrap();
+    let Topology::Sentinel { sentinels, service_name, settings } = &address.topology else {
+        panic!("sentinels")
+    };
+    assert_eq!(hosts(sentinels), [("s1", 26_379), ("s2", 26_380)]);
+    assert_eq!(service_name, "main");
+    assert_eq!((settings.username(), settings.password()), (Some("guard"), Some("t&wo")));
+    let settings = &address.settings;
+    assert_eq!((settings.username(), settings.password()), (Some("app"), Some("one")));
+    assert_eq!(settings.db(), 5);
+}
+
+#[test]
+fn two_letters_ask_for_tls_everywhere() {
+    for form in ["", "-cluster"] {
+        for (scheme, uses_tls) in
+            [("redis", false), ("valkey", false), ("rediss", true), ("valkeys", true)]
+        {
+            let address = Address::parse(&format!("{scheme}{form}://one")).unwrap();
+            assert_eq!(address.uses_tls, uses_tls, "{scheme}{form}");
+        }
+    }
+}
+
+#[test]
+fn bad_addresses_say_why_and_repeat_no_password() {
+    let table = [
+        ("", "no scheme"),
+        ("localhost:6379", "no scheme"),
+        ("redis//:hush@one", "no scheme"),
+        ("http://:hush@one", "scheme"),
+        ("redis+sentinel://:hush@one", "scheme"),
+        ("redis-clusters://:hush@one", "scheme"),
+        ("unix-cluster:///hush", "scheme"),
+        ("redis://:hush@", "parse"),
+        ("redis://:hush@:x/1", "parse"),
+        ("redis://:hush@one:1,two:2", "parse"),
+        ("redis://:hush@one:6379/first", "invalid"),
+        ("redis://:hush@0.0.0.0", "invalid"),
+        ("redis://:hush@one#insecure", "always checked"),
+        ("redis://:hush@one?node=two:1", "redis-cluster://"),
+        ("redis://:hush@one?sentinelServiceName=main", "redis-sentinel://"),
+        ("redis-cluster://:hush@one/1", "databases"),
+        ("redis-cluster://:hush@one?node=two:hush", "host:port"),
+        ("redis-cluster://one?node=me:hush@two:1", "host:port"),
+        ("redis-cluster://one?node=two:1/hush", "host:port"),
+        ("redis-cluster://one?node=", "host:port"),
+        ("redis-cluster://:hush@one?nodes=two:1", "parameter"),
+        ("redis-cluster://:hush@one?sentinelServiceName=main", "parameter"),
+        ("redis-sentinel://:hush@one", "sentinelServiceName"),
+        ("redis-sentinel://one?sentinelPassword=hush", "sentinelServiceName"),
+        ("redis-sentinel://one?sentinelServiceName=&sentinelPassword=hush", "parameter"),
+        ("redis-sentinel://one?sentinelPasswort=hush", "parameter"),
+    ];
+    for (url, why) in table {
+        let Err(error) = Address::parse(url) else { panic!("{url} is valid") };
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
+        let printed = format!("{error} {error:?}");
+        assert!(printed.contains(why), "{url}: {printed}");
+        assert!(!printed.contains("hush"), "{url}: {printed}");
+    }
+}

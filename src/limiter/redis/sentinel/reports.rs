@@ -1,0 +1,204 @@
+//! Which server is the primary, after what several sentinels say. Some may be dead, late or wrong.
+//!
+//! A sentinel numbers each switch: the epoch. At the start most votes win. From then on a higher
+//! epoch is news, and is followed at once, also if one sentinel alone has it: the others hear of it
+//! within two seconds. Who still says otherwise after five loses to the majority.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::address::Host;
+use crate::{Error, ErrorKind};
+
+/// Sentinels agree sooner, unless one of them is wrong.
+const AGREED_AFTER: Duration = Duration::from_secs(5);
+
+/// How long a server that turned out to be no primary is left out.
+const REFUTED_FOR: Duration = Duration::from_secs(30);
+
+/// What one sentinel said last.
+#[derive(Clone, Debug)]
+pub(super) enum Report {
+    /// Nothing yet.
+    Missing,
+    /// It cannot be asked.
+    Unreachable(Error),
+    /// It knows no service of that name.
+    UnknownService,
+    /// The address of the primary, and the epoch of its configuration.
+    Primary { host: Host, epoch: u64 },
+}
+
+/// What all sentinels said.
+#[derive(Debug)]
+pub(super) struct Reports {
+    all: Vec<Entry>,
+    /// The primary that connections were made to, and its epoch.
+    followed: Option<(Host, u64)>,
+    /// A server that is no primary, and until when it is left out.
+    refuted: Option<(Host, Instant)>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    report: Report,
+    /// When the sentinel began to say so.
+    since: Instant,
+    /// Whether it was outvoted when the primary was chosen.
+    is_outvoted: bool,
+}
+
+/// A server that some sentinels name.
+struct Candidate<'a> {
+    host: &'a Host,
+    epoch: u64,
+    votes: usize,
+    /// Whether all of them have said so for long.
+    is_old: bool,
+    is_outvoted: bool,
+}
+
+impl Reports {
+    pub(super) fn new(sentinels: usize, now: Instant) -> Self {
+        let entry = |_| Entry { report: Report::Missing, since: now, is_outvoted: false };
+        Self { all: (0..sentinels).map(entry).collect(), followed: None, refuted: None }
+    }
+
+    pub(super) fn record(&mut self, sentinel: usize, report: Report, now: Instant) {
+        let entry = &mut self.all[sentinel];
+        let is_same = match (&entry.report, &report) {
+            (
+                Report::Primary { host, epoch },
+                Report::Primary { host: new_host, epoch: new_epoch },
+            ) => host == new_host && epoch == new_epoch,
+            _ => false,
+        };
+        entry.report = report;
+        if !is_same {
+            (entry.since, entry.is_outvoted) = (now, false);
+        }
+    }
+
+    /// Whether more than half agree, or all have said something: then the first choice is sound.
+    pub(super) fn are_complete(&self) -> bool {
+        let is_missing = |entry: &Entry| matches!(entry.report, Report::Missing);
+        let now = Instant::now();
+        let most = self.candidates(now).iter().map(|candidate| candidate.votes).max();
+        most.is_some_and(|votes| 2 * votes > self.all.len()) || !self.all.iter().any(is_missing)
+    }
+
+    /// Whether all have said something, and none names a primary.
+    pub(super) fn name_none(&self) -> bool {
+        let names_none =
+            |entry: &Entry| matches!(entry.report, Report::Unreachable(_) | Report::UnknownService);
+        self.all.iter().all(names_none)
+    }
+
+    /// The primary. None: whatever it was before.
+    pub(super) fn choose(&self, now: Instant) -> Option<Host> {
+        let mut candidates = self.candidates(now);
+        candidates.retain(|candidate| !self.is_refuted(candidate.host, now));
+        let Some((followed, followed_epoch)) = &self.followed else {
+            let best = candidates.iter().max_by_key(|candidate| (candidate.votes, candidate.epoch));
+            return best.map(|candidate| candidate.host.clone());
+        };
+        let reporting: usize = candidates.iter().map(|candidate| candidate.votes).sum();
+        let is_followed_still = candidates
+            .iter()
+            .any(|one| one.host == followed && (2 * one.votes > reporting || !one.is_old));
+        candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.epoch, candidate.votes)));
+        let is_acceptable = |candidate: &&Candidate<'_>| match candidate.epoch > *followed_epoch {
+            _ if candidate.host == followed => is_followed_still,
+            true if candidate.is_outvoted => false,
+            true => 2 * candidate.votes > reporting || !candidate.is_old,
+            false => 2 * candidate.votes > self.all.len() && !is_followed_still,
+        };
+        candidates.iter().find(is_acceptable).map(|candidate| candidate.host.clone())
+    }
+
+    /// Records that a connection to the primary at `host` was made.
+    pub(super) fn follow(&mut self, host: &Host) {
+        let epoch = self.epoch_of(host);
+        if let Some((followed, known)) = &mut self.followed
+            && followed == host
+        {
+            *known = epoch.unwrap_or(*known);
+            return;
+        }
+        self.followed = Some((host.clone(), epoch.unwrap_or(0)));
+        for entry in &mut self.all {
+            entry.is_outvoted =
+                matches!(&entry.report, Report::Primary { host: other, .. } if other != host);
+        }
+    }
+
+    /// Records that the server at `host` is no primary.
+    pub(super) fn refute(&mut self, host: &Host, now: Instant) {
+        self.refuted = Some((host.clone(), now + REFUTED_FOR));
+    }
+
+    /// Whether sentinels still disagree about `host` after a while.
+    pub(super) fn is_contested(&self, host: &Host, now: Instant) -> bool {
+        let candidates = self.candidates(now);
+        candidates.iter().any(|one| one.host != host)
+            && candidates.iter().any(|one| one.host == host && one.is_old)
+    }
+
+    /// Why there is no primary.
+    pub(super) fn error(&self, service_name: &str) -> Error {
+        let reports = || self.all.iter().map(|entry| &entry.report);
+        if reports().any(|report| matches!(report, Report::UnknownService)) {
+            let message = format!("the sentinels know no service called {service_name:?}");
+            return Error::new(ErrorKind::Configuration, message);
+        }
+        let errors = || {
+            reports().filter_map(|report| match report {
+                Report::Unreachable(error) => Some(error),
+                _ => None,
+            })
+        };
+        let wrong = errors().find(|error| error.kind() == ErrorKind::Configuration);
+        match wrong.or_else(|| errors().next()) {
+            Some(cause) => Error::new(cause.kind(), "no sentinel says which server is the primary")
+                .with_source(cause.clone()),
+            None => Error::new(ErrorKind::Infrastructure, "no sentinel has answered in time"),
+        }
+    }
+
+    fn candidates(&self, now: Instant) -> Vec<Candidate<'_>> {
+        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+        for entry in &self.all {
+            let Report::Primary { host, epoch } = &entry.report else { continue };
+            let (is_old, is_outvoted) = (entry.since + AGREED_AFTER <= now, entry.is_outvoted);
+            match candidates.iter_mut().find(|candidate| candidate.host == host) {
+                Some(known) => {
+                    known.epoch = known.epoch.max(*epoch);
+                    known.votes += 1;
+                    known.is_old &= is_old;
+                    known.is_outvoted &= is_outvoted;
+                }
+                None => candidates.push(Candidate {
+                    host,
+                    epoch: *epoch,
+                    votes: 1,
+                    is_old,
+                    is_outvoted,
+                }),
+            }
+        }
+        candidates
+    }
+
+    fn epoch_of(&self, host: &Host) -> Option<u64> {
+        let candidates = self.candidates(Instant::now());
+        candidates.iter().find(|candidate| candidate.host == host).map(|one| one.epoch)
+    }
+
+    fn is_refuted(&self, host: &Host, now: Instant) -> bool {
+        self.refuted.as_ref().is_some_and(|(refuted, until)| refuted == host && *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

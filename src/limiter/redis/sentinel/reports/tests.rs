@@ -1,0 +1,127 @@
+use super::*;
+
+fn host(name: &str) -> Host {
+    Host { name: name.to_owned(), port: 6_379 }
+}
+
+fn says(name: &str, epoch: u64) -> Report {
+    Report::Primary { host: host(name), epoch }
+}
+
+/// Three sentinels that said this a moment ago.
+fn reports(said: [Report; 3]) -> (Reports, Instant) {
+    let now = Instant::now();
+    let mut reports = Reports::new(3, now);
+    for (sentinel, report) in said.into_iter().enumerate() {
+        reports.record(sentinel, report, now);
+    }
+    (reports, now)
+}
+
+fn chosen(reports: &Reports, now: Instant) -> Option<String> {
+    reports.choose(now).map(|host| host.name)
+}
+
+fn away() -> Report {
+    Report::Unreachable(Error::new(ErrorKind::Infrastructure, "refused"))
+}
+
+#[test]
+fn at_the_start_most_votes_win() {
+    let (mut reports, now) = reports([says("wrong", 99), Report::Missing, says("one", 5)]);
+    assert!(!reports.are_complete());
+    reports.record(1, says("one", 5), now);
+    assert!(reports.are_complete());
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    reports.follow(&host("one"));
+    // It stays outvoted until it says something else.
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    reports.record(0, says("two", 100), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+}
+
+#[test]
+fn one_sentinel_that_answers_is_enough() {
+    let (reports, now) = reports([away(), says("one", 0), Report::UnknownService]);
+    assert!(reports.are_complete());
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+}
+
+#[test]
+fn a_switch_is_followed_at_once_and_never_back() {
+    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    reports.follow(&host("one"));
+    reports.record(1, says("two", 6), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+    reports.follow(&host("two"));
+    let later = now + Duration::from_secs(2);
+    assert_eq!(chosen(&reports, later).as_deref(), Some("two"));
+    // The one that knew first is cut off, and the others have heard of it.
+    reports.record(0, says("two", 6), later);
+    reports.record(2, says("two", 6), later);
+    reports.record(1, away(), later);
+    assert_eq!(chosen(&reports, later).as_deref(), Some("two"));
+    // A sentinel that was away comes back with what it knew.
+    reports.record(1, says("one", 5), later);
+    assert_eq!(chosen(&reports, later + 2 * AGREED_AFTER).as_deref(), Some("two"));
+}
+
+#[test]
+fn a_switch_that_no_other_sentinel_hears_of_is_none() {
+    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    reports.follow(&host("one"));
+    reports.record(2, says("two", 9), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+    reports.follow(&host("two"));
+    assert_eq!(chosen(&reports, now + AGREED_AFTER / 2).as_deref(), Some("two"));
+    assert_eq!(chosen(&reports, now + AGREED_AFTER).as_deref(), Some("one"));
+    // Or it was forgotten with the sentinel that made it.
+    reports.record(2, away(), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+}
+
+#[test]
+fn sentinels_that_were_set_up_anew_begin_at_zero() {
+    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    reports.follow(&host("one"));
+    for sentinel in 0..3 {
+        reports.record(sentinel, says("one", 0), now);
+    }
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    for sentinel in 0..3 {
+        reports.record(sentinel, says("two", 0), now);
+    }
+    assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
+}
+
+#[test]
+fn a_server_that_is_no_primary_is_left_out() {
+    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    reports.follow(&host("one"));
+    reports.record(0, says("replica", 6), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("replica"));
+    reports.refute(&host("replica"), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    assert_eq!(chosen(&reports, now + REFUTED_FOR).as_deref(), Some("one"));
+}
+
+#[test]
+fn when_all_are_away_nothing_changes() {
+    let (mut reports, now) = reports([says("one", 5), away(), away()]);
+    reports.follow(&host("one"));
+    reports.record(0, away(), now);
+    assert_eq!(reports.choose(now), None);
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let (unknown, _) = reports([away(), Report::UnknownService, Report::Missing]);
+    let error = unknown.error("main");
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert!(error.to_string().contains("\"main\""), "{error}");
+    let password = Error::new(ErrorKind::Configuration, "redis answered: WRONGPASS");
+    let (wrong, _) = reports([away(), Report::Unreachable(password), Report::Missing]);
+    assert_eq!(wrong.error("main").kind(), ErrorKind::Configuration);
+    let (gone, _) = reports([away(), Report::Missing, Report::Missing]);
+    assert_eq!(gone.error("main").kind(), ErrorKind::Infrastructure);
+}

@@ -1,0 +1,150 @@
+//! Watches one sentinel: over one connection it is asked every second, and at once when it says
+//! that something has changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{PushInfo, PushKind, RedisResult, Value, cmd, from_redis_value};
+use tokio::select;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::super::address::Host;
+use super::super::backoff::Backoff;
+use super::super::error;
+use super::super::server::Server;
+use super::Sentinels;
+use super::reports::Report;
+use crate::{Error, ErrorKind};
+
+/// How often a sentinel is asked on average, whether or not it says that something has changed.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a sentinel has for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Between two questions at least: a failover has several steps.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a sentinel publishes when it follows another primary, in the order of a failover.
+const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
+
+/// One sentinel.
+pub(super) struct Watch {
+    pub(super) number: usize,
+    pub(super) server: Server,
+    pub(super) service_name: Arc<str>,
+    pub(super) sentinels: Weak<Sentinels>,
+    /// Notified when all sentinels are to be asked.
+    pub(super) doubts: Arc<Notify>,
+}
+
+impl Watch {
+    /// Reports what the sentinel says until the pool is gone.
+    pub(super) async fn run(self) -> Option<()> {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(later) = backoff.retry_at(Instant::now()) {
+                sleep_until(later).await;
+            }
+            backoff.record_attempt(Instant::now());
+            let error = match self.connect().await {
+                Ok((connection, news)) => {
+                    backoff.record_success();
+                    self.ask_again_and_again(connection, &news).await?
+                }
+                Err(error) => error,
+            };
+            backoff.record_failure(Instant::now());
+            self.report(Report::Unreachable(error))?;
+        }
+    }
+
+    /// A connection, and a notice of what the sentinel publishes or of its end.
+    async fn connect(&self) -> Result<(MultiplexedConnection, Arc<Notify>), Error> {
+        let news = Arc::new(Notify::new());
+        let (notice, service_name) = (Arc::clone(&news), Arc::clone(&self.service_name));
+        let (mut connection, _) = self
+            .server
+            .open(move |push| {
+                if concerns(&push, &service_name) {
+                    notice.notify_one();
+                }
+            })
+            .await?;
+        // A user without the right to subscribe hears of a switch within the interval.
+        match timeout(ANSWER_TIMEOUT, connection.subscribe(&CHANNELS)).await {
+            Ok(Err(refused)) if refused.code().is_none() => Err(error::from_redis_error(refused)),
+            _ => Ok((connection, news)),
+        }
+    }
+
+    /// Asks until an answer is missing. None: the pool is gone.
+    async fn ask_again_and_again(
+        &self,
+        mut connection: MultiplexedConnection,
+        news: &Notify,
+    ) -> Option<Error> {
+        loop {
+            match timeout(ANSWER_TIMEOUT, self.ask(&mut connection)).await {
+                Ok(Ok(report)) => self.report(report)?,
+                Ok(Err(refused)) => return Some(error::from_redis_error(refused)),
+                Err(_) => {
+                    let message = "the sentinel did not answer in time";
+                    return Some(Error::new(ErrorKind::Infrastructure, message));
+                }
+            }
+            sleep(MIN_PAUSE).await;
+            select! {
+                () = news.notified() => {}
+                () = self.doubts.notified() => {}
+                () = sleep(INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}
+            }
+        }
+    }
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Report> {
+        let mut question = cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.service_name);
+        let answer = connection.req_packed_command(&question).await?;
+        let Some((name, port)) = from_redis_value::<Option<(String, u16)>>(answer)? else {
+            return Ok(Report::UnknownService);
+        };
+        let mut question = cmd("SENTINEL");
+        question.arg("MASTER").arg(&*self.service_name);
+        let epoch = match connection.req_packed_command(&question).await {
+            Ok(fields) => epoch(fields),
+            // The right to ask for the epoch may lack.
+            Err(refused) if refused.code().is_some() => 0,
+            Err(error) => return Err(error),
+        };
+        Ok(Report::Primary { host: Host { name, port }, epoch })
+    }
+
+    /// None: the pool is gone.
+    fn report(&self, report: Report) -> Option<()> {
+        self.sentinels.upgrade().map(|sentinels| sentinels.record(self.number, report))
+    }
+}
+
+/// Whether a message is about the service, or the last one of a connection.
+fn concerns(push: &PushInfo, service_name: &str) -> bool {
+    match &push.kind {
+        PushKind::Disconnection => true,
+        PushKind::Message => push.data.last().is_none_or(|text| match text {
+            Value::BulkString(text) => {
+                text.split(|byte| *byte == b' ').any(|word| word == service_name.as_bytes())
+            }
+            _ => true,
+        }),
+        _ => false,
+    }
+}
+
+/// The number of the last switch, in the answer to `SENTINEL MASTER`.
+fn epoch(fields: Value) -> u64 {
+    let fields: HashMap<String, String> = from_redis_value(fields).unwrap_or_default();
+    fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,321 @@
+//! The primary that sentinels name: found, followed through failovers under load, and left for
+//! good.
+
+#![cfg(feature = "redis")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use support::faults::*;
+use support::proxy::Proxy;
+use support::sentinel::{Replicated, SERVICE, Sentinel, url};
+use support::{Server, fake, free_port};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tower_sluice::algorithm::FixedWindow;
+use tower_sluice::{Decision, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+/// What an error of `ready` says, which must be of kind configuration.
+async fn refused(url: &str) -> String {
+    let error = Pool::connect(url).unwrap().ready().await.expect_err("no connection");
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{}", chain(&error));
+    chain(&error)
+}
+
+/// Callers that ask all the time, and what became of their calls.
+struct Load {
+    stop: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
+    callers: JoinSet<()>,
+}
+
+/// The outcomes of calls.
+#[derive(Clone, Default)]
+struct Seen {
+    admitted: u64,
+    refused: u64,
+    errors: BTreeMap<String, u64>,
+    decided: Vec<Instant>,
+}
+
+impl Load {
+    fn on(limiter: &Yearly, callers: usize) -> Self {
+        let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
+        let ask = |limiter: Yearly| {
+            let (stop, seen) = (Arc::clone(&stop), Arc::clone(&seen));
+            async move {
+                while !stop.load(Relaxed) {
+                    let answer = limiter.check(&one()).await;
+                    Seen::record(&mut seen.lock().unwrap(), answer);
+                    sleep(Duration::from_millis(1)).await;
+                }
+            }
+        };
+        let callers = (0..callers).map(|_| ask(limiter.clone())).collect();
+        Self { stop, seen, callers }
+    }
+
+    fn admitted(&self) -> u64 {
+        self.seen.lock().unwrap().admitted
+    }
+
+    fn refused(&self) -> u64 {
+        self.seen.lock().unwrap().refused
+    }
+
+    /// When a call was decided first after `instant`.
+    async fn decided_after(&self, instant: Instant) -> Instant {
+        loop {
+            let next =
+                self.seen.lock().unwrap().decided.iter().find(|one| **one > instant).copied();
+            if let Some(next) = next {
+                return next;
+            }
+            assert!(instant.elapsed() < LONG, "nothing is decided");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn stop(self) -> Seen {
+        self.stop.store(true, Relaxed);
+        self.callers.join_all().await;
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Seen {
+    fn record(&mut self, answer: Result<Decision, Error>) {
+        match answer {
+            Ok(decision) => {
+                let count =
+                    if decision.is_admitted() { &mut self.admitted } else { &mut self.refused };
+                *count += 1;
+                self.decided.push(Instant::now());
+            }
+            Err(error) => *self.errors.entry(format!("{:?}", error.kind())).or_default() += 1,
+        }
+    }
+
+    fn admitted(&self) -> u64 {
+        self.admitted
+    }
+
+    fn errors(&self) -> &BTreeMap<String, u64> {
+        &self.errors
+    }
+
+    /// The longest time without a decision.
+    fn gap(&self) -> Duration {
+        let gaps = self.decided.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.max().unwrap_or_default()
+    }
+}
+
+/// Waits until all sentinels name the server at `port`. Returns when the first did.
+async fn until_named(replicated: &Replicated, port: u16) -> Instant {
+    let named = format!(" port {port} ");
+    replicated.sentinels[0].until(|fields| fields.contains(&named)).await;
+    let first = Instant::now();
+    for sentinel in &replicated.sentinels {
+        sentinel.until(|fields| fields.contains(&named)).await;
+    }
+    first
+}
+
+/// How often the server was asked to run a script, in vain or not.
+async fn asked(server: &Server) -> u64 {
+    let mut connection = server.connection().await;
+    let stats: String =
+        redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
+    let lines = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    let fields = lines.flat_map(|line| line.split([':', ',']));
+    let numbers = fields.filter_map(|field| {
+        field.strip_prefix("calls=").or(field.strip_prefix("rejected_calls="))?.parse::<u64>().ok()
+    });
+    numbers.sum()
+}
+
+#[tokio::test]
+async fn the_primary_is_found_whichever_sentinels_are_dead_or_wrong() {
+    let replicated = Replicated::start().await;
+    let [primary, replica] = &replicated.servers;
+    assert!(Pool::connect(&replicated.url()).unwrap().ready().await.is_ok());
+    let elsewhere = Server::start();
+    let dead = Proxy::before(free_port()).await;
+    let ports = [
+        dead.port(),
+        fake::sentinel(replica.port(), 99).await,
+        replicated.sentinels[0].port,
+        replicated.sentinels[1].port,
+        replicated.sentinels[2].port,
+        fake::sentinel(elsewhere.port(), 100).await,
+    ];
+    let begun = Instant::now();
+    let limiter = yearly(&url(&ports));
+    until_well(&limiter).await;
+    while begun.elapsed() < Duration::from_secs(2) {
+        limiter.check(&one()).await.unwrap();
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(asked(primary).await > 0);
+    assert_eq!((asked(replica).await, asked(&elsewhere).await), (0, 0));
+    let per_second = dead.connections() as f64 / begun.elapsed().as_secs_f64();
+    println!("sentinel case=dead connects_per_s={per_second:.1}");
+    assert!(per_second <= 10.0);
+    // One that names a replica alone: no decision, and no storm of connections.
+    let mut connection = replica.connection().await;
+    let connections = "total_connections_received";
+    let wrong = yearly(&url(&[fake::sentinel(replica.port(), 1).await]));
+    until(&wrong, ErrorKind::Infrastructure).await;
+    let (before, begun) = (figure(&mut connection, connections).await, Instant::now());
+    while begun.elapsed() < Duration::from_secs(1) {
+        wrong.check(&one()).await.unwrap_err();
+        sleep(Duration::from_millis(1)).await;
+    }
+    let connects = figure(&mut connection, connections).await - before;
+    assert!(connects as f64 <= 10.0 * begun.elapsed().as_secs_f64(), "{connects}");
+    assert_eq!(asked(replica).await, 0);
+}
+
+#[tokio::test]
+async fn what_is_set_up_wrongly_says_so() {
+    let server = Server::with(&["--requirepass", "data"]);
+    let lines = format!("requirepass guard\nsentinel auth-pass {SERVICE} data");
+    let sentinel = Sentinel::with(server.port(), &lines);
+    let (open, plain) = (Sentinel::start(server.port()), Server::start());
+    let (port, dead) = (sentinel.port, free_port());
+    let address = |password: &str, service: &str, guard: &str| {
+        format!(
+            "redis-sentinel://:{password}@127.0.0.1:{port}?sentinelServiceName={service}\
+             &sentinelPassword={guard}&node=127.0.0.1:{dead}"
+        )
+    };
+    let pool = Pool::connect(&address("data", SERVICE, "guard")).unwrap();
+    pool.ready().await.unwrap();
+    let builder = Pool::builder(&address("wrong", SERVICE, "wrong")).unwrap();
+    let builder = builder.credentials("default", "data").sentinel_credentials("default", "guard");
+    builder.build().unwrap().ready().await.unwrap();
+
+    let table = [
+        (address("data", "other", "guard"), "know no service called \"other\""),
+        (address("data", SERVICE, "wrong"), "WRONGPASS"),
+        (address("wrong", SERVICE, "guard"), "WRONGPASS"),
+        (format!("redis://127.0.0.1:{}", open.port), "write redis-sentinel://"),
+        (url(&[plain.port()]), "no sentinel"),
+    ];
+    for (url, says) in table {
+        let said = refused(&url).await;
+        assert!(said.contains(says), "{url}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_primary_without_sentinels_decides_on() {
+    let mut replicated = Replicated::start().await;
+    let limiter = yearly(&replicated.url());
+    until_well(&limiter).await;
+    replicated.sentinels.iter_mut().for_each(Sentinel::kill);
+    let mut connection = replicated.servers[0].connection().await;
+    for _ in 0..3 {
+        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        until_well(&limiter).await;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(500) {
+            assert!(
+                limiter.check(&one()).await.is_ok() || !others(&mut connection).await.is_empty()
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_killed_primary_is_replaced_and_only_lost_writes_are_admitted_twice() {
+    const LIMIT: u64 = 4_000;
+    let mut replicated = Replicated::start().await;
+    let pool = Pool::connect(&replicated.url()).unwrap();
+    let quota = Quota::new(LIMIT, Duration::from_secs(365 * 86_400));
+    let counted = Redis::new("counted", FixedWindow::new(quota), pool.clone());
+    let counted = counted.decision_timeout(D);
+    let limiter = over(pool);
+    until_well(&limiter).await;
+    let (load, counting) = (Load::on(&limiter, 8), Load::on(&counted, 64));
+    while counting.admitted() < LIMIT / 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    replicated.servers[0].kill();
+    let killed = Instant::now();
+    let admitted = counting.stop().await.admitted();
+    let switched = until_named(&replicated, replicated.servers[1].port()).await;
+    let back = load.decided_after(switched).await;
+    // What the promoted replica has.
+    let kept = loop {
+        match counted.peek("key").await {
+            Ok(decision) => break LIMIT - decision.remaining().expect("known"),
+            Err(error) => assert!(killed.elapsed() < LONG, "{error:?}"),
+        }
+    };
+    let lost = admitted.saturating_sub(kept);
+    let again = Load::on(&counted, 64);
+    while again.refused() < 100 {
+        assert!(killed.elapsed() < LONG, "never used up");
+        sleep(Duration::from_millis(1)).await;
+    }
+    let total = admitted + again.stop().await.admitted();
+    let over = total.saturating_sub(LIMIT + lost);
+    let seen = load.stop().await;
+    println!(
+        "sentinel case=killed gap_ms={} back_after_switch_ms={} lost={lost} over={over} errors={:?}",
+        seen.gap().as_millis(),
+        (back - switched).as_millis(),
+        seen.errors(),
+    );
+    assert_eq!(over, 0);
+    assert!(back - switched < Duration::from_secs(2) + SLACK, "{:?}", back - switched);
+}
+
+#[tokio::test]
+async fn after_a_switch_the_old_primary_is_never_asked_again() {
+    let replicated = Replicated::start().await;
+    let [old, new] = &replicated.servers;
+    let limiter = yearly(&replicated.url());
+    until_well(&limiter).await;
+    let load = Load::on(&limiter, 16);
+    replicated.sentinels[1].fail_over().await;
+    let switched = until_named(&replicated, new.port()).await;
+    let back = load.decided_after(switched).await;
+    while asked(new).await == 0 {
+        assert!(switched.elapsed() < LONG, "the new primary is not asked");
+    }
+    let before = asked(old).await;
+    // Now the old one still says that it is a primary; later the sentinels make it a replica.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert_eq!(asked(old).await, before, "after {:?}", begun.elapsed());
+        sleep(Duration::from_millis(50)).await;
+    }
+    let seen = load.stop().await;
+    let taken = MILLION - limiter.peek("key").await.unwrap().remaining().expect("known");
+    let lost = (seen.admitted() + 1).saturating_sub(taken);
+    println!(
+        "sentinel case=planned gap_ms={} back_after_switch_ms={} lost={lost} errors={:?}",
+        seen.gap().as_millis(),
+        (back - switched).as_millis(),
+        seen.errors(),
+    );
+    assert!(back - switched < Duration::from_secs(2) + SLACK, "{:?}", back - switched);
+}

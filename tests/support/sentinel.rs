@@ -1,0 +1,147 @@
+//! A primary, a replica, and three sentinels that watch them: real processes, ended when dropped.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+
+use super::files::Files;
+use super::{Server, free_port, program};
+
+/// The name by which the sentinels know the primary.
+pub const SERVICE: &str = "main";
+
+/// By when everything must have found each other.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Two servers and their sentinels.
+pub struct Replicated {
+    /// The primary at first, then its replica.
+    pub servers: [Server; 2],
+    pub sentinels: Vec<Sentinel>,
+}
+
+/// One sentinel.
+pub struct Sentinel {
+    child: Child,
+    pub port: u16,
+    _files: Files,
+}
+
+impl Replicated {
+    /// Starts all, and waits until all know each other.
+    pub async fn start() -> Self {
+        let primary = Server::with(&["--repl-diskless-sync-delay", "0"]);
+        let port = primary.port().to_string();
+        let replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
+        let this = Self { servers: [primary, replica], sentinels: Vec::new() };
+        this.servers[1].until_info("master_link_status:up").await;
+        let port = this.servers[0].port();
+        let sentinels = (0..3).map(|_| Sentinel::start(port)).collect();
+        let this = Self { sentinels, ..this };
+        for sentinel in &this.sentinels {
+            sentinel.until(|fields| fields.contains("num-slaves 1 num-other-sentinels 2 ")).await;
+        }
+        this
+    }
+
+    /// An address of all sentinels.
+    pub fn url(&self) -> String {
+        url(&self.sentinels.iter().map(|sentinel| sentinel.port).collect::<Vec<_>>())
+    }
+}
+
+/// An address of the sentinels at these ports.
+pub fn url(ports: &[u16]) -> String {
+    let nodes: String = ports[1..].iter().map(|port| format!("&node=127.0.0.1:{port}")).collect();
+    format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}{nodes}", ports[0])
+}
+
+impl Sentinel {
+    /// A sentinel that watches the primary at this port.
+    pub fn start(primary: u16) -> Self {
+        Self::with(primary, "")
+    }
+
+    /// The same, with further lines of configuration.
+    pub fn with(primary: u16, lines: &str) -> Self {
+        for _ in 0..20 {
+            let (port, files) = (free_port(), Files::new());
+            let config = format!(
+                "port {port}\nbind 127.0.0.1\n\
+                 sentinel monitor {SERVICE} 127.0.0.1 {primary} 2\n\
+                 sentinel down-after-milliseconds {SERVICE} 500\n\
+                 sentinel failover-timeout {SERVICE} 4000\n{lines}\n"
+            );
+            let path = files.write("sentinel.conf", &config);
+            let mut child = Command::new(program())
+                .args([&path, "--sentinel"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("a sentinel");
+            let mut log = BufReader::new(child.stdout.take().expect("its log"));
+            let mut line = String::new();
+            while !line.contains("+monitor") {
+                line.clear();
+                if log.read_line(&mut line).is_ok_and(|read| read == 0) {
+                    break;
+                }
+            }
+            if line.contains("+monitor") {
+                // Its log is read on, or it would wait for a reader.
+                std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+                return Self { child, port, _files: files };
+            }
+            child.wait().expect("ended");
+        }
+        panic!("no sentinel came up on any of 20 free ports");
+    }
+
+    pub async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(("127.0.0.1", self.port)).expect("an address");
+        client.get_multiplexed_async_connection().await.expect("a connection")
+    }
+
+    /// Waits until what it says of the service, in one line, is as wanted.
+    pub async fn until(&self, is_wanted: impl Fn(&str) -> bool) {
+        let (mut connection, begun) = (self.connection().await, Instant::now());
+        loop {
+            let mut ask = redis::cmd("SENTINEL");
+            let fields: Vec<String> =
+                ask.arg("MASTER").arg(SERVICE).query_async(&mut connection).await.expect("fields");
+            let line = fields.join(" ") + " ";
+            if is_wanted(&line) {
+                return;
+            }
+            assert!(begun.elapsed() < LONG, "{line}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Asks it to make the replica the primary.
+    pub async fn fail_over(&self) {
+        let mut connection = self.connection().await;
+        let done: Value = redis::cmd("SENTINEL")
+            .arg("FAILOVER")
+            .arg(SERVICE)
+            .query_async(&mut connection)
+            .await
+            .expect("it begins");
+        assert_eq!(done, Value::Okay);
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
