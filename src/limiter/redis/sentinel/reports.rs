@@ -43,7 +43,9 @@ pub(super) struct Reports {
 #[derive(Debug)]
 struct Entry {
     report: Report,
-    /// When the sentinel began to say so.
+    /// The primary that it named last, and the epoch, also while it is away.
+    claim: Option<(Host, u64)>,
+    /// When the sentinel began to name it.
     since: Instant,
     /// Whether it was outvoted when the primary was chosen.
     is_outvoted: bool,
@@ -61,23 +63,20 @@ struct Candidate<'a> {
 
 impl Reports {
     pub(super) fn new(sentinels: usize, now: Instant) -> Self {
-        let entry = |_| Entry { report: Report::Missing, since: now, is_outvoted: false };
+        let entry =
+            |_| Entry { report: Report::Missing, claim: None, since: now, is_outvoted: false };
         Self { all: (0..sentinels).map(entry).collect(), followed: None, refuted: None }
     }
 
     pub(super) fn record(&mut self, sentinel: usize, report: Report, now: Instant) {
         let entry = &mut self.all[sentinel];
-        let is_same = match (&entry.report, &report) {
-            (
-                Report::Primary { host, epoch },
-                Report::Primary { host: new_host, epoch: new_epoch },
-            ) => host == new_host && epoch == new_epoch,
-            _ => false,
-        };
-        entry.report = report;
-        if !is_same {
-            (entry.since, entry.is_outvoted) = (now, false);
+        if let Report::Primary { host, epoch } = &report {
+            let claim = Some((host.clone(), *epoch));
+            if entry.claim != claim {
+                (entry.claim, entry.since, entry.is_outvoted) = (claim, now, false);
+            }
         }
+        entry.report = report;
     }
 
     /// Whether more than half agree, or all have said something: then the first choice is sound.

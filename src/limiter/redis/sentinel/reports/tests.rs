@@ -34,7 +34,10 @@ fn at_the_start_most_votes_win() {
     assert!(reports.are_complete());
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
     reports.follow(&host("one"));
-    // It stays outvoted until it says something else.
+    // It stays outvoted until it says something else, also if it was away.
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+    reports.record(0, away(), now);
+    reports.record(0, says("wrong", 99), now);
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
     reports.record(0, says("two", 100), now);
     assert_eq!(chosen(&reports, now).as_deref(), Some("two"));
