@@ -65,6 +65,7 @@ pub use self::layer::RateLimitLayer;
 pub use self::limiter::script_texts;
 #[cfg(feature = "redis")]
 pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
+// The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 pub use self::limiter::{
     AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, FailOpen, Fallback,
     FallbackIf, Lease, Limiter, LimiterExt, Memory, Operation, OrElse, Shadow, ShadowCounts,
@@ -76,3 +77,7 @@ pub use self::reservation::{Owner, Reservation};
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
 pub use self::settle::{ActualCost, RefundIf, RefundOnError, RefundUnused, Settle};
+#[cfg(feature = "redis")]
+pub use ::bb8_redis::{self, bb8};
+#[cfg(feature = "redis")]
+pub use ::redis;

@@ -13,8 +13,8 @@
 //! `probe.rs` finds out whether it expects TLS, which `tls.rs` sets up. `health.rs` tells which
 //! `connection.rs` is usable, and `backoff.rs` when to connect again. `runtime_connections.rs`
 //! holds those of one runtime. `cluster/` keeps such a pool for each server of a cluster.
-//! `bb8_pool.rs` uses a pool that the application owns. They implement the trait in
-//! `connections.rs`.
+//! `bb8_pool.rs` uses a pool that the application owns, and `given_connection.rs` one connection.
+//! All implement the trait in `connections.rs`.
 
 mod address;
 mod all_at_once;
@@ -32,6 +32,7 @@ mod deadline;
 mod error;
 mod eval;
 mod future;
+mod given_connection;
 mod greeting;
 mod health;
 mod key;

@@ -19,6 +19,7 @@ use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connections::{ConnectionFuture, Connections, SharedConnection};
+use super::given_connection::GivenConnection;
 use super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::key;
 use super::lanes::Lane;
@@ -64,7 +65,8 @@ pub struct Pool {
 
 impl Pool {
     /// Connections of any bb8 pool whose connections are cheap clones that share one socket or know
-    /// a whole cluster: a server, a cluster, a sentinel's primary.
+    /// a whole cluster: a server, a cluster, a sentinel's primary. The crates in the versions that
+    /// fit are [`tower_sluice::bb8`](crate::bb8) and [`tower_sluice::bb8_redis`](crate::bb8_redis).
     ///
     /// Leave `test_on_check_out` on: the managers that come with redis notice a dead
     /// connection in no other way. The pool belongs to limiters alone, since a blocking
@@ -81,6 +83,43 @@ impl Pool {
         M::Connection: ConnectionLike + Clone + Sync,
     {
         Self::new(Arc::new(Bb8Pool::new(pool)), None)
+    }
+
+    /// One connection of the application's own: anything that is [`ConnectionLike`], and whose
+    /// clones share what it leads to. Such are a `MultiplexedConnection`, a `ConnectionManager` and
+    /// mocks, from [`tower_sluice::redis`](crate::redis).
+    ///
+    /// ```no_run
+    /// use tower_sluice::{Pool, Quota, Redis, algorithm::TokenBucket, redis};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let pool = Pool::from_connection(connection.clone());
+    /// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50)), pool);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Every charge is sent once, batches and deadlines are as usual, and so are the kinds of
+    /// errors. But the crate only sends over the connection. What [`connect`](Self::connect) does
+    /// besides, it cannot do here:
+    ///
+    /// - A lost connection is not replaced. Over a `MultiplexedConnection` every further decision
+    ///   is an error of kind infrastructure; a `ConnectionManager` connects again by itself.
+    /// - A connection that is silent, or whose primary was demoted, is used on.
+    /// - It belongs to the runtime that made it: when that ends, it is lost.
+    /// - [`ready`](Self::ready) asks nothing, and what kind of server is there is not checked.
+    ///
+    /// The connection must give each reply to the call that it belongs to, also when earlier
+    /// callers have left, and must send no command again: a `ClusterConnection` does when a
+    /// connection is lost, unless its `retries` are 0. A blocking command, or a transaction over
+    /// the same connection, holds up every charge.
+    #[must_use]
+    pub fn from_connection<C>(connection: C) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        Self::new(Arc::new(GivenConnection::new(connection)), None)
     }
 
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
