@@ -63,6 +63,22 @@ async fn whatever_is_decided_is_admitted_at_once_and_said() {
     assert_eq!((counts.admitted, counts.delayed, counts.refused, counts.undecided), (1, 1, 3, 2));
 }
 
+/// `AllInTurn` peeks at its members before it charges them.
+#[tokio::test(start_paused = true)]
+async fn a_charge_counts_once_and_a_peek_does_not() {
+    let quota = || Memory::new("quota", TokenBucket::new(Quota::per_hour(2)));
+    let (first, second) = (quota().shadow(), quota().shadow());
+    let members = [first.clone().boxed(), second.clone().boxed()];
+    let limiter = AllInTurn::new(members, |charge| [charge.clone(), charge.clone()]);
+    for _ in 0..5 {
+        assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    }
+    for shadow in [&first, &second] {
+        shadow.peek("key").await.unwrap();
+        assert_eq!((shadow.counts().admitted, shadow.counts().refused), (2, 3));
+    }
+}
+
 /// Random charges of two keys, asked of a limiter and of its twin in shadow.
 async fn same_verdicts(plain: Boxed, shadow: Boxed, seed: u64) {
     let mut dice = fastrand::Rng::with_seed(seed);

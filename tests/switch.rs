@@ -53,6 +53,17 @@ async fn in_shadow_the_limiter_is_asked_and_nobody_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn in_shadow_a_peek_is_not_counted() {
+    let (store, switch) = (Scripted::new().allow().allow(), Switch::new());
+    let limiter = store.switch(&switch);
+    switch.set(SwitchMode::Shadow);
+    assert!(limiter.peek("key").await.unwrap().shadowed().is_some());
+    assert_eq!(switch.shadow_counts().admitted, 0);
+    limiter.check(&one()).await.unwrap();
+    assert_eq!(switch.shadow_counts().admitted, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_on_its_way_is_decided_as_it_was_asked() {
     let switch = Switch::new();
     let denies = |_: &Charge| async {

@@ -58,7 +58,7 @@ pub struct Shadow<L> {
     counters: Arc<Counters>,
 }
 
-/// What the charges of a shadow would have been.
+/// What the charges of a shadow would have been. A peek takes nothing and is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShadowCounts {
@@ -118,7 +118,7 @@ impl<L: Limiter> Limiter for Shadow<L> {
     type Future = ShadowFuture<L::Future>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        ShadowFuture::admitting(self.inner.check(charge), Arc::clone(&self.counters))
+        ShadowFuture::admitting(self.inner.check(charge), charge, &self.counters)
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
@@ -140,18 +140,31 @@ pin_project! {
     pub struct ShadowFuture<C> {
         #[pin]
         answer: C,
-        // None: the answer passes as it is.
-        counters: Option<Arc<Counters>>,
+        verdict: Verdict,
     }
 }
 
+/// What becomes of an answer.
+enum Verdict {
+    /// It passes as it is.
+    Passes,
+    /// It admits, and is not counted: nobody is charged.
+    Admits,
+    AdmitsAndCounts(Arc<Counters>),
+}
+
 impl<C> ShadowFuture<C> {
-    pub(super) fn admitting(answer: C, counters: Arc<Counters>) -> Self {
-        Self { answer, counters: Some(counters) }
+    pub(super) fn admitting(answer: C, charge: &Charge, counters: &Arc<Counters>) -> Self {
+        let verdict = match charge.get_cost() {
+            // `AllInTurn` peeks at its members before it charges them.
+            0 => Verdict::Admits,
+            _ => Verdict::AdmitsAndCounts(Arc::clone(counters)),
+        };
+        Self { answer, verdict }
     }
 
     pub(super) fn passing(answer: C) -> Self {
-        Self { answer, counters: None }
+        Self { answer, verdict: Verdict::Passes }
     }
 }
 
@@ -164,12 +177,12 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let answer = ready!(this.answer.poll(cx));
-        Poll::Ready(match this.counters {
-            Some(counters) => {
-                counters.add(&answer);
-                Ok(Decision::in_shadow(answer))
-            }
-            None => answer,
+        if let Verdict::AdmitsAndCounts(counters) = &*this.verdict {
+            counters.add(&answer);
+        }
+        Poll::Ready(match this.verdict {
+            Verdict::Passes => answer,
+            Verdict::Admits | Verdict::AdmitsAndCounts(_) => Ok(Decision::in_shadow(answer)),
         })
     }
 }

@@ -100,7 +100,7 @@ impl Switch {
         }
     }
 
-    /// What the charges in shadow would have been, since the switch was made.
+    /// What the charges in shadow would have been, since the switch was made. Peeks do not count.
     #[must_use]
     pub fn shadow_counts(&self) -> ShadowCounts {
         self.shared.counters.counts()
@@ -136,8 +136,8 @@ impl<L: Limiter> Limiter for WithSwitch<L> {
         let answer = match self.switch.mode() {
             SwitchMode::On => ShadowFuture::passing(self.inner.check(charge)),
             SwitchMode::Shadow => {
-                let counters = Arc::clone(&self.switch.shared.counters);
-                ShadowFuture::admitting(self.inner.check(charge), counters)
+                let counters = &self.switch.shared.counters;
+                ShadowFuture::admitting(self.inner.check(charge), charge, counters)
             }
             SwitchMode::Off => return WithSwitchFuture::admitting(),
         };
