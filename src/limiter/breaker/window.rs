@@ -35,7 +35,8 @@ impl Window {
         self.advance(now, settings.window);
         let slice = &mut self.slices[self.newest as usize % SLICES];
         match outcome {
-            Outcome::Unknown => {}
+            // It says nothing, so it opens nothing: answers that expire do not make it a failure.
+            Outcome::Unknown => return None,
             Outcome::Answered => {
                 slice.answered += 1;
                 self.in_a_row = Ends::default();

@@ -117,7 +117,10 @@ impl World {
         let expected = match &mut self.model {
             Model::Closed(ends) => {
                 ends.push((self.now, outcome));
-                trouble(ends, self.now).map(Change::Opened)
+                match outcome {
+                    Outcome::Unknown => None,
+                    _ => trouble(ends, self.now).map(Change::Opened),
+                }
             }
             Model::Open { .. } if outcome == Outcome::Answered => Some(Change::Closed),
             Model::Open { .. } if !is_newest_probe => None,
