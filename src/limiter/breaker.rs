@@ -84,8 +84,9 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// A call is refused at once with an error. If failures opened the breaker, the error is of kind
 /// `Infrastructure`, and the last failure is its source. So a fallback answers as it would answer
 /// that failure. If it took slow calls to open it, the error is of kind `Saturation`: load can make
-/// a store slow, so [`FailOpen`](crate::FailOpen) does not admit. A slow probe makes the error one
-/// of kind `Saturation`, and five probes in a row that fail make it `Infrastructure`.
+/// a store slow, so [`FailOpen`](crate::FailOpen) does not admit. A probe that is slow, or that
+/// ends with `Saturation`, makes the error one of kind `Saturation`. Five probes in a row that fail
+/// make it `Infrastructure`.
 ///
 /// After a [pause](Breaker::pause) the next call is the probe, and the others are still refused.
 /// It is a call like any other, so its caller waits for it. If it fails, the next pause begins. If

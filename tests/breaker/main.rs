@@ -46,13 +46,14 @@ impl Store {
             let (calls, key) = (Arc::clone(&calls), charge.key().to_owned());
             async move {
                 calls.fetch_add(1, Relaxed);
-                if let Some(millis) = key.strip_prefix("takes ms ") {
+                let takes = ["takes ms ", "busy after ms "];
+                if let Some(millis) = takes.iter().find_map(|prefix| key.strip_prefix(prefix)) {
                     sleep(Duration::from_millis(millis.parse().expect("a number"))).await;
                 }
                 let kind = match &*key {
                     "hangs" => std::future::pending().await,
                     "away" => ErrorKind::Infrastructure,
-                    "busy" => ErrorKind::Saturation,
+                    _ if key.starts_with("busy") => ErrorKind::Saturation,
                     "full" => ErrorKind::Capacity,
                     "unset" => ErrorKind::Configuration,
                     "corrupt" => ErrorKind::State,

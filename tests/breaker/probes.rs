@@ -88,6 +88,49 @@ async fn probes_that_say_nothing_do_not_keep_it_open() {
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
+/// Redis is back, and this process is flooded: load keeps no gate open.
+#[tokio::test(start_paused = true)]
+async fn after_a_saturated_probe_fail_open_does_not_admit() {
+    let (_, limiter, breaker) = opened(Breaker::new()).await;
+    let gate = limiter.clone().or_else(FailOpen);
+    ask(&gate, "well").await.unwrap();
+    advance(PAUSE).await;
+    ask(&gate, "busy").await.unwrap_err();
+    for _ in 0..100 {
+        // Others ask while a probe is under way.
+        let mut probe = task::spawn(limiter.check(&Charge::new("hangs")));
+        assert_pending!(probe.poll());
+        assert_eq!(ask(&gate, "well").await.unwrap_err().kind(), ErrorKind::Saturation);
+        drop(probe);
+        ask(&gate, "busy").await.unwrap_err();
+    }
+    // Five errors in a row: it is away.
+    for _ in 0..5 {
+        assert_eq!(ask(&limiter, "away").await.unwrap_err().kind(), ErrorKind::Infrastructure);
+        advance(PAUSE).await;
+    }
+    let mut probe = task::spawn(limiter.check(&Charge::new("hangs")));
+    assert_pending!(probe.poll());
+    ask(&gate, "well").await.unwrap();
+    assert_eq!(breaker.counts().opened, 1);
+}
+
+/// Load can make every probe take longer than a probe may.
+#[tokio::test(start_paused = true)]
+async fn a_saturated_probe_that_was_given_up_keeps_no_gate_open() {
+    let (_, limiter, _) = opened(Breaker::new()).await;
+    advance(PAUSE).await;
+    let mut probe = task::spawn(limiter.check(&Charge::new("busy after ms 800")));
+    assert_pending!(probe.poll());
+    advance(SECOND * 6 / 10).await;
+    let mut later = task::spawn(limiter.check(&Charge::new("hangs")));
+    assert_pending!(later.poll());
+    assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), ErrorKind::Infrastructure);
+    advance(SECOND * 3 / 10).await;
+    probe.await.unwrap_err();
+    assert_eq!(ask(&limiter, "well").await.unwrap_err().kind(), ErrorKind::Saturation);
+}
+
 /// A store that answers is not away: what it says must be seen, and must not fail open.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_the_store_refuses_closes_it() {

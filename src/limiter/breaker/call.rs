@@ -67,8 +67,9 @@ fn what_it_says(answer: &Result<Decision, Error>) -> Outcome {
             // The store answers. An open breaker would hide that it is full, or set up wrongly, or
             // holds a corrupt value; and a fallback could admit.
             ErrorKind::Capacity | ErrorKind::Configuration | ErrorKind::State => Outcome::Answered,
-            // Requests and load of this process say nothing of a store.
-            ErrorKind::Saturation | ErrorKind::Request => Outcome::Unknown,
+            // Load of this process and requests say nothing of a store.
+            ErrorKind::Saturation => Outcome::Saturated,
+            ErrorKind::Request => Outcome::Unknown,
         },
     }
 }

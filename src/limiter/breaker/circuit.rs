@@ -41,6 +41,8 @@ pub(super) enum Outcome {
     Failed,
     /// It took too long, in a process that is not busy.
     Slow,
+    /// This process has more to send than it can, or is too busy to hear. Nothing of the limiter.
+    Saturated,
     /// Nothing.
     Unknown,
 }
@@ -49,7 +51,7 @@ pub(super) enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Trouble {
     Errors,
-    /// Load can cause it.
+    /// It is slow, or this process is busy. Load can cause both.
     Slowness,
 }
 
@@ -170,23 +172,30 @@ impl Circuit {
                 self.enter(State::Closed(Window::default()));
                 Some(Change::Closed)
             }
-            (State::Open { probe, .. }, _) if *probe != ticket.probe => None,
-            // The next caller is the probe, at once: else requests that say nothing, or callers
-            // that hang up, could keep the circuit open.
-            (State::Open { probe, next_probe, .. }, Outcome::Unknown) => {
-                (*probe, *next_probe) = (None, now);
-                None
-            }
             (State::Open { trouble, probe, next_probe, failed_probes, .. }, outcome) => {
-                (*probe, *next_probe) = (None, now + pause);
-                if outcome == Outcome::Slow {
-                    // Load can make a store slow: this opens no gate from now on.
-                    (*trouble, *failed_probes) = (Trouble::Slowness, 0);
-                } else {
-                    *failed_probes = failed_probes.saturating_add(1);
-                    if *failed_probes >= settings.min_failures {
-                        *trouble = Trouble::Errors;
+                if *probe == ticket.probe {
+                    // After a probe that says nothing the next caller is one, at once: else
+                    // requests, load, or callers that hang up could keep the circuit open.
+                    let says_nothing = matches!(outcome, Outcome::Saturated | Outcome::Unknown);
+                    *next_probe = if says_nothing { now } else { now + pause };
+                    *probe = None;
+                } else if outcome == Outcome::Failed {
+                    // It was given up: another one says how the limiter is now.
+                    return None;
+                }
+                match outcome {
+                    // Load alone can cause both: this opens no gate from now on, also if the
+                    // probe was given up.
+                    Outcome::Slow | Outcome::Saturated => {
+                        (*trouble, *failed_probes) = (Trouble::Slowness, 0);
                     }
+                    Outcome::Failed => {
+                        *failed_probes = failed_probes.saturating_add(1);
+                        if *failed_probes >= settings.min_failures {
+                            *trouble = Trouble::Errors;
+                        }
+                    }
+                    Outcome::Answered | Outcome::Unknown => return None,
                 }
                 Some(Change::StaysOpen(*trouble))
             }

@@ -133,7 +133,8 @@ fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
             }
         }
         (Trouble::Slowness, _) => {
-            Error::new(ErrorKind::Saturation, "the breaker is open, since the limiter was slow")
+            let message = "the breaker is open, since the limiter was slow or the process busy";
+            Error::new(ErrorKind::Saturation, message)
         }
     }
 }

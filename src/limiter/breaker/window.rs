@@ -36,7 +36,7 @@ impl Window {
         let slice = &mut self.slices[self.newest as usize % SLICES];
         match outcome {
             // It says nothing, so it opens nothing: answers that expire do not make it a failure.
-            Outcome::Unknown => return None,
+            Outcome::Saturated | Outcome::Unknown => return None,
             Outcome::Answered => {
                 slice.answered += 1;
                 self.in_a_row = Ends::default();

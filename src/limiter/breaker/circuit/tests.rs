@@ -41,7 +41,7 @@ enum Model {
     Closed(Vec<(u32, Outcome)>),
     Open {
         first: Trouble,
-        /// How the probes ended that said something.
+        /// How the probes ended that count, in order.
         probes: Vec<Outcome>,
         /// When the last failure ended.
         failed: Option<u32>,
@@ -118,22 +118,29 @@ impl World {
             Model::Closed(ends) => {
                 ends.push((self.now, outcome));
                 match outcome {
-                    Outcome::Unknown => None,
+                    Outcome::Saturated | Outcome::Unknown => None,
                     _ => trouble(ends, self.now).map(Change::Opened),
                 }
             }
             Model::Open { .. } if outcome == Outcome::Answered => Some(Change::Closed),
-            Model::Open { .. } if !is_newest_probe => None,
-            Model::Open { failed, .. } if outcome == Outcome::Unknown => {
-                *failed = None;
-                None
-            }
             Model::Open { first, probes, failed } => {
-                probes.push(outcome);
-                *failed = Some(self.now);
-                Some(Change::StaysOpen(trouble_of_probes(*first, probes)))
+                let is_load = matches!(outcome, Outcome::Slow | Outcome::Saturated);
+                if is_newest_probe {
+                    let says_much = matches!(outcome, Outcome::Slow | Outcome::Failed);
+                    *failed = says_much.then_some(self.now);
+                }
+                (is_load || is_newest_probe && outcome == Outcome::Failed).then(|| {
+                    probes.push(outcome);
+                    Change::StaysOpen(trouble_of_probes(*first, probes))
+                })
             }
         };
+        let is_load_alone = !matches!(outcome, Outcome::Failed | Outcome::Unknown);
+        let opens_the_gate = matches!(
+            change,
+            Some(Change::Opened(Trouble::Errors) | Change::StaysOpen(Trouble::Errors))
+        );
+        assert!(!(is_load_alone && opens_the_gate), "{caller:?} {outcome:?} {self:?}");
         assert_eq!(change, expected, "{caller:?} {outcome:?} {self:?}");
         if is_newest_probe {
             self.newest_probe = None;
@@ -192,8 +199,8 @@ impl World {
             then(&World::begin);
         }
         for caller in 0..self.callers.len() {
-            use Outcome::{Answered, Failed, Slow, Unknown};
-            for outcome in [Answered, Failed, Slow, Unknown] {
+            use Outcome::{Answered, Failed, Saturated, Slow, Unknown};
+            for outcome in [Answered, Failed, Slow, Saturated, Unknown] {
                 then(&|world| world.end(caller, outcome));
             }
         }
@@ -221,12 +228,13 @@ fn trouble(ends: &[(u32, Outcome)], now: u32) -> Option<Trouble> {
     (failed + slow >= MIN_FAILURES && 2 * (failed + slow) >= all).then_some(Trouble::Slowness)
 }
 
-/// Slowness from the first slow probe on, until as many errors in a row as it takes to open.
+/// Slowness from the first probe on that load can cause, until as many errors in a row as it takes
+/// to open.
 fn trouble_of_probes(first: Trouble, probes: &[Outcome]) -> Trouble {
     let errors = probes.iter().rev().take_while(|end| **end == Outcome::Failed).count();
     match errors {
         MIN_FAILURES.. => Trouble::Errors,
-        _ if probes.contains(&Outcome::Slow) => Trouble::Slowness,
+        _ if probes.iter().any(|end| *end != Outcome::Failed) => Trouble::Slowness,
         _ => first,
     }
 }
