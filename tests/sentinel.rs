@@ -302,10 +302,11 @@ async fn after_a_switch_the_old_primary_is_never_asked_again() {
     let load = Load::on(&limiter, 16);
     replicated.sentinels[1].fail_over().await;
     let switched = until_named(&replicated, new.port()).await;
-    let back = load.decided_after(switched).await;
     while asked(new).await == 0 {
         assert!(switched.elapsed() < LONG, "the new primary is not asked");
+        sleep(Duration::from_millis(1)).await;
     }
+    let back = switched.elapsed();
     let before = asked(old).await;
     // Now the old one still says that it is a primary; later the sentinels make it a replica.
     let begun = Instant::now();
@@ -319,8 +320,9 @@ async fn after_a_switch_the_old_primary_is_never_asked_again() {
     println!(
         "sentinel case=planned gap_ms={} back_after_switch_ms={} lost={lost} errors={:?}",
         seen.gap().as_millis(),
-        (back - switched).as_millis(),
+        back.as_millis(),
         seen.errors(),
     );
-    assert!(back - switched < Duration::from_secs(2) + SLACK, "{:?}", back - switched);
+    // The sentinels end the old primary's connections after about ten seconds.
+    assert!(back < Duration::from_secs(2) + SLACK, "{back:?}");
 }
