@@ -1,0 +1,24 @@
+//! Fleets under faults, longer than a check takes: `tests/fleet.sh` runs this.
+//!
+//! `cluster.rs`: processes over a cluster whose master dies, whose slots move, and that grows.
+//! `cuts.rs`: charges over a cluster whose connections are cut again and again. `worker.rs` is one
+//! of the processes.
+
+#![cfg(feature = "redis")]
+
+mod cluster;
+mod cuts;
+#[path = "../support/mod.rs"]
+mod support;
+mod worker;
+
+/// The name of the server that runs, for the lines.
+fn server() -> String {
+    std::env::var("FLEET_SERVER").unwrap_or_else(|_| "default".into())
+}
+
+/// Does the work of a process, if this is one.
+#[test]
+fn process() {
+    worker::run();
+}
