@@ -13,8 +13,8 @@ const TASKS: [usize; 5] = [1, 16, 64, 256, 1_024];
 const BATCH: usize = 64;
 
 /// No key fills its bucket, and none expires: each owes the time of its first charge.
-const BURST: u64 = 10_000_000_000;
-const DEBT: u64 = 3_000_000_000;
+pub(crate) const BURST: u64 = 10_000_000_000;
+pub(crate) const DEBT: u64 = 3_000_000_000;
 
 /// Prints a line for each case and number of tasks.
 pub(crate) fn run() {

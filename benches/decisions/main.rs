@@ -2,6 +2,7 @@
 //! `cargo bench --bench decisions -- algorithms` one per algorithm, `-- settle` what settling costs
 //! a response, `-- lease` what leases save on a hot key, `-- redisson` how long the script of
 //! Redisson's limiter holds the server, and `-- growth` what a decision costs as work grows.
+//! `-- cluster` compares a cluster with one server and with a raw client.
 //! `-- process` prints the cases of this process alone, and `-- memory` those of ten million keys
 //! and two threads.
 //!
@@ -9,6 +10,7 @@
 //! one run, whose rounds are interleaved. `benches/README.md` explains each number.
 
 mod against_redis;
+mod cluster;
 mod each_algorithm;
 mod growth;
 mod growth_chart;
@@ -25,6 +27,7 @@ mod support;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
+        Some("cluster") => cluster::run(),
         Some("algorithms") => each_algorithm::run(),
         Some("growth") => growth::run(arguments.find(|path| path.ends_with(".svg")).as_deref()),
         Some("growth-worker") => growth::worker(&arguments.next().expect("an address")),

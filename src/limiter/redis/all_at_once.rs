@@ -96,8 +96,9 @@ where
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
             return Ok(AllAtOnceFuture::in_one_call(RedisFuture::failed(inner, error), None));
         }
+        let buckets = &inner.batcher.config().buckets;
         let key_suffixes: Vec<_> =
-            charges.iter().map(|charge| key::hash_tagged(charge.key())).collect();
+            charges.iter().zip(buckets).map(|(charge, of)| of.suffix(charge.key())).collect();
         let hash_slot = |suffix: &String| key::hash_slot(suffix);
         let inherits_cost = charges[0].inherits_cost();
         let differs = |one: &Charge| one.get_cost() != cost || one.inherits_cost() != inherits_cost;

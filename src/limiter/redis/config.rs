@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::buckets::Buckets;
 use super::pool::Pool;
 use super::reply::ReadEntry;
 use super::script::Scripts;
@@ -31,6 +32,8 @@ pub(super) struct Config {
     pub(super) reader: Arc<dyn ReadEntry>,
     /// The prefixes of a charge's keys, one for each quota.
     pub(super) key_prefixes: Vec<String>,
+    /// How the keys of a charge are named: all alike, or each in its own way.
+    pub(super) buckets: Vec<Buckets>,
     /// Whether the keys of each quota hold a text, or pieces of a state.
     pub(super) keeps_text: Vec<bool>,
     /// The limiter's own rule, as the script reads it.
@@ -55,6 +58,7 @@ impl Config {
             scripts: Scripts::of::<A>(),
             reader: Arc::new(named.clone()),
             key_prefixes,
+            buckets: vec![Buckets::default()],
             keeps_text: super::assembly::keep_text(&A::parts()),
             rule: A::arguments(named.own_rule()),
             clock: None,

@@ -12,7 +12,6 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::batcher::Batcher;
-use super::key;
 use super::pending::Pending;
 use super::queue::{CompletedRequest, QueuedRequest};
 use super::reply::{ReplyEntry, malformed_reply};
@@ -60,7 +59,8 @@ impl<A: InLua> Inner<A> {
     ) -> Result<(Request, Quotas), Error> {
         // A key that is too long is refused before it is digested.
         check_key(charge.key())?;
-        self.request_for_keys(key::hash_tagged(charge.key()), charge, op)
+        let suffix = self.batcher.config().buckets[0].suffix(charge.key());
+        self.request_for_keys(suffix, charge, op)
     }
 
     fn request_for_keys(

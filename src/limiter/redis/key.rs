@@ -45,11 +45,16 @@ pub(super) fn hash_tagged(key: &str) -> String {
     name
 }
 
-/// The suffixes of the keys of `quotas` quotas, joined in one text, each in its own braces. One
-/// quota has one suffix.
-pub(super) fn key_suffixes(hash_tagged: &str, quotas: usize) -> impl Iterator<Item = &str> {
-    let (only, joined) = if quotas == 1 { (Some(hash_tagged), "") } else { (None, hash_tagged) };
-    only.into_iter().chain(joined.split_inclusive('}'))
+/// The suffixes of the keys of `quotas` quotas, joined in one text, each with a brace at its begin.
+/// One quota has one suffix.
+pub(super) fn key_suffixes(suffixes: &str, quotas: usize) -> impl Iterator<Item = &str> {
+    let mut rest = suffixes;
+    std::iter::from_fn(move || {
+        let next = if quotas == 1 { None } else { rest.get(1..)?.find('{') };
+        let (suffix, after) = rest.split_at(next.map_or(rest.len(), |at| at + 1));
+        rest = after;
+        (!suffix.is_empty()).then_some(suffix)
+    })
 }
 
 /// A number that is the same for equal keys, and nearly always different for others. Keys that an
@@ -65,15 +70,26 @@ pub(super) fn fingerprint(key: &str) -> u64 {
 pub(crate) fn hash_slot(name: &str) -> u16 {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(name);
-    // CRC-16 as XMODEM computes it.
-    let sum = hashed.bytes().fold(0u16, |sum, byte| {
-        (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| match sum >> 15 {
-            0 => sum << 1,
-            _ => sum << 1 ^ 0x1021,
-        })
-    });
+    let sum = hashed
+        .bytes()
+        .fold(0_u16, |sum, byte| sum << 8 ^ CRC_16[usize::from(sum >> 8 ^ u16::from(byte))]);
     sum % HASH_SLOTS
 }
+
+/// The CRC-16 of each byte, as XMODEM computes it.
+const CRC_16: [u16; 256] = {
+    let (mut sums, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let (mut sum, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            sum = if sum >> 15 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
+            bit += 1;
+        }
+        sums[byte] = sum;
+        byte += 1;
+    }
+    sums
+};
 
 /// `text` with some characters percent-encoded.
 fn percent_encoded(text: &str, characters: &[char]) -> String {
@@ -89,7 +105,7 @@ fn percent_encoded(text: &str, characters: &[char]) -> String {
 }
 
 /// Appends `text` verbatim if it is short and harmless, else its digest.
-fn push_verbatim_or_digest(name: &mut String, text: &str) {
+pub(super) fn push_verbatim_or_digest(name: &mut String, text: &str) {
     let is_harmless = |byte: u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')
@@ -120,6 +136,15 @@ mod tests {
         assert_eq!(key_prefixes::<TokenBucket>("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
         assert_eq!(key_prefixes::<TokenBucket>("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
         assert_eq!(hash_tagged("user-42@example.org"), "{user-42@example.org}");
+    }
+
+    #[test]
+    fn joined_suffixes_are_parted_again() {
+        let parted = |joined, quotas| key_suffixes(joined, quotas).collect::<Vec<_>>();
+        assert_eq!(parted("{a}{b}{a}", 3), ["{a}", "{b}", "{a}"]);
+        assert_eq!(parted("{7}:a{8}:b", 2), ["{7}:a", "{8}:b"]);
+        assert_eq!(parted("{a}", 2), ["{a}"]);
+        assert_eq!(parted("{a}{b}", 1), ["{a}{b}"]);
     }
 
     #[test]

@@ -52,7 +52,9 @@ macro_rules! members {
                 // Each member's algorithm follows its quota, and a tuple asks for no more.
                 let named = expect_valid_quota(NamedAlgorithm::named(names, algorithm));
                 let joined = Redis::under(named, key_prefixes, config.pool.clone());
+                let buckets = [$(self.$index.inner.batcher.config().buckets.clone()),+].concat();
                 joined.decision_timeout(first.decision_timeout).configure(|joined| {
+                    joined.buckets = buckets;
                     joined.set_max_batch_size(config.max_batch_size);
                     joined.clock = config.clock.clone();
                     joined.max_in_flight = config.max_in_flight;

@@ -1,6 +1,7 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! How a charge is decided: [`NamedAlgorithm`] converts it to numbers, and `key.rs` names its key.
+//! How a charge is decided: [`NamedAlgorithm`] converts it to numbers. `key.rs` and `buckets.rs`
+//! name its key.
 //! `pending.rs` is the caller's half: it passes a `request.rs` to `batcher.rs` and awaits the
 //! answer until the `deadline.rs`. A charge that finds the limiter idle is sent at once. All others
 //! wait in the `queue.rs` that `worker.rs` owns, and leave by its `lanes.rs`. `call.rs` sends a
@@ -22,6 +23,7 @@ mod assembly;
 mod backoff;
 mod batcher;
 mod bb8_pool;
+mod buckets;
 mod builder;
 mod call;
 mod cluster;
@@ -72,6 +74,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use self::batcher::Batcher;
+use self::buckets::Buckets;
 use self::config::Config;
 use self::future::Inner;
 use self::reply::malformed_reply;
@@ -187,6 +190,19 @@ impl<A: InLua> Redis<A> {
     #[must_use]
     pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.configure(|config| config.clock = Some(Arc::new(clock)))
+    }
+
+    /// Gathers the keys into so many hash slots of a cluster, 1 to 16,384, so that charges of
+    /// different keys share calls. Default: each key has a slot of its own, and in a cluster
+    /// charges of different keys rarely share a call.
+    ///
+    /// Take about ten for each master: fewer gather more charges in a call, and more spread the
+    /// load evenly, also when slots move. Keys are then named `sluice:api:tb1:{17}:alice`. All
+    /// processes must set the same number: others have keys of their own, and so has a limiter
+    /// whose number has changed.
+    #[must_use]
+    pub fn buckets(self, buckets: u16) -> Self {
+        self.configure(|config| config.buckets = vec![Buckets::new(buckets)])
     }
 
     /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
