@@ -100,7 +100,7 @@ impl Address {
             // The client would take #insecure, which trusts every certificate.
             return Err(invalid("nothing may follow a #, and certificates are always checked"));
         }
-        let query = Query::read(url.query_pairs(), form)?;
+        let query = Query::read(url.query_pairs(), form, scheme == "unix")?;
         let own_port = url.port();
         let info = url.into_connection_info().map_err(|_| invalid(PARTS))?;
         let settings = info.redis_settings().clone();
@@ -148,6 +148,7 @@ impl Query {
     fn read<'a, T: AsRef<str> + 'a>(
         pairs: impl Iterator<Item = (T, T)>,
         form: Form,
+        is_socket: bool,
     ) -> Result<Self, Error> {
         let mut query = Self {
             nodes: Vec::new(),
@@ -179,7 +180,8 @@ impl Query {
                     ));
                 }
                 // The client's own parameters, which it reads.
-                (Form::Server, _) | (_, "protocol") => {}
+                (_, "protocol") => {}
+                (_, "db" | "user" | "pass") if is_socket => {}
                 _ => return Err(invalid("a parameter after the ? is none of this scheme")),
             }
         }
