@@ -22,7 +22,7 @@ if [ "${1:-}" = one ]; then
 fi
 
 # Those that take longest begin first, so that none of them is left alone at the end.
-first="oracle twins redisson_twin faults composition"
+first="oracle cluster twins redisson_twin faults composition"
 
 output=$(mktemp -d)
 trap 'rm -r "$output"' EXIT
