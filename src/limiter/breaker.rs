@@ -111,7 +111,8 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// redis.breaker(breaker).deny_cache().lease(100).timeout(..).or_else(share)
 /// ```
 ///
-/// Inside of a breaker, an `or_else` would hide each failure from it.
+/// Inside of a breaker, an `or_else` would hide each failure from it. Never put a breaker inside of
+/// itself or of a clone: the inner one refuses the probes of the outer one, and it stays open.
 ///
 /// # Cost
 ///

@@ -45,6 +45,26 @@ async fn clones_are_one_breaker() {
     assert_eq!((breaker.state(), other.state()), (BreakerState::Open, BreakerState::Closed));
 }
 
+/// It stays open then, but holds no more with each probe.
+#[tokio::test(start_paused = true)]
+async fn inside_of_itself_it_keeps_one_cause() {
+    let (store, breaker) = (Store::default(), Breaker::new());
+    let limiter = store.limiter().breaker(breaker.clone()).breaker(breaker.clone());
+    while breaker.state() == BreakerState::Closed {
+        ask(&limiter, "away").await.unwrap_err();
+    }
+    for _ in 0..20 {
+        advance(PAUSE).await;
+        ask(&limiter, "well").await.unwrap_err();
+    }
+    let refused = ask(&limiter, "well").await.unwrap_err();
+    let cause = std::error::Error::source(&refused).expect("the last failure");
+    assert_eq!(
+        (cause.to_string().as_str(), cause.source().is_none()),
+        ("as the charge says", true)
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn settlements_pass_while_it_is_open() {
     let breaker = Breaker::new();

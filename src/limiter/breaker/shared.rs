@@ -1,5 +1,7 @@
 //! What the clones of a breaker share: the circuit behind a lock, its counts, and its error.
 
+use std::error::Error as StdError;
+use std::iter::successors;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use tokio::time::Instant;
 use super::circuit::{Change, Circuit, Outcome, Settings, Ticket, Trouble};
 use super::{BreakerCounts, BreakerState};
 use crate::{Error, ErrorKind};
+
+const FAILED: &str = "the breaker is open, since the limiter failed";
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -74,8 +78,10 @@ impl Shared {
     pub(super) fn end(&self, ticket: Ticket, outcome: Outcome, error: Option<&Error>) {
         let mut guarded = self.guarded();
         let guarded = &mut *guarded;
-        if outcome == Outcome::Failed {
-            guarded.cause = error.cloned();
+        if outcome == Outcome::Failed
+            && let Some(failure) = error.and_then(failure)
+        {
+            guarded.cause = Some(failure);
         }
         let (now, pause) = (self.now(), jittered(self.settings.pause));
         let Some(change) = guarded.circuit.end(ticket, outcome, now, pause, &self.settings) else {
@@ -123,10 +129,7 @@ impl Guarded {
 fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
     match (trouble, cause) {
         (Trouble::Errors, cause) => {
-            let error = Error::new(
-                ErrorKind::Infrastructure,
-                "the breaker is open, since the limiter failed",
-            );
+            let error = Error::new(ErrorKind::Infrastructure, FAILED);
             match cause {
                 Some(cause) => error.with_source(cause),
                 None => error,
@@ -136,6 +139,18 @@ fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
             let message = "the breaker is open, since the limiter was slow or the process busy";
             Error::new(ErrorKind::Saturation, message)
         }
+    }
+}
+
+/// The failure that an error reports. If it comes from a breaker inside, the one that opened that:
+/// a refusal that held a refusal could hold one more with each probe.
+fn failure(error: &Error) -> Option<Error> {
+    let own = |error: &'_ (dyn StdError + 'static)| error.downcast_ref::<Error>().cloned();
+    let chain =
+        successors(Some(error as &(dyn StdError + 'static)), |error| StdError::source(*error));
+    match chain.filter(|error| error.to_string() == FAILED).last() {
+        Some(refusal) => refusal.source().and_then(own),
+        None => Some(error.clone()),
     }
 }
 
