@@ -82,19 +82,19 @@ async fn settlements_pass_while_it_is_open() {
 
 #[tokio::test(start_paused = true)]
 async fn operations_are_refused_while_it_is_open_and_probe_it() {
-    let (store, breaker) = (failing(), Breaker::new());
-    let limiter = store.clone().breaker(breaker.clone());
-    while breaker.state() == BreakerState::Closed {
-        limiter.check(&one()).await.unwrap_err();
-    }
+    let (bucket, breaker) = (share(), Breaker::new());
+    let (_, other, _) = opened(breaker.clone()).await;
+    let limiter = bucket.clone().breaker(breaker.clone());
     for answer in [limiter.estimate("key"), limiter.penalize("key"), limiter.reset("key")] {
         assert_eq!(answer.await.unwrap_err().kind(), ErrorKind::Infrastructure);
     }
-    assert_eq!((store.operations().len(), breaker.counts().refused), (0, 3));
+    assert_eq!((bucket.len(), breaker.counts().refused), (0, 3));
+    // Open or closed, what the inner limiter cannot do is `None`.
+    assert!(other.operate(Operation::Reset, &one()).is_none());
     advance(PAUSE).await;
-    limiter.reset("key").await.unwrap();
-    assert_eq!(breaker.state(), BreakerState::Closed);
-    assert_eq!(store.operations()[0].0, Operation::Reset);
+    limiter.penalize("key").await.unwrap();
+    assert_eq!((bucket.len(), breaker.state()), (1, BreakerState::Closed));
+    assert!(other.operate(Operation::Reset, &one()).is_none());
 }
 
 #[tokio::test(start_paused = true)]

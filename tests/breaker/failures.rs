@@ -16,6 +16,9 @@ async fn five_failures_open_it_and_the_next_calls_are_answered_at_once() {
     }
     assert_eq!((store.calls(), breaker.counts().refused), (5, 100));
     assert_eq!(begun.elapsed(), Duration::ZERO);
+    // One that is never polled is no call.
+    drop(limiter.check(&one()));
+    assert_eq!(breaker.counts().refused, 100);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<C> {
-        Refusing { error: Option<Error> },
+        Refusing { shared: Option<Arc<Shared>> },
         Asking { #[pin] answer: C, progress: Progress },
     }
 }
@@ -36,8 +36,8 @@ enum Progress {
 }
 
 impl<C> WithBreakerFuture<C> {
-    pub(super) fn refusing(error: Error) -> Self {
-        Self { state: State::Refusing { error: Some(error) } }
+    pub(super) fn refusing(shared: Arc<Shared>) -> Self {
+        Self { state: State::Refusing { shared: Some(shared) } }
     }
 
     pub(super) fn asking(answer: C, shared: Arc<Shared>) -> Self {
@@ -53,8 +53,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProj::Refusing { error } => {
-                Poll::Ready(Err(error.take().expect("polled after it was done")))
+            StateProj::Refusing { shared } => {
+                let shared = shared.take().expect("polled after it was done");
+                Poll::Ready(Err(shared.refuse()))
             }
             StateProj::Asking { answer, progress } => {
                 if let Progress::Starting(shared) = progress {

@@ -50,13 +50,14 @@ impl Shared {
         }
     }
 
-    /// The error of a call that is refused now, if it is. Before the limiter is asked.
-    pub(super) fn refusal(&self) -> Option<Error> {
-        if self.closed_period.load(Relaxed) != 0 {
-            return None;
-        }
-        let mut guarded = self.guarded();
-        guarded.circuit.refuses(self.now()).then(|| guarded.refuse())
+    /// Whether a call would be refused now. It is not counted yet.
+    pub(super) fn refuses(&self) -> bool {
+        self.closed_period.load(Relaxed) == 0 && self.guarded().circuit.refuses(self.now())
+    }
+
+    /// The error of a call that is refused: counts it.
+    pub(super) fn refuse(&self) -> Error {
+        self.guarded().refuse()
     }
 
     /// # Errors

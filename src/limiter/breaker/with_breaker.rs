@@ -24,10 +24,11 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
     type Future = WithBreakerFuture<L::Future>;
 
     fn check(&self, charge: &Charge) -> Self::Future {
-        if let Some(error) = self.breaker.shared.refusal() {
-            return WithBreakerFuture::refusing(error);
+        let shared = Arc::clone(&self.breaker.shared);
+        if shared.refuses() {
+            return WithBreakerFuture::refusing(shared);
         }
-        WithBreakerFuture::asking(self.inner.check(charge), Arc::clone(&self.breaker.shared))
+        WithBreakerFuture::asking(self.inner.check(charge), shared)
     }
 
     /// Passes also while the breaker is open, and is not counted: it waits for nobody.
@@ -40,9 +41,8 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        if let Some(error) = self.breaker.shared.refusal() {
-            return Some(WithBreakerFuture::refusing(error));
-        }
+        // Also while it is open: the inner limiter says whether it can. Its future does nothing
+        // before it is polled.
         let answer = self.inner.operate(operation, charge)?;
         Some(WithBreakerFuture::asking(answer, Arc::clone(&self.breaker.shared)))
     }
