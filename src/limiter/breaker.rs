@@ -75,18 +75,25 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// | any end but an error of kind `Infrastructure`, after [`slow_after`](Breaker::slow_after) | slow: a failure too |
 /// | nothing, since its caller left | nothing, or slow if it was |
 ///
-/// The breaker opens when five calls of the last second have failed, and at least half of all
-/// calls: a third of a cluster that is away does not open it. Where calls are rare, five failures
-/// in a row open it, however long they take. A call is counted where it ends.
+/// The breaker opens when five calls have failed and nothing was answered for a second. If others
+/// are answered meanwhile, it opens when at least half of the calls of each last second have
+/// failed, for a second on end. Slow calls open it at once when they are half. A call is counted
+/// where it ends. Where calls are rare, five failures in a row open it, however long they take.
 ///
 /// # While it is open
 ///
-/// A call is refused at once with an error. If failures opened the breaker, the error is of kind
-/// `Infrastructure`, and the last failure is its source. So a fallback answers as it would answer
-/// that failure. If it took slow calls to open it, the error is of kind `Saturation`: load can make
-/// a store slow, so [`FailOpen`](crate::FailOpen) does not admit. A probe that is slow, or that
-/// ends with `Saturation`, makes the error one of kind `Saturation`. Five probes in a row that fail
-/// make it `Infrastructure`.
+/// A call is refused at once with an error. If failures opened the breaker and nothing was
+/// answered, the error is of kind `Infrastructure`, and the last failure is its source. So a
+/// fallback answers as it would answer that failure. Otherwise the error is of kind `Saturation`,
+/// and [`FailOpen`](crate::FailOpen) does not admit:
+///
+/// - if it took slow calls to open it, since load can make a store slow;
+/// - after a probe that is slow or ends with `Saturation`, for the same reason;
+/// - if some calls were answered while others failed. Where part of a cluster is away, callers can
+///   choose keys there, and must not open the gate for all other keys.
+///
+/// Then five probes in a row that fail close it, and all calls are made. If nothing is answered for
+/// a second, it opens again, with an error of kind `Infrastructure`.
 ///
 /// After a [pause](Breaker::pause) the next call is the probe, and the others are still refused.
 /// It is a call like any other, so its caller waits for it. If it fails, the next pause begins. If
@@ -171,8 +178,7 @@ impl Breaker {
     /// Sets over which time the share is taken, 10 ms to a day. It starts anew: clones made before
     /// are another breaker. Default: 1 s.
     ///
-    /// A store that falls silent under load is left after this time at the latest, and after half
-    /// of it if calls arrive at an even pace.
+    /// A store that falls silent under load is left after this time.
     #[must_use]
     pub fn window(self, window: Duration) -> Self {
         Self::with(Settings { window: window.clamp(SHORTEST, LONGEST), ..self.shared.settings })

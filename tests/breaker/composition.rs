@@ -72,6 +72,7 @@ async fn settlements_pass_while_it_is_open() {
         (0..5).fold(Scripted::new().allow(), |store, _| store.fail(ErrorKind::Infrastructure));
     let limiter = store.clone().breaker(breaker.clone());
     let reservation = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+    advance(SECOND).await;
     while breaker.state() == BreakerState::Closed {
         limiter.check(&one()).await.unwrap_err();
     }
@@ -104,6 +105,7 @@ async fn a_deny_cache_outside_goes_on_while_it_is_open() {
         (0..5).fold(Scripted::new().deny(HOUR), |store, _| store.fail(ErrorKind::Infrastructure));
     let limiter = store.clone().breaker(breaker.clone()).deny_cache().max_age(HOUR);
     assert!(!limiter.check(&Charge::new("mallory")).await.unwrap().is_admitted());
+    advance(SECOND).await;
     while breaker.state() == BreakerState::Closed {
         limiter.check(&one()).await.unwrap_err();
     }
@@ -139,6 +141,7 @@ async fn a_lease_outside_spends_its_units_and_asks_no_more() {
         spent += 1;
     }
     assert!(spent > 0, "a lease was left");
+    advance(SECOND).await;
     for _ in 0..100 {
         limiter.check(&one()).await.unwrap_err();
     }

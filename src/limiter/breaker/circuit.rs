@@ -50,7 +50,11 @@ pub(super) enum Outcome {
 /// Why a circuit is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Trouble {
+    /// Calls failed, and nothing was answered for a window.
     Errors,
+    /// Calls failed, and others were answered. Callers can choose to fail: with keys of the part
+    /// of a cluster that is away.
+    SomeErrors,
     /// It is slow, or this process is busy. Load can cause both.
     Slowness,
 }
@@ -169,7 +173,7 @@ impl Circuit {
             }
             // An answer counts also if it comes after its probe was given up.
             (State::Open { .. }, Outcome::Answered) => {
-                self.enter(State::Closed(Window::default()));
+                self.enter(State::Closed(Window::after_answer(now, settings)));
                 Some(Change::Closed)
             }
             (State::Open { trouble, probe, next_probe, failed_probes, .. }, outcome) => {
@@ -191,8 +195,11 @@ impl Circuit {
                     }
                     Outcome::Failed => {
                         *failed_probes = failed_probes.saturating_add(1);
-                        if *failed_probes >= settings.min_failures {
-                            *trouble = Trouble::Errors;
+                        // Some callers can make each probe fail. So it listens to all callers for
+                        // a window, and only if nobody is answered there, errors open it.
+                        if *trouble != Trouble::Errors && *failed_probes >= settings.min_failures {
+                            self.enter(State::Closed(Window::after_answer(now, settings)));
+                            return Some(Change::Closed);
                         }
                     }
                     Outcome::Answered | Outcome::Unknown => return None,

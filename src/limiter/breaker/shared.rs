@@ -13,6 +13,7 @@ use super::{BreakerCounts, BreakerState};
 use crate::{Error, ErrorKind};
 
 const FAILED: &str = "the breaker is open, since the limiter failed";
+const FAILED_PARTLY: &str = "the breaker is open, since some calls of the limiter failed";
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -131,6 +132,13 @@ fn refusal(trouble: Trouble, cause: Option<Error>) -> Error {
     match (trouble, cause) {
         (Trouble::Errors, cause) => {
             let error = Error::new(ErrorKind::Infrastructure, FAILED);
+            match cause {
+                Some(cause) => error.with_source(cause),
+                None => error,
+            }
+        }
+        (Trouble::SomeErrors, cause) => {
+            let error = Error::new(ErrorKind::Saturation, FAILED_PARTLY);
             match cause {
                 Some(cause) => error.with_source(cause),
                 None => error,

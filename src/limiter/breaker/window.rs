@@ -22,9 +22,18 @@ pub(super) struct Window {
     newest: u64,
     /// Failed and slow calls since the last answer, however long ago.
     in_a_row: Ends,
+    /// Since when enough calls fail while others are answered.
+    some_fail_since: Option<Duration>,
 }
 
 impl Window {
+    /// Of a limiter that may have answered now: it takes a window to find out that it does not.
+    pub(super) fn after_answer(now: Duration, settings: &Settings) -> Self {
+        let mut window = Self::default();
+        window.add(Outcome::Answered, now, settings);
+        window
+    }
+
     /// Adds the end of a call. Returns the trouble that the calls show since, if any.
     pub(super) fn add(
         &mut self,
@@ -51,9 +60,20 @@ impl Window {
             }
         }
         let ends = self.slices.iter().fold(Ends::default(), Ends::plus);
-        // Where calls are rare, failures that are older than the window count too, as long as
-        // nothing was answered since.
-        if ends.answered == 0 { self.in_a_row } else { ends }.trouble(settings)
+        let trouble = ends.trouble(settings);
+        if ends.answered > 0 && trouble == Some(Trouble::SomeErrors) {
+            // A store that falls silent looks the same, until its last answers have expired.
+            let since = *self.some_fail_since.get_or_insert(now);
+            return trouble.filter(|_| now.saturating_sub(since) >= settings.window);
+        }
+        self.some_fail_since = None;
+        match (outcome, ends.answered) {
+            (Outcome::Answered, _) => None,
+            // Where calls are rare, failures that are older than the window count too, as long as
+            // nothing was answered since.
+            (_, 0) => self.in_a_row.trouble(settings),
+            _ => trouble,
+        }
     }
 
     /// Empties the slices that are over. A clock that is set back moves nothing.
@@ -86,7 +106,9 @@ impl Ends {
             bad >= u64::from(settings.min_failures) && share
         };
         if is_enough(self.failed) {
-            return Some(Trouble::Errors);
+            // A store that answers some calls is not away.
+            let is_silent = self.answered == 0;
+            return Some(if is_silent { Trouble::Errors } else { Trouble::SomeErrors });
         }
         is_enough(self.failed + self.slow).then_some(Trouble::Slowness)
     }

@@ -117,10 +117,7 @@ impl World {
         let expected = match &mut self.model {
             Model::Closed(ends) => {
                 ends.push((self.now, outcome));
-                match outcome {
-                    Outcome::Saturated | Outcome::Unknown => None,
-                    _ => trouble(ends, self.now).map(Change::Opened),
-                }
+                trouble(ends).map(Change::Opened)
             }
             Model::Open { .. } if outcome == Outcome::Answered => Some(Change::Closed),
             Model::Open { first, probes, failed } => {
@@ -131,16 +128,12 @@ impl World {
                 }
                 (is_load || is_newest_probe && outcome == Outcome::Failed).then(|| {
                     probes.push(outcome);
-                    Change::StaysOpen(trouble_of_probes(*first, probes))
+                    change_of_probes(*first, probes)
                 })
             }
         };
-        let is_load_alone = !matches!(outcome, Outcome::Failed | Outcome::Unknown);
-        let opens_the_gate = matches!(
-            change,
-            Some(Change::Opened(Trouble::Errors) | Change::StaysOpen(Trouble::Errors))
-        );
-        assert!(!(is_load_alone && opens_the_gate), "{caller:?} {outcome:?} {self:?}");
+        let keeps_the_gate_open = change == Some(Change::StaysOpen(Trouble::Errors));
+        assert!(!(keeps_the_gate_open && outcome != Outcome::Failed), "{caller:?} {self:?}");
         assert_eq!(change, expected, "{caller:?} {outcome:?} {self:?}");
         if is_newest_probe {
             self.newest_probe = None;
@@ -150,7 +143,9 @@ impl World {
                 let failed = Some(self.now);
                 self.enter(Model::Open { first, probes: Vec::new(), failed });
             }
-            Some(Change::Closed) => self.enter(Model::Closed(Vec::new())),
+            Some(Change::Closed) => {
+                self.enter(Model::Closed(vec![(self.now, Outcome::Answered)]));
+            }
             Some(Change::StaysOpen(_)) | None => {}
         }
         let is_closed = matches!(self.model, Model::Closed(_));
@@ -208,8 +203,31 @@ impl World {
     }
 }
 
-/// What the ends of a closed circuit show: those of the window, or all since the last answer.
-fn trouble(ends: &[(u32, Outcome)], now: u32) -> Option<Trouble> {
+/// What the last end of a closed circuit shows.
+fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
+    let (now, last) = *ends.last()?;
+    match (last, trouble_at(ends)) {
+        (Outcome::Saturated | Outcome::Unknown, _) => None,
+        (_, Some(Trouble::SomeErrors)) => {
+            // Each end since then that says something showed the same.
+            let telling =
+                |len: &usize| !matches!(ends[len - 1].1, Outcome::Saturated | Outcome::Unknown);
+            let held = (1..=ends.len())
+                .rev()
+                .filter(telling)
+                .take_while(|len| trouble_at(&ends[..*len]) == Some(Trouble::SomeErrors));
+            let since = held.last().map_or(now, |len| ends[len - 1].0);
+            (now - since >= WINDOW).then_some(Trouble::SomeErrors)
+        }
+        (Outcome::Answered, _) => None,
+        (_, trouble) => trouble,
+    }
+}
+
+/// What the ends show at the time of the last one: those of the window, or all since the last
+/// answer.
+fn trouble_at(ends: &[(u32, Outcome)]) -> Option<Trouble> {
+    let now = ends.last()?.0;
     let recent: Vec<Outcome> =
         ends.iter().filter(|(at, _)| at + WINDOW > now).map(|(_, outcome)| *outcome).collect();
     let since_answer: Vec<Outcome> = ends
@@ -218,24 +236,26 @@ fn trouble(ends: &[(u32, Outcome)], now: u32) -> Option<Trouble> {
         .map(|(_, outcome)| *outcome)
         .take_while(|outcome| *outcome != Outcome::Answered)
         .collect();
-    let ends = if recent.contains(&Outcome::Answered) { recent } else { since_answer };
+    let is_silent = !recent.contains(&Outcome::Answered);
+    let ends = if is_silent { since_answer } else { recent };
     let count = |outcome: Outcome| ends.iter().filter(|end| **end == outcome).count();
     let (failed, slow) = (count(Outcome::Failed), count(Outcome::Slow));
     let all = count(Outcome::Answered) + failed + slow;
     if failed >= MIN_FAILURES && 2 * failed >= all {
-        return Some(Trouble::Errors);
+        return Some(if is_silent { Trouble::Errors } else { Trouble::SomeErrors });
     }
     (failed + slow >= MIN_FAILURES && 2 * (failed + slow) >= all).then_some(Trouble::Slowness)
 }
 
-/// Slowness from the first probe on that load can cause, until as many errors in a row as it takes
-/// to open.
-fn trouble_of_probes(first: Trouble, probes: &[Outcome]) -> Trouble {
+/// Slowness from the first probe on that load can cause. Closed after as many errors in a row as
+/// it takes to open, unless errors opened it and no load came since.
+fn change_of_probes(first: Trouble, probes: &[Outcome]) -> Change {
     let errors = probes.iter().rev().take_while(|end| **end == Outcome::Failed).count();
-    match errors {
-        MIN_FAILURES.. => Trouble::Errors,
-        _ if probes.iter().any(|end| *end != Outcome::Failed) => Trouble::Slowness,
-        _ => first,
+    match first {
+        _ if probes.len() > errors && errors < MIN_FAILURES => Change::StaysOpen(Trouble::Slowness),
+        Trouble::Errors if probes.len() == errors => Change::StaysOpen(Trouble::Errors),
+        _ if errors < MIN_FAILURES => Change::StaysOpen(first),
+        _ => Change::Closed,
     }
 }
 
