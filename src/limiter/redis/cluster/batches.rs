@@ -126,8 +126,15 @@ impl Step {
                 Ok(()) => Ok(vec![Self { call, with_text, asked: None }]),
                 Err(error) => Err((call, error)),
             },
-            // Each key is on one of the two servers.
-            Next::Ask(host) => Ok(steps(call, Some(host))),
+            // Redis 6.2 says so as soon as one key is missing. So of several keys, each is asked
+            // about on its own: the others may still be here.
+            Next::Ask(host) => {
+                let mut steps: Vec<Self> = steps(call, None);
+                if let [step] = &mut steps[..] {
+                    step.asked = Some(host);
+                }
+                Ok(steps)
+            }
             Next::Again => {
                 let steps: Vec<Self> = steps(call, None);
                 if let [step] = &steps[..] {
