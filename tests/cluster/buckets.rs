@@ -1,0 +1,60 @@
+//! Keys that are gathered into buckets.
+
+use super::*;
+
+#[tokio::test]
+async fn keys_in_buckets_share_slots_and_calls() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster)).buckets(6);
+    let keys: Vec<_> = keys_in(0..=SLOTS - 1).take(200).collect();
+    // The scripts are known, and the connections are there.
+    charge_all(&limiter, &keys).await;
+    for node in 0..3 {
+        cluster.ask::<()>(node, cmd("CONFIG").arg("RESETSTAT")).await;
+    }
+    charge_all(&limiter, &keys).await;
+    let (mut calls, mut stored) = (0, 0);
+    for node in 0..3 {
+        let mut connection = cluster.connection(node).await;
+        calls += script_calls(&mut connection).await;
+        let names: Vec<String> = cluster.ask(node, cmd("KEYS").arg("*")).await;
+        assert!(names.iter().all(|name| name.starts_with("sluice:cluster:fw1:{")), "{names:?}");
+        let slots: HashSet<_> = names.iter().map(|name| name.split('}').next()).collect();
+        assert_eq!(slots.len(), 2, "of six buckets each master has two");
+        stored += names.len();
+    }
+    assert_eq!(stored, keys.len());
+    assert!(calls <= 60, "{calls} calls for 200 charges");
+    for key in &keys {
+        assert_eq!(taken(&limiter, key).await, 2, "{key}");
+    }
+    // Keys of one slot that moves are decided one by one.
+    let (key, from) = (&keys[0], 0);
+    let bucket: Vec<String> = cluster.ask(from, cmd("KEYS").arg("*")).await;
+    let tag = bucket[0].split(['{', '}']).nth(1).expect("a bucket").to_owned();
+    let slot = slot_of(&tag);
+    cluster.begin_move(slot, 1).await;
+    charge_all(&limiter, &keys).await;
+    cluster.move_keys(slot, from, 1).await;
+    charge_all(&limiter, &keys).await;
+    cluster.end_move(slot, from, 1).await;
+    assert_eq!(taken(&limiter, key).await, 4);
+}
+
+#[tokio::test]
+async fn members_in_one_bucket_are_asked_in_one_call() {
+    let cluster = Cluster::start().await;
+    let pool = pool(&cluster);
+    let member = |name: &str| {
+        let quota = Quota::new(MILLION, YEAR);
+        Redis::new(name, FixedWindow::new(quota), pool.clone()).decision_timeout(LONG).buckets(1)
+    };
+    let (user, all) = (member("user"), member("all"));
+    let both = AllAtOnce::new((user.clone(), all.clone()), |charge: &Charge| {
+        [charge.clone(), Charge::new("everybody")]
+    });
+    for user in ["alice", "bob", "carol"] {
+        assert!(both.check(&Charge::new(user)).await.expect("a decision").is_admitted());
+    }
+    assert_eq!((taken(&user, "bob").await, taken(&all, "everybody").await), (1, 3));
+}

@@ -1,0 +1,132 @@
+//! Connections, masters and whole clusters that are lost.
+
+use super::*;
+
+#[tokio::test]
+async fn a_charge_whose_connection_is_lost_is_counted_once_at_most() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster));
+    let mut killers = JoinSet::new();
+    for master in 0..3 {
+        let mut connection = cluster.connection(master).await;
+        killers.spawn(async move {
+            loop {
+                let mut kill = cmd("CLIENT");
+                kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes");
+                kill.exec_async(&mut connection).await.unwrap();
+                sleep(Duration::from_millis(7)).await;
+            }
+        });
+    }
+    let mut tasks = JoinSet::new();
+    for task in 0..32 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move {
+            let mut admitted = Vec::new();
+            for number in 0..150 {
+                let key = format!("{task}-{number}");
+                match limiter.check(&Charge::new(key.as_str())).await {
+                    Ok(decision) => {
+                        assert!(decision.is_admitted());
+                        admitted.push((key, true));
+                    }
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+                        admitted.push((key, false));
+                    }
+                }
+            }
+            admitted
+        });
+    }
+    let asked = tasks.join_all().await.concat();
+    killers.abort_all();
+    while killers.join_next().await.is_some() {}
+    assert!(asked.iter().any(|(_, admitted)| !admitted), "connections were cut");
+    let limiter = patient(pool(&cluster));
+    for (key, admitted) in asked {
+        let taken = taken(&limiter, &key).await;
+        assert!(taken <= 1 && (taken == 1 || !admitted), "{key}: {taken} of 1, {admitted}");
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted() {
+    let mut cluster = Cluster::with(3, 1, 1_000).await;
+    let quota = Quota::new(MILLION, YEAR);
+    let limiter = Redis::new("cluster", FixedWindow::new(quota), pool(&cluster))
+        .decision_timeout(Duration::from_secs(5));
+    let [dead, alive] = [0, 1].map(|master| keys_in(cluster.share(master)).next().unwrap());
+    charge_all(&limiter, &[dead.clone(), alive.clone()]).await;
+    cluster.kill(0);
+    let error = limiter.check(&Charge::new(dead.as_str())).await.expect_err("a dead master");
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+    let (others, charge) = (limiter.clone(), Charge::new(alive));
+    let untouched = tokio::spawn(async move {
+        loop {
+            others.check(&charge).await.expect("an untouched slot");
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    cluster.until_promoted(slot_of(&dead), 0).await;
+    let begun = Instant::now();
+    while limiter.check(&Charge::new(dead.as_str())).await.is_err() {
+        assert!(begun.elapsed() < LONG, "the promoted replica is found");
+    }
+    assert!(!untouched.is_finished(), "{:?}", untouched.await);
+    untouched.abort();
+    assert!(taken(&limiter, &dead).await >= 1);
+}
+
+#[tokio::test]
+async fn a_master_that_is_demoted_is_left() {
+    let cluster = Cluster::with(3, 1, 15_000).await;
+    let limiter = patient(pool(&cluster));
+    let key = keys_in(cluster.share(1)).next().unwrap();
+    charge_all(&limiter, from_ref(&key)).await;
+    // A replica that has just joined may give up, and does not try again by itself.
+    let slot = slot_of(&key);
+    let ask = async {
+        loop {
+            let mut connection = cluster.connection(4).await;
+            let _ = cmd("CLUSTER").arg("FAILOVER").exec_async(&mut connection).await;
+            sleep(Duration::from_secs(6)).await;
+        }
+    };
+    tokio::select! {
+        () = ask => {}
+        _ = cluster.until_promoted(slot, 1) => {}
+    }
+    // The old master redirects, and takes no charge.
+    for _ in 0..5 {
+        charge_all(&limiter, from_ref(&key)).await;
+    }
+    assert_eq!(taken(&limiter, &key).await, 6);
+}
+
+#[tokio::test]
+async fn a_slot_without_a_master_is_infrastructure_and_harms_no_other() {
+    let cluster = Cluster::start().await;
+    let quota = Quota::new(MILLION, YEAR);
+    let limiter = Redis::new("cluster", FixedWindow::new(quota), pool(&cluster))
+        .decision_timeout(Duration::from_secs(5));
+    let [lost, other] = [5, 6].map(|slot| keys_in(slot..=slot).next().unwrap());
+    charge_all(&limiter, &[lost.clone(), other.clone()]).await;
+    for node in 0..3 {
+        cluster.ask::<()>(node, cmd("CLUSTER").arg("DELSLOTS").arg(5)).await;
+    }
+    for _ in 0..3 {
+        let error = limiter.check(&Charge::new(lost.as_str())).await.expect_err("no master");
+        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+        charge_all(&limiter, from_ref(&other)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_away_is_infrastructure_in_time() {
+    let limiter = patient(Pool::connect("redis-cluster://127.0.0.1:1").unwrap());
+    let error = limiter.check(&Charge::new("key")).await.expect_err("nobody there");
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+    let distinct: HashSet<_> = keys_in(0..=99).take(3).map(|key| slot_of(&key)).collect();
+    assert!(distinct.len() > 1);
+}

@@ -1,0 +1,118 @@
+//! A real cluster: every charge is decided by the master of its slot, and counted once, also while
+//! slots move and masters die.
+
+#![cfg(feature = "redis")]
+
+mod buckets;
+mod lost;
+mod moving;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::HashSet;
+use std::slice::from_ref;
+use std::time::Duration;
+
+use redis::cmd;
+use support::cluster::{Cluster, SLOTS, keys_in, slot_of};
+use support::faults::{LONG, MILLION, script_calls};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::{AllAtOnce, Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+fn pool(cluster: &Cluster) -> Pool {
+    Pool::connect(&cluster.url()).expect("an address")
+}
+
+/// A limiter whose `remaining` counts what was taken, and that waits however busy the machine is.
+fn patient(pool: Pool) -> Redis<FixedWindow> {
+    let quota = Quota::new(MILLION, YEAR);
+    Redis::new("cluster", FixedWindow::new(quota), pool).decision_timeout(LONG)
+}
+
+/// What was taken of a key.
+async fn taken<L: Limiter>(limiter: &L, key: &str) -> u64 {
+    MILLION - limiter.peek(key).await.expect("a decision").remaining().expect("known")
+}
+
+/// Charges keys at the same moment, each once.
+async fn charge_all<L>(limiter: &L, keys: &[String])
+where
+    L: Limiter<Future: Send + 'static>,
+{
+    let mut asked = JoinSet::new();
+    for key in keys {
+        asked.spawn(limiter.check(&Charge::new(key.as_str())));
+    }
+    for decision in asked.join_all().await {
+        assert!(decision.expect("a decision").is_admitted());
+    }
+}
+
+/// Takes a unit that can be refunded.
+async fn reserve<L: Limiter>(limiter: &L, key: &str) -> tower_sluice::Reservation {
+    let mut decision = limiter.check(&Charge::new(key)).await.expect("a decision");
+    decision.take_reservation().expect("a reservation")
+}
+
+#[tokio::test]
+async fn every_charge_is_decided_by_the_master_of_its_slot() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster));
+    pool(&cluster).ready().await.unwrap();
+    let keys: Vec<_> = keys_in(0..=SLOTS - 1).take(600).collect();
+    for _ in 0..3 {
+        charge_all(&limiter, &keys).await;
+    }
+    let mut stored = 0;
+    for master in 0..3_u16 {
+        let own = keys.iter().filter(|key| cluster.share(master).contains(&slot_of(key))).count();
+        let held: usize = cluster.ask(usize::from(master), &mut cmd("DBSIZE")).await;
+        assert_eq!(held, own, "master {master}");
+        stored += held;
+    }
+    assert_eq!(stored, keys.len());
+    for key in &keys {
+        assert_eq!(taken(&limiter, key).await, 3, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn one_node_that_answers_is_enough_to_begin() {
+    let cluster = Cluster::start().await;
+    let port = cluster.nodes[1].port();
+    let url = format!("redis-cluster://127.0.0.1:1?node=127.0.0.1:{port}");
+    let limiter = patient(Pool::connect(&url).unwrap());
+    charge_all(&limiter, &keys_in(0..=SLOTS - 1).take(30).collect::<Vec<_>>()).await;
+}
+
+#[test]
+fn each_runtime_has_connections_of_its_own() {
+    let begin = tokio::runtime::Runtime::new().unwrap();
+    let cluster = begin.block_on(Cluster::start());
+    let limiter = patient(pool(&cluster));
+    let keys: Vec<_> = keys_in(0..=SLOTS - 1).take(30).collect();
+    for _ in 0..3 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(charge_all(&limiter, &keys));
+    }
+    begin.block_on(async {
+        for key in &keys {
+            assert_eq!(taken(&limiter, key).await, 3, "{key}");
+        }
+    });
+    begin.block_on(async { drop(cluster) });
+}
+
+#[tokio::test]
+async fn a_cluster_address_of_a_plain_server_gets_no_connection() {
+    let server = support::Server::start();
+    let pool = Pool::connect(&format!("redis-cluster://127.0.0.1:{}", server.port())).unwrap();
+    let error = pool.ready().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
+    let cause = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(cause.contains("write redis://"), "{cause}");
+}

@@ -1,0 +1,209 @@
+//! Slots that move: every charge and refund is decided, and counted once.
+
+use super::*;
+
+#[tokio::test]
+async fn a_slot_that_has_moved_is_followed_and_counted_once() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster));
+    let keys: Vec<_> = keys_in(7..=7).take(4).collect();
+    charge_all(&limiter, &keys).await;
+    for to in [1, 2, 0] {
+        cluster.move_slot(7, to).await;
+        charge_all(&limiter, &keys).await;
+        charge_all(&limiter, &keys).await;
+        cluster.until_agreed().await;
+    }
+    for key in &keys {
+        assert_eq!(taken(&limiter, key).await, 7, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_a_moving_slot_are_decided_wherever_they_are() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster));
+    let keys: Vec<_> = keys_in(9_000..=9_000).take(6).collect();
+    // Some are there before, some have moved already, and some are new.
+    charge_all(&limiter, &keys[..4]).await;
+    let from = cluster.begin_move(9_000, 2).await;
+    let mut connection = cluster.connection(from).await;
+    let stored: Vec<String> = {
+        let mut ask = cmd("CLUSTER");
+        ask.arg("GETKEYSINSLOT").arg(9_000).arg(10).query_async(&mut connection).await.unwrap()
+    };
+    assert_eq!(stored.len(), 4);
+    cluster.move_key(&mut connection, 2, &stored[..2]).await;
+    for _ in 0..5 {
+        charge_all(&limiter, &keys).await;
+    }
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(taken(&limiter, key).await, if number < 4 { 6 } else { 5 }, "{key}");
+    }
+    cluster.move_keys(9_000, from, 2).await;
+    cluster.end_move(9_000, from, 2).await;
+    charge_all(&limiter, &keys).await;
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(taken(&limiter, key).await, if number < 4 { 7 } else { 6 }, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_key_of_a_tuple_in_a_moving_slot_is_decided() {
+    let cluster = Cluster::start().await;
+    let quota = || FixedWindow::new(Quota::new(MILLION, YEAR));
+    let log = SlidingLog::new(Quota::new(MILLION, YEAR)).max_limit(MILLION);
+    let bucket = TokenBucket::new(Quota::per_hour(MILLION).burst(2 * MILLION));
+    let limiter =
+        Redis::new("tuple", (quota(), log, bucket), pool(&cluster)).decision_timeout(LONG);
+    let keys: Vec<_> = keys_in(3..=3).take(3).collect();
+    let from = cluster.begin_move(3, 1).await;
+    for _ in 0..3 {
+        charge_all(&limiter, &keys).await;
+    }
+    for key in &keys {
+        assert_eq!(taken(&limiter, key).await, 3, "{key}");
+    }
+    cluster.move_keys(3, from, 1).await;
+    cluster.end_move(3, from, 1).await;
+    for key in &keys {
+        assert_eq!(taken(&limiter, key).await, 3, "{key}");
+        assert_eq!(limiter.refund_confirmed(reserve(&limiter, key).await).await.unwrap(), 1);
+        assert_eq!(taken(&limiter, key).await, 3, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
+    let cluster = Cluster::start().await;
+    let minute = FixedWindow::new(Quota::new(MILLION, YEAR));
+    let limiter = Redis::new("pair", (minute, minute), pool(&cluster)).decision_timeout(LONG);
+    let key = keys_in(4..=4).next().unwrap();
+    charge_all(&limiter, from_ref(&key)).await;
+    let mut connection = cluster.connection(0).await;
+    let stored: Vec<String> = {
+        let mut ask = cmd("CLUSTER");
+        ask.arg("GETKEYSINSLOT").arg(4).arg(10).query_async(&mut connection).await.unwrap()
+    };
+    // One of the two has expired, as the key of a short quota does.
+    cmd("UNLINK").arg(&stored[0]).exec_async(&mut connection).await.unwrap();
+    let from = cluster.begin_move(4, 1).await;
+    let asked = tokio::spawn(limiter.check(&Charge::new(key.as_str())));
+    sleep(Duration::from_millis(50)).await;
+    assert!(!asked.is_finished(), "no server has both keys");
+    cluster.move_keys(4, from, 1).await;
+    assert!(asked.await.unwrap().expect("a decision").is_admitted());
+    cluster.end_move(4, from, 1).await;
+    charge_all(&limiter, from_ref(&key)).await;
+}
+
+#[tokio::test]
+async fn slots_that_move_under_load_cost_no_error_and_no_unit() {
+    let mut cluster = Cluster::start().await;
+    let new = cluster.add().await;
+    let pool = pool(&cluster);
+    let limiter = patient(pool.clone());
+    let pair = FixedWindow::new(Quota::new(MILLION, YEAR));
+    let pair = Redis::new("pair", (pair, pair), pool).decision_timeout(LONG);
+    let keys: Vec<_> = keys_in(0..=39).take(120).collect();
+    let (stop, stopped) = tokio::sync::watch::channel(());
+    let mut tasks = JoinSet::new();
+    for task in 0..24 {
+        let (limiter, pair, keys, stopped) =
+            (limiter.clone(), pair.clone(), keys.clone(), stopped.clone());
+        tasks.spawn(async move {
+            let mut charged = vec![[0_u64; 2]; keys.len()];
+            for number in task.. {
+                let at = number * 7 % keys.len();
+                let charge = Charge::new(keys[at].as_str());
+                let which = number % 2;
+                let decision = match which {
+                    0 => limiter.check(&charge).await,
+                    _ => pair.check(&charge).await,
+                };
+                assert!(decision.expect("a decision").is_admitted());
+                charged[at][which] += 1;
+                if stopped.has_changed().is_err() {
+                    break;
+                }
+            }
+            charged
+        });
+    }
+    for slot in 0..40 {
+        cluster.move_slot(slot, if slot % 2 == 0 { new } else { 1 }).await;
+    }
+    drop(stop);
+    let all = timeout(LONG, tasks.join_all()).await.expect("decisions");
+    for (at, key) in keys.iter().enumerate() {
+        let [alone, both] =
+            [0, 1].map(|which| all.iter().map(|charged| charged[at][which]).sum::<u64>());
+        assert_eq!(taken(&limiter, key).await, alone, "{key}");
+        assert_eq!(taken(&pair, key).await, both, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn units_come_back_also_in_a_slot_that_moves() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster));
+    let keys: Vec<_> = keys_in(11..=11).take(3).collect();
+    let mut reservations = Vec::new();
+    for key in &keys[..2] {
+        reservations.push((key, reserve(&limiter, key).await));
+    }
+    let from = cluster.begin_move(11, 1).await;
+    // A new key, which is where the slot moves to.
+    reservations.push((&keys[2], reserve(&limiter, &keys[2]).await));
+    for (key, reservation) in reservations {
+        assert_eq!(limiter.refund_confirmed(reservation).await.unwrap(), 1, "{key}");
+        assert_eq!(taken(&limiter, key).await, 0, "{key}");
+    }
+    cluster.move_keys(11, from, 1).await;
+    let reservation = reserve(&limiter, &keys[0]).await;
+    cluster.end_move(11, from, 1).await;
+    assert_eq!(limiter.refund_confirmed(reservation).await.unwrap(), 1);
+    // A refund that nobody awaits is decided before charges that come later.
+    for slot in 12..32 {
+        let key = keys_in(slot..=slot).next().unwrap();
+        for has_moved in [false, true] {
+            let reservation = reserve(&limiter, &key).await;
+            if has_moved {
+                cluster.move_slot(slot, 1).await;
+            }
+            assert!(limiter.settle(reservation, 0).is_ok());
+            assert_eq!(taken(&limiter, &key).await, 0, "slot {slot}");
+        }
+    }
+}
+
+/// In a call, the requests of one key stand together, so a refund may stand behind charges.
+#[tokio::test]
+async fn a_refund_that_is_sent_again_leaves_its_slot_open() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster));
+    let mut keys: Vec<_> = keys_in(7..=7).take(2).collect();
+    keys.sort();
+    let [first, last] = &keys[..] else { panic!("two keys") };
+    let master = cluster.master_of(7).await;
+    for _ in 0..5 {
+        // Both scripts are known to the client, and not to the server.
+        let reservation = reserve(&limiter, last).await;
+        assert!(limiter.settle(reservation, 0).is_ok());
+        let reservation = reserve(&limiter, last).await;
+        cluster.ask::<()>(master, cmd("SCRIPT").arg("FLUSH")).await;
+        let mut checks: Vec<_> = (0..4)
+            .map(|_| tokio_test::task::spawn(limiter.check(&Charge::new(&**first))))
+            .collect();
+        for check in &mut checks {
+            tokio_test::assert_pending!(check.poll());
+        }
+        assert!(limiter.settle(reservation, 0).is_ok());
+        for check in checks {
+            check.await.expect("a decision");
+        }
+        let decided = timeout(LONG, limiter.check(&Charge::new(&**last))).await;
+        let mut decision = decided.expect("in time").expect("a decision");
+        limiter.refund_confirmed(decision.take_reservation().unwrap()).await.unwrap();
+    }
+}
