@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::lines::Run;
 use super::names::{IN_PROCESS, Name, OVER_REDIS, OWN, is_own, version};
 
-/// Costs are told for this many tasks.
+/// The table of costs is for this many tasks.
 const BUSY: usize = 256;
 
 pub(super) fn all(runs: &[Run]) -> String {

@@ -110,14 +110,15 @@ fn benchmark(site: &Site, depth: usize, calls: u64, database: u16, digest: &str)
         .expect("redis-benchmark, which comes with redis-server");
     let spent = processor(site.server) - before;
     let text = String::from_utf8_lossy(&output.stdout);
-    // The name of the test is the command, commas and all. The last seven fields are numbers.
-    let line = text.lines().last().expect("a line of numbers");
-    let fields: Vec<f64> = line
-        .rsplit(',')
-        .take(7)
-        .map(|field| field.trim_matches('"').parse().expect("a number"))
-        .collect();
-    let [_max, _p99, _p95, p50, _min, _mean, per_second] = fields[..] else { panic!("{line}") };
+    // The name of the test is the command, commas and all. The last seven fields are numbers. A
+    // warning may stand before or after that line.
+    let numbers = |line: &str| -> Option<Vec<f64>> {
+        let fields = line.rsplit(',').take(7).map(|field| field.trim_matches('"').parse().ok());
+        fields.collect::<Option<Vec<_>>>().filter(|fields| fields.len() == 7)
+    };
+    let fields = text.lines().rev().find_map(numbers);
+    let fields = fields.unwrap_or_else(|| panic!("no line of numbers: {text}"));
+    let [_max, _p99, _p95, p50, _min, _mean, per_second] = fields[..] else { unreachable!() };
     Cost {
         per_second,
         p50_us: p50 * 1e3,
