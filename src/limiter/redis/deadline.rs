@@ -10,6 +10,7 @@ use std::pin::Pin;
 use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
+#[cfg(feature = "redisson")]
 use super::connections::SharedConnection;
 use super::pool::Pool;
 use crate::limiter::grace_period::GracePeriod;
@@ -82,6 +83,7 @@ impl Deadline {
 
     /// As [`wait_for`](Self::wait_for), and records what the answer says of the server, or
     /// that there is none.
+    #[cfg(feature = "redisson")]
     pub(crate) async fn wait_for_reply<F: Future>(
         self,
         pool: &Pool,
