@@ -142,7 +142,7 @@ async fn until_named(replicated: &Replicated, port: u16) -> Instant {
     first
 }
 
-/// How often the server was asked to run a script, in vain or not.
+/// How often the server was asked to run a script, refused calls included.
 async fn asked(server: &Server) -> u64 {
     let mut connection = server.connection().await;
     let stats: String =
