@@ -132,6 +132,7 @@ async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
     assert_eq!(by_load, 0, "of {clients} clients");
 }
 
+// Case 132.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_alone_never_opens_the_gate() {
     let server = Server::start();
@@ -142,9 +143,10 @@ async fn load_alone_never_opens_the_gate() {
 }
 
 /// As connections to a cluster are used: each key has a hash slot and batches of its own.
+// Case 132.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_alone_never_opens_the_gate_before_a_given_pool() {
-    let server = Server::start();
+    let server = Server::for_pool_that_pings();
     for clients in [200, 500] {
         let manager = RedisConnectionManager::new(server.url()).expect("an address");
         let pool = bb8::Pool::builder().build(manager).await.expect("a pool");
@@ -169,6 +171,7 @@ fn block_until(server: &Server, scripts: u64) {
 
 /// A handler that blocks every worker thread for longer than the timeout: the reply is there when
 /// the timer fires.
+// Case 132.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
     let server = Server::start();
@@ -192,6 +195,7 @@ async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
 }
 
 /// A server that falls silent is not load: the gate may open.
+// Case 132.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_is_no_load() {
     let server = Server::start();

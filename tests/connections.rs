@@ -156,7 +156,7 @@ async fn killed_connections_are_replaced_before_they_are_used() {
 
 #[tokio::test]
 async fn any_bb8_pool_of_cheap_clones_will_do() {
-    let server = Server::start();
+    let server = Server::for_pool_that_pings();
     let manager = RedisConnectionManager::new(server.url()).unwrap();
     let stock = bb8::Pool::builder().build(manager).await.unwrap();
     let limiter = over(Pool::from_bb8(stock)).decision_timeout(LONG);
@@ -188,7 +188,7 @@ impl bb8::ManageConnection for Primary {
 
 #[tokio::test]
 async fn a_given_pool_leaves_a_demoted_primary() {
-    let (old, new) = (Server::start(), Server::start());
+    let (old, new) = (Server::for_pool_that_pings(), Server::for_pool_that_pings());
     let port = Arc::new(AtomicU16::new(old.port()));
     let pool = bb8::Pool::builder().min_idle(3).max_size(3).build(Primary(Arc::clone(&port)));
     let limiter = over(Pool::from_bb8(pool.await.unwrap()));
@@ -219,7 +219,7 @@ async fn a_given_pool_leaves_a_demoted_primary() {
 
 #[tokio::test]
 async fn a_given_pool_that_tests_nothing_leaves_dead_connections() {
-    let server = Server::start();
+    let server = Server::for_pool_that_pings();
     let manager = Primary(Arc::new(AtomicU16::new(server.port())));
     let pool = bb8::Pool::builder().test_on_check_out(false).max_size(1).build(manager);
     let limiter = over(Pool::from_bb8(pool.await.unwrap()));
@@ -342,7 +342,7 @@ mod useless {
     }
 }
 
-// Case 136.
+// Cases 125 and 136.
 #[cfg(feature = "rustls")]
 #[tokio::test]
 async fn tls_without_a_working_crypto_provider_never_opens_the_gate() {

@@ -113,7 +113,7 @@ async fn a_flush_under_load_costs_one_more_quota_for_each_key() {
 // Case 43.
 #[tokio::test]
 async fn a_failover_costs_the_units_that_the_replica_never_got() {
-    let (mut primary, replica) = (Server::start(), Server::start());
+    let (mut primary, replica) = (Server::with(&[]), Server::with(&[]));
     let between = Proxy::before(primary.port()).await;
     let port = between.url().rsplit(':').next().and_then(|port| port.parse().ok());
     assert_eq!(admitted(&primary, 4).await, 4);
@@ -132,7 +132,7 @@ async fn a_failover_costs_the_units_that_the_replica_never_got() {
 #[tokio::test]
 async fn a_primary_without_its_replica_admits_nothing_if_it_must_have_one() {
     let fenced = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"];
-    let (primary, replica) = (Server::with(&fenced), Server::start());
+    let (primary, replica) = (Server::with(&fenced), Server::with(&[]));
     replicate(&replica, primary.port(), &primary).await;
     let limiter = yearly(&primary.url()).decision_timeout(LONG);
     until_well(&limiter).await;

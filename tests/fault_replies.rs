@@ -4,15 +4,12 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
 use support::{Server, free_port};
 use tokio::time::Instant;
-use tower_sluice::algorithm::SlidingLog;
 use tower_sluice::{Charge, ErrorKind, Limiter, Outcome, Pool, Quota, Redis};
 
 // Case 21.
@@ -31,7 +28,7 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
     assert_eq!(taken(&server).await, 2);
 }
 
-// Case 22.
+// Cases 22 and 23.
 #[tokio::test]
 async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
     let server = Server::start();
@@ -136,7 +133,7 @@ async fn a_full_server_is_capacity_and_grows_no_more() {
     limiter.check(&one()).await.unwrap();
 }
 
-// Case 30.
+// Cases 30 and 126.
 #[tokio::test]
 async fn a_wrong_password_is_configuration_and_told_without_it() {
     let server = Server::with(&["--requirepass", "right"]);
@@ -185,44 +182,6 @@ async fn a_missing_right_is_configuration() {
     run(&mut connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
     until_decided(&limiter, ErrorKind::Configuration).await;
     limiter.check(&one().cost(0)).await.unwrap();
-}
-
-// Case 31.
-#[tokio::test]
-async fn the_rights_that_are_documented_suffice() {
-    let page = include_str!("../docs/when-redis-fails.md");
-    let server = Server::start();
-    let mut connection = server.connection().await;
-    let section = page.split("\n## ").find(|one| one.starts_with("What Redis needs to allow"));
-    let rights = section
-        .expect("the section")
-        .split('`')
-        .filter(|text| text.starts_with('+'))
-        .flat_map(|text| text.split(' '));
-    let rules = ["ACL", "SETUSER", "app", "reset", "on", ">secret", "-@all"];
-    run(&mut connection, &rules.into_iter().chain(rights).collect::<Vec<_>>()).await;
-
-    let quota = Quota::new(2, Duration::from_secs(3_600));
-    let pool = Pool::connect(&format!("redis://app:secret@127.0.0.1:{}", server.port())).unwrap();
-    let log = Redis::new("log", SlidingLog::new(quota), pool).decision_timeout(LONG);
-    let now = Arc::new(AtomicU64::new(0));
-    let clock = Arc::clone(&now);
-    let given = log.clone().clock(move || Duration::from_secs(clock.load(Relaxed)));
-    for limiter in [log, given] {
-        // A first write, refunds, refusals that search, what is old in part and as a whole, and
-        // a clock set back.
-        for time in [20_000, 20_000, 21_800, 23_600, 50_000, 10_000] {
-            now.store(time, Relaxed);
-            let mut taken = limiter.check(&one()).await.unwrap();
-            limiter.check(&one().cost(2)).await.unwrap();
-            if let Some(reservation) = taken.take_reservation() {
-                limiter.refund_confirmed(reservation).await.unwrap();
-            }
-            limiter.check(&one()).await.unwrap();
-            limiter.check(&one()).await.unwrap();
-            limiter.check(&one()).await.unwrap();
-        }
-    }
 }
 
 #[tokio::test]

@@ -147,7 +147,7 @@ async fn of_ten_at_once_five_go_two_wait_and_three_are_refused() {
 
 #[tokio::test]
 async fn either_store_and_algorithm_admits_the_limit() {
-    let server = Server::start();
+    let server = Server::with(&[]);
     let url = server.url();
     // At five a year the smooth ones store nothing: one is admitted, and the next one
     // would have to pay for it.
@@ -170,7 +170,7 @@ async fn either_store_and_algorithm_admits_the_limit() {
 /// A request that waits for Redisson's limiter asks again, and its answer says how long it waited.
 #[tokio::test]
 async fn redisson_delays_by_asking_again() {
-    let server = Server::start();
+    let server = Server::for_redisson();
     let url = server.url();
     for redis in [false, true] {
         let mut variables = vec![("ALGORITHM", "redisson"), ("DEADLINE_MS", "20000")];
@@ -264,6 +264,7 @@ fn what_an_algorithm_cannot_follow_is_refused_at_start() {
     assert!(said.contains("WARMUP_MS"), "{said}");
 }
 
+// Case 2.
 #[tokio::test]
 async fn a_server_that_is_set_up_wrongly_ends_it_at_once() {
     let server = Server::with(&["--requirepass", "hush"]);

@@ -273,7 +273,7 @@ impl Twins {
 
 #[tokio::test]
 async fn redisson_agrees_with_its_script() {
-    let server = Server::start();
+    let server = Server::for_redisson();
     let mut steps = 0;
     for seed in 0..60 {
         let (rate, interval) =
@@ -291,7 +291,7 @@ async fn redisson_agrees_with_its_script() {
 /// no stretch of an interval ever holds more permits than the rate.
 #[tokio::test]
 async fn no_window_goes_over_the_rate_whatever_happens_to_the_value() {
-    let server = Server::start();
+    let server = Server::for_redisson();
     for seed in 0..100 {
         let (rate, interval) = [(1, 1_000), (3, 10), (10, 1_000), (300, 40)][seed as usize % 4];
         let mut twins = Twins::new(&server, seed, rate, interval).await;
@@ -306,7 +306,7 @@ async fn no_window_goes_over_the_rate_whatever_happens_to_the_value() {
 /// Java takes, and looks, at the same time and by the same clock.
 #[tokio::test]
 async fn no_window_goes_over_the_rate_with_java_at_the_same_time() {
-    let server = Server::start();
+    let server = Server::for_redisson();
     for seed in 0..40 {
         let (rate, interval) =
             [(1, 1_000), (10, 1_000), (300, 40), (600, 1_000)][seed as usize % 4];
@@ -334,7 +334,7 @@ async fn no_window_goes_over_the_rate_with_java_at_the_same_time() {
 /// A grant that was sent again is taken once, also after its permits are gone.
 #[tokio::test]
 async fn a_grant_that_is_sent_again_is_taken_once() {
-    let server = Server::start();
+    let server = Server::for_redisson();
     let mut twins = Twins::new(&server, 0, 10, 1_000).await;
     assert!(twins.acquire(1, [7; 16], "first").await);
     twins.now += 5_000;

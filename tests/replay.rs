@@ -304,7 +304,7 @@ fn redisson_is_told_as_java_would_be() {
         json!({"t": T0 + 1_302_999, "key": "a", "limit": 5}),
         op(1_302, "reset", 1),
     ]);
-    let server = Server::start();
+    let server = Server::for_redisson();
     let options = "--algorithm redisson --limit 10 --period 1s --max-wait 60s";
     for options in [options.to_owned(), format!("{options} --redis {}", server.url())] {
         let output = replay(&options, &traffic);
@@ -371,7 +371,7 @@ fn redisson_tells_the_same_in_memory_and_in_redis() {
         }
         traffic.push_str(&format!("{line}\n"));
     }
-    let server = Server::start();
+    let server = Server::for_redisson();
     let options = "--algorithm redisson --limit 5 --period 1s --allow-clock-steps";
     let memory = replay(options, &traffic);
     let redis = replay(&format!("{options} --redis {}", server.url()), &traffic);

@@ -38,7 +38,7 @@ use trial::crew;
 #[test]
 fn every_mutant_of_the_scripts_is_killed() {
     // Every edit finds its place, and makes a script that compiles.
-    let server = Server::start();
+    let server = Server::with(&[]);
     for mutant in &MUTANTS {
         load(&server, mutant.algorithm, Some(mutant));
     }
@@ -73,7 +73,7 @@ fn every_mutant_of_the_scripts_is_killed() {
 
 /// What `judge` finds wrong with `algorithm`, whose script has the edit of `mutant`.
 fn finding(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<String> {
-    let server = Server::start();
+    let server = Server::with(&[]);
     let digests = load(&server, algorithm, None).into_iter();
     let swaps = digests.zip(load(&server, algorithm, mutant)).collect();
     let address = server.url().trim_start_matches("redis://").parse().expect("an address");

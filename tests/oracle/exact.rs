@@ -27,7 +27,7 @@ fn refused_one_microsecond_before_the_wait_and_admitted_at_it() {
     // States of each algorithm in which it is asked at the edges.
     let states: usize = crew::number("ORACLE_STATES", 2_400);
     for algorithm in chosen().filter(|algorithm| algorithm.at_once) {
-        let server = Server::start();
+        let server = Server::with(&[]);
         edges::walk(algorithm, &server.url(), states);
         println!("oracle algorithm={} exact waits={states}", algorithm.name);
     }
@@ -46,10 +46,11 @@ async fn trace_of(connection: &mut MultiplexedConnection) -> (Vec<(String, Strin
     (values, stock::counted(connection).await.1)
 }
 
+// Case 59.
 #[test]
 fn refusal_and_peek_leave_value_and_deadline_as_they_were() {
     let _turn = turn();
-    let server = Server::start();
+    let server = Server::with(&[]);
     let pool = pool(&server.url());
     runtime().block_on(async {
         let mut connection = server.connection().await;

@@ -68,7 +68,7 @@ fn nothing_goes_over_and_nothing_is_refused_without_a_reason() {
 
 /// Runs one workload, prints its line, and returns what is wrong.
 fn faults_of(algorithm: &Algorithm, workload: Workload, size: Size) -> Vec<String> {
-    let server = Server::start();
+    let server = Server::with(&[]);
     let quota = workload.quota(algorithm.quota);
     let (calls, rows) = crew::run(algorithm, workload, size, &server.url());
     let (mut findings, models) = judge(&rows, || (algorithm.model)(quota));

@@ -11,7 +11,7 @@ use crate::trial::saturated::used;
 
 #[test]
 fn asked_without_pause_it_admits_99_percent_of_its_bound() {
-    let server = Server::start();
+    let server = Server::with(&[]);
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let pool = pool(&server.url());

@@ -106,7 +106,7 @@ fn storms_of_refunds_break_no_bound_and_lose_nothing_that_may_come_back() {
     let quota = Quota::new(reservations as u64, Duration::from_secs(20));
     for algorithm in chosen().filter(|algorithm| algorithm.reserves) {
         for (place, from) in [("head", 0), ("middle", cancels), ("tail", 2 * cancels)] {
-            let server = Server::start();
+            let server = Server::with(&[]);
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let mut queue = Queue::new(algorithm, &server, quota);
@@ -139,7 +139,7 @@ fn after_waiters_hang_up_one_by_one_every_slot_is_the_models() {
     let _turn = turn();
     let quota = Quota::new(45, Duration::from_secs(1));
     for algorithm in chosen().filter(|algorithm| algorithm.reserves) {
-        let server = Server::start();
+        let server = Server::with(&[]);
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let mut queue = Queue::new(algorithm, &server, (algorithm.quota)(quota, 5));

@@ -37,6 +37,17 @@ pub fn program() -> OsString {
 /// What a server says when it is ready.
 const READY: &str = "Ready to accept connections";
 
+/// The user of tests, and its password.
+const ADMIN: &str = "tests";
+
+/// The rights that a page of the documentation lists, for `ACL SETUSER`.
+pub fn documented_rights(page: &'static str) -> Vec<&'static str> {
+    let (_, section) = page.split_once("## What Redis needs to allow").expect("a section");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    let lists = section.split('`').filter(|text| text.starts_with('+'));
+    lists.flat_map(str::split_whitespace).collect()
+}
+
 /// A `redis-server` process, ended when it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -47,12 +58,34 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with default settings that saves nothing.
+    /// A server with default settings that saves nothing. Who does not log in may do what
+    /// `docs/when-redis-fails.md` lists, and nothing else: so the crate runs with these rights.
+    /// [`connection`](Server::connection) logs in, and may do everything.
     pub fn start() -> Self {
-        Self::with(&[])
+        let page = include_str!("../../docs/when-redis-fails.md");
+        Self::with_rights("~sluice:*", &documented_rights(page))
     }
 
-    /// A server with further command-line options.
+    /// The same for a pool of one's own that tests its connections.
+    pub fn for_pool_that_pings() -> Self {
+        let page = include_str!("../../docs/when-redis-fails.md");
+        Self::with_rights("~sluice:*", &[&*documented_rights(page), &["+ping"]].concat())
+    }
+
+    /// The same for Java's keys, with what `docs/redisson.md` lists.
+    pub fn for_redisson() -> Self {
+        let page = include_str!("../../docs/redisson.md");
+        Self::with_rights("~*", &documented_rights(page))
+    }
+
+    fn with_rights(keys: &str, rights: &[&str]) -> Self {
+        let password = format!(">{ADMIN}");
+        let everybody = ["--user", "default", "on", "nopass", keys, "-@all"];
+        let admin = ["--user", ADMIN, "on", &password, "~*", "&*", "+@all"];
+        Self::with(&[&everybody, rights, &admin].concat())
+    }
+
+    /// A server with further command-line options, whose clients may do everything.
     pub fn with(options: &[&str]) -> Self {
         Self::on(free_port, options)
     }
@@ -102,9 +135,17 @@ impl Server {
         self.child.id()
     }
 
-    /// A connection of the test's own.
+    /// Its address for a user who may do everything.
+    pub fn admin_url(&self) -> String {
+        match self.options.iter().any(|option| option == ADMIN) {
+            true => format!("redis://{ADMIN}:{ADMIN}@127.0.0.1:{}", self.port),
+            false => self.url(),
+        }
+    }
+
+    /// A connection of the test's own, which may do everything.
     pub async fn connection(&self) -> MultiplexedConnection {
-        let client = redis::Client::open(self.url()).expect("an address");
+        let client = redis::Client::open(self.admin_url()).expect("an address");
         // However busy the machine is.
         let patient =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);

@@ -38,7 +38,7 @@ pub struct Bench {
 
 impl Bench {
     pub async fn new() -> Self {
-        let server = Server::start();
+        let server = Server::for_redisson();
         let connection = server.connection().await;
         let clock = Arc::new(AtomicU64::new(0));
         let redisson = client(&server, &clock, "A");
