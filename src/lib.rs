@@ -48,6 +48,12 @@ mod settle;
 mod shared;
 // HTTP, gRPC, Java, tests.
 mod grpc;
+/// What `fuzz/` runs.
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub mod fuzz {
+    pub use crate::limiter::redis::fuzz::{address, error, key, reply, state};
+}
 pub mod guide;
 mod http;
 #[cfg(feature = "redisson")]

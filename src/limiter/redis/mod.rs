@@ -34,6 +34,8 @@ mod deadline;
 mod error;
 mod eval;
 mod future;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod given_connection;
 mod greeting;
 mod health;
