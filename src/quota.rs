@@ -294,6 +294,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
+    // Cases 58 and 62.
     #[test]
     fn slowest_and_fastest_are_accepted() {
         assert!(Quota::try_new(1, YEAR).is_ok());
@@ -302,6 +303,7 @@ mod tests {
         assert!(Quota::per_day(1).try_burst(10_000).is_ok());
     }
 
+    // Case 58.
     #[test]
     fn out_of_range_is_told_by_product() {
         let reason = |quota: Result<Quota, QuotaError>| quota.unwrap_err().to_string();

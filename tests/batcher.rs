@@ -122,6 +122,7 @@ async fn a_broken_key_fails_its_own_charges_and_no_others() {
     assert_eq!(peek.remaining(), Some(998));
 }
 
+// Case 115.
 #[tokio::test]
 async fn who_leaves_before_departure_is_not_charged() {
     let server = Server::start();
@@ -168,6 +169,7 @@ async fn who_leaves_on_the_way_gets_the_units_back() {
     assert!(calls(&mut connection, "evalsha").await > 2);
 }
 
+// Case 118.
 #[tokio::test]
 async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
     let server = Server::start();
@@ -214,6 +216,7 @@ async fn who_waits_too_long_while_others_are_answered_meets_saturation() {
     assert!(answers.contains(&Ok(Outcome::Allow)));
 }
 
+// Case 146.
 #[tokio::test]
 async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
     let server = Server::start();
@@ -246,6 +249,7 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
     assert!(peek.remaining().unwrap() >= 1_000_000 - 20 * 50);
 }
 
+// Case 36.
 #[tokio::test]
 async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
     let server = Server::start();
@@ -263,6 +267,7 @@ async fn in_a_cluster_a_batch_holds_keys_of_one_slot() {
     assert!((20..=80).contains(&sent), "{sent} calls");
 }
 
+// Case 112.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_starves() {
     let server = Server::start();
@@ -289,6 +294,7 @@ async fn until_decided(limiter: &Redis<FixedWindow>) -> Duration {
     begun.elapsed()
 }
 
+// Case 142.
 #[tokio::test]
 async fn a_long_deadline_delays_no_short_one() {
     let server = Server::start();
@@ -309,6 +315,7 @@ async fn a_long_deadline_delays_no_short_one() {
     waiting.shutdown().await;
 }
 
+// Case 148.
 #[tokio::test]
 async fn the_largest_batch_of_many_quotas_is_answered() {
     let server = Server::start();
@@ -324,6 +331,7 @@ async fn the_largest_batch_of_many_quotas_is_answered() {
     assert_eq!(answers.iter().find(|answer| **answer != Ok(Outcome::Allow)), None);
 }
 
+// Case 78.
 #[tokio::test]
 async fn a_key_that_is_too_long_is_refused_before_it_is_digested() {
     let limiter = yearly("redis://127.0.0.1:1", 1);

@@ -71,7 +71,7 @@ fn printed(error: &Error) -> String {
     printed
 }
 
-// Case 145.
+// Cases 127 and 145.
 #[tokio::test]
 async fn no_key_is_printed_where_the_server_lacks_a_command() {
     const KEY: &str = "sk_live_4eC39HqLyjWD";
@@ -95,7 +95,7 @@ async fn no_key_is_printed_where_the_server_lacks_a_command() {
     }
 }
 
-// Case 145.
+// Cases 126 and 145.
 #[tokio::test]
 async fn no_password_is_printed_where_the_server_lacks_hello() {
     let server = Server::with(&["--requirepass", "4eC39HqLyjWD", "--rename-command", "HELLO", ""]);
@@ -134,7 +134,7 @@ async fn error_of(command: &mut Cmd, connection: &mut MultiplexedConnection) -> 
     }
 }
 
-// Case 131.
+// Cases 131, 134 and 135.
 #[tokio::test]
 async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
     let server = Server::start();

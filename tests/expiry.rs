@@ -13,6 +13,7 @@ use support::{Server, expires};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::TokenBucket;
 
+// Case 56.
 #[tokio::test]
 async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
     let server = Server::start();
@@ -51,6 +52,7 @@ async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
 }
 
 /// What one step of the diet must keep: no key expires before its state is old.
+// Case 56.
 #[tokio::test]
 async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
     const SPARE: i64 = 10_000_000;
@@ -97,6 +99,7 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
 }
 
 /// The same in the server's own time: `cargo test --test expiry -- --ignored`.
+// Cases 56 and 89.
 #[tokio::test]
 #[ignore = "waits until ten thousand keys have expired"]
 async fn ten_thousand_keys_expire_and_none_too_soon() {
@@ -143,6 +146,7 @@ async fn ten_thousand_keys_expire_and_none_too_soon() {
     }
 }
 
+// Case 55.
 #[tokio::test]
 async fn a_lost_expiry_comes_back_with_the_next_full_write() {
     let server = Server::start();

@@ -74,7 +74,7 @@ async fn no_server() {
     assert!(report("1", times, "") <= D + Duration::from_millis(20));
 }
 
-// Case 5.
+// Cases 4 and 5.
 #[tokio::test]
 #[ignore = "measures milliseconds"]
 async fn kill_and_restart() {

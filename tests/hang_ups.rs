@@ -172,6 +172,7 @@ fn give_back_in_any_order<A: Algorithm>(algorithm: A, bounds: &[Bound], parts: b
     }
 }
 
+// Case 99.
 #[test]
 fn waiters_that_hang_up_in_any_order_break_no_bound_and_no_order() {
     use Bound::{Any, Periods, Rate};

@@ -30,6 +30,7 @@ fn retry_after(response: &Response<String>) -> Option<&str> {
     response.headers().get("retry-after").map(|value| value.to_str().unwrap())
 }
 
+// Cases 86 and 121.
 #[tokio::test(start_paused = true)]
 async fn denied_is_429_with_retry_after() {
     let response =
@@ -47,6 +48,7 @@ async fn what_can_never_fit_is_429_without_retry_after() {
     assert_eq!((response.status(), retry_after(&response)), (StatusCode::TOO_MANY_REQUESTS, None));
 }
 
+// Case 121.
 #[tokio::test(start_paused = true)]
 async fn undecided_is_503_whatever_the_kind() {
     for kind in [

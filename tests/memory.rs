@@ -51,7 +51,7 @@ async fn clones_share_keys_until_one_is_set_up_anew() {
 }
 
 /// The longest keys that there are take no more than short ones.
-// Case 138.
+// Cases 92 and 138.
 #[tokio::test(start_paused = true)]
 async fn memory_is_bounded_in_bytes() {
     let bytes_of = |length: usize| {
@@ -87,6 +87,7 @@ async fn long_keys_are_told_apart_and_can_be_given_back() {
     }
 }
 
+// Case 73.
 #[tokio::test(start_paused = true)]
 async fn memory_follows_tokios_clock() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(5)));
@@ -118,6 +119,7 @@ async fn memory_drops_idle_keys() {
     assert!(limiter.len() < 1_100, "{}", limiter.len());
 }
 
+// Case 92.
 #[tokio::test(start_paused = true)]
 async fn a_full_memory_forgets_nobody() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1))).max_keys(10);
@@ -162,6 +164,7 @@ async fn memory_gives_back_what_nobody_relies_on() {
     assert_eq!(other.refund_confirmed(reservation().await).unwrap_err().kind(), ErrorKind::Request);
 }
 
+// Cases 60 and 81.
 #[tokio::test(start_paused = true)]
 async fn bad_charges_are_errors_and_take_nothing() {
     let limiter = Memory::new("memory", TokenBucket::new(Quota::per_second(1)));
@@ -215,6 +218,7 @@ async fn memory_remembers_what_was_taken_since() {
     assert_eq!(limiter.peek(one()).await.unwrap().remaining(), Some(2));
 }
 
+// Case 67.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_back_finds_every_key_again() {
     let now = Arc::new(AtomicU64::new(1_767_225_600));
@@ -230,6 +234,7 @@ async fn a_clock_that_steps_back_finds_every_key_again() {
     assert!(!limiter.check(&one()).await.unwrap().is_admitted());
 }
 
+// Case 149.
 #[test]
 fn no_memory_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
     let reason = |made: Result<(), QuotaError>| made.unwrap_err().to_string();

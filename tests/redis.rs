@@ -33,6 +33,7 @@ fn daily(server: &Server, limit: u64) -> Redis<FixedWindow> {
     Redis::new("test", FixedWindow::new(quota), pool(server)).decision_timeout(PATIENT)
 }
 
+// Case 70.
 #[tokio::test]
 async fn the_store_decides() {
     let server = Server::start();
@@ -107,6 +108,7 @@ async fn broken_keys_are_errors_of_state() {
     assert!(limiter.check(&Charge::new("fine")).await.unwrap().is_admitted());
 }
 
+// Case 75.
 #[tokio::test]
 async fn hostile_keys_are_ordinary_keys() {
     let server = Server::start();
@@ -126,6 +128,7 @@ async fn hostile_keys_are_ordinary_keys() {
     assert!(names.iter().all(|name| name.len() <= 200));
 }
 
+// Cases 60 and 81.
 #[tokio::test]
 async fn bad_charges_never_reach_redis() {
     let server = Server::start();
@@ -147,7 +150,7 @@ async fn bad_charges_never_reach_redis() {
     assert_eq!(script_calls(&mut connection).await, 0);
 }
 
-// Cases 108 to 110.
+// Cases 108, 109 and 110.
 #[tokio::test]
 async fn a_thousand_waiters_ask_once_each() {
     let server = Server::start();
@@ -224,6 +227,7 @@ fn building_needs_neither_a_server_nor_a_runtime() {
     assert!(format!("{limiter:?}").contains("TokenBucket"));
 }
 
+// Case 149.
 #[test]
 fn no_limiter_is_built_with_a_quota_that_its_algorithm_cannot_follow() {
     let pool = Pool::connect("redis://127.0.0.1:1").unwrap();
@@ -254,6 +258,7 @@ async fn no_timeout_is_too_long() {
     assert!(limiter.acquire(charge).await.unwrap().is_admitted());
 }
 
+// Cases 54 and 82.
 #[tokio::test]
 async fn limiters_share_connections_and_never_state() {
     let server = Server::start();

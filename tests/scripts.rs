@@ -52,6 +52,7 @@ async fn reservations_of_one_call_unwind_last_first() {
     assert_eq!(units, [0, 3, 2, 0]);
 }
 
+// Cases 65 and 66.
 #[tokio::test]
 async fn a_charge_may_bring_its_own_quota() {
     let server = Server::start();
@@ -64,6 +65,7 @@ async fn a_charge_may_bring_its_own_quota() {
     assert_eq!(entries[2].outcome(), 2);
 }
 
+// Case 91.
 #[tokio::test]
 async fn a_refusal_a_peek_and_an_estimate_write_nothing() {
     let server = Server::start();
@@ -140,6 +142,7 @@ async fn a_penalty_is_owed_and_locks_no_key_for_ever() {
     assert_eq!(retry(&mut connection, SMOOTH_WARMING_UP, 6).await, 1_700_000);
 }
 
+// Case 67.
 #[tokio::test]
 async fn a_refusal_writes_a_state_that_had_to_be_cut() {
     let server = Server::start();
@@ -154,6 +157,7 @@ async fn a_refusal_writes_a_state_that_had_to_be_cut() {
     assert_eq!(ask::<i64>(&mut connection, "GET k").await, NOW + 61_000_000);
 }
 
+// Case 35.
 #[tokio::test]
 async fn a_log_is_cut_to_one_member_and_pruned_by_its_share() {
     let server = Server::start();
@@ -173,6 +177,7 @@ async fn a_log_is_cut_to_one_member_and_pruned_by_its_share() {
     assert_eq!(members, [format!("{:020}:5", 5), cut.to_string()]);
 }
 
+// Case 93.
 #[tokio::test]
 async fn totals_of_a_log_go_on_in_a_second_number() {
     let server = Server::start();

@@ -248,6 +248,7 @@ async fn a_primary_without_sentinels_decides_on() {
     }
 }
 
+// Case 46.
 #[tokio::test]
 async fn a_killed_primary_is_replaced_and_only_lost_writes_are_admitted_twice() {
     const LIMIT: u64 = 4_000;
@@ -293,6 +294,7 @@ async fn a_killed_primary_is_replaced_and_only_lost_writes_are_admitted_twice() 
     assert!(back - switched < Duration::from_secs(2) + SLACK, "{:?}", back - switched);
 }
 
+// Case 46.
 #[tokio::test]
 async fn after_a_switch_the_old_primary_is_never_asked_again() {
     let replicated = Replicated::start().await;

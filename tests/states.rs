@@ -49,6 +49,7 @@ async fn a_failed_write_fails_its_own_charge_only() {
     assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
 }
 
+// Case 53.
 #[tokio::test]
 async fn only_the_form_that_is_written_is_read() {
     let server = Server::start();
@@ -190,6 +191,7 @@ async fn only_the_form_that_is_written_is_read() {
 
 /// States that the scripts write, but no clock or quota of these can have led to: they end, and
 /// admit nothing beyond.
+// Cases 50 and 72.
 #[tokio::test]
 async fn extreme_states_are_answered_all_the_same() {
     let server = Server::start();
@@ -212,6 +214,7 @@ async fn extreme_states_are_answered_all_the_same() {
     deny(&mut connection, FIXED_WINDOW.anchored(), most_once).await;
 }
 
+// Case 53.
 #[tokio::test]
 async fn of_a_log_only_the_form_that_is_written_is_read() {
     let server = Server::start();

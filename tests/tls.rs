@@ -121,6 +121,7 @@ impl Refusal {
     }
 }
 
+// Case 125.
 #[tokio::test]
 async fn everyone_else_is_refused() {
     const LOCALHOST: &str = "rediss://localhost";

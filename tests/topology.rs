@@ -8,6 +8,7 @@ use support::Server;
 use support::faults::*;
 use tower_sluice::{ErrorKind, Pool};
 
+// Case 41.
 #[tokio::test]
 async fn a_plain_address_of_a_cluster_gets_no_connection() {
     let server = Server::with(&["--cluster-enabled", "yes"]);

@@ -72,6 +72,7 @@ async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize;
     admitted
 }
 
+// Case 113.
 #[tokio::test]
 async fn several_quotas_take_one_call_and_all_or_nothing() {
     let server = Server::start();

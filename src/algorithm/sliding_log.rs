@@ -36,8 +36,9 @@ const PRUNED: usize = 256;
 /// more: the [cookbook](crate::guide::cookbook) has the margin.
 ///
 /// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
-/// ten, 1.2 MB for 10,000); 47 µs of script time alone, at 10,000 members no more than 1.2 times as
-/// long as at ten. Limits above 10,000 must be asked for: [`max_limit`](SlidingLog::max_limit).
+/// ten, 1.2 MB for 10,000); 47 µs of script time alone, at 10,000 members no more than 1.2 times
+/// as long as at ten. Limits above 10,000 must be asked for:
+/// [`max_limit`](SlidingLog::max_limit).
 ///
 /// **Choose it** where a small limit must hold exactly over every window, such as five
 /// attempts in any minute.
@@ -356,6 +357,7 @@ mod tests {
         assert_eq!(log.check(20, 0, 0), (Verdict::Allow, 5, 0));
     }
 
+    // Case 67.
     #[test]
     fn clock_set_back_locks_for_a_period_at_most() {
         let mut log = Log::of(Quota::per_second(5));
@@ -377,6 +379,7 @@ mod tests {
         assert!(log.horizon(year).rule(short).unwrap_err().to_string().contains("10^14"));
     }
 
+    // Case 35.
     #[test]
     fn no_step_removes_more_than_its_share() {
         let mut log = Log::of(Quota::per_second(1_000));

@@ -83,7 +83,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The time of `units`, which are at most `burst`: whole µs, and the rest over the denominator.
+    /// The time of `units`, at most `burst` of them: whole µs, and the rest over the denominator.
     #[inline]
     fn time(&self, units: i64) -> (i64, i64) {
         let product = units * self.unit_numerator;
@@ -303,6 +303,7 @@ mod tests {
         assert_eq!(answers[9], (Verdict::Deny(600_000), 0, 1_400_000));
     }
 
+    // Case 63.
     #[test]
     fn thirds_of_a_microsecond_are_kept() {
         let quota = Quota::new(3, Duration::from_micros(10)).burst(1);
@@ -320,6 +321,7 @@ mod tests {
         );
     }
 
+    // Case 59.
     #[test]
     fn cost_over_the_burst_never_fits_and_a_peek_takes_nothing() {
         let answers =
@@ -335,6 +337,7 @@ mod tests {
         );
     }
 
+    // Cases 50 and 67.
     #[test]
     fn clock_set_back_locks_for_capacity_and_horizon_at_most() {
         let quota = Quota::per_second(5);

@@ -206,6 +206,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    // Case 114.
     #[test]
     fn retry_after_is_rounded_up_and_never_zero() {
         let table = [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (12_300, 13)];

@@ -33,6 +33,7 @@ pub(super) fn short(key: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
+    // Case 79.
     #[test]
     fn short_keys_stay_and_no_key_takes_the_name_of_another() {
         let long = "x".repeat(65);

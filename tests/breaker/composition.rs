@@ -16,6 +16,7 @@ fn share() -> Memory<TokenBucket> {
     Memory::new("share", TokenBucket::new(Quota::per_second(1_000)))
 }
 
+// Case 119.
 #[tokio::test(start_paused = true)]
 async fn a_fallback_answers_while_it_is_open_and_settles_its_own() {
     let (store, breaker) = (failing(), Breaker::new());

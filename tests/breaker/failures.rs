@@ -21,6 +21,7 @@ async fn five_failures_open_it_and_the_next_calls_are_answered_at_once() {
     assert_eq!(breaker.counts().refused, 100);
 }
 
+// Case 118.
 #[tokio::test(start_paused = true)]
 async fn only_errors_that_no_request_can_cause_open_it() {
     for key in ["busy", "full", "unset", "corrupt", "invalid"] {

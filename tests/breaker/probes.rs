@@ -39,6 +39,7 @@ async fn pauses_differ() {
     assert!(pauses.len() > 5, "{pauses:?}");
 }
 
+// Case 115.
 #[tokio::test(start_paused = true)]
 async fn one_probe_at_a_time() {
     let (store, limiter, breaker) = opened(Breaker::new()).await;

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Case 146.
 #[tokio::test]
 async fn a_charge_whose_connection_is_lost_is_counted_once_at_most() {
     let cluster = Cluster::start().await;
@@ -50,6 +51,7 @@ async fn a_charge_whose_connection_is_lost_is_counted_once_at_most() {
     }
 }
 
+// Case 40.
 #[tokio::test]
 async fn a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted() {
     let mut cluster = Cluster::with(3, 1, 1_000).await;
@@ -104,6 +106,7 @@ async fn a_master_that_is_demoted_is_left() {
     assert_eq!(taken(&limiter, &key).await, 6);
 }
 
+// Case 40.
 #[tokio::test]
 async fn a_slot_without_a_master_is_infrastructure_and_harms_no_other() {
     let cluster = Cluster::start().await;

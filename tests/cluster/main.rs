@@ -58,6 +58,7 @@ async fn reserve<L: Limiter>(limiter: &L, key: &str) -> tower_sluice::Reservatio
     decision.take_reservation().expect("a reservation")
 }
 
+// Cases 36 and 42.
 #[tokio::test]
 async fn every_charge_is_decided_by_the_master_of_its_slot() {
     let cluster = Cluster::start().await;

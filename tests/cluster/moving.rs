@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Case 37.
 #[tokio::test]
 async fn a_slot_that_has_moved_is_followed_and_counted_once() {
     let cluster = Cluster::start().await;
@@ -19,6 +20,7 @@ async fn a_slot_that_has_moved_is_followed_and_counted_once() {
     }
 }
 
+// Case 38.
 #[tokio::test]
 async fn keys_of_a_moving_slot_are_decided_wherever_they_are() {
     let cluster = Cluster::start().await;
@@ -48,6 +50,7 @@ async fn keys_of_a_moving_slot_are_decided_wherever_they_are() {
     }
 }
 
+// Case 147.
 #[tokio::test]
 async fn a_new_key_of_a_tuple_in_a_moving_slot_is_decided() {
     let cluster = Cluster::start().await;
@@ -73,6 +76,7 @@ async fn a_new_key_of_a_tuple_in_a_moving_slot_is_decided() {
     }
 }
 
+// Case 39.
 #[tokio::test]
 async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
     let cluster = Cluster::start().await;
@@ -97,6 +101,7 @@ async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
     charge_all(&limiter, from_ref(&key)).await;
 }
 
+// Case 37.
 #[tokio::test]
 async fn slots_that_move_under_load_cost_no_error_and_no_unit() {
     let mut cluster = Cluster::start().await;

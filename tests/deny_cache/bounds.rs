@@ -20,6 +20,7 @@ fn refuses(_: &Charge) -> std::future::Ready<Result<tower_sluice::Decision, towe
     std::future::ready(Ok(tower_sluice::Outcome::Deny { retry_after }.into()))
 }
 
+// Case 92.
 #[tokio::test(start_paused = true)]
 async fn the_cache_is_bounded_in_keys() {
     for keys in [1, 3, 1_000] {
@@ -49,6 +50,7 @@ async fn a_refusal_that_is_over_makes_room_before_others() {
 }
 
 /// The longest keys take no more than short ones, also while the tables have just grown.
+// Case 92.
 #[tokio::test(start_paused = true)]
 async fn the_cache_is_bounded_in_bytes() {
     let bytes_of = |length: usize, keys: usize| {

@@ -17,6 +17,7 @@ fn daily(server: &Server) -> Redis<FixedWindow> {
     Redis::new("daily", window, pool).decision_timeout(PATIENT)
 }
 
+// Case 114.
 #[tokio::test]
 async fn a_thousand_denials_of_one_key_are_one_call() {
     let server = Server::start();

@@ -13,6 +13,7 @@ fn asked(scripted: &Scripted) -> usize {
     scripted.charges().len()
 }
 
+// Case 114.
 #[tokio::test(start_paused = true)]
 async fn a_refused_key_costs_no_call_until_its_exact_time_is_over() {
     let scripted = Scripted::new().deny(30 * SECOND).allow();

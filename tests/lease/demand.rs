@@ -117,6 +117,7 @@ async fn charges_of_many_units_are_served_or_ask_alone() {
     assert_eq!(taken(&memory, 1_000_000, "hot").await, admitted + 5_100);
 }
 
+// Case 92.
 #[tokio::test(start_paused = true)]
 async fn keys_beyond_the_most_ask_alone_until_others_are_idle() {
     let memory = Memory::new("api", FixedWindow::new(Quota::per_hour(1_000_000)));

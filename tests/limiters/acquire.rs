@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Case 73.
 #[tokio::test(start_paused = true)]
 async fn acquire_sleeps_the_reserved_wait() {
     let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1)));

@@ -102,6 +102,7 @@ async fn limiters_in_turn_get_what_is_left_of_the_time() {
     assert_eq!(ask(SECOND / 2).await, (Err(ErrorKind::Infrastructure), SECOND / 2));
 }
 
+// Case 118.
 #[tokio::test(start_paused = true)]
 async fn only_infrastructure_opens_the_gate() {
     for kind in KINDS {
@@ -119,6 +120,7 @@ async fn only_infrastructure_opens_the_gate() {
     }
 }
 
+// Case 119.
 #[tokio::test(start_paused = true)]
 async fn another_limiter_stands_in_for_infrastructure_and_saturation() {
     for kind in KINDS {
@@ -130,6 +132,7 @@ async fn another_limiter_stands_in_for_infrastructure_and_saturation() {
     }
 }
 
+// Case 120.
 #[tokio::test(start_paused = true)]
 async fn a_decision_needs_no_fallback() {
     let share = Scripted::new();
@@ -266,6 +269,7 @@ async fn a_wrapper_can_take_more_if_all_that_it_takes_from_can() {
 
 /// Nobody sleeps between the members, so a wait that one of them reserves is no admission.
 /// The member that would refuse is asked first, and would hide what is wrong.
+// Case 81.
 #[tokio::test(start_paused = true)]
 async fn in_turn_an_empty_key_is_an_error_whoever_would_refuse() {
     let memory = || Memory::new("memory", TokenBucket::new(Quota::per_hour(1))).boxed();
@@ -299,6 +303,7 @@ fn hides(value: &dyn std::fmt::Debug) {
 }
 
 /// Keys are often API keys, and logs are read by many.
+// Case 127.
 #[tokio::test(start_paused = true)]
 async fn debug_output_of_no_public_type_shows_a_key() {
     let charge = Charge::new(SECRET).cost(2);

@@ -72,6 +72,7 @@ fn under_another_width_units_move_to_the_cell_of_their_last_instant() {
     assert_eq!((moved.newest, moved.units_at(0)), ((T0 + 99_999) / 16_667, 3));
 }
 
+// Case 67.
 #[test]
 fn clock_set_back_locks_for_a_period_and_a_cell_at_most() {
     let window = SlidingWindow::new(Quota::per_second(5));

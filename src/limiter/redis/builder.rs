@@ -219,6 +219,7 @@ mod tests {
 
     use super::*;
 
+    // Case 125.
     #[test]
     fn tls_is_a_feature_and_never_a_downgrade() {
         let error = Pool::connect("rediss://127.0.0.1:1").unwrap_err();

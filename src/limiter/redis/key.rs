@@ -138,6 +138,7 @@ mod tests {
         assert_eq!(hash_tagged("user-42@example.org"), "{user-42@example.org}");
     }
 
+    // Cases 76, 78 and 79.
     #[test]
     fn joined_suffixes_are_parted_again() {
         let parted = |joined, quotas| key_suffixes(joined, quotas).collect::<Vec<_>>();
@@ -158,6 +159,7 @@ mod tests {
         }
     }
 
+    // Case 36.
     #[test]
     fn slots_are_those_of_a_cluster() {
         // As CLUSTER KEYSLOT answers.
@@ -201,6 +203,7 @@ mod tests {
         }
     }
 
+    // Cases 77 and 137.
     #[test]
     fn prefix_limiter_and_key_never_run_into_each_other() {
         assert_distinct::<TokenBucket>(&["a", "b", ":", "{"], [3, 3, 2]);

@@ -278,6 +278,7 @@ fn explore(root: World, depth: usize) -> usize {
     seen.len()
 }
 
+// Case 106.
 #[test]
 fn no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit() {
     let worlds = explore(World::closed(), 9) + explore(World::open(), 8);

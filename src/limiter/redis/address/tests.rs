@@ -66,6 +66,7 @@ fn two_letters_ask_for_tls_everywhere() {
     }
 }
 
+// Case 126.
 #[test]
 fn bad_addresses_say_why_and_repeat_no_password() {
     let table = [

@@ -2,6 +2,7 @@ use redis::parse_redis_value;
 
 use super::*;
 
+// Cases 134 and 135.
 #[test]
 fn every_known_reply_lands_in_its_kind() {
     use ErrorKind::{Capacity, Configuration, Infrastructure, State};
@@ -74,6 +75,7 @@ fn printed(error: &Error) -> String {
     printed
 }
 
+// Case 127.
 #[test]
 fn no_argument_of_a_call_is_printed() {
     let table = [

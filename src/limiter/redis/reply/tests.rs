@@ -88,6 +88,7 @@ fn negative_numbers_are_read() {
     assert_eq!(unpack(numbers), Some(read.to_vec()));
 }
 
+// Case 33.
 #[test]
 fn odd_replies_are_errors() {
     let bytes = |bytes: &[u8]| Value::BulkString(bytes.to_vec());
@@ -151,6 +152,7 @@ fn a_number_that_no_script_computes_with_fails_its_own_charge() {
 }
 
 proptest! {
+    // Cases 33 and 64.
     #[test]
     fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..6)) {
         if let Ok(ReplyEntry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) = told(&ints(&numbers)) {
@@ -158,6 +160,7 @@ proptest! {
         }
     }
 
+    // Case 33.
     #[test]
     fn no_bytes_are_read_beyond_their_end(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
         let _ = told(&Value::BulkString([b"\x94".as_slice(), &bytes].concat()));

@@ -1,0 +1,188 @@
+//! `docs/faults.md`: every fault that the crate must survive, with the tests that show it.
+//!
+//! The page is put together from `cases.txt`, from the marks in the tests, such as `// Case 7.`,
+//! and from the figures that tests print. A case needs a test, or a reason why there is none.
+//!
+//! ```sh
+//! UPDATE=1 cargo test --test fault_table     # writes the page anew
+//! tests/fault_table/figures.sh               # runs the tests, and keeps their figures before
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const CASES: &str = include_str!("cases.txt");
+const FIGURES: &str = include_str!("figures.txt");
+
+const BEGIN: &str = "\
+# Faults
+
+What the crate must survive, case by case. `tests/fault_table/` writes this page from the marks in the
+tests, such as `// Case 7.`, and from the figures that tests print: edit those. A figure is from one
+run, of the tests as the check runs them, on a machine that did other work beside. [When Redis
+fails](when-redis-fails.md) says what a user sees.
+";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.ends_with("target") {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The numbers of a mark: `Case 7.`, `Cases 7 and 8.`, `Cases 1, 2 and 4.`, `Cases 108 to 110.`
+fn numbers(mark: &str) -> Vec<usize> {
+    let words = mark.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+    let numbers: Vec<usize> = words.map(|word| word.parse().expect("a number")).collect();
+    match numbers[..] {
+        [first, last] if mark.contains(" to ") => (first..=last).collect(),
+        _ => numbers,
+    }
+}
+
+/// The name of the function that a line begins.
+fn function(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = line.strip_prefix("pub ").unwrap_or(line);
+    let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")?;
+    name.split(['(', '<']).next()
+}
+
+/// The tests of each case, by the marks in `text`.
+fn marks(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let mark = line.trim_start().strip_prefix("// Case");
+        let Some(mark) = mark.filter(|mark| mark.starts_with([' ', 's'])) else { continue };
+        let mut cases = numbers(mark);
+        // A comment that continues a sentence about cases is no mark.
+        let name = lines[at + 1..].iter().take(6).find_map(|line| function(line));
+        if let Some(name) = name {
+            cases.dedup();
+            found.extend(cases.into_iter().map(|case| (case, name.to_owned())));
+        }
+    }
+    found
+}
+
+fn tests_by_case() -> BTreeMap<usize, Vec<String>> {
+    let mut tests: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for path in ["src", "tests"].iter().flat_map(|folder| sources(&root().join(folder))) {
+        if path.starts_with(root().join("tests/fault_table")) {
+            continue;
+        }
+        for (case, test) in marks(&fs::read_to_string(&path).expect("text")) {
+            let tests = tests.entry(case).or_default();
+            if !tests.contains(&test) {
+                tests.push(test);
+            }
+        }
+    }
+    tests
+}
+
+/// What tests printed: lines such as `fault case=7 open_after_ms=900`.
+fn figures_by_case() -> BTreeMap<usize, Vec<&'static str>> {
+    let mut figures: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for line in FIGURES.lines().filter_map(|line| line.strip_prefix("fault case=")) {
+        let (case, figure) = line.split_once(' ').expect("a figure");
+        figures.entry(case.parse().expect("a number")).or_default().push(figure);
+    }
+    figures
+}
+
+/// The page, and what is wrong with it.
+fn page() -> (String, Vec<String>) {
+    let (mut tests, mut figures) = (tests_by_case(), figures_by_case());
+    let (mut page, mut wrong) = (String::from(BEGIN), Vec::new());
+    for line in CASES.lines() {
+        if let Some(group) = line.strip_prefix("# ") {
+            let head = "| case | what happens | tests | figures |\n|---|---|---|---|";
+            writeln!(page, "\n## {group}\n\n{head}").expect("a text");
+            continue;
+        }
+        let mut fields = line.split(" | ");
+        let (case, sentence) = (fields.next(), fields.next().expect("a sentence"));
+        let case: usize = case.and_then(|case| case.parse().ok()).expect("a number");
+        let shown = match (tests.remove(&case), fields.next()) {
+            (Some(tests), _) => {
+                tests.iter().map(|test| format!("`{test}`")).collect::<Vec<_>>().join(", ")
+            }
+            (None, Some(reason)) => format!("none: {reason}"),
+            (None, None) => {
+                wrong.push(format!("case {case} has neither a test nor a reason"));
+                continue;
+            }
+        };
+        let figures = figures.remove(&case).unwrap_or_default().join("; ");
+        writeln!(page, "| {case} | {sentence} | {shown} | {figures} |").expect("a text");
+    }
+    wrong.extend(tests.keys().map(|case| format!("a test is marked with case {case}")));
+    wrong.extend(figures.keys().map(|case| format!("a figure is of case {case}")));
+    (page, wrong)
+}
+
+#[test]
+fn every_case_has_a_test_or_a_reason_and_the_page_says_which() {
+    let (page, wrong) = page();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let path = root().join("docs/faults.md");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, &page).expect("written");
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    let stale: Vec<_> = page.lines().filter(|line| !written.contains(line)).collect();
+    assert!(
+        page == written,
+        "docs/faults.md is stale: UPDATE=1 cargo test --test fault_table\n{}",
+        stale.join("\n")
+    );
+}
+
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let mut functions = BTreeSet::new();
+    for path in ["src", "tests"].iter().flat_map(|folder| sources(&root().join(folder))) {
+        let text = fs::read_to_string(&path).expect("text");
+        functions.extend(text.lines().filter_map(function).map(str::to_owned));
+    }
+    let mut missing = Vec::new();
+    for page in ["SECURITY.md", "docs/faults.md", "docs/when-redis-fails.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("a page");
+        // Names of tests are sentences; those of the crate are shorter.
+        let names = text.split('`').filter(|name| name.matches('_').count() >= 3);
+        let names =
+            names.filter(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
+        missing.extend(
+            names.filter(|name| !functions.contains(*name)).map(|name| format!("{page}: {name}")),
+        );
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn marks_are_read_as_they_are_written() {
+    let text = "// Cases 1, 2 and 4.\n#[test]\nfn a() {}\n    // Case 7.\n    #[tokio::test]\n    \
+                async fn b() {}\n// Cases 108 to 110.\n#[test]\nfn c() {}\n// Cases end here.\n";
+    let expected = [(1, "a"), (2, "a"), (4, "a"), (7, "b"), (108, "c"), (109, "c"), (110, "c")];
+    let found = marks(text);
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    assert!(
+        found.iter().zip(expected).all(|(found, (case, name))| found == &(case, name.to_owned()))
+    );
+}
