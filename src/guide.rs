@@ -22,7 +22,10 @@ pub mod security {}
 #[doc = include_str!("../docs/what-the-bound-means.md")]
 pub mod what_the_bound_means {}
 
+// In rustdoc, the address of the picture holds the whole picture.
 #[cfg(feature = "redis")]
+#[doc = include_str!("../docs/growth.url")]
+#[doc = ""]
 #[doc = include_str!("../docs/capacity.md")]
 pub mod capacity {}
 

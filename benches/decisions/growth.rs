@@ -1,13 +1,16 @@
 //! What a decision costs as work grows: more keys, tasks, quotas, processes on one server, and
 //! entries of a log. Cases that can be interleaved are, in rounds whose median counts.
 //!
-//! With a path as its argument it also draws the lines: `-- growth docs/growth.svg`.
+//! With a path as its argument it also draws the lines, and writes a link with the picture for
+//! rustdoc: `-- growth docs/growth.svg`.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{InLua, TokenBucket};
 use tower_sluice::{Charge, Limiter, Pool, Quota, Redis};
@@ -37,7 +40,12 @@ pub(crate) fn run(chart: Option<&str>) {
     ten_million_keys();
     if let Some(path) = chart {
         draw(path, &panels).expect("a chart");
-        println!("wrote {path}");
+        let picture = BASE64_STANDARD.encode(fs::read(path).expect("a picture"));
+        let url = path.replace(".svg", ".url");
+        // rustdoc has no files of its own, so the picture is in the link.
+        let link = format!("[growth-picture]: data:image/svg+xml;base64,{picture}\n");
+        fs::write(&url, link).expect("written");
+        println!("wrote {path} and {url}");
     }
 }
 

@@ -47,7 +47,8 @@ fn draw_panel(
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .light_line_style(FAINT)
+        .max_light_lines(0)
+        .bold_line_style(FAINT)
         .axis_style(INK)
         .x_labels(2 * panel.points.len())
         .x_label_formatter(&label)
