@@ -53,7 +53,7 @@ type Limited = Redis<TokenBucket>;
 impl Bench {
     fn new() -> Self {
         let (runtime, keys) = (runtime(), keys(KEYS));
-        let plain = Server::start();
+        let plain = Server::with(&[]);
         let (cluster, raw, lean) = runtime.block_on(async {
             let cluster = Cluster::start().await;
             let mut lean = String::new();

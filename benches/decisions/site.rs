@@ -26,7 +26,7 @@ impl Site {
     }
 
     pub(crate) fn with_keys(count: usize) -> Self {
-        let server = Server::start();
+        let server = Server::with(&[]);
         let pool = Pool::connect(&server.url()).expect("an address");
         Self { server, runtime: runtime(), keys: keys(count), pool }
     }

@@ -83,7 +83,7 @@ struct Both {
 
 impl Both {
     async fn start() -> Self {
-        let server = Server::start();
+        let server = Server::with(&[]);
         let java = Java::start(&server.url());
         let pool = Pool::connect(&server.url()).expect("an address");
         let redisson = Redisson::new(pool).decision_timeout(Duration::from_secs(20));

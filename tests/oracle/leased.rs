@@ -71,7 +71,7 @@ fn with_leases_nothing_goes_over_the_bound_that_is_wider_by_the_validity() {
 }
 
 fn run(algorithm: &Algorithm, size: Size) -> (usize, Findings) {
-    let server = Server::start();
+    let server = Server::with(&[]);
     let (calls, rows) = crew::run(algorithm, Workload::Leased, size, &server.url());
     let mut findings = Findings::default();
     for rows in by_key(&rows).values() {
