@@ -2,18 +2,26 @@
 
 #![cfg(feature = "redis")]
 
+#[path = "support/dice.rs"]
+mod dice;
 mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use dice::Dice;
+use redis::aio::MultiplexedConnection;
 use support::Server;
 use support::faults::{calls, run, script_calls};
 use tower_sluice::algorithm::{
-    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
+    AnyAlgorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use tower_sluice::{
+    Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
+    script_texts,
+};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -121,4 +129,111 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     assert_eq!(limiter.reset("x").await.unwrap().remaining(), Some(5));
     assert_eq!(calls(&mut connection, "unlink").await, 3);
     assert_eq!(limiter.penalize(Charge::new("x").cost(4)).await.unwrap().remaining(), Some(1));
+}
+
+/// All that is stored under a limiter's name: what follows the name in a key, and its value.
+async fn stored(connection: &mut MultiplexedConnection, name: &str) -> Vec<(String, Vec<u8>)> {
+    let begin = format!("sluice:{name}:");
+    let pattern = format!("{begin}*");
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg(pattern).query_async(connection).await.expect("keys");
+    let mut all = Vec::new();
+    for key in keys {
+        let value = redis::cmd("DUMP").arg(&key).query_async(connection).await.expect("a value");
+        all.push((key.replace(&begin, ""), value));
+    }
+    all.sort();
+    all
+}
+
+/// What a decision says, whoever made it.
+fn said(decision: &Decision) -> String {
+    let quota = (decision.quota(), decision.remaining(), decision.reset_after());
+    format!("{:?} {quota:?} {:?}", decision.outcome(), decision.reservation().is_some())
+}
+
+/// Runs one random history through both limiters in Redis and one in memory.
+async fn assert_same<A: InLua, B: InLua>(server: &Server, fixed: A, dynamic: B) {
+    assert_eq!(script_texts(&fixed), script_texts(&dynamic));
+    let mut connection = server.connection().await;
+    let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+    let clock = || {
+        let now = Arc::clone(&now);
+        move || Duration::from_micros(now.load(Relaxed))
+    };
+    let one = Redis::new("fixed", fixed, pool(server)).decision_timeout(PATIENT).clock(clock());
+    let other = Redis::new("dynamic", dynamic.clone(), pool(server));
+    let other = other.decision_timeout(PATIENT).clock(clock());
+    let memory = Memory::new("dynamic", dynamic).clock(clock());
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut waiting = Vec::new();
+    for step in 0..120 {
+        now.fetch_add(dice.pick(&[0, 0, 1, 50_000, 200_000, 1_000_000, 3_000_000]), Relaxed);
+        if dice.below(4) == 0
+            && let Some((a, b, c)) = waiting.pop()
+        {
+            let units = one.refund_confirmed(a).await.unwrap();
+            assert_eq!(other.refund_confirmed(b).await.unwrap(), units, "step {step}");
+            assert_eq!(memory.refund_confirmed(c).unwrap(), units, "step {step}");
+            continue;
+        }
+        let wait = dice.pick(&[0, 400_000, 60_000_000]);
+        let charge = Charge::new("key").cost(dice.pick(&[0, 1, 1, 2, 3, 6]));
+        let charge = charge.max_wait(Duration::from_micros(wait));
+        let mut decisions = [
+            one.check(&charge).await.unwrap(),
+            other.check(&charge).await.unwrap(),
+            memory.check(&charge).await.unwrap(),
+        ];
+        let [a, b, c] = decisions.each_ref().map(said);
+        assert_eq!((&a, &a), (&b, &c), "step {step}: {charge:?}");
+        let [a, b, c] = decisions.each_mut().map(Decision::take_reservation);
+        if let (Some(a), Some(b), Some(c)) = (a, b, c) {
+            waiting.push((a, b, c));
+        }
+        let [a, b] =
+            [stored(&mut connection, "fixed").await, stored(&mut connection, "dynamic").await];
+        assert_eq!(a, b, "step {step}");
+    }
+    run(&mut connection, &["FLUSHALL"]).await;
+}
+
+#[tokio::test]
+async fn algorithms_chosen_at_run_time_keep_keys_scripts_states_and_decisions() {
+    let server = Server::start();
+    let quota = Quota::per_second(5);
+    let bucket = AnyAlgorithm::from(TokenBucket::new(quota));
+    assert_same(&server, TokenBucket::new(quota), bucket).await;
+    assert_same(&server, SlidingLog::new(quota), vec![AnyAlgorithm::from(SlidingLog::new(quota))])
+        .await;
+    assert_same(&server, SmoothBursty::new(quota), AnyAlgorithm::from(SmoothBursty::new(quota)))
+        .await;
+    let minute = Quota::per_minute(9);
+    let warming = SmoothWarmingUp::new(quota, Duration::from_secs(1));
+    assert_same(
+        &server,
+        (TokenBucket::new(quota), FixedWindow::new(minute), SlidingLog::new(minute)),
+        vec![bucket, FixedWindow::new(minute).into(), SlidingLog::new(minute).into()],
+    )
+    .await;
+    assert_same(
+        &server,
+        (
+            SlidingWindow::new(quota),
+            SlidingCounter::new(quota),
+            SmoothBursty::new(quota),
+            warming,
+            FixedWindow::new(quota),
+        ),
+        vec![
+            AnyAlgorithm::from(SlidingWindow::new(quota)),
+            SlidingCounter::new(quota).into(),
+            SmoothBursty::new(quota).into(),
+            warming.into(),
+            FixedWindow::new(quota).into(),
+        ],
+    )
+    .await;
+    assert!(Memory::try_new("none", Vec::<AnyAlgorithm>::new()).is_err());
+    assert!(Memory::try_new("nine", vec![bucket; 9]).is_err());
 }

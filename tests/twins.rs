@@ -18,8 +18,8 @@ use dice::{Dice, step};
 use support::Server;
 use support::algorithms::{Visit, each_algorithm};
 use tower_sluice::algorithm::{
-    Check, FixedWindow, InLua, Mark, Refund, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    AnyAlgorithm, Check, FixedWindow, InLua, Mark, Refund, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
     Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis, Reservation,
@@ -301,6 +301,22 @@ async fn several_quotas_agree_with_their_script() {
                 SmoothWarmingUp::new(one(q, 6), Duration::from_millis(5)),
                 TokenBucket::new(one(q, 7)),
             )
+        },
+        &[eight(1), eight(2)],
+    )
+    .await;
+    every(
+        |q| -> Vec<AnyAlgorithm> {
+            vec![
+                TokenBucket::new(one(q, 0)).into(),
+                FixedWindow::new(one(q, 1)).into(),
+                SlidingLog::new(one(q, 2)).into(),
+                SlidingWindow::new(one(q, 3)).into(),
+                SlidingCounter::new(one(q, 4)).into(),
+                SmoothBursty::new(one(q, 5)).into(),
+                SmoothWarmingUp::new(one(q, 6), Duration::from_millis(5)).into(),
+                TokenBucket::new(one(q, 7)).into(),
+            ]
         },
         &[eight(1), eight(2)],
     )

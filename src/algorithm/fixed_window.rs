@@ -243,7 +243,10 @@ impl InLua for FixedWindow {
     const NAME: &'static str = "fixed_window";
     const TAG: &'static str = "fw1";
     const SCRIPT: &'static str = include_str!("../../scripts/fixed_window.lua");
-    const STATE_ELEMENTS: usize = 2;
+
+    fn state_elements(_rule: &Rule) -> usize {
+        2
+    }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period, i64::from(rule.anchored)]

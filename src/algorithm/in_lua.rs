@@ -16,15 +16,15 @@ pub trait InLua: Algorithm {
     #[doc(hidden)]
     const SCRIPT: &'static str;
 
-    /// The algorithms that it is made of: itself, or those of a tuple.
+    /// The algorithms that it is made of: itself, or those of a tuple or a list.
     #[doc(hidden)]
-    fn parts() -> Vec<ScriptPart> {
+    fn parts(&self) -> Vec<ScriptPart> {
         vec![ScriptPart { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
     }
 
-    /// The elements of a script's reply that hold the state of a key.
+    /// How many elements of a script's reply hold the state of a key.
     #[doc(hidden)]
-    const STATE_ELEMENTS: usize;
+    fn state_elements(rule: &Self::Rule) -> usize;
 
     /// The rule as the script's arguments.
     #[doc(hidden)]

@@ -18,6 +18,7 @@
 //! | an expensive charge that passes at once, and delays the next one | [`SmoothBursty`] |
 //! | a slow start after a rest | [`SmoothWarmingUp`] |
 //! | a rate *and* a number per day | a tuple of two |
+//! | what a file or a table names | [`AnyAlgorithm`] |
 //! | a limiter that Java's Redisson uses too | [`Redisson`](crate::redisson::Redisson), in tests [`PermitLog`](crate::redisson::PermitLog) |
 //! | charges that are refunded, or known afterwards | see [below](#what-an-algorithm-refunds), and [`Settle`](crate::Settle) |
 //!
@@ -30,7 +31,8 @@
 //! fits at the earliest instant at which it fits all members. It is taken from all or from none, in
 //! one call. The decision's [`quota`](crate::Decision::quota) is the one that refuses or delays,
 //! else the one with the fewest units left. `remaining` is the least of all, `reset_after` the
-//! latest. A charge that brings its own quota brings a tuple of as many.
+//! latest. A charge that brings its own quota brings a tuple of as many. A `Vec` of algorithms is
+//! one as well, for algorithms that are [known only at run time](AnyAlgorithm).
 //!
 //! Each member refunds what it can. A reserved wait is refunded completely if nothing was decided
 //! since. So waiters that leave in reverse order leave no trace. A refund in another order may
@@ -88,9 +90,12 @@
 //! # Ok::<(), tower_sluice::QuotaError>(())
 //! ```
 
+mod any;
+mod combined;
 mod common;
 mod fixed_window;
 mod in_lua;
+mod list;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -100,6 +105,7 @@ mod smooth_warming_up;
 mod token_bucket;
 mod verdict;
 
+pub use any::AnyAlgorithm;
 pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;

@@ -5,9 +5,20 @@
 //! The twin of `scripts/several.lua`.
 
 use super::{
-    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single,
+    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, combined, sealed::Sealed,
+    sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
+
+/// The report of each member.
+macro_rules! reports {
+    ($rule:ident, $state:ident, $now:ident: $($member:ident $index:tt),+) => {
+        [$({
+            let state = $state.and_then(|state| state.$index.as_ref());
+            $member::report(&$rule.$index, state, $now)
+        }),+]
+    };
+}
 
 macro_rules! tuple {
     ($($member:ident $index:tt),+) => {
@@ -55,17 +66,14 @@ macro_rules! tuple {
                 at: i64,
                 cost: i64,
             ) -> Option<i64> {
-                // What fits at an instant fits at every later one, so the latest of all is the
-                // earliest for all.
-                let fits = [$(
+                combined::earliest_fit(at, [$(
                     $member::earliest_fit(
                         &rule.$index,
                         state.and_then(|state| state.$index.as_ref()),
                         at,
                         cost,
-                    )?
-                ),+];
-                Some(fits.into_iter().fold(at, i64::max))
+                    )
+                ),+])
             }
 
             fn consume(
@@ -87,17 +95,7 @@ macro_rules! tuple {
             }
 
             fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
-                let reports = [$(
-                    $member::report(
-                        &rule.$index,
-                        state.and_then(|state| state.$index.as_ref()),
-                        now,
-                    )
-                ),+];
-                Report {
-                    remaining: reports.iter().fold(i64::MAX, |least, one| least.min(one.remaining)),
-                    reset_after: reports.iter().fold(0, |latest, one| latest.max(one.reset_after)),
-                }
+                combined::report(reports!(rule, state, now: $($member $index),+))
             }
 
             fn blocking_quota(
@@ -106,32 +104,18 @@ macro_rules! tuple {
                 now: i64,
                 cost: i64,
             ) -> Option<usize> {
-                let (mut latest, mut quota_index) = (now, None);
-                $(
-                    let one = state.and_then(|state| state.$index.as_ref());
-                    match $member::earliest_fit(&rule.$index, one, now, cost) {
-                        None => return Some($index),
-                        Some(instant) if instant > latest => {
-                            (latest, quota_index) = (instant, Some($index));
-                        }
-                        Some(_) => {}
-                    }
-                )+
-                let _ = latest;
-                quota_index
-            }
-
-            fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
-                let remaining = [$(
-                    $member::report(
+                combined::blocking_quota(now, [$(
+                    $member::earliest_fit(
                         &rule.$index,
                         state.and_then(|state| state.$index.as_ref()),
                         now,
+                        cost,
                     )
-                    .remaining
-                ),+];
-                let least = remaining.iter().fold(i64::MAX, |least, one| least.min(*one));
-                remaining.iter().position(|one| *one == least).unwrap_or(0)
+                ),+])
+            }
+
+            fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
+                combined::tightest(reports!(rule, state, now: $($member $index),+))
             }
 
             /// Each member refunds what it can. Returns the most that one of them refunded.
@@ -141,14 +125,13 @@ macro_rules! tuple {
                 now: i64,
                 refund: &Refund<'_>,
             ) -> Option<i64> {
-                let given = [$(
+                combined::refunded([$(
                     state.$index.as_mut().and_then(|one| {
                         let mark = refund.mark.of($index);
                         let refund = Refund { mark: &mark, ..*refund };
                         $member::apply_refund(&rule.$index, one, now, &refund)
                     })
-                ),+];
-                given.into_iter().fold(None, Option::max)
+                ),+])
             }
 
             fn mark(state: &Self::State) -> Mark {
@@ -161,10 +144,12 @@ macro_rules! tuple {
             const TAG: &'static str = "";
             const SCRIPT: &'static str = "";
 
-            const STATE_ELEMENTS: usize = 0 $(+ $member::STATE_ELEMENTS)+;
+            fn parts(&self) -> Vec<ScriptPart> {
+                [$(self.$index.parts()),+].concat()
+            }
 
-            fn parts() -> Vec<ScriptPart> {
-                [$($member::parts()),+].concat()
+            fn state_elements(rule: &Self::Rule) -> usize {
+                0 $(+ $member::state_elements(&rule.$index))+
             }
 
             fn arguments(rule: &Self::Rule) -> Vec<i64> {
@@ -179,7 +164,7 @@ macro_rules! tuple {
             ) -> Option<Option<Self::State>> {
                 let mut rest = elements;
                 let states = ($({
-                    let (own, others) = rest.split_at_checked($member::STATE_ELEMENTS)?;
+                    let (own, others) = rest.split_at_checked($member::state_elements(&rule.$index))?;
                     rest = others;
                     $member::state(&rule.$index, now, cost, own)?
                 },)+);

@@ -61,8 +61,8 @@ impl SlidingCounter {
     ///
     /// A window has no burst: a quota whose burst differs from its limit is an error when the
     /// limiter is built.
-    /// So is a quota whose limit times its period in µs exceeds 2^53: a day reaches that at 104,000
-    /// units.
+    /// So is a quota whose limit times its period in µs exceeds 2^53: a day reaches that at
+    /// 104,000 units.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
         Self { quota, horizon: DEFAULT_HORIZON }
@@ -221,7 +221,10 @@ impl InLua for SlidingCounter {
     const NAME: &'static str = "sliding_counter";
     const TAG: &'static str = "sc1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_counter.lua");
-    const STATE_ELEMENTS: usize = 4;
+
+    fn state_elements(_rule: &Rule) -> usize {
+        4
+    }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]

@@ -252,7 +252,10 @@ impl InLua for SlidingLog {
     const NAME: &'static str = "sliding_log";
     const TAG: &'static str = "sl1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_log.lua");
-    const STATE_ELEMENTS: usize = 5;
+
+    fn state_elements(_rule: &Rule) -> usize {
+        5
+    }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.period]

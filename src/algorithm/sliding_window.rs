@@ -215,7 +215,10 @@ impl InLua for SlidingWindow {
     const NAME: &'static str = "sliding_window";
     const TAG: &'static str = "sw1";
     const SCRIPT: &'static str = include_str!("../../scripts/sliding_window.lua");
-    const STATE_ELEMENTS: usize = 2;
+
+    fn state_elements(_rule: &Rule) -> usize {
+        2
+    }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.limit, rule.width, rule.cells]

@@ -111,7 +111,7 @@ impl SmoothBursty {
     }
 }
 
-/// A permit takes `unit_numerator / unit_denominator` µs, and the permits of `burst` µs are stored.
+/// A permit takes `unit_numerator / unit_denominator` µs. The permits of `burst` µs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     unit_denominator: i64,
@@ -301,7 +301,10 @@ impl InLua for SmoothBursty {
     const NAME: &'static str = "smooth_bursty";
     const TAG: &'static str = "sb1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_bursty.lua");
-    const STATE_ELEMENTS: usize = 5;
+
+    fn state_elements(_rule: &Rule) -> usize {
+        5
+    }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let Rule { unit_denominator, unit_numerator, burst, own_cost, full, horizon, .. } = *rule;

@@ -24,8 +24,8 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// **Bound.** As [`SmoothBursty`](super::SmoothBursty), without a burst: stored permits cost more
 /// than fresh ones.
 ///
-/// **Cost.** Permits and two instants for each key: 173 bytes in Redis; 40 µs of script time alone,
-/// 10 in a batch of 64.
+/// **Cost.** Permits and two instants for each key: 173 bytes in Redis; 40 µs of script time
+/// alone, 10 in a batch of 64.
 ///
 /// **Source.** `SmoothRateLimiter.SmoothWarmingUp` of Guava.
 ///
@@ -321,7 +321,10 @@ impl InLua for SmoothWarmingUp {
     const NAME: &'static str = "smooth_warming_up";
     const TAG: &'static str = "su1";
     const SCRIPT: &'static str = include_str!("../../scripts/smooth_warming_up.lua");
-    const STATE_ELEMENTS: usize = 5;
+
+    fn state_elements(_rule: &Rule) -> usize {
+        5
+    }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         let factor = (rule.factor * 1_000.0).round() as i64;

@@ -255,7 +255,10 @@ impl InLua for TokenBucket {
     const NAME: &'static str = "token_bucket";
     const TAG: &'static str = "tb1";
     const SCRIPT: &'static str = include_str!("../../scripts/token_bucket.lua");
-    const STATE_ELEMENTS: usize = 2;
+
+    fn state_elements(_rule: &Rule) -> usize {
+        2
+    }
 
     fn arguments(rule: &Rule) -> Vec<i64> {
         vec![rule.horizon, rule.unit_numerator, rule.unit_denominator, rule.burst]

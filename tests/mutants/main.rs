@@ -22,7 +22,7 @@ mod swap;
 mod trial;
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use edits::{MUTANTS, Mutant};
 use judges::Judge;
@@ -31,9 +31,12 @@ use tower_sluice::algorithm::{
     FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
-use tower_sluice::script_texts;
+use tower_sluice::{Quota, script_texts};
 use trial::algorithms::Algorithm;
 use trial::crew;
+
+const FIVE: Quota = Quota::per_second(5);
+const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn every_mutant_of_the_scripts_is_killed() {
@@ -84,14 +87,16 @@ fn finding(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<Str
 /// The texts of an algorithm's scripts, as the crate puts them together, with a mutant's edit.
 fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
     let mut texts = match algorithm {
-        "token_bucket" => script_texts::<TokenBucket>().to_vec(),
-        "fixed_window" => script_texts::<FixedWindow>().to_vec(),
-        "sliding_log" => script_texts::<SlidingLog>().to_vec(),
-        "sliding_window" => script_texts::<SlidingWindow>().to_vec(),
-        "sliding_counter" => script_texts::<SlidingCounter>().to_vec(),
-        "smooth_bursty" | "smooth_bursty_own_debt" => script_texts::<SmoothBursty>().to_vec(),
-        "smooth_warming_up" => script_texts::<SmoothWarmingUp>().to_vec(),
-        "several" => script_texts::<(TokenBucket, TokenBucket)>().to_vec(),
+        "token_bucket" => script_texts(&TokenBucket::new(FIVE)).to_vec(),
+        "fixed_window" => script_texts(&FixedWindow::new(FIVE)).to_vec(),
+        "sliding_log" => script_texts(&SlidingLog::new(FIVE)).to_vec(),
+        "sliding_window" => script_texts(&SlidingWindow::new(FIVE)).to_vec(),
+        "sliding_counter" => script_texts(&SlidingCounter::new(FIVE)).to_vec(),
+        "smooth_bursty" | "smooth_bursty_own_debt" => {
+            script_texts(&SmoothBursty::new(FIVE)).to_vec()
+        }
+        "smooth_warming_up" => script_texts(&SmoothWarmingUp::new(FIVE, SECOND)).to_vec(),
+        "several" => script_texts(&(TokenBucket::new(FIVE), TokenBucket::new(FIVE))).to_vec(),
         "redisson" => {
             let head = include_str!("../../scripts/head.lua");
             let permits = include_str!("../../scripts/redisson.lua");

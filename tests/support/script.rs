@@ -27,11 +27,11 @@ pub const SMOOTH_WARMING_UP: SmoothWarmingUp = SmoothWarmingUp::new(FIVE, Durati
 pub const NOW: i64 = 1_767_225_600_000_000;
 
 /// One of the scripts of a limiter, put together once.
-fn text<A: InLua>(complete: bool) -> String {
+fn text<A: InLua>(algorithm: &A, complete: bool) -> String {
     static TEXTS: Mutex<BTreeMap<TypeId, [String; 2]>> = Mutex::new(BTreeMap::new());
     let mut texts = TEXTS.lock().expect("the texts");
     let of_type = texts.entry(TypeId::of::<A>());
-    of_type.or_insert_with(tower_sluice::script_texts::<A>)[usize::from(complete)].clone()
+    of_type.or_insert_with(|| tower_sluice::script_texts(algorithm))[usize::from(complete)].clone()
 }
 
 /// What is asked of one charge: the words that a script takes, and the quota that it brings.
@@ -157,7 +157,7 @@ impl<A: InLua> Call<A> {
         let groups = self.groups();
         let is_check = |form: &Form| form.operation().is_empty();
         let complete = complete || !self.forms.iter().all(is_check);
-        let text = text::<A>(complete);
+        let text = text(&self.algorithm, complete);
         let mut call = cmd("EVAL");
         // The reply comes unpacked, so that it can be read without the crate.
         call.arg(text.replace("cmsgpack.pack(reply)", "reply"));
@@ -197,7 +197,8 @@ impl<A: InLua> Call<A> {
     pub fn read(&self, reply: &Value) -> (i64, Vec<Entry>) {
         let Value::Array(elements) = reply else { panic!("{reply:?}") };
         let Value::Int(now) = elements[0] else { panic!("{elements:?}") };
-        let width = 1 + A::STATE_ELEMENTS;
+        let own = self.algorithm.rule(self.algorithm.quota()).expect("a rule");
+        let width = 1 + A::state_elements(&own);
         assert_eq!(elements.len(), 1 + width * self.forms.len(), "{elements:?}");
         let mut entries: Vec<_> = self.forms.iter().map(|_| Entry::Failed(String::new())).collect();
         let order = self.groups().concat();

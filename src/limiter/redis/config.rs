@@ -55,11 +55,11 @@ impl Config {
     ) -> Self {
         let mut config = Self {
             pool,
-            scripts: Scripts::of::<A>(),
+            scripts: Scripts::of(named.algorithm()),
             reader: Arc::new(named.clone()),
             key_prefixes,
             buckets: vec![Buckets::default()],
-            keeps_text: super::assembly::keep_text(&A::parts()),
+            keeps_text: super::assembly::keep_text(&named.algorithm().parts()),
             rule: A::arguments(named.own_rule()),
             clock: None,
             max_batch_size: 1,

@@ -11,16 +11,15 @@
 
 use std::fmt::Write as _;
 
-use crate::algorithm::{InLua, ScriptPart};
+use crate::algorithm::ScriptPart;
 use crate::limiter::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
 /// The hash slots of a cluster.
 pub(super) const HASH_SLOTS: u16 = 16_384;
 
-/// What stands before the braces for the limiter called `name`: a prefix for each quota, numbered
-/// if there are several.
-pub(super) fn key_prefixes<A: InLua>(prefix: &str, name: &str) -> Vec<String> {
-    let parts = A::parts();
+/// What stands before the braces for the limiter called `name`: a prefix for each part, which is a
+/// quota, numbered if there are several.
+pub(super) fn key_prefixes(parts: &[ScriptPart], prefix: &str, name: &str) -> Vec<String> {
     let prefix = percent_encoded(prefix, &['%', '{', '}']);
     let mut safe = String::new();
     push_verbatim_or_digest(&mut safe, name);
@@ -125,16 +124,20 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::algorithm::TokenBucket;
+    use crate::algorithm::{InLua, TokenBucket};
+    use crate::quota::Quota;
+
+    const BUCKET: TokenBucket = TokenBucket::new(Quota::per_second(5));
 
     #[test]
     fn harmless_keys_stay_readable() {
-        assert_eq!(key_prefixes::<TokenBucket>("sluice", "api"), ["sluice:api:tb1:"]);
-        let pair = key_prefixes::<(TokenBucket, TokenBucket)>("sluice", "api");
+        let one = |prefix, name| key_prefixes(&BUCKET.parts(), prefix, name);
+        assert_eq!(one("sluice", "api"), ["sluice:api:tb1:"]);
+        let pair = key_prefixes(&(BUCKET, BUCKET).parts(), "sluice", "api");
         assert_eq!(pair, ["sluice:api:1tb1:", "sluice:api:2tb1:"]);
-        assert_eq!(key_prefixes::<TokenBucket>("prod:eu", "api"), ["prod:eu:api:tb1:"]);
-        assert_eq!(key_prefixes::<TokenBucket>("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
-        assert_eq!(key_prefixes::<TokenBucket>("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
+        assert_eq!(one("prod:eu", "api"), ["prod:eu:api:tb1:"]);
+        assert_eq!(one("prod", "eu:api"), ["prod:eu%3Aapi:tb1:"]);
+        assert_eq!(one("{prod}", "api"), ["%7Bprod%7D:api:tb1:"]);
         assert_eq!(hash_tagged("user-42@example.org"), "{user-42@example.org}");
     }
 
@@ -185,14 +188,14 @@ mod tests {
 
     /// Prefix, limiter and key never run into each other, and the key alone chooses the slot.
     #[track_caller]
-    fn assert_distinct<A: InLua>(characters: &[&str], longest: [usize; 3]) {
+    fn assert_distinct(algorithm: &impl InLua, characters: &[&str], longest: [usize; 3]) {
         let [prefixes, limiters, keys] = longest.map(|longest| strings(characters, longest));
         let ends: Vec<_> = keys[1..].iter().map(|key| hash_tagged(key)).collect();
         let slots: Vec<_> = ends.iter().map(|end| hash_slot(end)).collect();
         let mut names = HashSet::new();
         for prefix in &prefixes {
             for limiter in &limiters[1..] {
-                for key_prefix in key_prefixes::<A>(prefix, limiter) {
+                for key_prefix in key_prefixes(&algorithm.parts(), prefix, limiter) {
                     for (end, slot_of_key) in ends.iter().zip(&slots) {
                         let name = format!("{key_prefix}{end}");
                         assert_eq!(hash_slot(&name), *slot_of_key, "{prefix} {limiter} {end}");
@@ -206,9 +209,9 @@ mod tests {
     // Cases 77 and 137.
     #[test]
     fn prefix_limiter_and_key_never_run_into_each_other() {
-        assert_distinct::<TokenBucket>(&["a", "b", ":", "{"], [3, 3, 2]);
-        assert_distinct::<TokenBucket>(&["a", ":", "{"], [2, 2, 4]);
-        assert_distinct::<TokenBucket>(&["%", "7B", "3A", "}", "{", ":", "h:"], [2, 2, 1]);
-        assert_distinct::<(TokenBucket, TokenBucket)>(&["1tb1", "2tb1", ":"], [3, 3, 1]);
+        assert_distinct(&BUCKET, &["a", "b", ":", "{"], [3, 3, 2]);
+        assert_distinct(&BUCKET, &["a", ":", "{"], [2, 2, 4]);
+        assert_distinct(&BUCKET, &["%", "7B", "3A", "}", "{", ":", "h:"], [2, 2, 1]);
+        assert_distinct(&(BUCKET, BUCKET), &["1tb1", "2tb1", ":"], [3, 3, 1]);
     }
 }

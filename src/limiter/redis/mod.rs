@@ -164,7 +164,8 @@ impl<A: InLua> Redis<A> {
         pool: Pool,
     ) -> Result<Self, QuotaError> {
         let named = NamedAlgorithm::new(name.into(), algorithm)?;
-        let key_prefixes = key::key_prefixes::<A>(pool.key_prefix(), named.name());
+        let parts = named.algorithm().parts();
+        let key_prefixes = key::key_prefixes(&parts, pool.key_prefix(), named.name());
         Ok(Self::under(named, key_prefixes, pool))
     }
 

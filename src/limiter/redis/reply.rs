@@ -48,7 +48,7 @@ pub(super) trait ReadEntry: Send + Sync {
 
 impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
     fn state_elements(&self) -> usize {
-        A::STATE_ELEMENTS
+        A::state_elements(self.own_rule())
     }
 
     fn read(

@@ -78,13 +78,14 @@ pub(super) struct Scripts {
 }
 
 /// The texts of a limiter's scripts: the one for checks alone, and the complete one.
-pub fn texts<A: InLua>() -> [String; 2] {
-    [Kind::Checks, Kind::Complete].map(|kind| assemble(&A::parts(), kind))
+pub fn texts<A: InLua>(algorithm: &A) -> [String; 2] {
+    let parts = algorithm.parts();
+    [Kind::Checks, Kind::Complete].map(|kind| assemble(&parts, kind))
 }
 
 impl Scripts {
-    pub(super) fn of<A: InLua>() -> Self {
-        let [checks, complete] = texts::<A>();
+    pub(super) fn of<A: InLua>(algorithm: &A) -> Self {
+        let [checks, complete] = texts(algorithm);
         Self { checks: Script::new(checks), complete: Script::sent_as_text_first(complete) }
     }
 

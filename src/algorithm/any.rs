@@ -1,0 +1,268 @@
+//! An algorithm that is known only at run time, such as one that a file names.
+
+use super::{
+    Algorithm, Answer, Check, Element, FixedWindow, InLua, Mark, Refund, Report, ScriptPart,
+    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+    sealed::Sealed, sealed::Single,
+};
+use crate::quota::{QuotaError, Quotas};
+
+macro_rules! any_algorithm {
+    ($($(#[$doc:meta])* $member:ident),+ $(,)?) => {
+        /// Any algorithm of this crate, chosen at run time: by a file, an option, a table.
+        ///
+        /// It decides as the algorithm in it, with the same keys, scripts and states. So a limiter
+        /// of `AnyAlgorithm` and one of [`TokenBucket`] share a limit, if they share a name.
+        ///
+        /// Several that are known only at run time are a `Vec` of it, which is an algorithm as a
+        /// tuple is: all or nothing, in one call.
+        ///
+        /// ```
+        /// use tower_sluice::algorithm::{AnyAlgorithm, FixedWindow, TokenBucket};
+        /// use tower_sluice::{Charge, Limiter, Memory, Quota};
+        ///
+        /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+        /// # builder.enable_time().build().unwrap().block_on(async {
+        /// let named = |name: &str, quota| -> AnyAlgorithm {
+        ///     match name {
+        ///         "fixed_window" => FixedWindow::new(quota).into(),
+        ///         _ => TokenBucket::new(quota).into(),
+        ///     }
+        /// };
+        /// let quotas = [("token_bucket", 5), ("fixed_window", 7)];
+        /// let all = quotas.map(|(name, limit)| named(name, Quota::per_hour(limit))).to_vec();
+        /// let limiter = Memory::new("api", all);
+        /// assert!(limiter.check(&Charge::new("alice").cost(5)).await?.is_admitted());
+        /// assert!(!limiter.check(&Charge::new("alice")).await?.is_admitted());
+        /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+        /// ```
+        #[derive(Clone, Copy, Debug)]
+        #[non_exhaustive]
+        pub enum AnyAlgorithm {
+            $($(#[$doc])* $member($member)),+
+        }
+
+        /// The rule of one of them.
+        #[derive(Clone, Debug)]
+        #[doc(hidden)]
+        pub enum AnyRule {
+            $($member(<$member as Algorithm>::Rule)),+
+        }
+
+        /// The state of one of them. Under the rule of another it counts as none.
+        #[derive(Clone, Debug, PartialEq)]
+        #[doc(hidden)]
+        pub enum AnyState {
+            $($member(<$member as Algorithm>::State)),+
+        }
+
+        $(
+            impl From<$member> for AnyAlgorithm {
+                fn from(algorithm: $member) -> Self {
+                    Self::$member(algorithm)
+                }
+            }
+        )+
+
+        /// Evaluates an expression with the algorithm's type, and with what the enum holds.
+        macro_rules! dispatch {
+            ($enum:ident, $value:expr, |$type:ident, $inner:ident| $result:expr) => {
+                match $value {
+                    $($enum::$member($inner) => {
+                        type $type = $member;
+                        $result
+                    })+
+                }
+            };
+        }
+
+        $(
+            impl Stored for $member {
+                fn state_of(state: &AnyState) -> Option<&Self::State> {
+                    match state {
+                        AnyState::$member(state) => Some(state),
+                        _ => None,
+                    }
+                }
+
+                fn state_mut(state: &mut AnyState) -> Option<&mut Self::State> {
+                    match state {
+                        AnyState::$member(state) => Some(state),
+                        _ => None,
+                    }
+                }
+
+                fn into_state(state: AnyState) -> Option<Self::State> {
+                    match state {
+                        AnyState::$member(state) => Some(state),
+                        _ => None,
+                    }
+                }
+
+                fn stored(state: Self::State) -> AnyState {
+                    AnyState::$member(state)
+                }
+
+                fn any(rule: Self::Rule) -> AnyRule {
+                    AnyRule::$member(rule)
+                }
+            }
+        )+
+    };
+}
+
+/// An algorithm whose state and rule stand in the enums.
+trait Stored: Algorithm {
+    fn state_of(state: &AnyState) -> Option<&Self::State>;
+    fn state_mut(state: &mut AnyState) -> Option<&mut Self::State>;
+    fn into_state(state: AnyState) -> Option<Self::State>;
+    fn stored(state: Self::State) -> AnyState;
+    fn any(rule: Self::Rule) -> AnyRule;
+}
+
+any_algorithm!(
+    /// A rate with a burst.
+    TokenBucket,
+    /// A number per window.
+    FixedWindow,
+    /// Never more than a small number in any window.
+    SlidingLog,
+    /// Never more than a large number in any window.
+    SlidingWindow,
+    /// An estimate from two windows.
+    SlidingCounter,
+    /// A pace with a store of unused permits.
+    SmoothBursty,
+    /// A pace that warms up.
+    SmoothWarmingUp,
+);
+
+impl Sealed for AnyAlgorithm {}
+impl Single for AnyAlgorithm {}
+
+impl Algorithm for AnyAlgorithm {
+    type Rule = AnyRule;
+    type State = AnyState;
+
+    fn blocking_quota(
+        rule: &AnyRule,
+        state: Option<&AnyState>,
+        now: i64,
+        cost: i64,
+    ) -> Option<usize> {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::blocking_quota(rule, state.and_then(A::state_of), now, cost)
+        })
+    }
+
+    fn quota(&self) -> Quotas {
+        dispatch!(AnyAlgorithm, self, |A, algorithm| A::quota(algorithm))
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<AnyRule, QuotaError> {
+        dispatch!(AnyAlgorithm, self, |A, algorithm| A::rule(algorithm, quota).map(A::any))
+    }
+
+    fn horizon(rule: &AnyRule) -> i64 {
+        dispatch!(AnyRule, rule, |A, rule| <A as Algorithm>::horizon(rule))
+    }
+
+    fn expires_at(rule: &AnyRule, state: &AnyState) -> i64 {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::state_of(state).map_or(0, |state| A::expires_at(rule, state))
+        })
+    }
+
+    fn clamp(rule: &AnyRule, state: &AnyState, now: i64) -> Option<AnyState> {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::state_of(state).and_then(|state| A::clamp(rule, state, now)).map(A::stored)
+        })
+    }
+
+    fn earliest_fit(rule: &AnyRule, state: Option<&AnyState>, at: i64, cost: i64) -> Option<i64> {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::earliest_fit(rule, state.and_then(A::state_of), at, cost)
+        })
+    }
+
+    fn consume(rule: &AnyRule, state: Option<AnyState>, at: i64, cost: i64, now: i64) -> AnyState {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::stored(A::consume(rule, state.and_then(A::into_state), at, cost, now))
+        })
+    }
+
+    fn consume_with_others(
+        rule: &AnyRule,
+        state: Option<AnyState>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> AnyState {
+        dispatch!(AnyRule, rule, |A, rule| {
+            let state = state.and_then(A::into_state);
+            A::stored(A::consume_with_others(rule, state, at, cost, now))
+        })
+    }
+
+    fn max_unchecked_cost(rule: &AnyRule) -> i64 {
+        dispatch!(AnyRule, rule, |A, rule| A::max_unchecked_cost(rule))
+    }
+
+    fn report(rule: &AnyRule, state: Option<&AnyState>, now: i64) -> Report {
+        dispatch!(AnyRule, rule, |A, rule| A::report(rule, state.and_then(A::state_of), now))
+    }
+
+    fn apply_refund(
+        rule: &AnyRule,
+        state: &mut AnyState,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::state_mut(state).and_then(|state| A::apply_refund(rule, state, now, refund))
+        })
+    }
+
+    fn mark(state: &AnyState) -> Mark {
+        dispatch!(AnyState, state, |A, state| A::mark(state))
+    }
+
+    /// The algorithm's own step, so that it is looked up once.
+    fn step(rule: &AnyRule, state: &mut Option<AnyState>, now: i64, check: Check) -> Answer {
+        dispatch!(AnyRule, rule, |A, rule| {
+            let mut own = state.take().and_then(A::into_state);
+            let answer = A::step(rule, &mut own, now, check);
+            *state = own.map(A::stored);
+            answer
+        })
+    }
+}
+
+impl InLua for AnyAlgorithm {
+    const NAME: &'static str = "any";
+    const TAG: &'static str = "";
+    const SCRIPT: &'static str = "";
+
+    fn parts(&self) -> Vec<ScriptPart> {
+        dispatch!(AnyAlgorithm, self, |A, algorithm| A::parts(algorithm))
+    }
+
+    fn state_elements(rule: &AnyRule) -> usize {
+        dispatch!(AnyRule, rule, |A, rule| A::state_elements(rule))
+    }
+
+    fn arguments(rule: &AnyRule) -> Vec<i64> {
+        dispatch!(AnyRule, rule, |A, rule| A::arguments(rule))
+    }
+
+    fn state(
+        rule: &AnyRule,
+        now: i64,
+        cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<AnyState>> {
+        dispatch!(AnyRule, rule, |A, rule| {
+            Some(A::state(rule, now, cost, elements)?.map(A::stored))
+        })
+    }
+}

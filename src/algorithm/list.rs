@@ -1,0 +1,182 @@
+//! Algorithms that are known only at run time, as one algorithm: what a tuple is, with as many
+//! members as a `Vec` has.
+//!
+//! The twin of `scripts/several.lua`, as the tuples in `several.rs`.
+
+use super::{
+    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, combined, sealed::Sealed,
+    sealed::Single,
+};
+use crate::quota::{Quota, QuotaError, Quotas};
+
+/// A script has room for the local variables of so many.
+const MAX_MEMBERS: usize = 8;
+
+impl<A: Algorithm + Single> Sealed for Vec<A> {}
+
+/// The members' rules, each with the state of its own.
+fn each<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+) -> impl Iterator<Item = (&'a A::Rule, Option<&'a A::State>)> {
+    let own = move |index| state.and_then(|all| all.get(index)).and_then(Option::as_ref);
+    rule.iter().enumerate().map(move |(index, rule)| (rule, own(index)))
+}
+
+fn reports<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+    now: i64,
+) -> impl Iterator<Item = Report> {
+    each::<A>(rule, state).map(move |(rule, state)| A::report(rule, state, now))
+}
+
+fn fits<'a, A: Algorithm>(
+    rule: &'a [A::Rule],
+    state: Option<&'a Vec<Option<A::State>>>,
+    at: i64,
+    cost: i64,
+) -> impl Iterator<Item = Option<i64>> {
+    each::<A>(rule, state).map(move |(rule, state)| A::earliest_fit(rule, state, at, cost))
+}
+
+impl<A: Algorithm + Single> Algorithm for Vec<A> {
+    type Rule = Vec<A::Rule>;
+    type State = Vec<Option<A::State>>;
+
+    fn quota(&self) -> Quotas {
+        let all: Vec<Quota> = self.iter().flat_map(|one| one.quota().as_slice().to_vec()).collect();
+        all.as_slice().into()
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
+        let quotas = quota.into();
+        match self.len() {
+            0 => Err(QuotaError("no algorithm")),
+            1..=MAX_MEMBERS if quotas.as_slice().len() == self.len() => {
+                self.iter().zip(quotas.as_slice()).map(|(one, quota)| one.rule(*quota)).collect()
+            }
+            1..=MAX_MEMBERS => Err(QuotaError("not as many quotas as algorithms")),
+            _ => Err(QuotaError("more than eight algorithms")),
+        }
+    }
+
+    fn horizon(rule: &Self::Rule) -> i64 {
+        rule.iter().map(A::horizon).fold(i64::MAX, i64::min)
+    }
+
+    fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
+        let expires_at =
+            |(rule, state): (_, Option<_>)| state.map_or(0, |state| A::expires_at(rule, state));
+        each::<A>(rule, Some(state)).map(expires_at).fold(0, i64::max)
+    }
+
+    fn clamp(rule: &Self::Rule, state: &Self::State, now: i64) -> Option<Self::State> {
+        let clamp = |(rule, state): (_, Option<_>)| state.and_then(|one| A::clamp(rule, one, now));
+        let clamped: Vec<_> = each::<A>(rule, Some(state)).map(clamp).collect();
+        let any = clamped.iter().any(Option::is_some);
+        let or_own = |(clamped, own): (Option<_>, &Option<_>)| clamped.or_else(|| own.clone());
+        any.then(|| clamped.into_iter().zip(state).map(or_own).collect())
+    }
+
+    fn earliest_fit(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        at: i64,
+        cost: i64,
+    ) -> Option<i64> {
+        combined::earliest_fit(at, fits::<A>(rule, state, at, cost))
+    }
+
+    fn consume(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State {
+        let mut states = state.unwrap_or_default();
+        states.resize(rule.len(), None);
+        // One alone is asked as it is outside of a list.
+        let consume = if rule.len() == 1 { A::consume } else { A::consume_with_others };
+        for (rule, state) in rule.iter().zip(&mut states) {
+            let cost = cost.min(A::max_unchecked_cost(rule));
+            *state = Some(consume(rule, state.take(), at, cost, now));
+        }
+        states
+    }
+
+    fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
+        rule.iter().map(A::max_unchecked_cost).fold(0, i64::max)
+    }
+
+    fn report(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> Report {
+        combined::report(reports::<A>(rule, state, now))
+    }
+
+    fn blocking_quota(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        cost: i64,
+    ) -> Option<usize> {
+        combined::blocking_quota(now, fits::<A>(rule, state, now, cost))
+    }
+
+    fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
+        combined::tightest(reports::<A>(rule, state, now))
+    }
+
+    /// Each member refunds what it can. Returns the most that one of them refunded.
+    fn apply_refund(
+        rule: &Self::Rule,
+        state: &mut Self::State,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        let members = rule.iter().zip(state).enumerate();
+        combined::refunded(members.map(|(index, (rule, state))| {
+            let mark = refund.mark.of(index);
+            let refund = Refund { mark: &mark, ..*refund };
+            state.as_mut().and_then(|one| A::apply_refund(rule, one, now, &refund))
+        }))
+    }
+
+    fn mark(state: &Self::State) -> Mark {
+        let mark = |state: &Option<_>| state.as_ref().map(A::mark).unwrap_or_default();
+        state.iter().map(mark).collect::<Vec<_>>().into()
+    }
+}
+
+impl<A: InLua + Single> InLua for Vec<A> {
+    const NAME: &'static str = "several";
+    const TAG: &'static str = "";
+    const SCRIPT: &'static str = "";
+
+    fn parts(&self) -> Vec<ScriptPart> {
+        self.iter().flat_map(InLua::parts).collect()
+    }
+
+    fn state_elements(rule: &Self::Rule) -> usize {
+        rule.iter().map(A::state_elements).sum()
+    }
+
+    fn arguments(rule: &Self::Rule) -> Vec<i64> {
+        rule.iter().flat_map(A::arguments).collect()
+    }
+
+    fn state(
+        rule: &Self::Rule,
+        now: i64,
+        cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<Self::State>> {
+        let (mut rest, mut states) = (elements, Vec::with_capacity(rule.len()));
+        for rule in rule {
+            let (own, others) = rest.split_at_checked(A::state_elements(rule))?;
+            rest = others;
+            states.push(A::state(rule, now, cost, own)?);
+        }
+        rest.is_empty().then_some(Some(states))
+    }
+}
