@@ -36,7 +36,7 @@ const PRUNED: usize = 256;
 /// more: the [cookbook](crate::guide::cookbook) has the margin.
 ///
 /// **Cost.** A member for each charge of the last period: about 120 bytes each in Redis (472 for
-/// ten, 1.2 MB for 10,000); 47 µs of script time alone, at 10,000 members no more than 1.2 times
+/// ten, 1.2 MB for 10,000); 44 µs of script time alone, at 10,000 members no more than 1.2 times
 /// as long as at ten. Limits above 10,000 must be asked for:
 /// [`max_limit`](SlidingLog::max_limit).
 ///

@@ -1,13 +1,14 @@
 //! Fleets under faults, longer than a check takes: `tests/fleet.sh` runs this.
 //!
 //! `cluster.rs`: processes over a cluster whose master dies, whose slots move, and that grows.
-//! `cuts.rs`: charges over a cluster whose connections are cut again and again. `worker.rs` is one
-//! of the processes.
+//! `cuts.rs`: charges over a cluster whose connections are cut again and again. `memory.rs`: what a
+//! process keeps after many keys and failures. `worker.rs` is one of the processes.
 
 #![cfg(feature = "redis")]
 
 mod cluster;
 mod cuts;
+mod memory;
 #[path = "../support/mod.rs"]
 mod support;
 mod worker;
