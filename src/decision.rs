@@ -68,6 +68,8 @@ pub(crate) struct Details {
     pub(crate) reservation: Option<Reservation>,
     /// What it would have been outside of a shadow. Boxed, since few decisions have it.
     pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
+    /// Why a fallback decided. Boxed for the same reason.
+    pub(crate) fallback_cause: Option<Box<Error>>,
 }
 
 impl Decision {
@@ -178,6 +180,32 @@ impl Decision {
         Some(shadowed.as_ref().map(|outcome| *outcome))
     }
 
+    /// Why a fallback decided: the error of the limiter that could not. `None` if no
+    /// [`or_else`](crate::LimiterExt::or_else) asked its fallback.
+    ///
+    /// Of an `or_else` inside the fallback of another one, the error of the outer one stays: it is
+    /// that of the limiter that was asked first.
+    ///
+    /// ```
+    /// use tower_sluice::testing::Scripted;
+    /// use tower_sluice::{ErrorKind, FailOpen, Limiter, LimiterExt, Origin};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let limiter = Scripted::new().fail(ErrorKind::Infrastructure).allow().or_else(FailOpen);
+    /// let open = limiter.check(&"alice".into()).await.unwrap();
+    /// assert_eq!(open.origin(), Origin::FailOpen);
+    /// assert_eq!(open.fallback_cause().unwrap().kind(), ErrorKind::Infrastructure);
+    ///
+    /// let decided = limiter.check(&"alice".into()).await.unwrap();
+    /// assert!(decided.fallback_cause().is_none());
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn fallback_cause(&self) -> Option<&Error> {
+        self.details.as_ref()?.fallback_cause.as_deref()
+    }
+
     /// What was taken. `None` if nothing was, or if it was handed out already.
     #[must_use]
     #[inline]
@@ -229,6 +257,13 @@ impl Decision {
     #[must_use]
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
         self.details.get_or_insert_default().reservation = Some(reservation);
+        self
+    }
+
+    /// Says that a fallback decided, and why. Default: none did.
+    #[must_use]
+    pub fn with_fallback_cause(mut self, error: Error) -> Self {
+        self.details.get_or_insert_default().fallback_cause = Some(Box::new(error));
         self
     }
 
@@ -297,8 +332,13 @@ impl Decision {
 
 impl Details {
     fn without_reservation(&self) -> Self {
-        let (limiter, shadowed) = (self.limiter.clone(), self.shadowed.clone());
-        Self { limiter, reservation: None, shadowed, ..*self }
+        Self {
+            limiter: self.limiter.clone(),
+            reservation: None,
+            shadowed: self.shadowed.clone(),
+            fallback_cause: self.fallback_cause.clone(),
+            ..*self
+        }
     }
 }
 
@@ -316,6 +356,7 @@ impl fmt::Debug for Decision {
             .field("waited", &self.waited())
             .field("reservation", &self.reservation())
             .field("shadowed", &self.shadowed())
+            .field("fallback_cause", &self.fallback_cause())
             .finish()
     }
 }

@@ -147,6 +147,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
                 Reservation::of_taken(self.owner, cost.cast_unsigned(), Taken { key, quota, mark })
             }),
             shadowed: None,
+            fallback_cause: None,
         };
         Decision::with_details(outcome, from.origin, details)
     }

@@ -129,6 +129,9 @@ impl<P, F: fmt::Debug> fmt::Debug for FallbackIf<P, F> {
 /// A limiter with a fallback: made by [`LimiterExt::or_else`](crate::LimiterExt::or_else) and
 /// [`or_else_if`](crate::LimiterExt::or_else_if).
 ///
+/// A decision of the fallback says in [`Decision::fallback_cause`] why it answers. If the fallback
+/// cannot decide either, the caller gets the error of the fallback.
+///
 /// [`penalize`](crate::LimiterExt::penalize) and [`reset`](crate::LimiterExt::reset) change the
 /// limiter, and not what its fallback counts.
 #[derive(Clone, Debug)]
@@ -188,7 +191,8 @@ pin_project! {
     #[project = StateProj]
     enum State<C, A> {
         Asking { #[pin] check: C },
-        FallingBack { #[pin] answer: A },
+        // The error is that of the limiter: why the fallback answers.
+        FallingBack { #[pin] answer: A, error: Option<Error> },
     }
 }
 
@@ -210,12 +214,17 @@ where
                     };
                     match this.asked.take() {
                         Some((charge, fallback)) if fallback.stands_in(&error) => {
-                            State::FallingBack { answer: fallback.answer(&charge) }
+                            let answer = fallback.answer(&charge);
+                            State::FallingBack { answer, error: Some(error) }
                         }
                         _ => return Poll::Ready(Err(error)),
                     }
                 }
-                StateProj::FallingBack { answer } => return answer.poll(cx),
+                StateProj::FallingBack { answer, error } => {
+                    let decision = ready!(answer.poll(cx))?;
+                    let error = error.take().expect("polled after it was done");
+                    return Poll::Ready(Ok(decision.with_fallback_cause(error)));
+                }
             };
             this.state.set(next);
         }
