@@ -12,8 +12,9 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 pub use crate::limiter::{
-    AcquireFuture, BoxedFuture, DenyCacheFuture, LeaseFuture, MemoryFuture, OperationFuture,
-    OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture, WithSwitchFuture,
+    AcquireFuture, BoxedFuture, DenyCacheFuture, InspectFuture, LeaseFuture, MemoryFuture,
+    OperationFuture, OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture,
+    WithSwitchFuture,
 };
 #[cfg(feature = "redis")]
 pub use crate::limiter::{AllAtOnceFuture, RedisFuture};

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    AcquireFuture, Boxed, Breaker, DenyCache, Fallback, FallbackIf, Lease, Limiter, Operation,
-    OperationFuture, OrElse, Shadow, Switch, Timeout, WithBreaker, WithSwitch,
+    AcquireFuture, Boxed, Breaker, DenyCache, Fallback, FallbackIf, Inspect, Lease, Limiter,
+    Operation, OperationFuture, OrElse, Shadow, Switch, Timeout, WithBreaker, WithSwitch,
 };
-use crate::{Charge, Error, Reservation};
+use crate::{Charge, Decision, Error, Reservation};
 
 /// Wraps a limiter, and asks it: every [`Limiter`] has these methods.
 pub trait LimiterExt: Limiter + Sized {
@@ -153,6 +153,19 @@ pub trait LimiterExt: Limiter + Sized {
     #[must_use]
     fn switch(self, switch: &Switch) -> WithSwitch<Self> {
         WithSwitch::new(self, switch.clone())
+    }
+
+    /// Calls `inspect` with each charge and its result, for logs and counts of your own: a closure
+    /// over `&Charge` and `Result<&Decision, &Error>`.
+    ///
+    /// It is called once for each decision, and not at all if the caller leaves before. Refunds and
+    /// operations pass as they are. See [`Inspect`].
+    #[must_use]
+    fn inspect<F>(self, inspect: F) -> Inspect<Self, F>
+    where
+        F: Fn(&Charge, Result<&Decision, &Error>),
+    {
+        Inspect::new(self, inspect)
     }
 
     /// Hides the type, so that limiters of different types fit one field or table.

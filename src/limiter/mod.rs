@@ -8,6 +8,7 @@ mod deny_cache;
 mod digest;
 mod ext;
 mod grace_period;
+mod inspect;
 mod lease;
 mod memory;
 pub(crate) mod named;
@@ -30,6 +31,7 @@ pub use boxed::{Boxed, BoxedFuture};
 pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker, WithBreakerFuture};
 pub use deny_cache::{DenyCache, DenyCacheFuture};
 pub use ext::LimiterExt;
+pub use inspect::{Inspect, InspectFuture};
 pub use lease::{Lease, LeaseFuture};
 pub use memory::{Memory, MemoryFuture};
 pub use operate::{Operation, OperationFuture};
@@ -59,6 +61,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`DenyCache`] | as its inner one, and repeats a refusal without asking again |
 /// | [`Shadow`] | as its inner one, and admits whatever that decided |
 /// | [`WithSwitch`] | as its inner one, unless a [`Switch`] turned that off |
+/// | [`Inspect`] | as its inner one, and shows each decision to a closure |
 /// | [`Lease`] | as its inner one, which it asks for several units in one call |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
 /// | [`AllInTurn`] | by several of any type, one after another, all or nothing |

@@ -60,13 +60,14 @@ async fn a_decision_that_needed_no_fallback_has_none() {
 #[tokio::test(start_paused = true)]
 async fn it_passes_every_limiter_around_the_fallback() {
     let fallback = || away().or_else(share(2));
-    let wrapped: [(&str, Boxed); 6] = [
+    let wrapped: [(&str, Boxed); 7] = [
         ("boxed", fallback().boxed()),
         ("timeout", fallback().timeout(super::SECOND).boxed()),
         ("breaker", fallback().breaker(tower_sluice::Breaker::new()).boxed()),
         ("shadow", fallback().shadow().boxed()),
         ("deny cache", fallback().deny_cache().boxed()),
         ("lease", fallback().lease(2).boxed()),
+        ("inspect", fallback().inspect(|_, _| ()).boxed()),
     ];
     for (name, limiter) in wrapped {
         for call in 0..6 {

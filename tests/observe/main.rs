@@ -1,6 +1,7 @@
 //! What an operator sees of a limiter. Time is paused.
 
 mod fallback_cause;
+mod inspect;
 
 use std::time::Duration;
 
