@@ -19,6 +19,9 @@ use crate::worker::counter;
 const TASKS: u64 = 1_024;
 const MOST_GROWTH_KIB: u64 = 10 * 1_024;
 
+/// Tasks that may be making a connection while servers are away, one for each of three.
+const CONNECTING: usize = 3;
+
 /// What the process holds now, as Linux counts it.
 struct Held {
     kib: u64,
@@ -94,7 +97,8 @@ async fn measure(topology: &str, url: &str, kill: impl FnOnce(), restart: Option
     );
     for held in [after_keys, after_failures, after] {
         assert!(growth(&held) <= MOST_GROWTH_KIB, "{} KiB more", growth(&held));
-        assert!(held.tasks <= before.tasks, "{} tasks", held.tasks);
+        let tasks = before.tasks + CONNECTING;
+        assert!(held.tasks <= tasks, "{} tasks", held.tasks);
         assert!(held.descriptors <= before.descriptors, "{} descriptors", held.descriptors);
     }
 }
