@@ -1,0 +1,152 @@
+//! The admin port: what the gateway knows, and what an operator changes.
+//!
+//! | | token |
+//! |---|---|
+//! | `GET /`, `/metrics`, `/metrics.json`, `/health` | none |
+//! | `GET /policies`, `/keys/..`, `PUT /switch`, `/policies/{name}/switch` | `ADMIN_TOKEN` |
+//!
+//! `keys.rs` reads paths of keys, and `token.rs` tells who may ask.
+
+mod keys;
+mod token;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{any, get, put};
+use serde_json::{Value, json};
+
+use crate::gate::{AdminError, Gate, Mode};
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::minute::Minute;
+use crate::policy_file::PolicyFile;
+
+/// The page, which loads nothing but `/metrics.json`.
+const PAGE: &str = include_str!("../page.html");
+const PAGE_LOADS: &str = "default-src 'none'; connect-src 'self'; img-src data:; \
+                          script-src 'unsafe-inline'; style-src 'unsafe-inline'";
+
+/// All that the admin port shows and changes.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    pub(crate) gate: Gate,
+    pub(crate) file: PolicyFile,
+    pub(crate) health: Health,
+    pub(crate) metrics: Metrics,
+    pub(crate) minute: Minute,
+    pub(crate) token: Option<String>,
+}
+
+impl Admin {
+    pub(crate) fn router(self) -> Router {
+        let token = token::Token::new(self.token.as_deref());
+        let guarded = Router::new()
+            .route("/policies", get(policies))
+            .route("/policies/{name}/switch", put(policy_switch))
+            .route("/switch", put(global_switch))
+            .route("/keys/{*key}", any(keys::answer))
+            .fallback(async || problem(StatusCode::NOT_FOUND, "nothing is here"))
+            .layer(from_fn_with_state(token, token::check));
+        Router::new()
+            .route("/", get(page))
+            .route("/metrics", get(metrics))
+            .route("/metrics.json", get(metrics_json))
+            .route("/health", get(health))
+            .merge(guarded)
+            .with_state(self)
+    }
+}
+
+async fn page() -> Response {
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_LOADS)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, Html(PAGE)).into_response()
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], admin.metrics.render()).into_response()
+}
+
+/// What the page shows: the policies, and what each decided in each second of the last minute.
+async fn metrics_json(State(admin): State<Admin>) -> Response {
+    let wrong = admin.health.wrong().or_else(|| admin.file.wrong());
+    let shown = json!({
+        "policies": admin.gate.summary(),
+        "seconds": admin.minute.seconds(),
+        "wrong": wrong,
+    });
+    json_response(StatusCode::OK, &shown)
+}
+
+/// 200 while it can decide. A broken policy file is named, and harms nobody.
+async fn health(State(admin): State<Admin>) -> Response {
+    if let Some(wrong) = admin.health.wrong() {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("cannot decide: {wrong}\n"))
+            .into_response();
+    }
+    match admin.file.wrong() {
+        Some(wrong) => {
+            format!("ok, but {wrong}; the table from before is in force\n").into_response()
+        }
+        None => "ok\n".into_response(),
+    }
+}
+
+async fn policies(State(admin): State<Admin>) -> Response {
+    json_response(StatusCode::OK, &admin.gate.policies())
+}
+
+async fn global_switch(State(admin): State<Admin>, body: Body) -> Response {
+    switch(&admin, None, body).await
+}
+
+async fn policy_switch(
+    State(admin): State<Admin>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Response {
+    switch(&admin, Some(&name), body).await
+}
+
+async fn switch(admin: &Admin, policy: Option<&str>, body: Body) -> Response {
+    let body = axum::body::to_bytes(body, 64).await.unwrap_or_default();
+    let mode = match body.trim_ascii() {
+        b"on" => Mode::On,
+        b"off" => Mode::Off,
+        b"shadow" => Mode::Shadow,
+        _ => return problem(StatusCode::BAD_REQUEST, "the body must be on, off or shadow"),
+    };
+    match admin.gate.switch(policy, mode) {
+        Ok(()) => {
+            let mode = String::from_utf8_lossy(body.trim_ascii()).into_owned();
+            json_response(StatusCode::OK, &json!({ "policy": policy, "switch": mode }))
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+impl IntoResponse for AdminError {
+    fn into_response(self) -> Response {
+        match self {
+            AdminError::UnknownPolicy => problem(StatusCode::NOT_FOUND, "there is no such policy"),
+            AdminError::Invalid(why) => problem(StatusCode::BAD_REQUEST, &why),
+            AdminError::Undecided(why) => problem(StatusCode::SERVICE_UNAVAILABLE, &why),
+        }
+    }
+}
+
+fn problem(status: StatusCode, error: &str) -> Response {
+    json_response(status, &json!({ "error": error }))
+}
+
+fn json_response(status: StatusCode, value: &Value) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    (status, [(header::CONTENT_TYPE, kind)], format!("{value}\n")).into_response()
+}

@@ -1,0 +1,118 @@
+//! One key: how it stands, its reset, and penalties. `/keys/{policy}/{key}`, where a key of several
+//! parts has as many segments, each percent-encoded as a client sent it.
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
+
+use super::{Admin, json_response, problem};
+use crate::gate::{AdminError, KeyAction};
+
+pub(super) async fn answer(State(admin): State<Admin>, request: Request) -> Response {
+    let asked = match asked(request.method(), request.uri()) {
+        Ok(Some(asked)) => asked,
+        Ok(None) => {
+            let allowed = [(header::ALLOW, "GET, DELETE, POST")];
+            let problem =
+                problem(StatusCode::METHOD_NOT_ALLOWED, "a key is shown, reset or penalized");
+            return (allowed, problem).into_response();
+        }
+        Err(why) => return AdminError::Invalid(why).into_response(),
+    };
+    let Asked { policy, parts, action } = asked;
+    match admin.gate.key(&policy, parts, action).await {
+        Ok(stands) => json_response(StatusCode::OK, &stands),
+        Err(error) => error.into_response(),
+    }
+}
+
+/// What is asked of which key.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    policy: String,
+    parts: Vec<String>,
+    action: KeyAction,
+}
+
+/// Reads it. `None`: no such method.
+fn asked(method: &Method, uri: &Uri) -> Result<Option<Asked>, String> {
+    let path = uri.path().strip_prefix("/keys/").unwrap_or_default();
+    let decode = |segment: &str| {
+        let text = percent_decode_str(segment).decode_utf8();
+        text.map(String::from).map_err(|_| "a segment of the path is no UTF-8".to_owned())
+    };
+    let mut segments = path.split('/').map(decode).collect::<Result<Vec<_>, _>>()?;
+    let action = match *method {
+        Method::GET | Method::HEAD => KeyAction::Show,
+        Method::DELETE => KeyAction::Reset,
+        Method::POST => {
+            if segments.pop().as_deref() != Some("penalize") {
+                return Err("a POST is to /keys/{policy}/{key}/penalize?units=5".to_owned());
+            }
+            KeyAction::Penalize(units(uri.query())?)
+        }
+        _ => return Ok(None),
+    };
+    if segments.len() < 2 || segments.iter().any(String::is_empty) {
+        return Err("the path names a policy and a key: /keys/{policy}/{key}".to_owned());
+    }
+    let policy = segments.remove(0);
+    Ok(Some(Asked { policy, parts: segments, action }))
+}
+
+/// The units of a penalty: a whole number, at least 1.
+fn units(query: Option<&str>) -> Result<u64, String> {
+    let units = query.into_iter().flat_map(|query| query.split('&'));
+    let units = units.filter_map(|pair| pair.strip_prefix("units=")).next_back();
+    let units = units.ok_or("the query must state units, as in ?units=5")?;
+    match units.parse::<u64>() {
+        Ok(units) if units > 0 => Ok(units),
+        _ => Err(format!("units is {units:?}, and must be a whole number of 1 or more")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: Method, uri: &'static str) -> Result<Option<Asked>, String> {
+        asked(&method, &Uri::from_static(uri))
+    }
+
+    #[test]
+    fn segments_are_the_parts_of_a_key() {
+        let asked = read(Method::GET, "/keys/api/a%2Fb/c%20d").unwrap().unwrap();
+        assert_eq!((asked.policy.as_str(), asked.action), ("api", KeyAction::Show));
+        assert_eq!(asked.parts, ["a/b", "c d"]);
+        let asked = read(Method::DELETE, "/keys/api/%2Fapi%2Fx").unwrap().unwrap();
+        assert_eq!((asked.parts, asked.action), (vec!["/api/x".to_owned()], KeyAction::Reset));
+    }
+
+    #[test]
+    fn a_penalty_states_its_units() {
+        let asked = read(Method::POST, "/keys/api/alice/penalize?units=5").unwrap().unwrap();
+        assert_eq!((asked.parts, asked.action), (vec!["alice".to_owned()], KeyAction::Penalize(5)));
+        for wrong in [
+            "/keys/api/alice/penalize",
+            "/keys/api/alice/penalize?units=",
+            "/keys/api/alice/penalize?units=0",
+            "/keys/api/alice/penalize?units=-1",
+            "/keys/api/alice/penalize?units=1.5",
+            "/keys/api/alice/penalize?units=99999999999999999999",
+            "/keys/api/alice?units=5",
+            "/keys/api/penalize?units=5",
+            "/keys/penalize?units=5",
+        ] {
+            read(Method::POST, wrong).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn what_names_no_key_is_wrong() {
+        for wrong in ["/keys/api", "/keys/api/", "/keys//alice/", "/keys/api/%ff", "/keys/api//x"] {
+            read(Method::GET, wrong).unwrap_err();
+        }
+        assert_eq!(read(Method::PUT, "/keys/api/alice").unwrap(), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Header fields that concern one connection, and are not forwarded (RFC 9110, section 7.6.1).
+
+use http::header::{
+    CONNECTION, HeaderMap, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderValue, header};
+
+/// Removes them, and with them each field that `Connection` names.
+pub(crate) fn remove(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
+        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        .collect();
+    // A length beside another framing is not to be believed.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
+    let takes_trailers = tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
+    for name in named {
+        headers.remove(name);
+    }
+    for name in [
+        CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+    ] {
+        headers.remove(name);
+    }
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// The protocol to which a message changes its connection, if it does.
+pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let upgrades = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    upgrades.then(|| headers.get(UPGRADE).cloned()).flatten()
+}
+
+/// Writes the fields that [`remove`] took, for a message that changes its connection.
+pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// The elements of a list, over all lines of a field.
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let field = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        fields.iter().map(field).collect()
+    }
+
+    #[test]
+    fn fields_of_the_connection_and_those_it_names_go() {
+        let mut fields = headers(&[
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "gzip, trailers"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
+            ("x-end", "2"),
+        ]);
+        remove(&mut fields);
+        assert_eq!(fields, headers(&[("te", "trailers"), ("x-end", "2")]));
+    }
+
+    #[test]
+    fn an_upgrade_needs_both_fields() {
+        let both = headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
+        assert_eq!(upgrade(&both).unwrap(), "websocket");
+        assert_eq!(upgrade(&headers(&[("upgrade", "websocket")])), None);
+        assert_eq!(upgrade(&headers(&[("connection", "upgrade")])), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! A socket that reads on for a moment after its last answer.
+//!
+//! A refusal is sent before the body of its request is read, and ends the connection. A socket that
+//! is closed with bytes unread resets the connection, and the caller may lose the answer. So the
+//! bytes that still come are read and dropped, within bounds.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// How long it reads on at most.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// A stream whose shutdown reads what still comes, until the caller has closed its side.
+pub(crate) struct Lingering<T> {
+    inner: T,
+    tunnel: Tunnel,
+    /// Set once our side is closed.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+/// Says that a stream has become a tunnel, whose two directions close one by one: then a shutdown
+/// reads nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tunnel(Arc<AtomicBool>);
+
+impl Tunnel {
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl<T> Lingering<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self { inner, tunnel: Tunnel::default(), until: None }
+    }
+
+    /// The handle to make a tunnel of it.
+    pub(crate) fn tunnel(&self) -> Tunnel {
+        self.tunnel.clone()
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.until.is_none() {
+            ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
+            if this.tunnel.0.load(Relaxed) {
+                return Poll::Ready(Ok(()));
+            }
+            this.until = Some(Box::pin(sleep(LONGEST)));
+        }
+        let mut dropped = [0; 4_096];
+        // Bounded, so that a caller that never stops sending leaves room for others.
+        for _ in 0..16 {
+            if this.until.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(Ok(()));
+            }
+            let mut buffer = ReadBuf::new(&mut dropped);
+            let read = ready!(Pin::new(&mut this.inner).poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_reads_until_the_caller_has_closed_its_side() {
+        let (mut caller, server) = duplex(64);
+        let mut server = Lingering::new(server);
+        server.write_all(b"refused").await.unwrap();
+        let closed = tokio::spawn(async move { server.shutdown().await });
+        caller.write_all(&[0; 100_000]).await.unwrap();
+        caller.shutdown().await.unwrap();
+        closed.await.unwrap().unwrap();
+        let mut answer = String::new();
+        caller.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "refused");
+    }
+
+    #[tokio::test]
+    async fn it_waits_for_a_silent_caller_and_not_for_ever() {
+        let (_caller, server) = duplex(64);
+        let begun = tokio::time::Instant::now();
+        Lingering::new(server).shutdown().await.unwrap();
+        assert!(begun.elapsed() >= LONGEST);
+    }
+}

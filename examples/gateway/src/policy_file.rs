@@ -1,0 +1,154 @@
+//! The policy file: read at the start, when it changes, and at SIGHUP.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::gate::Gate;
+
+/// The default table: in force where neither `POLICIES` nor the file beside the manifest is there.
+const DEFAULT: &str = include_str!("../policies.toml");
+const DEFAULT_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/policies.toml");
+
+/// How long the file must be left alone before it is read, so that it is read whole.
+const QUIET: Duration = Duration::from_millis(100);
+/// How long a file that is written again and again is left alone at most.
+const LONGEST_QUIET: Duration = Duration::from_millis(500);
+/// How long a file of no bytes is left alone: most editors empty a file before they write it.
+const EMPTY: Duration = Duration::from_millis(300);
+
+/// Hands tables from a file to the gate. Clones share what was wrong with the last one.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyFile {
+    gate: Gate,
+    wrong: Arc<Mutex<Option<String>>>,
+}
+
+impl PolicyFile {
+    /// Reads the file and goes on watching it.
+    ///
+    /// # Errors
+    ///
+    /// Why the table cannot be in force.
+    pub(crate) fn open(path: Option<PathBuf>, gate: Gate) -> Result<Self, Box<dyn Error>> {
+        let this = Self { gate, wrong: Arc::default() };
+        let path =
+            path.or_else(|| Some(DEFAULT_PATH.into()).filter(|path: &PathBuf| path.exists()));
+        let Some(path) = path else {
+            this.gate.load(DEFAULT).map_err(|error| format!("the default policies: {error}"))?;
+            return Ok(this);
+        };
+        // Watched before it is read, so that no change falls between.
+        let changes = Changes::watch(&path)?;
+        let text = read(&path)?;
+        this.gate.load(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        tokio::spawn(this.clone().follow(path, text, changes));
+        Ok(this)
+    }
+
+    /// What is wrong with the file, while an older table is in force.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn follow(self, path: PathBuf, mut last: String, mut changes: Changes) {
+        let mut hangup = signal(SignalKind::hangup()).expect("a handler of SIGHUP");
+        loop {
+            let is_asked = tokio::select! {
+                _ = hangup.recv() => true,
+                changed = changes.next() => match changed {
+                    true => false,
+                    false => return,
+                },
+            };
+            let mut text = read(&path);
+            if text.as_ref().is_ok_and(String::is_empty) {
+                tokio::time::sleep(EMPTY).await;
+                text = read(&path);
+            }
+            // An event may concern another file of the folder.
+            if !is_asked && self.wrong().is_none() && text.as_ref().is_ok_and(|text| *text == last)
+            {
+                continue;
+            }
+            let loaded = text.and_then(|text| {
+                let loaded = self.gate.load(&text);
+                loaded.map(|()| last = text).map_err(|error| format!("{}: {error}", path.display()))
+            });
+            self.report(&path, loaded.err());
+        }
+    }
+
+    /// Says each error once, and once that it is repaired.
+    fn report(&self, path: &Path, error: Option<String>) {
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        match &error {
+            Some(error) if wrong.as_ref() != Some(error) => {
+                eprintln!("gateway: {error}; the table from before stays in force");
+            }
+            Some(_) => {}
+            None => eprintln!("gateway: {} is in force", path.display()),
+        }
+        *wrong = error;
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+}
+
+/// Says when something in the file's folder has changed.
+struct Changes {
+    events: mpsc::Receiver<()>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Changes {
+    /// Watches folders, since a file that is renamed over another is another file. A link is
+    /// watched in its own folder and in that of its target.
+    fn watch(path: &Path) -> Result<Self, String> {
+        let (sender, events) = mpsc::channel(1);
+        let wrong = |error| format!("{} cannot be watched: {error}", path.display());
+        let mut watcher =
+            notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+                // Reading the file is no change of it.
+                if event.is_ok_and(|event| event.kind.is_access()) {
+                    return;
+                }
+                // One that waits is enough.
+                let _ = sender.try_send(());
+            })
+            .map_err(wrong)?;
+        let mut folders = vec![folder(path)];
+        folders.extend(fs::canonicalize(path).ok().as_deref().map(folder));
+        folders.dedup();
+        for folder in folders {
+            watcher.watch(&folder, RecursiveMode::NonRecursive).map_err(wrong)?;
+        }
+        Ok(Self { events, _watcher: watcher })
+    }
+
+    /// Waits for a change, and then until nothing changes any more.
+    async fn next(&mut self) -> bool {
+        if self.events.recv().await.is_none() {
+            return false;
+        }
+        let quiet = async { while let Ok(Some(())) = timeout(QUIET, self.events.recv()).await {} };
+        let _ = timeout(LONGEST_QUIET, quiet).await;
+        true
+    }
+}
+
+fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -1,0 +1,176 @@
+//! What the environment sets. An empty variable counts as absent.
+
+use std::path::PathBuf;
+
+use http::Uri;
+
+/// The settings of a process.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// `LISTEN`. Default: `127.0.0.1:3000`.
+    pub(crate) listen: String,
+    /// `ADMIN`. Default: `127.0.0.1:3001`.
+    pub(crate) admin: String,
+    /// `UPSTREAM`. Default: none, and the gateway answers itself.
+    pub(crate) upstream: Option<Upstream>,
+    /// `REDIS_URL`. Default: none, and limits are kept in memory.
+    pub(crate) redis_url: Option<String>,
+    /// `POLICIES`. Default: the file beside this package's manifest.
+    pub(crate) policies: Option<PathBuf>,
+    /// `HEADERS`. Default: draft-11.
+    pub(crate) headers: Headers,
+    /// `TRUSTED`, networks of proxies. Default: none.
+    pub(crate) trusted: Trusted,
+    /// `FORWARDED`: the one header that `TRUSTED` unlocks. Default: `x-forwarded-for`.
+    pub(crate) forwarded: Forwarded,
+    /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
+    pub(crate) token: Option<String>,
+}
+
+/// Where admitted requests go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    pub(crate) scheme: http::uri::Scheme,
+    pub(crate) authority: http::uri::Authority,
+    /// Without a slash at its end; often empty.
+    pub(crate) base: String,
+}
+
+/// The networks of proxies that are believed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trusted(Vec<String>);
+
+impl Trusted {
+    fn parse(networks: &str) -> Result<Self, String> {
+        Ok(Self(networks.split(',').map(str::to_owned).collect()))
+    }
+
+    pub(crate) fn contains(&self, _address: std::net::IpAddr) -> bool {
+        false
+    }
+}
+
+/// Which header fields tell a caller about its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Headers {
+    Draft11,
+    Draft07,
+    Draft06,
+    Legacy,
+    None,
+}
+
+/// Which header says whom a trusted proxy forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forwarded {
+    XForwardedFor,
+    Forwarded,
+}
+
+impl Settings {
+    /// Reads the variables that `get` knows.
+    ///
+    /// # Errors
+    ///
+    /// A text that names the variable whose value is wrong.
+    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let get = |name: &str| get(name).filter(|value| !value.is_empty());
+        let headers = match get("HEADERS").as_deref() {
+            None | Some("draft-11") => Headers::Draft11,
+            Some("draft-07") => Headers::Draft07,
+            Some("draft-06") => Headers::Draft06,
+            Some("legacy") => Headers::Legacy,
+            Some("none") => Headers::None,
+            Some(other) => {
+                let known = "draft-11, draft-07, draft-06, legacy or none";
+                return Err(format!("HEADERS is {other:?}, and must be {known}"));
+            }
+        };
+        let forwarded = match get("FORWARDED").map(|name| name.to_ascii_lowercase()).as_deref() {
+            None | Some("x-forwarded-for") => Forwarded::XForwardedFor,
+            Some("forwarded") => Forwarded::Forwarded,
+            Some(other) => {
+                let known = "x-forwarded-for or forwarded";
+                return Err(format!("FORWARDED is {other:?}, and must be {known}"));
+            }
+        };
+        Ok(Self {
+            listen: get("LISTEN").unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
+            admin: get("ADMIN").unwrap_or_else(|| "127.0.0.1:3001".to_owned()),
+            upstream: get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?,
+            redis_url: get("REDIS_URL"),
+            policies: get("POLICIES").map(PathBuf::from),
+            headers,
+            trusted: Trusted::parse(&get("TRUSTED").unwrap_or_default())?,
+            forwarded,
+            token: get("ADMIN_TOKEN"),
+        })
+    }
+}
+
+impl Upstream {
+    fn parse(url: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("UPSTREAM is {url:?}, {why}");
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("which is no URL: {error}")))?;
+        let parts = uri.into_parts();
+        let scheme = match parts.scheme {
+            Some(scheme) if scheme.as_str() == "http" || scheme.as_str() == "https" => scheme,
+            _ => return Err(wrong("and must begin with http:// or https://")),
+        };
+        let authority = parts.authority.ok_or_else(|| wrong("and must name a host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("and must not hold a password"));
+        }
+        let target = parts.path_and_query;
+        if target.as_ref().is_some_and(|target| target.query().is_some()) {
+            return Err(wrong("and must not hold a query"));
+        }
+        let base = target.as_ref().map_or("", |target| target.path()).trim_end_matches('/');
+        Ok(Self { scheme, authority, base: base.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::read(|name| {
+            set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn without_variables_the_defaults_hold() {
+        let settings = read(&[("ADMIN_TOKEN", ""), ("UPSTREAM", "")]).unwrap();
+        assert_eq!(settings.listen, "127.0.0.1:3000");
+        assert_eq!(settings.admin, "127.0.0.1:3001");
+        assert_eq!((settings.upstream, settings.token), (None, None));
+        assert_eq!(settings.headers, Headers::Draft11);
+        assert_eq!(settings.forwarded, Forwarded::XForwardedFor);
+    }
+
+    #[test]
+    fn wrong_values_are_errors_that_name_the_variable() {
+        let table = [
+            ("HEADERS", "draft-99"),
+            ("FORWARDED", "x-real-ip"),
+            ("UPSTREAM", "127.0.0.1:80"),
+            ("UPSTREAM", "ftp://example.com"),
+            ("UPSTREAM", "http://example.com/?a"),
+            ("UPSTREAM", "http://user:secret@example.com"),
+        ];
+        for (name, value) in table {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_may_have_a_base() {
+        let upstream = Upstream::parse("https://example.com:8443/base/").unwrap();
+        assert_eq!(upstream.authority.as_str(), "example.com:8443");
+        assert_eq!(upstream.base, "/base");
+        assert_eq!(Upstream::parse("http://example.com").unwrap().base, "");
+    }
+}
