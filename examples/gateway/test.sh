@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# The tests of the gateway: the built program over real sockets, some of them with redis-server.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0} CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
+cargo clippy --quiet -p gateway --all-targets -- -D warnings
+cargo test --quiet -p gateway "$@"

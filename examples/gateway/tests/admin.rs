@@ -1,0 +1,269 @@
+//! The admin port: who may ask, and what an operator sees and changes.
+
+mod support;
+
+use support::{Answer, Gateway, TOKEN, folder, get, request};
+
+const API: &str = r#"
+    [[policy]]
+    name = "api"
+    algorithm = "fixed_window"
+    limit = 5
+    period = "1h"
+    key = "header:x-api-key"
+    match = { path = "/api/{*rest}" }
+
+    [[policy]]
+    name = "pair"
+    algorithm = "token_bucket"
+    limit = 7
+    period = "1h"
+    key = ["header:x-api-key", "path"]
+    match = { path = "/pair/{*rest}" }
+
+    [[policy]]
+    name = "all"
+    algorithm = "token_bucket"
+    limit = 9
+    period = "1h"
+    key = "global"
+    match = { path = "/all" }
+"#;
+
+fn remaining(answer: &Answer) -> u64 {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["remaining"].as_u64().unwrap_or_else(|| panic!("no integer: {answer:?}"))
+}
+
+const GUARDED: [(&str, &str, &str); 7] = [
+    ("GET", "/policies", ""),
+    ("GET", "/keys/api/alice", ""),
+    ("DELETE", "/keys/api/alice", ""),
+    ("POST", "/keys/api/alice/penalize?units=5", ""),
+    ("PUT", "/switch", "off"),
+    ("PUT", "/policies/api/switch", "off"),
+    ("GET", "/nothing", ""),
+];
+
+#[test]
+fn without_the_token_nothing_is_shown_or_changed() {
+    let gateway = Gateway::with_policies(API);
+    let almost = &TOKEN[..TOKEN.len() - 1];
+    let wrong =
+        ["Bearer", "Bearer wrong", &format!("Bearer {almost}"), &format!("Basic {TOKEN}"), TOKEN];
+    assert_eq!(gateway.get_as("alice", "/api/x").status, 404);
+    for (method, path, body) in GUARDED {
+        let none = request(gateway.admin, method, path, &[], body.as_bytes());
+        assert!(matches!(none.status, 401 | 403), "{method} {path}: {none:?}");
+        for value in wrong {
+            let headers = [("authorization", value)];
+            let answer = request(gateway.admin, method, path, &headers, body.as_bytes());
+            assert!(matches!(answer.status, 401 | 403), "{method} {path} {value}: {answer:?}");
+        }
+    }
+    let stands = gateway.admin("GET", "/keys/api/alice", "");
+    assert_eq!(remaining(&stands), 4);
+}
+
+#[test]
+fn without_a_token_set_everything_is_refused() {
+    for token in ["", "absent"] {
+        let variables = [("ADMIN_TOKEN", token)];
+        let variables = if token == "absent" { &[][..] } else { &variables[..] };
+        let gateway = Gateway::run(folder(), variables).expect("it starts");
+        for (method, path, body) in GUARDED {
+            for value in ["Bearer ", "Bearer", "Bearer x", ""] {
+                let headers = [("authorization", value)];
+                let answer = request(gateway.admin, method, path, &headers, body.as_bytes());
+                assert!(matches!(answer.status, 401 | 403), "{method} {path}: {answer:?}");
+            }
+        }
+        for path in ["/", "/metrics", "/health"] {
+            assert_eq!(get(gateway.admin, path).status, 200, "{path}");
+        }
+    }
+}
+
+#[test]
+fn policies_are_listed() {
+    let gateway = Gateway::with_policies(API);
+    let answer = gateway.admin("GET", "/policies", "");
+    assert_eq!(answer.status, 200);
+    let list = answer.json();
+    let list = list.as_array().or_else(|| list["policies"].as_array()).expect("a list");
+    let names: Vec<_> = list.iter().filter_map(|policy| policy["name"].as_str()).collect();
+    assert_eq!(names, ["api", "pair", "all"]);
+    assert_eq!(list[0]["limit"], 5);
+    assert_eq!(list[0]["algorithm"], "fixed_window");
+}
+
+#[test]
+fn a_key_shows_how_it_stands_and_takes_nothing() {
+    let gateway = Gateway::with_policies(API);
+    for _ in 0..3 {
+        // Never seen.
+        assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 5);
+    }
+    gateway.get_as("alice", "/api/x");
+    gateway.get_as("alice", "/api/y");
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 3);
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/api/bob", "")), 5);
+}
+
+#[test]
+fn a_key_is_reset_and_penalized() {
+    let gateway = Gateway::with_policies(API);
+    gateway.get_as("alice", "/api/x");
+    let penalized = gateway.admin("POST", "/keys/api/alice/penalize?units=3", "");
+    assert!(penalized.status < 300, "{penalized:?}");
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 1);
+    assert_eq!(gateway.get_as("alice", "/api/x").status, 404);
+    assert_eq!(gateway.get_as("alice", "/api/x").status, 429);
+    assert!(gateway.admin("DELETE", "/keys/api/alice", "").status < 300);
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 5);
+    assert_eq!(gateway.get_as("alice", "/api/x").status, 404);
+    assert!(gateway.admin("POST", "/keys/api/alice/penalize?units=100", "").status < 300);
+    assert_eq!(gateway.get_as("alice", "/api/x").status, 429);
+}
+
+#[test]
+fn a_key_is_named_as_a_client_sends_it() {
+    let gateway = Gateway::with_policies(API);
+    gateway.get_as("a b/c%d", "/api/x");
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/api/a%20b%2Fc%25d", "")), 4);
+    // Parts of a list are segments.
+    gateway.get_as("alice", "/pair/x/y");
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/pair/alice/%2Fpair%2Fx%2Fy", "")), 6);
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/pair/alice/%2Fpair%2Fx", "")), 7);
+    gateway.get("/all");
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/all/global", "")), 8);
+}
+
+#[test]
+fn what_is_wrong_is_a_4xx() {
+    let gateway = Gateway::with_policies(API);
+    for (method, path) in [
+        ("GET", "/keys/nobody/alice"),
+        ("DELETE", "/keys/nobody/alice"),
+        ("POST", "/keys/nobody/alice/penalize?units=1"),
+        ("GET", "/nothing"),
+    ] {
+        assert_eq!(gateway.admin(method, path, "").status, 404, "{method} {path}");
+    }
+    assert_eq!(gateway.admin("PUT", "/policies/nobody/switch", "off").status, 404);
+    for path in [
+        "/keys/api/alice/penalize",
+        "/keys/api/alice/penalize?units=x",
+        "/keys/api/alice/penalize?units=-5",
+        "/keys/api/alice/penalize?units=0",
+        "/keys/api/alice/penalize?units=99999999999999999999999",
+    ] {
+        assert_eq!(gateway.admin("POST", path, "").status, 400, "{path}");
+    }
+    for path in ["/keys/api", "/keys/api/", "/keys/pair/alice", "/keys/api/alice/more"] {
+        let status = gateway.admin("GET", path, "").status;
+        assert!((400..500).contains(&status), "{path}: {status}");
+    }
+    for body in ["", "maybe", "ON", "onn", "off on", "\"off\""] {
+        assert_eq!(gateway.admin("PUT", "/switch", body).status, 400, "{body}");
+        assert_eq!(gateway.admin("PUT", "/policies/api/switch", body).status, 400, "{body}");
+    }
+    assert_eq!(gateway.admin("PATCH", "/keys/api/alice", "").status, 405);
+    assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 5);
+}
+
+#[test]
+fn off_takes_nothing_and_on_goes_on() {
+    for path in ["/switch", "/policies/api/switch"] {
+        let gateway = Gateway::with_policies(API);
+        gateway.get_as("alice", "/api/x");
+        assert!(gateway.admin("PUT", path, "off").status < 300);
+        for _ in 0..10 {
+            let answer = gateway.get_as("alice", "/api/x");
+            assert_eq!((answer.status, answer.has_fields()), (404, false));
+        }
+        assert!(gateway.admin("PUT", path, "on").status < 300);
+        assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 4);
+    }
+}
+
+#[test]
+fn shadow_takes_and_never_refuses() {
+    for path in ["/switch", "/policies/api/switch"] {
+        let gateway = Gateway::with_policies(API);
+        assert!(gateway.admin("PUT", path, "shadow").status < 300);
+        for _ in 0..10 {
+            assert_eq!(gateway.get_as("alice", "/api/x").status, 404);
+        }
+        assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 0);
+        assert!(gateway.counter("", &["limiter=\"api\"", "outcome="]) >= 10);
+        assert!(gateway.admin("PUT", path, "on").status < 300);
+        assert_eq!(gateway.get_as("alice", "/api/x").status, 429);
+    }
+}
+
+#[test]
+fn of_two_switches_the_laxer_holds_and_both_survive_a_reload() {
+    let gateway = Gateway::with_policies(API);
+    for _ in 0..5 {
+        gateway.get_as("alice", "/api/x");
+    }
+    let status = || gateway.get_as("alice", "/api/x").status;
+    assert_eq!(status(), 429);
+    for (global, own, expected) in [
+        ("on", "shadow", 404),
+        ("shadow", "on", 404),
+        ("off", "on", 404),
+        ("on", "off", 404),
+        ("shadow", "off", 404),
+        ("on", "on", 429),
+    ] {
+        gateway.admin("PUT", "/switch", global);
+        gateway.admin("PUT", "/policies/api/switch", own);
+        assert_eq!(status(), expected, "{global}, {own}");
+    }
+    gateway.admin("PUT", "/policies/api/switch", "off");
+    gateway.rewrite(&API.replace("limit = 9", "limit = 10"));
+    support::until("the new table", || {
+        remaining(&gateway.admin("GET", "/keys/all/global", "")) == 10
+    });
+    assert_eq!(status(), 404);
+    gateway.admin("PUT", "/policies/api/switch", "on");
+    assert_eq!(status(), 429);
+}
+
+#[test]
+fn decisions_are_counted_by_policy_and_outcome() {
+    let gateway = Gateway::with_policies(API);
+    for _ in 0..7 {
+        gateway.get_as("alice", "/api/x");
+    }
+    let count = |outcome: &str| {
+        let outcome = format!("outcome=\"{outcome}\"");
+        let text = get(gateway.admin, "/metrics").text();
+        let line =
+            text.lines().find(|line| line.contains("limiter=\"api\"") && line.contains(&outcome));
+        line.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+    };
+    assert_eq!((count("admitted"), count("denied")), (Some(5), Some(2)));
+}
+
+#[test]
+fn the_page_shows_the_last_minute() {
+    let gateway = Gateway::with_policies(API);
+    let page = get(gateway.admin, "/");
+    assert_eq!(page.status, 200);
+    assert!(page.header("content-type").unwrap().starts_with("text/html"));
+    let text = page.text();
+    let outside: Vec<_> = ["src=\"http", "href=\"http", "src=\"//", "@import", "url(http"]
+        .into_iter()
+        .filter(|from| text.contains(from))
+        .collect();
+    assert!(outside.is_empty(), "{outside:?}");
+    gateway.get_as("alice", "/api/x");
+    support::until("the decision is shown", || {
+        let shown = get(gateway.admin, "/metrics.json").json();
+        let seconds = shown["seconds"]["api"]["admitted"].as_array().cloned().unwrap_or_default();
+        seconds.iter().filter_map(serde_json::Value::as_u64).sum::<u64>() == 1
+    });
+}

@@ -1,0 +1,179 @@
+//! The policy file changes while requests run.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use support::client::Connection;
+use support::{Gateway, until};
+
+/// A change is in force after so long, as promised; and some time of a busy machine.
+const SEEN: Duration = Duration::from_millis(2_500);
+
+fn table(limit: u64) -> String {
+    format!(
+        "[[policy]]\nname = \"api\"\nalgorithm = \"fixed_window\"\nlimit = {limit}\n\
+         period = \"1d\"\nkey = \"header:x-api-key\"\n"
+    )
+}
+
+fn limit(gateway: &Gateway) -> u64 {
+    gateway.admin("GET", "/policies", "").json()[0]["limit"].as_u64().expect("a limit")
+}
+
+/// Waits until the limit is in force, and returns how long it took.
+fn until_limit(gateway: &Gateway, expected: u64) -> Duration {
+    let begun = Instant::now();
+    until("the new limit", || limit(gateway) == expected);
+    begun.elapsed()
+}
+
+#[test]
+fn a_file_is_seen_rewritten_in_place_and_renamed_over() {
+    let gateway = Gateway::with_policies(&table(5));
+    for limit in 6..9 {
+        gateway.rewrite(&table(limit));
+        assert!(until_limit(&gateway, limit) < SEEN);
+        gateway.replace(&table(limit + 10));
+        assert!(until_limit(&gateway, limit + 10) < SEEN);
+    }
+}
+
+#[test]
+fn a_file_behind_a_link_is_seen() {
+    let folder = support::folder();
+    for version in ["one", "two"] {
+        std::fs::create_dir(folder.join(version)).unwrap();
+    }
+    std::fs::write(folder.join("one/policies.toml"), table(5)).unwrap();
+    std::fs::write(folder.join("two/policies.toml"), table(6)).unwrap();
+    // As mounted configuration changes: a link to a folder is renamed over another.
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, folder.join(name)).unwrap();
+    };
+    link("one", "now");
+    link("now/policies.toml", "policies.toml");
+    let file = folder.join("policies.toml");
+    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", support::TOKEN)];
+    let gateway = Gateway::run(folder.clone(), &variables).unwrap();
+    link("two", "next");
+    std::fs::rename(folder.join("next"), folder.join("now")).unwrap();
+    assert!(until_limit(&gateway, 6) < SEEN);
+}
+
+#[test]
+fn the_state_of_keys_is_kept() {
+    let gateway = Gateway::with_policies(&table(5));
+    for _ in 0..3 {
+        assert_eq!(gateway.get_as("alice", "/").status, 200);
+    }
+    gateway.rewrite(&table(4));
+    until_limit(&gateway, 4);
+    assert_eq!(gateway.get_as("alice", "/").status, 200);
+    assert_eq!(gateway.get_as("alice", "/").status, 429);
+}
+
+#[test]
+fn a_broken_file_keeps_the_old_table_and_is_named() {
+    let gateway = Gateway::with_policies(&table(5));
+    let broken = [
+        (table(0), vec!["api", "limit"]),
+        (table(5).replace("1d", "soon"), vec!["api", "period"]),
+        (table(5) + "burst = 3\n", vec!["api", "burst"]),
+        (table(5) + "brust = 3\n", vec!["api", "brust"]),
+        (table(5).replace("fixed_window", "fixed"), vec!["api", "algorithm"]),
+        (table(5).replace("header:", ""), vec!["api", "key"]),
+        (table(5) + "[[policy]]\nname = \"other\"\nlimit = -1\n", vec!["other", "limit"]),
+        ("# one\n# two\n[[policy]\n".to_owned(), vec!["line 3"]),
+        (table(5) + "[table]\n", vec!["table"]),
+    ];
+    for (text, words) in broken {
+        gateway.rewrite(&text);
+        until(&format!("{words:?} in {:?}", gateway.health()), || {
+            let health = gateway.health();
+            assert_eq!(health.status, 200);
+            words.iter().all(|word| health.text().contains(word))
+        });
+        let stderr = gateway.stderr();
+        assert!(words.iter().all(|word| stderr.contains(word)), "{words:?}: {stderr}");
+        assert_eq!(limit(&gateway), 5);
+    }
+    assert_eq!(gateway.get_as("alice", "/").status, 200);
+    gateway.rewrite(&table(7));
+    until_limit(&gateway, 7);
+    until("the error is gone", || gateway.health().text().lines().all(|line| line == "ok"));
+}
+
+#[test]
+fn a_broken_file_at_the_start_is_an_error() {
+    for (text, words) in
+        [(table(0), ["api", "limit"]), ("\n\n!".to_owned(), ["line 3", "policies.toml"])]
+    {
+        let folder = support::folder();
+        let file = folder.join("policies.toml");
+        std::fs::write(&file, text).unwrap();
+        let variables = [("POLICIES", file.to_str().unwrap())];
+        let stderr = Gateway::run(folder, &variables).err().expect("an error");
+        assert!(words.iter().all(|word| stderr.contains(word)), "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_goes_away_keeps_the_old_table() {
+    let gateway = Gateway::with_policies(&table(1));
+    std::fs::remove_file(gateway.file()).unwrap();
+    until("the error", || gateway.health().text().contains("cannot be read"));
+    assert_eq!(gateway.get_as("alice", "/").status, 200);
+    assert_eq!(gateway.get_as("alice", "/").status, 429);
+    gateway.rewrite(&table(2));
+    until_limit(&gateway, 2);
+    assert_eq!(gateway.health().text(), "ok\n");
+}
+
+#[test]
+fn sighup_always_reads() {
+    let gateway = Gateway::with_policies(&table(5));
+    for times in 1..4 {
+        gateway.signal("HUP");
+        until("it was read", || gateway.stderr().matches("is in force").count() >= times);
+    }
+    assert_eq!(gateway.get_as("alice", "/").status, 200);
+}
+
+#[test]
+fn swaps_under_load_fail_no_request() {
+    let gateway = Gateway::with_policies(&table(1_000_000));
+    let over = AtomicBool::new(false);
+    let (asked, failed) = std::thread::scope(|scope| {
+        let one = |task: usize| {
+            let (gateway, over) = (&gateway, &over);
+            scope.spawn(move || {
+                let key = format!("key {task}");
+                let mut connection = Connection::open(gateway.listen);
+                let (mut asked, mut failed) = (0_u64, 0_u64);
+                while !over.load(Ordering::Relaxed) {
+                    let answer = connection.request("GET", "/", &[("x-api-key", &key)], b"");
+                    asked += 1;
+                    failed += u64::from(answer.status != 200);
+                }
+                (asked, failed)
+            })
+        };
+        let tasks: Vec<_> = (0..8).map(one).collect();
+        for swap in 1..=10 {
+            let limit = 1_000_000 + swap;
+            if swap % 2 == 0 {
+                gateway.rewrite(&table(limit))
+            } else {
+                gateway.replace(&table(limit))
+            }
+            until_limit(&gateway, limit);
+        }
+        over.store(true, Ordering::Relaxed);
+        let counts = tasks.into_iter().map(|task| task.join().unwrap());
+        counts.fold((0, 0), |(asked, failed), counts| (asked + counts.0, failed + counts.1))
+    });
+    assert!(asked > 0);
+    assert_eq!(failed, 0, "of {asked}");
+}

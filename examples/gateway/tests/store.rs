@@ -1,0 +1,144 @@
+//! Redis: shared by gateways, away, and back.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::redis::Redis;
+use support::{Answer, Gateway};
+
+const TABLE: &str = r#"
+    [[policy]]
+    name = "deny"
+    algorithm = "fixed_window"
+    limit = 3
+    period = "1d"
+    key = "header:x-api-key"
+    match = { path = "/deny" }
+
+    [[policy]]
+    name = "allow"
+    algorithm = "token_bucket"
+    limit = 3
+    period = "1d"
+    key = "header:x-api-key"
+    match = { path = "/allow" }
+    on_error = "allow"
+
+    [[policy]]
+    name = "local"
+    algorithm = "fixed_window"
+    limit = 100
+    period = "1d"
+    key = "header:x-api-key"
+    match = { path = "/local" }
+    on_error = { local = 2 }
+"#;
+
+/// An answer and how long it took, which is at most a second, and some time of a busy machine.
+fn quick(gateway: &Gateway, key: &str, path: &str) -> Answer {
+    let begun = Instant::now();
+    let answer = gateway.get_as(key, path);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{path}: {:?}", begun.elapsed());
+    answer
+}
+
+#[test]
+fn gateways_share_one_redis() {
+    let redis = Redis::start();
+    let url = redis.url();
+    let [one, other] = [0, 1].map(|_| Gateway::start(TABLE, &[("REDIS_URL", &url)]));
+    let mut admitted = 0;
+    for _ in 0..5 {
+        for gateway in [&one, &other] {
+            admitted += u32::from(gateway.get_as("alice", "/deny").status == 404);
+        }
+    }
+    assert_eq!(admitted, 3);
+    assert_eq!(other.admin("GET", "/keys/deny/alice", "").json()["remaining"], 0);
+    assert!(other.admin("DELETE", "/keys/deny/alice", "").status < 300);
+    assert_eq!(one.get_as("alice", "/deny").status, 404);
+}
+
+#[test]
+fn while_redis_is_away_each_policy_does_what_it_says() {
+    let mut redis = Redis::start();
+    let gateway = Gateway::start(TABLE, &[("REDIS_URL", &redis.url())]);
+    assert_eq!(gateway.get_as("alice", "/deny").status, 404);
+    gateway.until_health(200);
+
+    redis.kill();
+    let begun = Instant::now();
+    for _ in 0..20 {
+        let denied = quick(&gateway, "alice", "/deny");
+        assert_eq!(denied.status, 503);
+        assert!(denied.header("retry-after").is_some());
+        assert_eq!(denied.header("ratelimit"), None);
+        let allowed = quick(&gateway, "alice", "/allow");
+        assert_eq!((allowed.status, allowed.header("ratelimit")), (404, None));
+    }
+    let local: Vec<u16> = (0..4).map(|_| quick(&gateway, "bob", "/local").status).collect();
+    assert_eq!(local, [404, 404, 429, 429]);
+    let open = gateway.counter("", &["open", "allow"]);
+    assert!(open >= 20, "{open}");
+    let undecided = gateway.counter("", &["limiter=\"deny\"", "outcome=\"undecided\""]);
+    assert!(undecided >= 20, "{undecided}");
+    gateway.until_health(503);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(gateway.health().text().contains("cannot decide"));
+    assert_eq!(gateway.admin("GET", "/keys/deny/alice", "").status, 503);
+
+    redis.restart();
+    gateway.until_health(200);
+    assert_eq!(gateway.get_as("alice", "/deny").status, 404);
+}
+
+#[test]
+fn health_notices_without_traffic() {
+    let mut redis = Redis::start();
+    let gateway = Gateway::start(TABLE, &[("REDIS_URL", &redis.url())]);
+    gateway.until_health(200);
+    for round in 0..2 {
+        // Gone, and hanging.
+        if round == 0 {
+            redis.kill()
+        } else {
+            redis.signal("STOP")
+        }
+        let begun = Instant::now();
+        gateway.until_health(503);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        if round == 0 {
+            redis.restart()
+        } else {
+            redis.signal("CONT")
+        }
+        let begun = Instant::now();
+        gateway.until_health(200);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn it_starts_without_redis_and_finds_it_later() {
+    let mut redis = Redis::start();
+    let url = redis.url();
+    redis.kill();
+    let gateway = Gateway::start(TABLE, &[("REDIS_URL", &url)]);
+    assert_eq!(quick(&gateway, "alice", "/deny").status, 503);
+    gateway.until_health(503);
+    redis.restart();
+    gateway.until_health(200);
+    assert_eq!(gateway.get_as("alice", "/deny").status, 404);
+}
+
+#[test]
+fn keys_that_are_secrets_are_not_in_redis() {
+    let redis = Redis::start();
+    let gateway = Gateway::start(TABLE, &[("REDIS_URL", &redis.url())]);
+    gateway.get_as("my-secret-key", "/deny");
+    let port = redis.url();
+    let keys = std::process::Command::new("redis-cli").args(["-u", &port, "KEYS", "*"]).output();
+    let keys = String::from_utf8(keys.expect("redis-cli").stdout).unwrap();
+    assert!(keys.contains("deny") && !keys.contains("my-secret-key"), "{keys}");
+}
