@@ -75,6 +75,8 @@ pub struct Charge {
     deadline: Option<Instant>,
     /// Whether it is the charge of a member and states no cost of its own.
     inherits_cost: bool,
+    /// How long the same request has waited before, in milliseconds.
+    retried_for: u32,
 }
 
 impl Charge {
@@ -211,6 +213,19 @@ impl Charge {
         self.deadline
     }
 
+    /// How long the same request has waited before, in whole milliseconds, where it has to ask
+    /// again since nothing can be reserved. 0 for one that asks for the first time.
+    #[must_use]
+    pub fn retried_for(&self) -> Duration {
+        Duration::from_millis(self.retried_for.into())
+    }
+
+    /// Sets how long the same request has waited before: 1 ms at least.
+    pub(crate) fn with_retried_for(mut self, time: Duration) -> Self {
+        self.retried_for = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
+        self
+    }
+
     /// Sets the instant by which the decision is needed. An earlier one stays.
     pub(crate) fn with_deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
@@ -229,6 +244,7 @@ impl Charge {
             (_, Cost::Units(0)) => Cost::Units(1),
             (_, stated) => stated,
         };
+        self.retried_for = charge.retried_for;
         match charge.deadline {
             Some(deadline) => self.with_deadline(deadline),
             None => self,
@@ -273,6 +289,7 @@ impl Charge {
             max_wait: None,
             deadline: None,
             inherits_cost: false,
+            retried_for: 0,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::waiters::Waiters;
 use crate::{Error, Quota, Reservation};
 
 /// What a limiter decided.
@@ -70,6 +71,8 @@ pub(crate) struct Details {
     pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
     /// Why a fallback decided. Boxed for the same reason.
     pub(crate) fallback_cause: Option<Box<Error>>,
+    /// Who counts the request while it waits.
+    pub(crate) waiters: Option<Arc<dyn Waiters>>,
 }
 
 impl Decision {
@@ -304,6 +307,21 @@ impl Decision {
         decision
     }
 
+    /// Counts the request while it waits, besides those who do already.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn add_waiters(&mut self, waiters: Arc<dyn Waiters>) {
+        let details = self.details.get_or_insert_default();
+        details.waiters = Some(match details.waiters.take() {
+            Some(others) => Arc::new((others, waiters)),
+            None => waiters,
+        });
+    }
+
+    /// Who counts the request while it waits.
+    pub(crate) fn take_waiters(&mut self) -> Option<Arc<dyn Waiters>> {
+        self.details.as_mut()?.waiters.take()
+    }
+
     /// Sets how long it was delayed before the attempt that was admitted.
     pub(crate) fn set_retried_for(&mut self, retried_for: Duration) {
         self.details.get_or_insert_default().retried_for = retried_for;
@@ -337,6 +355,7 @@ impl Details {
             reservation: None,
             shadowed: self.shadowed.clone(),
             fallback_cause: self.fallback_cause.clone(),
+            waiters: None,
             ..*self
         }
     }

@@ -11,6 +11,10 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+#[cfg(feature = "metrics")]
+pub use crate::limiter::MeteredFuture;
+#[cfg(feature = "tracing")]
+pub use crate::limiter::TracedFuture;
 pub use crate::limiter::{
     AcquireFuture, BoxedFuture, DenyCacheFuture, InspectFuture, LeaseFuture, MemoryFuture,
     OperationFuture, OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture,

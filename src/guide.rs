@@ -1,12 +1,20 @@
-//! Pages that lead through the crate: recipes, failures, security, bounds, capacity, and the way
-//! from Redisson.
+//! Pages that lead through the crate: recipes, failures, what an operator sees, security, bounds,
+//! capacity, and the way from Redisson.
 
 #[cfg(feature = "redis")]
 #[doc = include_str!("../docs/cookbook.md")]
 pub mod cookbook {}
 
+#[cfg_attr(feature = "metrics", doc = "[operator]: crate::guide::what_an_operator_sees")]
+#[doc = ""]
 #[doc = include_str!("../docs/when-redis-fails.md")]
 pub mod when_redis_fails {}
+
+#[cfg(feature = "metrics")]
+#[doc = "[failures]: crate::guide::when_redis_fails"]
+#[doc = ""]
+#[doc = include_str!("../docs/what-an-operator-sees.md")]
+pub mod what_an_operator_sees {}
 
 // Of two definitions of a link the first counts: in rustdoc these, in the repository the page's.
 #[cfg(feature = "redis")]

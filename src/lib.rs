@@ -2,6 +2,7 @@
 // README. The address of the picture holds the whole picture.
 #![cfg_attr(feature = "redis", doc = "[cookbook]: crate::guide::cookbook")]
 #![cfg_attr(feature = "redis", doc = "[failures]: crate::guide::when_redis_fails")]
+#![cfg_attr(feature = "metrics", doc = "[operator]: crate::guide::what_an_operator_sees")]
 #![cfg_attr(feature = "redis", doc = "[bound]: crate::guide::what_the_bound_means")]
 #![cfg_attr(feature = "redis", doc = "[security]: crate::guide::security")]
 #![cfg_attr(feature = "redis", doc = "[redisson-page]: crate::guide::from_redisson")]
@@ -20,7 +21,7 @@
 //! HTTP, gRPC and Redisson come last. `tests/architecture.rs` checks each rule.
 // Without a feature, links to what it adds are plain text.
 #![cfg_attr(
-    not(all(feature = "redis", feature = "redisson")),
+    not(all(feature = "redis", feature = "redisson", feature = "metrics", feature = "tracing")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -34,6 +35,12 @@ mod key;
 mod quota;
 mod refusal;
 mod reservation;
+mod waiters;
+// What an operator sees.
+#[cfg(not(any(feature = "metrics", feature = "tracing")))]
+mod observe;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub mod observe;
 // When a charge fits.
 pub mod algorithm;
 // What decides.
@@ -71,6 +78,12 @@ pub use self::layer::RateLimitLayer;
 pub use self::limiter::script_texts;
 #[cfg(feature = "redis")]
 pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
+#[cfg(feature = "metrics")]
+pub use self::limiter::{Metered, MetricsExt};
+#[cfg(feature = "tracing")]
+pub use self::limiter::{TraceExt, Traced};
+#[cfg(feature = "metrics")]
+pub use self::observe::Meter;
 // The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 pub use self::limiter::{
     AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, FailOpen, Fallback,

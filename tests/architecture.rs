@@ -19,12 +19,13 @@ struct Module {
 
 /// Every module may use these, and they use each other.
 const VALUES: &[&str] =
-    &["reservation", "charge", "decision", "error", "key", "mark", "quota", "refusal"];
+    &["reservation", "charge", "decision", "error", "key", "mark", "quota", "refusal", "waiters"];
 
 /// The first match holds, so a module inside another stands before it.
 const MODULES: &[Module] = &[
     Module { files: VALUES, crates: &["tower::BoxError"], modules: VALUES },
     Module { files: &["algorithm"], crates: &[], modules: &["algorithm"] },
+    Module { files: &["observe"], crates: &["metrics", "tracing", "tokio"], modules: &["observe"] },
     Module {
         files: &["limiter/redis"],
         crates: &[
@@ -39,7 +40,7 @@ const MODULES: &[Module] = &[
             "sha1_smol",
             "proptest",
         ],
-        modules: &["algorithm", "limiter"],
+        modules: &["algorithm", "limiter", "observe"],
     },
     Module { files: &["limiter/digest"], crates: &["sha2"], modules: &["limiter"] },
     Module {
@@ -55,7 +56,7 @@ const MODULES: &[Module] = &[
     Module {
         files: &["limiter"],
         crates: &["tokio", "pin_project_lite", "fastrand"],
-        modules: &["algorithm", "limiter"],
+        modules: &["algorithm", "limiter", "observe"],
     },
     Module {
         files: &["respond", "settle"],

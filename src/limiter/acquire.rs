@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::Limiter;
+use crate::waiters::Waiter;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
 /// The longest jitter, in µs.
@@ -42,6 +43,8 @@ struct Attempts {
     last_check: Instant,
     /// Whether it was checked more than once.
     has_retried: bool,
+    /// Counts it while it waits, if anybody does.
+    waiter: Option<Waiter>,
 }
 
 pin_project! {
@@ -72,6 +75,7 @@ impl<C> Admission<C> {
             since,
             last_check: since,
             has_retried: false,
+            waiter: None,
         };
         Self { attempts: Some(attempts.into()), state: State::Starting }
     }
@@ -112,7 +116,7 @@ impl<C> Admission<C> {
                     State::Asking { check: limiter.check(&attempts.charge) }
                 }
                 StateProj::Asking { check } => {
-                    let decision = match ready!(check.poll(cx)) {
+                    let mut decision = match ready!(check.poll(cx)) {
                         Ok(decision) => decision,
                         Err(error) => return Poll::Ready(Err(Refusal::Undecided(error))),
                     };
@@ -130,12 +134,15 @@ impl<C> Admission<C> {
                             return Poll::Ready(Err(Refusal::Undecided(too_long_a_wait())));
                         }
                         Outcome::Wait(wait) => {
+                            let due = due(attempts, wait);
+                            begin_wait(this.attempts, &mut decision);
                             *admitted = Some(decision);
-                            State::Waiting { sleep: boxed_sleep(wait), due: due(attempts, wait) }
+                            State::Waiting { sleep: boxed_sleep(wait), due }
                         }
                         Outcome::Retry(pause)
                             if attempts.is_some_and(|attempts| attempts.has_time_for(pause)) =>
                         {
+                            begin_wait(this.attempts, &mut decision);
                             State::Pausing { sleep: boxed_sleep(pause.saturating_add(jitter())) }
                         }
                         _ => return Poll::Ready(Err(Refusal::Denied(decision.denied()))),
@@ -143,6 +150,9 @@ impl<C> Admission<C> {
                 }
                 StateProj::Waiting { sleep, .. } => {
                     ready!(sleep.as_mut().poll(cx));
+                    if let Some(attempts) = this.attempts {
+                        attempts.waiter = None;
+                    }
                     return Poll::Ready(Ok(()));
                 }
                 StateProj::Pausing { sleep } => {
@@ -161,6 +171,13 @@ impl<C> Admission<C> {
 /// The longest wait that the last check may reserve.
 fn max_wait(attempts: Option<&Attempts>) -> Duration {
     attempts.map_or(Duration::ZERO, |attempts| attempts.max_wait)
+}
+
+/// Counts a request that waits from now on.
+fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) {
+    if let (Some(attempts), Some(waiters)) = (attempts, decision.take_waiters()) {
+        attempts.waiter.get_or_insert_with(|| Waiter::new(waiters));
+    }
 }
 
 /// When a reserved wait is over at the latest.
@@ -202,7 +219,8 @@ impl Attempts {
     fn begin_again(&mut self) -> Charge {
         (self.has_retried, self.last_check) = (true, Instant::now());
         self.max_wait = self.remaining_wait();
-        self.charge.clone().max_wait(self.max_wait)
+        let charge = self.charge.clone().with_retried_for(self.since.elapsed());
+        charge.max_wait(self.max_wait)
     }
 
     /// Adds to the decision how long it has waited, if it was checked again.

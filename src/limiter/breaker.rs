@@ -158,21 +158,21 @@ impl Breaker {
     /// A closed breaker with the default settings.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(Settings::DEFAULT)
+        Self { shared: Arc::new(Shared::new(Settings::DEFAULT, None)) }
     }
 
     /// Sets how many failures it takes at least to open, 1 or more. It starts anew: clones made
     /// before are another breaker. Default: 5.
     #[must_use]
     pub fn min_failures(self, failures: u32) -> Self {
-        Self::with(Settings { min_failures: failures.max(1), ..self.shared.settings })
+        self.with(Settings { min_failures: failures.max(1), ..self.shared.settings })
     }
 
     /// Sets which share of the calls must fail to open it, 1 to 100 per cent. It starts anew:
     /// clones made before are another breaker. Default: 50.
     #[must_use]
     pub fn failure_percent(self, percent: u8) -> Self {
-        Self::with(Settings { failure_percent: percent.clamp(1, 100), ..self.shared.settings })
+        self.with(Settings { failure_percent: percent.clamp(1, 100), ..self.shared.settings })
     }
 
     /// Sets over which time the share is taken, 10 ms to a day. It starts anew: clones made before
@@ -181,7 +181,7 @@ impl Breaker {
     /// A store that falls silent under load is left after this time.
     #[must_use]
     pub fn window(self, window: Duration) -> Self {
-        Self::with(Settings { window: window.clamp(SHORTEST, LONGEST), ..self.shared.settings })
+        self.with(Settings { window: window.clamp(SHORTEST, LONGEST), ..self.shared.settings })
     }
 
     /// Sets after which time a call is slow, and counts as failed even if it is decided. It starts
@@ -193,7 +193,7 @@ impl Breaker {
     /// [`FailOpen`](crate::FailOpen) does not admit.
     #[must_use]
     pub fn slow_after(self, time: Duration) -> Self {
-        Self::with(Settings { slow_after: Some(time), ..self.shared.settings })
+        self.with(Settings { slow_after: Some(time), ..self.shared.settings })
     }
 
     /// Sets the time between a failure and the next probe, 10 ms to a day. Up to as much again is
@@ -201,7 +201,14 @@ impl Breaker {
     /// are another breaker. Default: 100 ms, so 100 to 200 ms.
     #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
-        Self::with(Settings { pause: pause.clamp(SHORTEST, LONGEST), ..self.shared.settings })
+        self.with(Settings { pause: pause.clamp(SHORTEST, LONGEST), ..self.shared.settings })
+    }
+
+    /// Names it in metrics and events. It starts anew: clones made before are another breaker.
+    /// Default: no name, and then no metric.
+    #[must_use]
+    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
+        Self { shared: Arc::new(Shared::new(self.shared.settings, Some(name.into()))) }
     }
 
     /// What it does with a call now.
@@ -216,8 +223,9 @@ impl Breaker {
         self.shared.counts()
     }
 
-    fn with(settings: Settings) -> Self {
-        Self { shared: Arc::new(Shared::new(settings)) }
+    fn with(&self, settings: Settings) -> Self {
+        let name = self.shared.watch.name().cloned();
+        Self { shared: Arc::new(Shared::new(settings, name)) }
     }
 }
 
@@ -230,6 +238,7 @@ impl Default for Breaker {
 impl fmt::Debug for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Breaker")
+            .field("name", &self.shared.watch.name())
             .field("state", &self.state())
             .field("counts", &self.counts())
             .field("settings", &self.shared.settings)

@@ -11,6 +11,8 @@ mod grace_period;
 mod inspect;
 mod lease;
 mod memory;
+#[cfg(feature = "metrics")]
+mod metered;
 pub(crate) mod named;
 mod operate;
 mod or_else;
@@ -19,6 +21,8 @@ pub(crate) mod redis;
 mod shadow;
 mod switch;
 pub(crate) mod timeout;
+#[cfg(feature = "tracing")]
+mod traced;
 
 #[cfg(feature = "redis")]
 pub use self::redis::script_texts;
@@ -34,11 +38,15 @@ pub use ext::LimiterExt;
 pub use inspect::{Inspect, InspectFuture};
 pub use lease::{Lease, LeaseFuture};
 pub use memory::{Memory, MemoryFuture};
+#[cfg(feature = "metrics")]
+pub use metered::{Metered, MeteredFuture, MetricsExt};
 pub use operate::{Operation, OperationFuture};
 pub use or_else::{FailOpen, Fallback, FallbackIf, OrElse, OrElseFuture};
 pub use shadow::{Shadow, ShadowCounts, ShadowFuture};
 pub use switch::{Switch, SwitchMode, WithSwitch, WithSwitchFuture};
 pub use timeout::{Timeout, TimeoutFuture};
+#[cfg(feature = "tracing")]
+pub use traced::{TraceExt, Traced, TracedFuture};
 
 use std::future::Future;
 use std::sync::Arc;
@@ -62,6 +70,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`Shadow`] | as its inner one, and admits whatever that decided |
 /// | [`WithSwitch`] | as its inner one, unless a [`Switch`] turned that off |
 /// | [`Inspect`] | as its inner one, and shows each decision to a closure |
+/// | [`Metered`](crate::Metered), [`Traced`](crate::Traced) | as its inner one, and counts each decision, or makes an event of it |
 /// | [`Lease`] | as its inner one, which it asks for several units in one call |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
 /// | [`AllInTurn`] | by several of any type, one after another, all or nothing |

@@ -148,6 +148,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             }),
             shadowed: None,
             fallback_cause: None,
+            waiters: None,
         };
         Decision::with_details(outcome, from.origin, details)
     }

@@ -1,7 +1,16 @@
 //! What an operator sees of a limiter. Time is paused.
 
+#[cfg(feature = "tracing")]
+mod events;
 mod fallback_cause;
 mod inspect;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(all(feature = "redis", feature = "metrics", feature = "tracing"))]
+mod over_redis;
+#[cfg(all(feature = "redis", feature = "metrics", feature = "tracing"))]
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::time::Duration;
 

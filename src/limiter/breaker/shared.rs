@@ -3,13 +3,14 @@
 use std::error::Error as StdError;
 use std::iter::successors;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::circuit::{Change, Circuit, Outcome, Settings, Ticket, Trouble};
 use super::{BreakerCounts, BreakerState};
+use crate::observe::{BreakerWatch, WatchedState};
 use crate::{Error, ErrorKind};
 
 const FAILED: &str = "the breaker is open, since the limiter failed";
@@ -18,6 +19,7 @@ const FAILED_PARTLY: &str = "the breaker is open, since some calls of the limite
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: Settings,
+    pub(super) watch: BreakerWatch,
     start: Instant,
     /// The period of a closed circuit, and 0 while it is open. Calls of a closed circuit begin
     /// without the lock. One that reads it a moment too early is like one that began before.
@@ -36,10 +38,11 @@ struct Guarded {
 }
 
 impl Shared {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings, name: Option<Arc<str>>) -> Self {
         let circuit = Circuit::new();
         Self {
             settings,
+            watch: BreakerWatch::new(name),
             start: Instant::now(),
             closed_period: AtomicU64::new(circuit.closed_period().unwrap_or(0)),
             guarded: Mutex::new(Guarded {
@@ -58,6 +61,7 @@ impl Shared {
 
     /// The error of a call that is refused: counts it.
     pub(super) fn refuse(&self) -> Error {
+        self.watch.refused();
         self.guarded().refuse()
     }
 
@@ -71,15 +75,19 @@ impl Shared {
         }
         let mut guarded = self.guarded();
         let Some(ticket) = guarded.circuit.admit(self.now(), &self.settings) else {
+            self.watch.refused();
             return Err(guarded.refuse());
         };
-        guarded.counts.probes += u64::from(ticket.is_probe());
+        if ticket.is_probe() {
+            guarded.counts.probes += 1;
+            self.watch.set_state(WatchedState::Probes);
+        }
         Ok(ticket)
     }
 
     pub(super) fn end(&self, ticket: Ticket, outcome: Outcome, error: Option<&Error>) {
-        let mut guarded = self.guarded();
-        let guarded = &mut *guarded;
+        let mut lock = self.guarded();
+        let guarded = &mut *lock;
         if outcome == Outcome::Failed
             && let Some(failure) = error.and_then(failure)
         {
@@ -100,6 +108,16 @@ impl Shared {
             Change::Closed => guarded.cause = None,
         }
         self.closed_period.store(guarded.circuit.closed_period().unwrap_or(0), Relaxed);
+        let is_closed = change == Change::Closed;
+        self.watch.set_state(if is_closed { WatchedState::Asks } else { WatchedState::Refuses });
+        let refusal = guarded.refusal.clone();
+        // Whoever listens may use a limiter of this breaker.
+        drop(lock);
+        match change {
+            Change::Opened(_) => self.watch.opened(&refusal),
+            Change::StaysOpen(_) => {}
+            Change::Closed => self.watch.closed(),
+        }
     }
 
     pub(super) fn state(&self) -> BreakerState {

@@ -55,6 +55,7 @@ pub(super) async fn send_call(
     connection: Arc<dyn SharedConnection>,
     mut call: Call,
 ) -> EndedCall {
+    call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
     let wait = Wait::new(&config, &call.batches, Some((call.lane, call.requests)));
     let used = Arc::clone(&connection);
     if config.pool.is_routed() {
@@ -142,24 +143,28 @@ impl Wait {
     ) -> EndedCall {
         let (lane, sent, mut sending) = (self.lane, Instant::now(), Box::pin(sending));
         if let Some(outcome) = self.earliest.wait_for(sending.as_mut()).await {
-            self.record(&outcome, true);
+            self.record(&outcome, sent, true);
             return EndedCall { lane, ..self.ended(outcome) };
         }
+        self.config.calls.unanswered();
         if let Some(connection) = connection {
             connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));
         }
         let late_reply = async move {
             let until = self.latest + LATE_REPLY_TIMEOUT;
             let outcome = timeout_at(until, sending).await.unwrap_or_default();
-            self.record(&outcome, Instant::now() <= self.latest);
+            self.record(&outcome, sent, Instant::now() <= self.latest);
             self.ended(outcome)
         };
         EndedCall { lane, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
     }
 
     /// Records a reply of each server.
-    fn record(&self, outcome: &CallOutcome, is_in_time: bool) {
+    fn record(&self, outcome: &CallOutcome, sent: Instant, is_in_time: bool) {
         let pool = &self.config.pool;
+        if outcome.was_answered {
+            self.config.calls.answered(sent.elapsed());
+        }
         for hash_slot in self.other_slots.iter().chain([&self.first_slot]) {
             match (outcome.was_answered, is_in_time) {
                 (true, true) => pool.record_reply(*hash_slot),

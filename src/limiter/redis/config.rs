@@ -8,6 +8,7 @@ use super::reply::ReadEntry;
 use super::script::Scripts;
 use crate::algorithm::InLua;
 use crate::limiter::named::{Clock, NamedAlgorithm};
+use crate::observe::CallWatch;
 
 /// The most charges in one call unless set otherwise. Redis serves no other client during a call.
 const DEFAULT_MAX_BATCH_SIZE: usize = 64;
@@ -45,6 +46,8 @@ pub(super) struct Config {
     pub(super) max_in_flight: usize,
     /// The most charges that wait to be sent.
     pub(super) queue_capacity: usize,
+    /// Reports its calls.
+    pub(super) calls: CallWatch,
 }
 
 impl Config {
@@ -65,6 +68,7 @@ impl Config {
             max_batch_size: 1,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             queue_capacity: DEFAULT_QUEUE_CAPACITY,
+            calls: CallWatch::new(named.name()),
         };
         config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE);
         config

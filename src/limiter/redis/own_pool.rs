@@ -21,6 +21,7 @@ use super::health::ConnectionState;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use super::target::Target;
 use crate::limiter::grace_period::GracePeriod;
+use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
 
 /// The pause after an attempt to connect that ended with its runtime.
@@ -36,6 +37,8 @@ pub(super) struct OwnPool {
     changed: Notify,
     /// Closed when the pool is dropped: that ends the attempts to connect.
     shutdown: watch::Sender<()>,
+    /// Reports its connections.
+    watch: ConnectionWatch,
 }
 
 #[derive(Default)]
@@ -52,7 +55,8 @@ impl OwnPool {
     /// `size` connections to `target` for each runtime, made when they are first needed.
     pub(super) fn new(target: impl Into<Target>, size: usize) -> Self {
         let (state, changed, shutdown) = (Mutex::default(), Notify::new(), watch::Sender::new(()));
-        Self { target: target.into(), size, state, changed, shutdown }
+        let watch = ConnectionWatch::new();
+        Self { target: target.into(), size, state, changed, shutdown, watch }
     }
 
     /// The connection at this place if it is usable, or else the next; or when to try again. Starts
@@ -62,7 +66,7 @@ impl OwnPool {
         self.target.keep_watching(&runtime);
         let switches = self.target.switches();
         let mut state = self.lock();
-        state.clean(now);
+        let lost = state.clean(now);
         if state.switches != switches {
             // What failed before says nothing about the new server.
             (state.switches, state.backoff, state.last_error) =
@@ -74,12 +78,20 @@ impl OwnPool {
         let connection = connections.pick(place);
         // An attempt that cannot be spawned ends at once, and takes the lock.
         drop(state);
+        self.report_lost(lost);
         for entry in started {
             let pool = Arc::downgrade(self);
             let attempt = ConnectAttempt { pool, runtime: runtime.id(), entry, result: None };
             runtime.spawn(attempt.run(self.target.clone(), self.shutdown.subscribe()));
         }
         connection.ok_or(retry_at)
+    }
+
+    /// Reports that connections were lost, and why the last one.
+    fn report_lost(&self, reason: Option<&str>) {
+        if let Some(reason) = reason {
+            self.watch.lost(|| self.target.address(), reason);
+        }
     }
 
     /// The error of a failed attempt to connect.
@@ -101,13 +113,15 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
-    /// Drops the connections that are of no more use, and runtimes without any.
-    fn clean(&mut self, now: Instant) {
-        let mut unusable = None;
+    /// Drops the connections that are of no more use, and runtimes without any. Returns why, if it
+    /// dropped any.
+    #[must_use]
+    fn clean(&mut self, now: Instant) -> Option<&'static str> {
+        let (mut unusable, mut closed) = (None, None);
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             match entry.connection.as_ref().map(|connection| connection.state()) {
                 None | Some(ConnectionState::Usable) => continue,
-                Some(ConnectionState::Closed) => {}
+                Some(ConnectionState::Closed) => closed = Some("it was closed"),
                 Some(ConnectionState::ReadOnly) => unusable = Some("redis is read-only"),
                 Some(ConnectionState::Silent) => unusable = Some("redis stopped answering"),
             }
@@ -119,6 +133,7 @@ impl PoolState {
             self.backoff.record_unusable(now);
             self.last_error = Some(Error::new(ErrorKind::Infrastructure, reason));
         }
+        unusable.or(closed)
     }
 }
 
@@ -173,10 +188,11 @@ impl Connections for OwnPool {
 
     fn connect_error(&self, _: u16) -> Option<Error> {
         let mut state = self.lock();
-        state.clean(Instant::now());
+        let lost = state.clean(Instant::now());
         let last_error = state.last_error.clone();
         let is_connected = state.entries().any(|entry| entry.connection.is_some());
         drop(state);
+        self.report_lost(lost);
         last_error.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
     }
 
@@ -234,14 +250,17 @@ impl Drop for ConnectAttempt {
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
         entry.attempt = None;
+        let mut ended = None;
         match self.result.take() {
             Some(Ok(connection)) => {
                 entry.connection = Some(Arc::new(connection));
                 backoff.record_success();
                 *last_error = None;
+                ended = Some(Ok(()));
             }
             Some(Err(error)) => {
                 backoff.record_failure(now);
+                ended = Some(Err(error.clone()));
                 *last_error = Some(error);
             }
             None if std::thread::panicking() => {
@@ -254,5 +273,10 @@ impl Drop for ConnectAttempt {
         }
         drop(state);
         pool.changed.notify_waiters();
+        match ended {
+            Some(Ok(())) => pool.watch.made(|| pool.target.address()),
+            Some(Err(error)) => pool.watch.failed(|| pool.target.address(), &error),
+            None => {}
+        }
     }
 }

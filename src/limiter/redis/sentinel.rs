@@ -24,6 +24,7 @@ use super::address::Host;
 use super::connection::Connection;
 use super::greeting::ServerKind;
 use super::server::{Connector, Server};
+use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
 
 /// How long the first choice waits for sentinels that have not said anything.
@@ -206,9 +207,11 @@ impl Sentinels {
         }
         let Ok(server) = self.connector.server(&host) else { return };
         let server = server.of_kind(ServerKind::Primary);
+        let address = server.address();
         self.primary.send_replace(Some(Primary { host, server }));
         if let Some(old) = current {
             old.server.leave();
+            primary_changed(&self.service_name, &address);
         }
         self.switches.fetch_add(1, Relaxed);
     }

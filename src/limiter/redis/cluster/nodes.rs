@@ -11,6 +11,7 @@ use super::super::key::HASH_SLOTS;
 use super::node::{Node, NodeSettings};
 use super::slot_map::SlotMap;
 use crate::Error;
+use crate::observe::slots_moved;
 
 /// A slot that no server is known to hold.
 const UNKNOWN: u16 = u16::MAX;
@@ -96,8 +97,13 @@ impl Nodes {
             let number = find_or_add(&mut known, address, settings)?;
             numbers[slots].fill(number);
         }
+        let mut moved = 0;
         for (slot, number) in self.slots.iter().zip(&numbers) {
-            slot.store(*number, Relaxed);
+            let before = slot.swap(*number, Relaxed);
+            moved += usize::from(before != UNKNOWN && before != *number);
+        }
+        if moved > 0 {
+            slots_moved(moved);
         }
         let now = Instant::now();
         for (entry, number) in known.iter_mut().zip(0..) {

@@ -1,0 +1,181 @@
+//! A limiter whose decisions are counted.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+
+use super::{Limiter, Operation};
+use crate::observe::{Asked, Meter};
+use crate::{Charge, Decision, Error, Outcome, Reservation};
+
+/// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
+pub trait MetricsExt: Limiter + Sized {
+    /// Counts the decisions of this limiter through the crate [`metrics`](https://docs.rs/metrics),
+    /// under `limiter`, which becomes the value of a label. See [`Metered`].
+    ///
+    /// Write it last, after `or_else`, `shadow` and `switch`, so that it sees what they do.
+    #[must_use]
+    fn metrics(self, limiter: impl Into<Arc<str>>) -> Metered<Self> {
+        Metered { inner: self, meter: Meter::new(limiter) }
+    }
+}
+
+impl<L: Limiter> MetricsExt for L {}
+
+/// A limiter whose decisions are counted: made by [`MetricsExt::metrics`].
+///
+/// The application installs a recorder, such as metrics-exporter-prometheus. Until then nothing is
+/// counted, and it costs a few nanoseconds.
+///
+/// ```
+/// use metrics_exporter_prometheus::PrometheusBuilder;
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, MetricsExt, Quota};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build().unwrap().block_on(async {
+/// // In a service: `PrometheusBuilder::new().install()`, which serves `/metrics`.
+/// let recorder = PrometheusBuilder::new().build_recorder();
+/// let page = recorder.handle();
+/// metrics::set_global_recorder(recorder).unwrap();
+///
+/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(2))).metrics("api");
+/// for _ in 0..5 {
+///     limiter.check(&Charge::new("alice")).await?;
+/// }
+/// let page = page.render();
+/// assert!(page.contains(r#"rate_limit_decisions_total{limiter="api",outcome="admitted"} 2"#));
+/// assert!(page.contains(r#"rate_limit_decisions_total{limiter="api",outcome="denied"} 3"#));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// # What is counted
+///
+/// Each charge once, when its future is done:
+///
+/// | the limiter answers | it counts as |
+/// |---|---|
+/// | `Allow` | `admitted` |
+/// | `Wait`, or `Allow` after the caller had to ask again | `delayed` |
+/// | `Deny`, or `Retry` where the caller has no time left to ask again | `denied` |
+/// | `Retry` where it has | nothing yet: it asks again |
+/// | an error | `undecided` |
+/// | what [`FailOpen`](crate::FailOpen) admits | `rate_limit_fail_open_total`, and no outcome |
+/// | what a [`Switch`](crate::Switch) admits that is off | `rate_limit_switched_off_total`, and no outcome |
+/// | what a [`Shadow`](crate::Shadow) admits | the outcome without the shadow; a refusal also as `rate_limit_shadow_refusals_total` |
+/// | nothing, since its caller has left | `rate_limit_abandoned_total` |
+///
+/// A peek, an estimate, a penalty, a reset and a settlement are not counted. The page
+/// [what an operator sees](crate::guide::what_an_operator_sees) lists every metric.
+///
+/// # Labels
+///
+/// `limiter` is the name that you give, never that of a key. So the number of series does not
+/// depend on how many keys there are. Two limiters with one name are counted together.
+#[derive(Clone, Debug)]
+pub struct Metered<L> {
+    inner: L,
+    meter: Meter,
+}
+
+impl<L> Metered<L> {
+    /// What counts its decisions.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl<L: Limiter> Limiter for Metered<L> {
+    type Future = MeteredFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let asked = Asked::of(charge);
+        let counted = (self.meter.is_live() && !asked.is_peek()).then(|| Counted {
+            meter: self.meter.clone(),
+            asked,
+            begun: None,
+        });
+        MeteredFuture { answer: self.inner.check(charge), counted }
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.inner.settle(reservation, actual)
+    }
+
+    fn can_take_more(&self) -> bool {
+        self.inner.can_take_more()
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let answer = self.inner.operate(operation, charge)?;
+        Some(MeteredFuture { answer, counted: None })
+    }
+}
+
+pin_project! {
+    /// The future of [`Metered`].
+    pub struct MeteredFuture<C> {
+        #[pin]
+        answer: C,
+        // None: it is not counted, or it was.
+        counted: Option<Counted>,
+    }
+}
+
+/// A charge that has no answer yet. It is counted when it is dropped, if it was begun.
+struct Counted {
+    meter: Meter,
+    asked: Asked,
+    begun: Option<Instant>,
+}
+
+impl Counted {
+    fn finish(mut self, answer: &mut Result<Decision, Error>) {
+        self.meter.record_after(&self.asked, answer.as_ref(), self.begun.take());
+        if let Ok(decision) = answer
+            && matches!(decision.outcome(), Outcome::Wait(_) | Outcome::Retry(_))
+            && let Some(waiters) = self.meter.waiters()
+        {
+            decision.add_waiters(waiters);
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if self.begun.is_some() {
+            self.meter.record_abandoned();
+        }
+    }
+}
+
+impl<C> Future for MeteredFuture<C>
+where
+    C: Future<Output = Result<Decision, Error>>,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(Counted { begun: begun @ None, .. }) = this.counted {
+            *begun = Some(Instant::now());
+        }
+        let mut answer = ready!(this.answer.poll(cx));
+        if let Some(counted) = this.counted.take() {
+            counted.finish(&mut answer);
+        }
+        Poll::Ready(answer)
+    }
+}
+
+impl<C> fmt::Debug for MeteredFuture<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeteredFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,193 @@
+//! A limiter whose decisions are events.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+
+use super::digest::push_digest;
+use super::{Limiter, Operation};
+use crate::observe::{Asked, Tracer};
+use crate::{Charge, Decision, Error, Reservation};
+
+/// Makes events of decisions: every [`Limiter`] has this method with the feature `tracing`.
+pub trait TraceExt: Limiter + Sized {
+    /// Makes an event of each decision of this limiter through the crate
+    /// [`tracing`](https://docs.rs/tracing), with `limiter` as a field. See [`Traced`].
+    ///
+    /// Write it last, after `or_else`, `shadow` and `switch`, so that it sees what they do.
+    #[must_use]
+    fn trace(self, limiter: impl Into<Arc<str>>) -> Traced<Self> {
+        let tracer = Arc::new(Tracer::new(limiter.into()));
+        Traced { inner: self, tracer, shown_key: ShownKey::None }
+    }
+}
+
+impl<L: Limiter> TraceExt for L {}
+
+/// A limiter whose decisions are events: made by [`TraceExt::trace`].
+///
+/// ```
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Memory, Quota, TraceExt};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build().unwrap().block_on(async {
+/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(2)))
+///     .or_else(FailOpen)
+///     .trace("api");
+/// limiter.check(&Charge::new("alice")).await?;
+/// // DEBUG tower_sluice::decision: decided limiter="api" outcome="admitted" cost=1 remaining=1 ..
+///
+/// // With a digest of the key, as its name in Redis holds one:
+/// let limiter = limiter.key_digests();
+/// # limiter.check(&Charge::new("alice")).await?;
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// # Its events
+///
+/// | target, level | when | fields |
+/// |---|---|---|
+/// | `tower_sluice::decision`, DEBUG | each decision, inside of the caller's span | `limiter`, `outcome`, `cost`, `seconds`; where known `policy`, `remaining`, `wait_seconds`, `retry_after_seconds`, `origin`, `shadow`, `kind`, `error`, `key` |
+/// | `tower_sluice::fault`, WARN | a limiter could not decide: once a second for each [kind](crate::ErrorKind) | `limiter`, `kind`, `error` with its causes, `suppressed` |
+/// | the same | a fallback or a shadow answered in its place: once a second for each kind | also `origin`, `admitted` |
+///
+/// `outcome` is `admitted`, `delayed`, `denied`, `undecided`, `failed open`, `switched off`, or
+/// `asks again` for a charge that nothing can be reserved for. `suppressed` is the number of faults
+/// that were left out since the last one. A refusal is DEBUG too: callers must not fill a log.
+///
+/// A peek, an operation and a settlement are no events, and neither is a future that is dropped.
+///
+/// # Keys
+///
+/// No event shows a key unless you say so, since keys name people and may be secrets.
+///
+/// # Cost
+///
+/// While nobody listens to `tower_sluice::decision`, some nanoseconds: no clock is read. Errors
+/// are always looked at.
+#[derive(Clone, Debug)]
+pub struct Traced<L> {
+    inner: L,
+    tracer: Arc<Tracer>,
+    shown_key: ShownKey,
+}
+
+/// What events show of a key.
+#[derive(Clone, Copy, Debug)]
+enum ShownKey {
+    None,
+    Digest,
+    Raw,
+}
+
+impl<L> Traced<L> {
+    /// Shows of each key its digest: `h:` and the first half of its SHA-256 in hexadecimal digits.
+    /// Default: nothing.
+    ///
+    /// So the events of one caller can be found. Whoever can guess a key can tell its digest: of an
+    /// IP address by trying all.
+    #[must_use]
+    pub fn key_digests(self) -> Self {
+        Self { shown_key: ShownKey::Digest, ..self }
+    }
+
+    /// Shows each key as it is. Default: nothing.
+    ///
+    /// Only where keys are neither secret nor personal: logs are kept, and read by many.
+    #[must_use]
+    pub fn raw_keys(self) -> Self {
+        Self { shown_key: ShownKey::Raw, ..self }
+    }
+}
+
+impl ShownKey {
+    fn of(self, charge: &Charge) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Digest => {
+                let mut digest = String::new();
+                push_digest(&mut digest, charge.key());
+                Some(digest)
+            }
+            Self::Raw => Some(charge.key().to_owned()),
+        }
+    }
+}
+
+impl<L: Limiter> Limiter for Traced<L> {
+    type Future = TracedFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        let asked = Asked::of(charge);
+        let traced = (!asked.is_peek()).then(|| {
+            let is_shown = self.tracer.shows_decisions();
+            let key = if is_shown { self.shown_key.of(charge) } else { None };
+            Trace { tracer: Arc::clone(&self.tracer), asked, is_shown, key, begun: None }
+        });
+        TracedFuture { answer: self.inner.check(charge), trace: traced }
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.inner.settle(reservation, actual)
+    }
+
+    fn can_take_more(&self) -> bool {
+        self.inner.can_take_more()
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        let answer = self.inner.operate(operation, charge)?;
+        Some(TracedFuture { answer, trace: None })
+    }
+}
+
+pin_project! {
+    /// The future of [`Traced`].
+    pub struct TracedFuture<C> {
+        #[pin]
+        answer: C,
+        // None: it is no event, or it was one.
+        trace: Option<Trace>,
+    }
+}
+
+/// A charge that has no answer yet.
+struct Trace {
+    tracer: Arc<Tracer>,
+    asked: Asked,
+    /// Whether somebody listens to decisions.
+    is_shown: bool,
+    key: Option<String>,
+    begun: Option<Instant>,
+}
+
+impl<C> Future for TracedFuture<C>
+where
+    C: Future<Output = Result<Decision, Error>>,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(Trace { is_shown: true, begun: begun @ None, .. }) = this.trace {
+            *begun = Some(Instant::now());
+        }
+        let answer = ready!(this.answer.poll(cx));
+        if let Some(Trace { tracer, asked, key, begun, .. }) = this.trace.take() {
+            tracer.record(&asked, key.as_deref(), begun, answer.as_ref());
+        }
+        Poll::Ready(answer)
+    }
+}
+
+impl<C> fmt::Debug for TracedFuture<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TracedFuture").finish_non_exhaustive()
+    }
+}

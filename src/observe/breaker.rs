@@ -1,0 +1,93 @@
+//! What a breaker reports.
+
+use std::sync::Arc;
+
+#[cfg(feature = "metrics")]
+use metrics::{Counter, Gauge};
+
+#[cfg(feature = "metrics")]
+use super::catalog;
+#[cfg(feature = "tracing")]
+use super::events;
+#[cfg(feature = "metrics")]
+use super::recorder::{Handles, Value, counter, gauge};
+#[cfg(feature = "tracing")]
+use super::seldom::Seldom;
+use crate::Error;
+
+/// What a breaker does with calls, as a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum State {
+    Asks = 0,
+    Probes = 1,
+    Refuses = 2,
+}
+
+/// Reports the states of a breaker. Metrics need a name; events do without.
+#[derive(Debug)]
+pub(crate) struct BreakerWatch {
+    name: Option<Arc<str>>,
+    #[cfg(feature = "metrics")]
+    handles: Handles<(Gauge, Counter)>,
+    #[cfg(feature = "tracing")]
+    opened: Seldom,
+    #[cfg(feature = "tracing")]
+    closed: Seldom,
+}
+
+impl BreakerWatch {
+    pub(crate) fn new(name: Option<Arc<str>>) -> Self {
+        let watch = Self {
+            name,
+            #[cfg(feature = "metrics")]
+            handles: Handles::new(),
+            #[cfg(feature = "tracing")]
+            opened: Seldom::new(),
+            #[cfg(feature = "tracing")]
+            closed: Seldom::new(),
+        };
+        watch.set_state(State::Asks);
+        watch
+    }
+
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
+    /// It opened. `refusal` is what callers get.
+    pub(crate) fn opened(&self, refusal: &Error) {
+        #[cfg(feature = "tracing")]
+        self.opened.emit(|suppressed| {
+            events::breaker_opened(self.name.as_deref(), refusal, suppressed);
+        });
+        let _ = refusal;
+    }
+
+    pub(crate) fn closed(&self) {
+        #[cfg(feature = "tracing")]
+        self.closed.emit(|suppressed| events::breaker_closed(self.name.as_deref(), suppressed));
+    }
+
+    pub(crate) fn refused(&self) {
+        #[cfg(feature = "metrics")]
+        if let Some((_, refusals)) = self.handles() {
+            refusals.increment(1);
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        #[cfg(feature = "metrics")]
+        if let Some((gauge, _)) = self.handles() {
+            gauge.set(f64::from(state as u8));
+        }
+        let _ = state;
+    }
+
+    #[cfg(feature = "metrics")]
+    fn handles(&self) -> Option<&(Gauge, Counter)> {
+        let name = [Value::Name(self.name.as_ref()?)];
+        self.handles.get(|| {
+            (gauge(&catalog::BREAKER_STATE, &name), counter(&catalog::BREAKER_REFUSALS, &name))
+        })
+    }
+}

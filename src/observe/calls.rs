@@ -1,0 +1,84 @@
+//! What a limiter in Redis reports of its calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "metrics")]
+use metrics::{Counter, Histogram};
+
+#[cfg(feature = "metrics")]
+use super::catalog;
+#[cfg(feature = "metrics")]
+use super::recorder::{Handles, Value, counter, histogram};
+
+/// Reports the calls of one limiter. Clones report together.
+#[derive(Clone)]
+pub(crate) struct CallWatch {
+    #[cfg(feature = "metrics")]
+    inner: Arc<Inner>,
+}
+
+#[cfg(feature = "metrics")]
+struct Inner {
+    limiter: Arc<str>,
+    handles: Handles<CallHandles>,
+}
+
+#[cfg(feature = "metrics")]
+struct CallHandles {
+    batch_size: Histogram,
+    call_seconds: Histogram,
+    unanswered: Counter,
+}
+
+#[cfg(feature = "metrics")]
+impl CallWatch {
+    pub(crate) fn new(limiter: &Arc<str>) -> Self {
+        let inner = Inner { limiter: Arc::clone(limiter), handles: Handles::new() };
+        let watch = Self { inner: Arc::new(inner) };
+        watch.handles();
+        watch
+    }
+
+    /// A call with so many charges and settlements leaves.
+    pub(crate) fn sent(&self, requests: usize) {
+        if let Some(handles) = self.handles() {
+            handles.batch_size.record(requests as f64);
+        }
+    }
+
+    pub(crate) fn answered(&self, after: Duration) {
+        if let Some(handles) = self.handles() {
+            handles.call_seconds.record(after);
+        }
+    }
+
+    pub(crate) fn unanswered(&self) {
+        if let Some(handles) = self.handles() {
+            handles.unanswered.increment(1);
+        }
+    }
+
+    fn handles(&self) -> Option<&CallHandles> {
+        let name = [Value::Name(&self.inner.limiter)];
+        self.inner.handles.get(|| CallHandles {
+            batch_size: histogram(&catalog::BATCH_SIZE, &name),
+            call_seconds: histogram(&catalog::CALL_SECONDS, &name),
+            unanswered: counter(&catalog::UNANSWERED_CALLS, &name),
+        })
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+#[allow(clippy::unused_self, reason = "it reports nothing without the feature")]
+impl CallWatch {
+    pub(crate) fn new(_limiter: &Arc<str>) -> Self {
+        Self {}
+    }
+
+    pub(crate) fn sent(&self, _requests: usize) {}
+
+    pub(crate) fn answered(&self, _after: Duration) {}
+
+    pub(crate) fn unanswered(&self) {}
+}

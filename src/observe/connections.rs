@@ -1,0 +1,101 @@
+//! What pools of connections report.
+
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+#[cfg(feature = "metrics")]
+use metrics::Counter;
+
+#[cfg(feature = "metrics")]
+use super::catalog;
+#[cfg(feature = "tracing")]
+use super::events::connections as events;
+#[cfg(feature = "metrics")]
+use super::recorder::{Handles, Value, counter};
+#[cfg(feature = "tracing")]
+use super::seldom::Seldom;
+use crate::Error;
+
+/// Reports the connections of one pool. `address` says where they lead, without a password.
+pub(crate) struct ConnectionWatch {
+    #[cfg(feature = "metrics")]
+    handles: Handles<[Counter; 2]>,
+    #[cfg(feature = "tracing")]
+    has_failed: AtomicBool,
+    #[cfg(feature = "tracing")]
+    failed: Seldom,
+    #[cfg(feature = "tracing")]
+    lost: Seldom,
+}
+
+#[allow(clippy::unused_self, reason = "it reports nothing without the features")]
+impl ConnectionWatch {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            handles: Handles::new(),
+            #[cfg(feature = "tracing")]
+            has_failed: AtomicBool::new(false),
+            #[cfg(feature = "tracing")]
+            failed: Seldom::new(),
+            #[cfg(feature = "tracing")]
+            lost: Seldom::new(),
+        }
+    }
+
+    pub(crate) fn made(&self, address: impl FnOnce() -> String) {
+        #[cfg(feature = "metrics")]
+        self.count(0);
+        #[cfg(feature = "tracing")]
+        events::connected(&address(), self.has_failed.swap(false, Relaxed));
+        let _ = address;
+    }
+
+    pub(crate) fn failed(&self, address: impl FnOnce() -> String, error: &Error) {
+        #[cfg(feature = "metrics")]
+        self.count(1);
+        #[cfg(feature = "tracing")]
+        {
+            self.has_failed.store(true, Relaxed);
+            self.failed.emit(|suppressed| events::connect_failed(&address(), error, suppressed));
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = (address, error);
+    }
+
+    pub(crate) fn lost(&self, address: impl FnOnce() -> String, reason: &str) {
+        #[cfg(feature = "tracing")]
+        {
+            self.has_failed.store(true, Relaxed);
+            self.lost.emit(|suppressed| events::connection_lost(&address(), reason, suppressed));
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = (address, reason);
+    }
+
+    #[cfg(feature = "metrics")]
+    fn count(&self, result: usize) {
+        let handles = self.handles.get(|| {
+            ["made", "failed"].map(|word| counter(&catalog::CONNECTS, &[Value::Word(word)]))
+        });
+        if let Some(handles) = handles {
+            handles[result].increment(1);
+        }
+    }
+}
+
+/// Another server is the primary from now on.
+pub(crate) fn primary_changed(service: &str, address: &str) {
+    #[cfg(feature = "tracing")]
+    events::primary_changed(service, address);
+    #[cfg(not(feature = "tracing"))]
+    let _ = (service, address);
+}
+
+/// So many hash slots of a cluster have moved.
+pub(crate) fn slots_moved(slots: usize) {
+    #[cfg(feature = "tracing")]
+    events::slots_moved(slots);
+    #[cfg(not(feature = "tracing"))]
+    let _ = slots;
+}

@@ -1,0 +1,127 @@
+//! Every event of the crate, with its target, level and fields. Those of connections have a file of
+//! their own.
+
+#[cfg(feature = "redis")]
+pub(super) mod connections;
+
+use tracing::{Level, enabled, event, info, warn};
+
+use super::verdict::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
+use crate::{Decision, Error, Origin, Outcome};
+
+/// Decisions: one event each.
+const DECISION: &str = "tower_sluice::decision";
+/// Errors of limiters, and what stood in for them.
+const FAULT: &str = "tower_sluice::fault";
+/// Breakers.
+const BREAKER: &str = "tower_sluice::breaker";
+
+/// Whether anybody listens to decisions.
+#[inline]
+pub(crate) fn shows_decisions() -> bool {
+    enabled!(target: DECISION, Level::DEBUG)
+}
+
+/// One decision. A field that says nothing is left out.
+pub(crate) fn decided(
+    limiter: &str,
+    asked: &Asked,
+    key: Option<&str>,
+    seconds: f64,
+    verdict: Verdict,
+    result: Result<&Decision, &Error>,
+) {
+    let decision = result.ok();
+    let wait = match verdict {
+        Verdict::Decided(Decided::Delayed(wait)) => Some(wait.as_secs_f64()),
+        _ => None,
+    };
+    let retry_after = decision.and_then(Decision::retry_after).map(|time| time.as_secs_f64());
+    let error = error_of(result);
+    event!(
+        target: DECISION,
+        Level::DEBUG,
+        limiter,
+        outcome = verdict.name(),
+        key,
+        cost = asked.cost,
+        policy = decision.and_then(Decision::limiter),
+        remaining = decision.and_then(Decision::remaining),
+        wait_seconds = wait,
+        retry_after_seconds = retry_after,
+        seconds,
+        origin = decision.map(|decision| origin(decision.origin())),
+        shadow = decision.and_then(Decision::shadowed).map(|_| true),
+        kind = error.map(kind),
+        error = error.map(tracing::field::display),
+        "decided"
+    );
+}
+
+/// A limiter could not decide, and its caller gets the error.
+pub(crate) fn undecided(limiter: &str, error: &Error, suppressed: u64) {
+    warn!(
+        target: FAULT,
+        limiter,
+        kind = kind(error),
+        error = chain(error),
+        suppressed,
+        "a limiter could not decide"
+    );
+}
+
+/// A limiter could not decide, and a fallback or a shadow answers.
+pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppressed: u64) {
+    warn!(
+        target: FAULT,
+        limiter,
+        kind = kind(error),
+        error = chain(error),
+        origin = origin(decision.origin()),
+        admitted = matches!(decision.outcome(), Outcome::Allow | Outcome::Wait(_)),
+        suppressed,
+        "a limiter could not decide, and its fallback answers"
+    );
+}
+
+pub(super) fn breaker_opened(breaker: Option<&str>, refusal: &Error, suppressed: u64) {
+    warn!(
+        target: BREAKER,
+        breaker,
+        kind = kind(refusal),
+        error = chain(refusal),
+        suppressed,
+        "a breaker opened"
+    );
+}
+
+pub(super) fn breaker_closed(breaker: Option<&str>, suppressed: u64) {
+    info!(target: BREAKER, breaker, suppressed, "a breaker closed");
+}
+
+fn kind(error: &Error) -> &'static str {
+    KINDS[kind_index(error.kind())].1
+}
+
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Store => "store",
+        Origin::Local => "local",
+        Origin::Cache => "cache",
+        Origin::FailOpen => "fail_open",
+        Origin::Shadow => "shadow",
+        Origin::Off => "off",
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,46 @@
+//! What an operator sees: metrics and events, by the features `metrics` and `tracing`.
+//!
+//! [`MetricsExt::metrics`](crate::MetricsExt::metrics) counts the decisions of a limiter, and
+//! [`TraceExt::trace`](crate::TraceExt::trace) makes an event of each. The crate itself reports
+//! calls to Redis, connections and breakers. The page
+//! [what an operator sees](crate::guide::what_an_operator_sees) has each metric and each event.
+//!
+//! `catalog.rs` lists the metrics. `meter.rs` counts under one name, and `recorder.rs` asks for its
+//! handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often one may
+//! repeat. `verdict.rs` says what a result counts as. `breaker.rs`, `calls.rs` and `connections.rs`
+//! are what the rest of the crate reports to: without the two features they do nothing.
+
+mod breaker;
+#[cfg(feature = "redis")]
+mod calls;
+#[cfg(feature = "metrics")]
+mod catalog;
+#[cfg(feature = "redis")]
+mod connections;
+#[cfg(feature = "tracing")]
+mod events;
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(feature = "metrics")]
+mod recorder;
+#[cfg(feature = "tracing")]
+mod seldom;
+#[cfg(feature = "tracing")]
+mod tracer;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod verdict;
+
+#[cfg(feature = "metrics")]
+pub use self::catalog::{BATCH_BUCKETS, METRICS, Metric, MetricKind, SECONDS_BUCKETS};
+
+pub(crate) use self::breaker::{BreakerWatch, State as WatchedState};
+#[cfg(feature = "redis")]
+pub(crate) use self::calls::CallWatch;
+#[cfg(feature = "redis")]
+pub(crate) use self::connections::{ConnectionWatch, primary_changed, slots_moved};
+#[cfg(feature = "metrics")]
+pub use self::meter::Meter;
+#[cfg(feature = "tracing")]
+pub(crate) use self::tracer::Tracer;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(crate) use self::verdict::Asked;

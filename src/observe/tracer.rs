@@ -1,0 +1,60 @@
+//! Makes events of the decisions of one limiter.
+
+use std::array::from_fn;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::events;
+use super::seldom::Seldom;
+use super::verdict::{Asked, KINDS, error_of, kind_index};
+use crate::{Decision, Error};
+
+/// Makes events under the name of a limiter.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    limiter: Arc<str>,
+    /// For each kind of error: those that callers get.
+    undecided: [Seldom; KINDS.len()],
+    /// For each kind: those that a fallback or a shadow stands in for.
+    stood_in: [Seldom; KINDS.len()],
+}
+
+impl Tracer {
+    pub(crate) fn new(limiter: Arc<str>) -> Self {
+        let undecided = from_fn(|_| Seldom::new());
+        Self { limiter, undecided, stood_in: from_fn(|_| Seldom::new()) }
+    }
+
+    /// Whether anybody listens to decisions.
+    #[inline]
+    #[allow(clippy::unused_self, reason = "it is asked of the one who makes the events")]
+    pub(crate) fn shows_decisions(&self) -> bool {
+        events::shows_decisions()
+    }
+
+    /// Makes an event of a result, if it was `begun` for somebody who listens, and of its fault.
+    pub(crate) fn record(
+        &self,
+        asked: &Asked,
+        key: Option<&str>,
+        begun: Option<Instant>,
+        result: Result<&Decision, &Error>,
+    ) {
+        if let Some(begun) = begun {
+            let (seconds, verdict) =
+                (begun.elapsed().as_secs_f64(), asked.verdict(result, Some(begun)));
+            events::decided(&self.limiter, asked, key, seconds, verdict, result);
+        }
+        let Some(error) = error_of(result) else { return };
+        let kind = kind_index(error.kind());
+        match result {
+            Ok(decision) => self.stood_in[kind].emit(|suppressed| {
+                events::stood_in(&self.limiter, decision, error, suppressed);
+            }),
+            Err(_) => self.undecided[kind].emit(|suppressed| {
+                events::undecided(&self.limiter, error, suppressed);
+            }),
+        }
+    }
+}

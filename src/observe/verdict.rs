@@ -1,0 +1,157 @@
+//! What the result of a charge counts as.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome};
+
+/// What is known of a charge when its limiter is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) cost: u64,
+    max_wait: Duration,
+    /// How long the same request has waited before, where nothing can be reserved.
+    retried_for: Duration,
+}
+
+/// What a result counts as. Each charge is one of these, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Decided(Decided),
+    /// No limiter decided, and `FailOpen` admitted.
+    FailedOpen,
+    /// A switch is off: nobody was asked.
+    SwitchedOff,
+    /// The same request asks again after a pause, so it is not decided yet.
+    AsksAgain,
+}
+
+/// The outcomes, as they are called in metrics and events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decided {
+    Admitted,
+    /// Admitted after this time.
+    Delayed(Duration),
+    Denied,
+    Undecided,
+}
+
+impl Asked {
+    pub(crate) fn of(charge: &Charge) -> Self {
+        Self {
+            cost: charge.get_cost(),
+            max_wait: charge.get_max_wait().unwrap_or_default(),
+            retried_for: charge.retried_for(),
+        }
+    }
+
+    /// A peek takes nothing, and counts as nothing: combinations peek at their members.
+    pub(crate) fn is_peek(&self) -> bool {
+        self.cost == 0
+    }
+
+    /// What a result counts as. In a shadow: what it would have been without.
+    pub(crate) fn verdict(
+        &self,
+        result: Result<&Decision, &Error>,
+        begun: Option<Instant>,
+    ) -> Verdict {
+        let Ok(decision) = result else { return Verdict::Decided(Decided::Undecided) };
+        match (decision.origin(), decision.shadowed()) {
+            (Origin::FailOpen, _) => Verdict::FailedOpen,
+            (Origin::Off, _) => Verdict::SwitchedOff,
+            (_, Some(Err(_))) => Verdict::Decided(Decided::Undecided),
+            // A shadow does not ask again.
+            (_, Some(Ok(Outcome::Retry(_)))) => Verdict::Decided(Decided::Denied),
+            (_, Some(Ok(outcome))) => self.of_outcome(outcome, begun),
+            (_, None) => self.of_outcome(decision.outcome(), begun),
+        }
+    }
+
+    /// What an outcome counts as.
+    pub(crate) fn of_outcome(&self, outcome: Outcome, begun: Option<Instant>) -> Verdict {
+        let elapsed = || begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+        match outcome {
+            Outcome::Allow if self.retried_for.is_zero() => Verdict::Decided(Decided::Admitted),
+            Outcome::Allow => {
+                Verdict::Decided(Decided::Delayed(self.retried_for.saturating_add(elapsed())))
+            }
+            Outcome::Wait(wait) => Verdict::Decided(Decided::Delayed(wait)),
+            Outcome::Retry(pause) if pause <= self.max_wait.saturating_sub(elapsed()) => {
+                Verdict::AsksAgain
+            }
+            Outcome::Retry(_) | Outcome::Deny { .. } => Verdict::Decided(Decided::Denied),
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether the caller would be refused.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(self, Self::Decided(Decided::Denied | Decided::Undecided))
+    }
+
+    /// The name of the outcome in events.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Decided(decided) => decided.name(),
+            Self::FailedOpen => "failed open",
+            Self::SwitchedOff => "switched off",
+            Self::AsksAgain => "asks again",
+        }
+    }
+}
+
+impl Decided {
+    /// All of them, in the order of [`index`](Self::index).
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Admitted, Self::Delayed(Duration::ZERO), Self::Denied, Self::Undecided];
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Admitted => 0,
+            Self::Delayed(_) => 1,
+            Self::Denied => 2,
+            Self::Undecided => 3,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Delayed(_) => "delayed",
+            Self::Denied => "denied",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// The kinds of errors, each with its name.
+pub(crate) const KINDS: [(ErrorKind, &str); 6] = [
+    (ErrorKind::Infrastructure, "infrastructure"),
+    (ErrorKind::Saturation, "saturation"),
+    (ErrorKind::Capacity, "capacity"),
+    (ErrorKind::Configuration, "configuration"),
+    (ErrorKind::Request, "request"),
+    (ErrorKind::State, "state"),
+];
+
+/// Where a kind stands in [`KINDS`].
+pub(crate) fn kind_index(kind: ErrorKind) -> usize {
+    KINDS.iter().position(|(known, _)| *known == kind).expect("each kind has a name")
+}
+
+/// The error that a result holds, be it that a fallback or a shadow hides it.
+pub(crate) fn error_of<'a>(result: Result<&'a Decision, &'a Error>) -> Option<&'a Error> {
+    match result {
+        Ok(decision) => {
+            decision.fallback_cause().or_else(|| decision.shadowed().and_then(Result::err))
+        }
+        Err(error) => Some(error),
+    }
+}

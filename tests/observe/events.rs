@@ -1,0 +1,264 @@
+//! What is traced, with a subscriber that the test reads.
+
+use std::fmt::{Debug, Write};
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+
+use tokio_test::{assert_pending, task};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Operation,
+    Quota, TraceExt,
+};
+use tracing::field::{Field, Visit};
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Event, Level, Subscriber, info_span};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::{SECOND, one};
+
+/// A subscriber of this thread that writes each event in a line: level, target, span, message and
+/// fields.
+#[derive(Clone, Default)]
+pub(super) struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    pub(super) fn listen() -> (Self, DefaultGuard) {
+        let lines = Self::default();
+        let guard = set_default(Registry::default().with(lines.clone()));
+        (lines, guard)
+    }
+
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    /// Those of one target.
+    fn of(&self, target: &str) -> Vec<String> {
+        let target = format!(" tower_sluice::{target} ");
+        self.take().into_iter().filter(|line| line.contains(&target)).collect()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        struct Text(String);
+        impl Visit for Text {
+            fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+                write!(self.0, " {}={value:?}", field.name()).unwrap();
+            }
+        }
+        let (level, target) = (event.metadata().level(), event.metadata().target());
+        let span = context.event_span(event).map_or("", |span| span.name());
+        let mut text = Text(format!("{level} {target} {span}"));
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_decision_is_one_event_in_the_span_of_its_caller() {
+    let (lines, _guard) = Lines::listen();
+    let store = Memory::new("bucket", TokenBucket::new(Quota::per_hour(1)));
+    let limiter = store.trace("api");
+    let _span = info_span!("request").entered();
+    limiter.check(&one()).await.unwrap();
+    limiter.check(&one()).await.unwrap();
+    let lines = lines.take();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    let begin = "DEBUG tower_sluice::decision request ";
+    assert!(lines.iter().all(|line| line.starts_with(begin)), "{lines:#?}");
+    for part in ["limiter=\"api\"", "outcome=\"admitted\"", "policy=\"bucket\"", "remaining=0"] {
+        assert!(lines[0].contains(part), "{part} in {}", lines[0]);
+    }
+    assert!(lines[0].contains("cost=1") && lines[0].contains("origin=\"local\""));
+    assert!(
+        lines[1].contains("outcome=\"denied\"") && lines[1].contains("retry_after_seconds=3600")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_says_what_happened() {
+    let (lines, _guard) = Lines::listen();
+    let store = Scripted::new().wait(SECOND).retry(SECOND).retry(2 * SECOND).never();
+    let store = store.fail(ErrorKind::Infrastructure).fail(ErrorKind::Capacity);
+    let limiter = store.or_else(FailOpen).trace("api");
+    for _ in 0..6 {
+        let _ = limiter.check(&one().max_wait(SECOND)).await;
+    }
+    let outcomes: Vec<_> = lines
+        .of("decision")
+        .iter()
+        .map(|line| line.split("outcome=\"").nth(1).unwrap().split('"').next().unwrap().to_owned())
+        .collect();
+    let expected = ["delayed", "asks again", "denied", "denied", "failed open", "undecided"];
+    assert_eq!(outcomes, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_event_shows_a_key_unless_it_is_asked_to() {
+    let (lines, _guard) = Lines::listen();
+    let key = "alice@example.com";
+    let charge = Charge::new(key);
+    let store = || {
+        let store = Scripted::new().allow().fail(ErrorKind::Infrastructure);
+        store.fail(ErrorKind::Request).or_else(FailOpen)
+    };
+    let ask = async |limiter: &dyn Fn() -> tower_sluice::Boxed| {
+        let limiter = limiter();
+        for _ in 0..3 {
+            let _ = limiter.check(&charge).await;
+        }
+    };
+    ask(&|| store().trace("api").boxed()).await;
+    let shown = lines.take();
+    assert!(shown.len() >= 5 && shown.iter().all(|line| !line.contains("alice")), "{shown:#?}");
+    assert!(shown.iter().all(|line| !line.contains(" key=")));
+
+    ask(&|| store().trace("api").key_digests().boxed()).await;
+    let shown = lines.take();
+    assert!(shown.iter().all(|line| !line.contains("alice")), "{shown:#?}");
+    // The first half of its SHA-256.
+    let digest = "key=\"h:ff8d9819fc0e12bf0d24892e45987e24\"";
+    assert_eq!(shown.iter().filter(|line| line.contains(digest)).count(), 3, "{shown:#?}");
+
+    ask(&|| store().trace("api").raw_keys().boxed()).await;
+    let shown = lines.of("decision");
+    assert!(shown.iter().all(|line| line.contains("key=\"alice@example.com\"")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_are_warned_of_once_a_second_for_each_kind() {
+    let (lines, _guard) = Lines::listen();
+    let away = |_: &Charge| {
+        let error = Error::new(ErrorKind::Infrastructure, "no connection");
+        let error = error.with_source(std::io::Error::other("refused"));
+        std::future::ready(Err::<Decision, _>(error))
+    };
+    let full = |_: &Charge| {
+        std::future::ready(Err::<Decision, _>(Error::new(ErrorKind::Capacity, "full")))
+    };
+    let (open, undecided, full) =
+        (away.or_else(FailOpen).trace("open"), away.trace("bare"), full.trace("bare"));
+    for _ in 0..25 {
+        open.check(&one()).await.unwrap();
+        undecided.check(&one()).await.unwrap_err();
+        full.check(&one()).await.unwrap_err();
+        tokio::time::advance(SECOND / 10).await;
+    }
+    let faults = lines.of("fault");
+    assert!(faults.iter().all(|line| line.starts_with("WARN ")));
+    let of = |part: &str| -> Vec<_> {
+        let suppressed = |line: &String| line.split("suppressed=").nth(1).unwrap().to_owned();
+        faults.iter().filter(|line| line.contains(part)).map(suppressed).collect()
+    };
+    assert_eq!(of("origin=\"fail_open\" admitted=true"), ["0", "9", "9"]);
+    assert_eq!(
+        of("message=a limiter could not decide limiter=\"bare\" kind=\"infrastructure\""),
+        ["0", "9", "9"]
+    );
+    assert_eq!(of("kind=\"capacity\""), ["0", "9", "9"]);
+    assert_eq!(faults.len(), 9, "{faults:#?}");
+    assert!(faults[0].contains("no connection: refused"), "{}", faults[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hides_an_error_still_shows_it() {
+    let (lines, _guard) = Lines::listen();
+    let share = Memory::new("share", TokenBucket::new(Quota::per_hour(1)));
+    let store = Scripted::new().fail(ErrorKind::Saturation);
+    store.or_else(share).trace("api").check(&one()).await.unwrap();
+    Scripted::new().fail(ErrorKind::State).shadow().trace("api").check(&one()).await.unwrap();
+    let faults = lines.of("fault");
+    assert_eq!(faults.len(), 2, "{faults:#?}");
+    assert!(faults[0].contains("kind=\"saturation\"") && faults[0].contains("origin=\"local\""));
+    assert!(faults[1].contains("kind=\"state\"") && faults[1].contains("origin=\"shadow\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_says_when_it_opens_and_closes() {
+    let (lines, _guard) = Lines::listen();
+    let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
+    let limiter = store.allow().breaker(Breaker::new().name("redis"));
+    for _ in 0..5 {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    tokio::time::sleep(SECOND).await;
+    limiter.check(&one()).await.unwrap();
+    let lines = lines.of("breaker");
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(
+        lines[0].starts_with("WARN ") && lines[0].contains("a breaker opened breaker=\"redis\"")
+    );
+    assert!(lines[0].contains("as scripted"), "{}", lines[0]);
+    assert!(
+        lines[1].starts_with("INFO ") && lines[1].contains("a breaker closed breaker=\"redis\"")
+    );
+}
+
+/// A subscriber may itself ask a limiter of the breaker.
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_held_while_an_event_is_written() {
+    struct Asks(Breaker);
+    impl<S: Subscriber> Layer<S> for Asks {
+        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+            let _ = self.0.state();
+        }
+    }
+    let breaker = Breaker::new();
+    let _guard = set_default(Registry::default().with(Asks(breaker.clone())));
+    let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
+    let limiter = store.breaker(breaker);
+    for _ in 0..6 {
+        limiter.check(&one()).await.unwrap_err();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refunds_operations_peeks_and_dropped_futures_are_no_events() {
+    let (lines, _guard) = Lines::listen();
+    let scripted = Scripted::new().allow().allow();
+    let limiter = scripted.clone().trace("api");
+    limiter.peek("key").await.unwrap();
+    limiter.estimate("key").await.unwrap();
+    limiter.penalize("key").await.unwrap();
+    limiter.reset("key").await.unwrap();
+    let operations: Vec<_> = scripted.operations().into_iter().map(|(what, _)| what).collect();
+    assert_eq!(operations, [Operation::Estimate, Operation::Penalize, Operation::Reset]);
+    let silent = |_: &Charge| pending::<Result<Decision, Error>>();
+    let mut check = task::spawn(silent.trace("api").check(&one()));
+    assert_pending!(check.poll());
+    drop(check);
+    assert_eq!(lines.take(), [] as [&str; 0]);
+
+    assert!(limiter.can_take_more());
+    let reservation = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+    limiter.refund(reservation).unwrap();
+    assert_eq!(scripted.settlements(), [(1, 0)]);
+    assert_eq!(lines.take().len(), 1);
+}
+
+/// Of two, each makes its own.
+#[tokio::test(start_paused = true)]
+async fn two_of_them_make_two_events() {
+    let (lines, _guard) = Lines::listen();
+    Scripted::new().allow().trace("inner").trace("outer").check(&one()).await.unwrap();
+    let lines = lines.of("decision");
+    assert!(lines.len() == 2 && lines[0].contains("\"inner\"") && lines[1].contains("\"outer\""));
+}
+
+/// Faults are warned of also where decisions are not shown.
+#[tokio::test(start_paused = true)]
+async fn who_listens_to_warnings_alone_gets_no_decisions() {
+    let lines = Lines::default();
+    let filter = tracing_subscriber::filter::LevelFilter::from_level(Level::WARN);
+    let _guard = set_default(Registry::default().with(lines.clone()).with(filter));
+    let limiter = Scripted::new().allow().fail(ErrorKind::State).trace("api").raw_keys();
+    limiter.check(&one()).await.unwrap();
+    limiter.check(&one()).await.unwrap_err();
+    let lines = lines.take();
+    assert!(lines.len() == 1 && lines[0].starts_with("WARN tower_sluice::fault"), "{lines:#?}");
+}

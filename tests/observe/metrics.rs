@@ -1,0 +1,422 @@
+//! What is counted, with a recorder that the test reads.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::metrics::{Label, LocalRecorderGuard, set_default_local_recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tokio_test::{assert_pending, task};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::observe::{METRICS, MetricKind};
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory,
+    Meter, MetricsExt, Operation, Origin, Outcome, Quota, Switch, SwitchMode,
+};
+
+use super::{SECOND, one};
+
+/// A recorder for this thread, and what it has counted.
+pub(super) struct Recorder {
+    snapshotter: Snapshotter,
+    // Dropped before what it borrows.
+    _guard: LocalRecorderGuard<'static>,
+}
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
+        Self { snapshotter: recorder.snapshotter(), _guard: set_default_local_recorder(recorder) }
+    }
+
+    /// Every series: its name with its labels, and its value since the last call.
+    pub(super) fn take(&self) -> Vec<(String, DebugValue)> {
+        let series = self.snapshotter.snapshot().into_vec().into_iter();
+        let mut series: Vec<_> = series
+            .map(|(key, _, _, value)| {
+                let label = |label: &Label| format!("{}={}", label.key(), label.value());
+                let labels: Vec<_> = key.key().labels().map(label).collect();
+                (format!("{}{{{}}}", key.key().name(), labels.join(",")), value)
+            })
+            .collect();
+        series.sort_by(|(one, _), (other, _)| one.cmp(other));
+        series
+    }
+
+    /// The counters that are not 0.
+    pub(super) fn counts_of(series: &[(String, DebugValue)]) -> Vec<(String, u64)> {
+        let counter = |(name, value): &(String, DebugValue)| match value {
+            DebugValue::Counter(count) if *count > 0 => Some((name.clone(), *count)),
+            _ => None,
+        };
+        series.iter().filter_map(counter).collect()
+    }
+
+    pub(super) fn histogram_of(series: &[(String, DebugValue)], name: &str) -> Vec<f64> {
+        match series.iter().find(|(series, _)| series == name) {
+            Some((_, DebugValue::Histogram(values))) => {
+                values.iter().map(|value| value.into_inner()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn counts(&self) -> Vec<(String, u64)> {
+        Self::counts_of(&self.take())
+    }
+
+    fn histogram(&self, name: &str) -> Vec<f64> {
+        Self::histogram_of(&self.take(), name)
+    }
+}
+
+/// What Prometheus reads: unlike a snapshot, reading it changes nothing.
+pub(super) struct Page {
+    handle: PrometheusHandle,
+    _guard: LocalRecorderGuard<'static>,
+}
+
+impl Page {
+    pub(super) fn new() -> Self {
+        let recorder: &'static _ = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+        Self { handle: recorder.handle(), _guard: set_default_local_recorder(recorder) }
+    }
+
+    /// The value of a series, as `name{label="value"}`.
+    pub(super) fn value(&self, series: &str) -> Option<f64> {
+        let page = self.handle.render();
+        let mut lines = page.lines();
+        lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    fn len(&self) -> usize {
+        self.handle.render().lines().filter(|line| !line.starts_with('#')).count()
+    }
+}
+
+/// The counters of a limiter called `api`, without their labels `limiter`.
+fn of_api(counts: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    let short = |(name, count): (String, u64)| {
+        let name = name.replace("rate_limit_", "").replace("limiter=api", "").replace("{}", "");
+        (name.replace("{,", "{"), count)
+    };
+    counts.into_iter().map(short).collect()
+}
+
+macro_rules! assert_counts {
+    ($recorder:expr, $($name:literal: $count:expr),* $(,)?) => {
+        let counts = of_api($recorder.counts());
+        let counts: Vec<_> = counts.iter().map(|(name, count)| (&**name, *count)).collect();
+        assert_eq!(counts, [$(($name, $count)),*]);
+    };
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_charge_counts_once_by_its_outcome() {
+    let recorder = Recorder::new();
+    let inner = Scripted::new().allow().wait(SECOND).deny(SECOND).never().retry(SECOND);
+    let limiter = inner.fail(ErrorKind::Capacity).metrics("api");
+    for _ in 0..6 {
+        // Nothing is left of a wait of half a second after the pause.
+        let _ = limiter.check(&one().max_wait(SECOND - SECOND / 2)).await;
+    }
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=denied}": 4,
+        "decisions_total{outcome=undecided}": 1,
+        "errors_total{kind=capacity}": 1,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_is_counted_with_its_wait_whether_it_was_reserved_or_not() {
+    let recorder = Recorder::new();
+    let inner = Scripted::new().wait(SECOND).retry(SECOND).retry(SECOND).allow();
+    let limiter = inner.metrics("api");
+    limiter.acquire(one().max_wait(10 * SECOND)).await.unwrap();
+    let asked_again = limiter.acquire(one().max_wait(10 * SECOND)).await.unwrap();
+    assert!(asked_again.waited() >= 2 * SECOND);
+    let series = recorder.take();
+    let waits = Recorder::histogram_of(&series, "rate_limit_wait_seconds{limiter=api}");
+    assert_eq!((waits.len(), waits[0]), (2, 1.0));
+    assert!((2.0..2.01).contains(&waits[1]), "{waits:?}");
+    let delayed = "rate_limit_decisions_total{limiter=api,outcome=delayed}";
+    assert_eq!(Recorder::counts_of(&series), [(delayed.to_owned(), 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_are_a_gauge_also_if_they_leave() {
+    let page = Page::new();
+    let waiters = || page.value("rate_limit_waiters{limiter=\"api\"}").unwrap();
+    let outer = || page.value("rate_limit_waiters{limiter=\"outer\"}").unwrap();
+    let inner = Scripted::new().wait(SECOND).wait(SECOND).retry(SECOND).allow();
+    let limiter = inner.metrics("api").metrics("outer");
+    let charge = || one().max_wait(10 * SECOND);
+    let mut first = task::spawn(limiter.acquire(charge()));
+    let mut second = task::spawn(limiter.acquire(charge()));
+    let mut third = task::spawn(limiter.acquire(charge()));
+    assert_eq!(waiters(), 0.0);
+    for waiting in [&mut first, &mut second, &mut third] {
+        assert_pending!(waiting.poll());
+    }
+    assert_eq!((waiters(), outer()), (3.0, 3.0));
+    drop(first);
+    assert_eq!((waiters(), outer()), (2.0, 2.0));
+    tokio::time::sleep(2 * SECOND).await;
+    second.await.unwrap();
+    assert_eq!(waiters(), 1.0);
+    third.await.unwrap();
+    assert_eq!((waiters(), outer()), (0.0, 0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_decided_is_counted_apart() {
+    let recorder = Recorder::new();
+    let store = Scripted::new().allow().fail(ErrorKind::Infrastructure).fail(ErrorKind::Saturation);
+    let switch = Switch::new();
+    let limiter = store.or_else(FailOpen).switch(&switch).metrics("api");
+    limiter.check(&one()).await.unwrap();
+    assert_eq!(limiter.check(&one()).await.unwrap().origin(), Origin::FailOpen);
+    limiter.check(&one()).await.unwrap_err();
+    switch.set(SwitchMode::Off);
+    limiter.check(&one()).await.unwrap();
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=undecided}": 1,
+        "errors_total{kind=infrastructure}": 1,
+        "errors_total{kind=saturation}": 1,
+        "fail_open_total": 1,
+        "switched_off_total": 1,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_decides_and_its_cause_is_an_error() {
+    let recorder = Recorder::new();
+    let share = Memory::new("share", TokenBucket::new(Quota::per_hour(1)));
+    let store = Scripted::new().fail(ErrorKind::Saturation).fail(ErrorKind::Infrastructure);
+    let limiter = store.or_else(share).metrics("api");
+    limiter.check(&one()).await.unwrap();
+    limiter.check(&one()).await.unwrap();
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=denied}": 1,
+        "errors_total{kind=infrastructure}": 1,
+        "errors_total{kind=saturation}": 1,
+        "fallbacks_total": 2,
+    );
+}
+
+/// Under the outcome that it would have been.
+#[tokio::test(start_paused = true)]
+async fn a_shadow_counts_what_would_have_been() {
+    let recorder = Recorder::new();
+    let store = Scripted::new().allow().wait(SECOND).deny(SECOND).retry(SECOND);
+    let limiter = store.fail(ErrorKind::Infrastructure).shadow().metrics("api");
+    for _ in 0..5 {
+        assert!(limiter.check(&one().max_wait(SECOND)).await.unwrap().is_admitted());
+    }
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=delayed}": 1,
+        "decisions_total{outcome=denied}": 2,
+        "decisions_total{outcome=undecided}": 1,
+        "errors_total{kind=infrastructure}": 1,
+        "shadow_refusals_total": 3,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_shadow_of_a_gate_that_failed_open_admits_is_open() {
+    let recorder = Recorder::new();
+    let store = Scripted::new().fail(ErrorKind::Infrastructure);
+    store.or_else(FailOpen).shadow().metrics("api").check(&one()).await.unwrap();
+    assert_counts!(recorder, "errors_total{kind=infrastructure}": 1, "fail_open_total": 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_future_is_abandoned_and_one_that_never_began_is_nothing() {
+    let recorder = Recorder::new();
+    let silent = |_: &Charge| pending::<Result<Decision, Error>>();
+    let limiter = silent.metrics("api");
+    drop(limiter.check(&one()));
+    assert_counts!(recorder,);
+    let mut check = task::spawn(limiter.check(&one()));
+    assert_pending!(check.poll());
+    drop(check);
+    assert_counts!(recorder, "abandoned_total": 1);
+    assert_eq!(recorder.histogram("rate_limit_decision_seconds{limiter=api}"), [] as [f64; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_begin_with_the_first_poll() {
+    let recorder = Recorder::new();
+    let slow = |_: &Charge| async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(Decision::new(Outcome::Allow))
+    };
+    let limiter = slow.metrics("api");
+    let check = limiter.check(&one());
+    tokio::time::advance(SECOND).await;
+    check.await.unwrap();
+    let times = recorder.histogram("rate_limit_decision_seconds{limiter=api}");
+    assert!(times.len() == 1 && (0.02..0.03).contains(&times[0]), "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn peeks_operations_and_settlements_pass_uncounted() {
+    let recorder = Recorder::new();
+    let scripted = Scripted::new().allow().allow();
+    let limiter = scripted.clone().metrics("api");
+    limiter.peek("key").await.unwrap();
+    limiter.estimate("key").await.unwrap();
+    limiter.penalize("key").await.unwrap();
+    limiter.reset("key").await.unwrap();
+    assert_counts!(recorder,);
+    let operations: Vec<_> = scripted.operations().into_iter().map(|(what, _)| what).collect();
+    assert_eq!(operations, [Operation::Estimate, Operation::Penalize, Operation::Reset]);
+
+    assert!(limiter.can_take_more());
+    let reservation = limiter.check(&one().cost(3)).await.unwrap().take_reservation().unwrap();
+    limiter.settle(reservation, 1).unwrap();
+    assert_eq!(scripted.settlements(), [(1, 1)]);
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_of_a_combination_count_under_their_own_names() {
+    let recorder = Recorder::new();
+    let member = |name, limit| {
+        Memory::new(name, TokenBucket::new(Quota::per_hour(limit))).metrics(name).boxed()
+    };
+    let members = [member("user", 2), member("all", 100)];
+    let limiter = AllInTurn::new(members, |charge| [charge.clone(), Charge::new("all")]);
+    for _ in 0..3 {
+        limiter.check(&one()).await.unwrap();
+    }
+    let counts = recorder.counts();
+    let counts: Vec<_> = counts.iter().map(|(name, count)| (&**name, *count)).collect();
+    let expected = [
+        ("rate_limit_decisions_total{limiter=all,outcome=admitted}", 2),
+        ("rate_limit_decisions_total{limiter=user,outcome=admitted}", 2),
+        ("rate_limit_decisions_total{limiter=user,outcome=denied}", 1),
+    ];
+    assert_eq!(counts, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_meter_of_ones_own_counts_in_a_closure() {
+    let recorder = Recorder::new();
+    let meter = Meter::new("api");
+    assert_eq!(meter.limiter(), "api");
+    let clone = meter.clone();
+    let limiter = Scripted::new().allow().deny(SECOND).allow().inspect(move |charge, result| {
+        clone.record(charge, result);
+    });
+    for cost in [1, 2, 0] {
+        limiter.check(&one().cost(cost)).await.unwrap();
+    }
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "decisions_total{outcome=denied}": 1,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_shows_its_state_and_what_it_refuses() {
+    let page = Page::new();
+    let state = || page.value("rate_limit_breaker_state{breaker=\"redis\"}");
+    let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
+    let breaker = Breaker::new().name("redis").min_failures(5);
+    let limiter = store.clone().breaker(breaker.clone());
+    assert_eq!(state(), Some(0.0));
+    for _ in 0..7 {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    assert_eq!(state(), Some(2.0));
+    let refusals = page.value("rate_limit_breaker_refusals_total{breaker=\"redis\"}");
+    assert_eq!(refusals, Some(2.0));
+    tokio::time::sleep(SECOND).await;
+    // The probe is the next call.
+    let silent = |_: &Charge| pending::<Result<Decision, Error>>();
+    let mut probe = task::spawn(silent.breaker(breaker).check(&one()));
+    assert_pending!(probe.poll());
+    assert_eq!(state(), Some(1.0));
+    drop(probe);
+    let _store = store.allow();
+    limiter.check(&one()).await.unwrap();
+    assert_eq!(state(), Some(0.0));
+    // Without a name there is no metric.
+    let before = page.len();
+    Scripted::new().allow().breaker(Breaker::new()).check(&one()).await.unwrap();
+    assert_eq!(page.len(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_series_does_not_depend_on_the_number_of_keys() {
+    let recorder = Recorder::new();
+    let bucket = TokenBucket::new(Quota::per_hour(1));
+    let store = Memory::new("api", bucket).max_keys(200_000);
+    let limiter = store.or_else(FailOpen).shadow().metrics("api");
+    limiter.check(&one()).await.unwrap();
+    let before = recorder.take().len();
+    // A name has 15 counters, a gauge and two histograms.
+    assert_eq!(before, 18);
+    for key in 0..100_000 {
+        let charge = Charge::new(format!("key-{key}"));
+        limiter.check(&charge).await.unwrap();
+        limiter.check(&charge).await.unwrap();
+    }
+    let after = recorder.take();
+    assert_eq!(after.len(), before);
+    let admitted = "rate_limit_decisions_total{limiter=api,outcome=admitted}";
+    assert!(after.contains(&(admitted.into(), DebugValue::Counter(100_000))));
+    assert!(after.iter().all(|(series, _)| !series.contains("key-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recorder_that_is_installed_later_counts_from_then_on() {
+    let limiter = Scripted::new().allow().allow().metrics("api");
+    limiter.check(&one()).await.unwrap();
+    let recorder = Recorder::new();
+    limiter.check(&one()).await.unwrap();
+    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1);
+}
+
+/// Each name in the list is one that the crate registers, with its type, unit, labels and help.
+#[tokio::test(start_paused = true)]
+async fn what_is_registered_is_in_the_list() {
+    let recorder = Recorder::new();
+    let _limiter = Scripted::new().breaker(Breaker::new().name("redis")).metrics("api");
+    let seen = recorder.snapshotter.snapshot().into_vec();
+    assert!(!seen.is_empty());
+    for (key, unit, help, value) in seen {
+        let name = key.key().name();
+        let metric = METRICS.iter().find(|metric| metric.name == name).expect(name);
+        let labels: Vec<_> = key.key().labels().map(Label::key).collect();
+        let kind = match value {
+            DebugValue::Counter(_) => MetricKind::Counter,
+            DebugValue::Gauge(_) => MetricKind::Gauge,
+            DebugValue::Histogram(_) => MetricKind::Histogram,
+        };
+        assert_eq!((metric.labels, metric.kind), (&labels[..], kind), "{name}");
+        assert_eq!((Some(metric.unit), Some(metric.help)), (unit, help.as_deref()), "{name}");
+    }
+    let begins = |metric: &&str| metric.starts_with("rate_limit_");
+    assert!(METRICS.iter().map(|metric| metric.name).all(|name| begins(&name)));
+}
+
+#[test]
+fn a_limiter_with_metrics_is_send_and_hides_no_bounds() {
+    fn is_usable<L: Limiter<Future: Send> + Clone + Send + Sync + 'static>(_: &L) {}
+    let limiter = Scripted::new().metrics("api");
+    is_usable(&limiter);
+    is_usable(&Arc::new(limiter));
+}

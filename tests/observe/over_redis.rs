@@ -1,0 +1,107 @@
+//! What a limiter in Redis reports of its calls and connections.
+
+use tokio::task::JoinSet;
+use tower_sluice::algorithm::FixedWindow;
+use tower_sluice::{
+    Charge, ErrorKind, FailOpen, Limiter, LimiterExt, MetricsExt, Pool, Quota, Redis, TraceExt,
+};
+
+use super::events::Lines;
+use super::metrics::{Page, Recorder};
+use super::one;
+use super::support::faults::{LONG, trouble};
+use super::support::{Server, free_port};
+
+fn limiter(pool: Pool) -> Redis<FixedWindow> {
+    Redis::new("api", FixedWindow::new(Quota::per_day(1_000_000)), pool).decision_timeout(LONG)
+}
+
+#[tokio::test]
+async fn calls_their_sizes_and_connections_are_counted() {
+    let recorder = Recorder::new();
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let limiter = limiter(pool).metrics("outer");
+    let mut tasks = JoinSet::new();
+    for user in 0..500 {
+        let limiter = limiter.clone();
+        let charge = Charge::new(format!("user-{user}"));
+        tasks.spawn(async move { limiter.check(&charge).await.unwrap() });
+    }
+    tasks.join_all().await;
+    let series = recorder.take();
+    let histogram = |name| Recorder::histogram_of(&series, name);
+    let sizes = histogram("rate_limit_batch_size{limiter=api}");
+    assert_eq!(sizes.iter().sum::<f64>(), 500.0);
+    assert!(sizes.len() < 500, "{} calls", sizes.len());
+    let times = histogram("rate_limit_call_seconds{limiter=api}");
+    assert_eq!(times.len(), sizes.len());
+    assert!(times.iter().all(|time| *time > 0.0));
+    assert_eq!(histogram("rate_limit_decision_seconds{limiter=outer}").len(), 500);
+    let counts = Recorder::counts_of(&series);
+    let count = |name: &str| counts.iter().find(|(series, _)| series == name).map(|(_, n)| *n);
+    assert!(count("rate_limit_connects_total{result=made}").is_some_and(|made| made >= 1));
+    assert_eq!(count("rate_limit_connects_total{result=failed}"), None);
+    assert!(series.iter().all(|(series, _)| !series.contains("user-")));
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_leaves_calls_unanswered() {
+    let page = Page::new();
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let limiter = limiter(pool);
+    limiter.check(&one()).await.unwrap();
+    let unanswered = || page.value("rate_limit_unanswered_calls_total{limiter=\"api\"}").unwrap();
+    assert_eq!(unanswered(), 0.0);
+    server.signal("STOP");
+    let limiter = limiter.decision_timeout(std::time::Duration::from_millis(50));
+    while unanswered() == 0.0 {
+        let _ = limiter.check(&one()).await;
+    }
+    server.signal("CONT");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_said_once_a_second_and_without_a_password() {
+    let (page, (lines, _guard)) = (Page::new(), Lines::listen());
+    let url = format!("redis://user:secret@127.0.0.1:{}", free_port());
+    let limiter = limiter(Pool::connect(&url).expect("an address"));
+    let error = trouble(&limiter, &one()).await;
+    assert_eq!(error.kind(), ErrorKind::Infrastructure);
+    let open = limiter.clone().or_else(FailOpen).trace("open").metrics("open");
+    while page.value("rate_limit_fail_open_total{limiter=\"open\"}") != Some(1.0) {
+        let _ = open.check(&one()).await;
+    }
+    let failed = page.value("rate_limit_connects_total{result=\"failed\"}").unwrap();
+    assert!(failed >= 1.0);
+    let lines = lines.take();
+    assert!(lines.iter().all(|line| !line.contains("secret")), "{lines:#?}");
+    let said = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert!(said("could not connect") >= 1, "{lines:#?}");
+    assert!(said("could not connect") <= failed as usize);
+    let first = lines.iter().find(|line| line.contains("could not connect")).unwrap();
+    assert!(first.starts_with("WARN tower_sluice::connection"), "{first}");
+    assert!(first.contains("address=\"redis at 127.0.0.1:"), "{first}");
+    assert!(said("its fallback answers") >= 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_comes_back_is_said() {
+    let (lines, _guard) = Lines::listen();
+    let mut server = Server::start();
+    let limiter = limiter(Pool::connect(&server.url()).expect("an address"));
+    limiter.check(&one()).await.unwrap();
+    server.kill();
+    trouble(&limiter, &one()).await;
+    server.restart();
+    while limiter.check(&one()).await.is_err() {}
+    let lines = lines.take();
+    let position = |text: &str| {
+        lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| {
+            panic!("{text} is not in {lines:#?}");
+        })
+    };
+    assert!(position("DEBUG tower_sluice::connection  message=connected address") == 0);
+    assert!(position("a connection was lost") < position("connected again"));
+}
