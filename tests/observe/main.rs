@@ -8,6 +8,8 @@ mod inspect;
 mod metrics;
 #[cfg(all(feature = "redis", feature = "metrics", feature = "tracing"))]
 mod over_redis;
+#[cfg(feature = "metrics")]
+mod pages;
 #[cfg(all(feature = "redis", feature = "metrics", feature = "tracing"))]
 #[path = "../support/mod.rs"]
 mod support;
