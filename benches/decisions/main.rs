@@ -18,6 +18,8 @@ mod in_process;
 mod leases;
 mod many_keys;
 mod measure;
+#[cfg(all(feature = "metrics", feature = "tracing"))]
+mod observed;
 mod redisson;
 mod settled;
 mod site;
@@ -33,6 +35,8 @@ fn main() {
         Some("growth-worker") => growth::worker(&arguments.next().expect("an address")),
         Some("memory") => many_keys::run(),
         Some("process") => in_process::run(),
+        #[cfg(all(feature = "metrics", feature = "tracing"))]
+        Some("observe") => observed::run(),
         Some("settle") => settled::run(),
         Some("lease") => leases::run(),
         Some("redisson") => redisson::run(),
