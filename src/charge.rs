@@ -1,4 +1,6 @@
-//! What a limiter is asked: a key, a cost, and the longest wait.
+//! What a limiter is asked: a key, a cost, and the longest wait. `charge/parts.rs` asks several.
+
+mod parts;
 
 use std::fmt;
 use std::mem;
@@ -16,6 +18,8 @@ pub(crate) enum Key {
     Constant(&'static str),
     Owned(String),
     Shared(Arc<str>),
+    /// Those of a charge with parts, which has no key of its own.
+    Several(Arc<[Option<Charge>]>),
 }
 
 impl Key {
@@ -24,18 +28,22 @@ impl Key {
             Key::Constant(key) => key,
             Key::Owned(key) => key,
             Key::Shared(key) => key,
+            Key::Several(_) => "",
         }
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Key::Several(parts) = self {
+            return f.debug_list().entries(&**parts).finish();
+        }
         write!(f, "<{} bytes>", self.as_str().len())
     }
 }
 
 /// The units that a charge asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 enum Cost {
     Unstated,
     /// Those of the charge that the members of a combination decide about.
@@ -65,7 +73,8 @@ enum Cost {
 ///
 /// Limiters read it through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
 /// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and
-/// [`deadline`](Charge::deadline).
+/// [`deadline`](Charge::deadline). A combination of limiters reads the [`parts`](Charge::parts) of
+/// a charge of [`several`](Charge::several) keys.
 #[derive(Clone, Debug)]
 pub struct Charge {
     key: Key,
@@ -164,7 +173,7 @@ impl Charge {
         self
     }
 
-    /// The key.
+    /// The key. Empty for a charge of several: see [`parts`](Charge::parts).
     #[must_use]
     #[inline]
     pub fn key(&self) -> &str {
@@ -233,8 +242,8 @@ impl Charge {
     }
 
     /// The charge of one member of a combination that decides about `charge`. It inherits that
-    /// cost unless it states one. It takes nothing if `charge` takes nothing, and has the same
-    /// deadline.
+    /// cost unless it states one. It takes nothing if `charge` takes nothing. It has the same
+    /// longest wait and the same deadline.
     pub(crate) fn for_member_of(mut self, charge: &Charge) -> Self {
         self.inherits_cost = matches!(self.cost, Cost::Unstated | Cost::Inherited(_));
         self.cost = match (charge.get_cost(), self.cost) {
@@ -245,6 +254,7 @@ impl Charge {
             (_, stated) => stated,
         };
         self.retried_for = charge.retried_for;
+        self.max_wait = charge.max_wait;
         match charge.deadline {
             Some(deadline) => self.with_deadline(deadline),
             None => self,
@@ -265,6 +275,12 @@ impl Charge {
             _ => Cost::Inherited(self.get_cost()),
         };
         Self { cost, ..self.clone() }
+    }
+
+    /// The same charge of another charge's key.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_key_of(self, other: &Charge) -> Self {
+        Self { key: other.key.clone(), ..self }
     }
 
     /// Whether it is the charge of a member and states no cost of its own.

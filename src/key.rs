@@ -79,13 +79,56 @@ pub enum Keyed {
     Missing,
 }
 
+impl Keyed {
+    /// Lets a request pass that has no key, which is refused otherwise.
+    ///
+    /// As a part of several keys, it is a part that is absent: its limiter is not asked.
+    ///
+    /// ```
+    /// use tower_sluice::{IntoCharge, Keyed, by_head};
+    ///
+    /// // The IP address always counts, and the user where there is one.
+    /// let key = by_head(|head| (head.header("x-user").into_charge().or_exempt(), "192.0.2.1"));
+    /// # let _ = tower_sluice::RateLimitLayer::new(tower_sluice::testing::Scripted::new(), key);
+    /// ```
+    #[must_use]
+    pub fn or_exempt(self) -> Self {
+        match self {
+            Keyed::Missing => Keyed::Exempt,
+            found => found,
+        }
+    }
+
+    /// The charge of all these parts. A missing one is the absence of a key, and an exempt one an
+    /// absent part.
+    fn several<const N: usize>(parts: [Keyed; N]) -> Self {
+        if N == 0 || parts.iter().any(|part| matches!(part, Keyed::Missing)) {
+            return Keyed::Missing;
+        }
+        if parts.iter().all(|part| matches!(part, Keyed::Exempt)) {
+            return Keyed::Exempt;
+        }
+        Keyed::Charge(Charge::several(parts.map(|part| match part {
+            Keyed::Charge(charge) => Some(charge),
+            Keyed::Exempt | Keyed::Missing => None,
+        })))
+    }
+}
+
 /// Lets a request pass without a limit. The absence of a key never does.
+///
+/// As a part of several keys, it is a part that is absent: its limiter is not asked. A request
+/// whose parts are all exempt passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exempt;
 
 /// What a key closure may return: `&'static str`, `String`, `Arc<str>`, `Box<str>`,
 /// `Cow<'static, str>`, [`IpAddr`], [`Charge`], [`Exempt`], [`Keyed`], a type of your own, and an
 /// `Option` or `Result` of these, where `None` and `Err` mean that there is no key.
+///
+/// Several keys of one request are a tuple of two to eight of them, or an array: see
+/// [`Charge::several`]. If one of them is missing, the request has no key. One that is [`Exempt`]
+/// is left out, and the others are charged.
 ///
 /// ```
 /// use tower_sluice::{Charge, IntoCharge, Keyed, RateLimitLayer, by_head, testing::Scripted};
@@ -112,6 +155,7 @@ pub struct Exempt;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key",
     note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",
+    note = "several keys of one request are a tuple or an array of these",
     note = "implement `IntoCharge` for a type of your own",
     note = "a borrowed key must be owned: end the closure with `.to_owned()`",
     note = "arms of a `match` that return different types end with `.into_charge()`"
@@ -159,3 +203,27 @@ impl<C: IntoCharge, E> IntoCharge for Result<C, E> {
         self.map_or(Keyed::Missing, C::into_charge)
     }
 }
+
+impl<C: IntoCharge, const N: usize> IntoCharge for [C; N] {
+    fn into_charge(self) -> Keyed {
+        Keyed::several(self.map(C::into_charge))
+    }
+}
+
+macro_rules! into_charge_of_parts {
+    ($($part:ident $index:tt),+) => {
+        impl<$($part: IntoCharge),+> IntoCharge for ($($part,)+) {
+            fn into_charge(self) -> Keyed {
+                Keyed::several([$(self.$index.into_charge()),+])
+            }
+        }
+    };
+}
+
+into_charge_of_parts!(A 0, B 1);
+into_charge_of_parts!(A 0, B 1, C 2);
+into_charge_of_parts!(A 0, B 1, C 2, D 3);
+into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4);
+into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4, F 5);
+into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+into_charge_of_parts!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);

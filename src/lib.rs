@@ -87,8 +87,8 @@ pub use self::observe::Meter;
 // The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 pub use self::limiter::{
     AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, FailOpen, Fallback,
-    FallbackIf, Inspect, Lease, Limiter, LimiterExt, Memory, Operation, OrElse, Shadow,
-    ShadowCounts, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
+    FallbackIf, Inspect, Lease, Limiter, LimiterExt, MemberCharges, Memory, Operation, OrElse,
+    Parts, Shadow, ShadowCounts, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

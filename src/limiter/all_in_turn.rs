@@ -1,13 +1,17 @@
 //! Limiters over different keys, asked in turn.
 
+mod reservations;
+
 use std::cmp::Reverse;
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::reservations::{MemberReservation, MemberReservations, TentativeReservations};
 use super::acquire::too_long_a_wait;
 use super::named::check_key;
-use super::{Boxed, BoxedFuture, Limiter, Operation};
+use super::{Boxed, BoxedFuture, Limiter, MemberCharges, Operation, Parts};
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 
 /// Limiters over different keys, asked one after another, all or nothing: per user *and* for
@@ -34,11 +38,14 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
 ///
-/// The closure returns each member's key, and what else its charge states: a cost, a quota. A
-/// member that states no cost takes that of the charge. A clone of the charge states none. A stated
-/// cost of 0 counts as 1; a peek of the charge takes nothing of any of them. When a reservation is
-/// [settled](Limiter::settle), the members that state no cost follow the actual one, and the others
-/// keep theirs; a settlement to 0 refunds all.
+/// [`of_parts`](AllInTurn::of_parts) gives each member its part of a charge of several keys. With
+/// [`new`](AllInTurn::new), a closure returns each member's charge.
+///
+/// Each states a key, and may state a cost and a quota. A member that states no cost takes that of
+/// the charge. A clone of the charge states none. A stated cost of 0 counts as 1; a peek of the
+/// charge takes nothing of any of them. When a reservation is [settled](Limiter::settle), the
+/// members that state no cost follow the actual one, and the others keep theirs; a settlement to 0
+/// refunds all.
 ///
 /// # Order, waits, refunds
 ///
@@ -69,47 +76,97 @@ where
     /// The limiters, in the order in which they are asked, and what each is asked about a charge.
     #[must_use]
     pub fn new(limiters: [Boxed; N], keys: F) -> Self {
+        Self::asking(limiters, keys)
+    }
+}
+
+impl<const N: usize> AllInTurn<N, Parts> {
+    /// The limiters, in the order in which they are asked, each about its part of a charge of
+    /// [`several`](Charge::several) keys.
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{AllInTurn, Charge, Limiter, LimiterExt, Memory, Quota};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
+    /// let address = Memory::new("address", TokenBucket::new(Quota::per_hour(4)));
+    /// let both = AllInTurn::of_parts([user.boxed(), address.boxed()]);
+    /// assert!(both.check(&Charge::new(("alice", "192.0.2.1")).cost(3)).await?.is_admitted());
+    /// let refused = both.check(&Charge::new(("bob", "192.0.2.1")).cost(2)).await?;
+    /// assert_eq!(refused.limiter(), Some("address"));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// A charge with more or fewer parts is an error of kind
+    /// [`Configuration`](ErrorKind::Configuration). A member whose part is absent is not asked; one
+    /// that is left alone may reserve a wait.
+    #[must_use]
+    pub fn of_parts(limiters: [Boxed; N]) -> Self {
+        Self::asking(limiters, Parts)
+    }
+}
+
+impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
+    pub(super) fn asking(limiters: [Boxed; N], keys: F) -> Self {
         const { assert!(N > 0, "at least one limiter") }
         Self { owner: Owner::new(), limiters: Arc::new(limiters), keys: Arc::new(keys) }
     }
 
-    /// The charge of each member.
-    pub(super) fn member_charges(&self, charge: &Charge) -> [Charge; N] {
-        (self.keys)(&charge.for_members()).map(|member| member.for_member_of(charge))
+    /// The charge of each member that is asked.
+    pub(super) fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
+        let charges = self.keys.member_charges(&charge.for_members())?;
+        Ok(charges.map(|member| member.map(|member| member.for_member_of(charge))))
     }
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
     /// Asks each member about its charge.
-    pub(super) fn ask(&self, charges: [Charge; N], cost: u64) -> BoxedFuture {
+    pub(super) fn ask(&self, charges: [Option<Charge>; N], cost: u64) -> BoxedFuture {
         let mut tentative = TentativeReservations {
             limiters: Arc::clone(&self.limiters),
             reservations: Vec::new(),
         };
         let owner = self.owner;
         Box::pin(async move {
+            // The members that are asked, in order: each by its index, with its charge.
+            let mut asked: Vec<(usize, Charge)> =
+                (0..).zip(charges).filter_map(|(index, charge)| Some((index, charge?))).collect();
             // Whatever the members would answer, the request is wrong.
-            charges.iter().try_for_each(|charge| check_key(charge.key()))?;
-            let charges = charges.map(|charge| charge.max_wait(Duration::ZERO));
+            let with_key = asked.iter().filter(|(_, charge)| !charge.has_parts());
+            with_key.map(|(_, charge)| charge.key()).try_for_each(check_key)?;
+            if let [(index, charge)] = &asked[..] {
+                let decision = tentative.limiters[*index].check(charge).await?;
+                let inherits_cost = charge.inherits_cost();
+                return Ok(wrap_reservation(decision, owner, cost, inherits_cost));
+            }
+            for (_, charge) in &mut asked {
+                charge.set_max_wait(Duration::ZERO);
+            }
             let mut answered = false;
             // A member that will refuse is asked first, so that seldom anything has to be refunded.
-            let mut order: Vec<usize> = (0..N).collect();
-            for index in (1..N).filter(|index| charges[*index].get_cost() > 0) {
-                let peek = charges[index].clone().peek();
-                let left =
-                    ask_member(&tentative.limiters[index], &peek, &mut answered).await?.remaining();
-                if left.is_some_and(|left| left < charges[index].get_cost()) {
-                    order[..=index].rotate_right(1);
+            for place in 1..asked.len() {
+                let (index, charge) = &asked[place];
+                if charge.get_cost() == 0 {
+                    continue;
+                }
+                let peek = charge.clone().peek();
+                let left = ask_member(&tentative.limiters[*index], &peek, &mut answered)
+                    .await?
+                    .remaining();
+                if left.is_some_and(|left| left < charge.get_cost()) {
+                    asked[..=place].rotate_right(1);
                 }
             }
             let mut tightest: Option<Decision> = None;
-            for index in order {
-                let asked = ask_member(&tentative.limiters[index], &charges[index], &mut answered);
-                let mut decision = asked.await?.denied();
+            for (index, charge) in asked {
+                let decision = ask_member(&tentative.limiters[index], &charge, &mut answered);
+                let mut decision = decision.await?.denied();
                 if !decision.is_admitted() {
                     return Ok(decision);
                 }
-                let inherits_cost = charges[index].inherits_cost();
+                let inherits_cost = charge.inherits_cost();
                 let member = |reservation| MemberReservation { reservation, inherits_cost };
                 tentative.reservations.extend(decision.take_reservation().map(member));
                 if matches!(decision.outcome(), Outcome::Wait(wait) if !wait.is_zero()) {
@@ -125,15 +182,34 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 }
             }
             let reservations = MemberReservations(std::mem::take(&mut tentative.reservations));
-            let Some(decision) = tightest else {
-                return Err(Error::new(ErrorKind::Configuration, "there is no limiter to ask"));
-            };
+            let Some(decision) = tightest else { return Err(no_limiter()) };
             if reservations.0.is_empty() {
                 return Ok(decision);
             }
             Ok(decision.with_reservation(Reservation::new(owner, cost, reservations)))
         })
     }
+}
+
+/// The decision of the only member that was asked, with a reservation of the combination.
+fn wrap_reservation(
+    mut decision: Decision,
+    owner: Owner,
+    cost: u64,
+    inherits_cost: bool,
+) -> Decision {
+    match decision.take_reservation() {
+        None => decision,
+        Some(reservation) => {
+            let reservations = vec![MemberReservation { reservation, inherits_cost }];
+            let reservations = MemberReservations(reservations);
+            decision.with_reservation(Reservation::new(owner, cost, reservations))
+        }
+    }
+}
+
+fn no_limiter() -> Error {
+    Error::new(ErrorKind::Configuration, "there is no limiter to ask")
 }
 
 /// Asks one member. A deadline that passes after another one has answered says nothing about a
@@ -159,53 +235,14 @@ async fn ask_member(
     }
 }
 
-/// What each member took.
-struct MemberReservations(Vec<MemberReservation>);
-
-struct MemberReservation {
-    reservation: Reservation,
-    /// Whether the member states no cost of its own, and takes that of the charge.
-    inherits_cost: bool,
-}
-
-impl MemberReservations {
-    /// Settles each with the limiter that made it, the latest first. A member that states its own
-    /// cost keeps it, unless all is refunded. Returns those that no limiter settled.
-    fn settle(self, limiters: &[Boxed], actual: u64) -> Vec<MemberReservation> {
-        let settle = |MemberReservation { reservation, inherits_cost }| {
-            let actual = if inherits_cost || actual == 0 { actual } else { reservation.cost() };
-            let unsettled = limiters.iter().try_fold(reservation, |reservation, limiter| {
-                match limiter.settle(reservation, actual) {
-                    Ok(()) => Err(()),
-                    Err(reservation) => Ok(reservation),
-                }
-            });
-            unsettled.ok().map(|reservation| MemberReservation { reservation, inherits_cost })
-        };
-        self.0.into_iter().rev().filter_map(settle).collect()
-    }
-}
-
-/// What was taken so far: refunded when dropped, unless all members have admitted.
-struct TentativeReservations<const N: usize> {
-    limiters: Arc<[Boxed; N]>,
-    reservations: Vec<MemberReservation>,
-}
-
-impl<const N: usize> Drop for TentativeReservations<N> {
-    fn drop(&mut self) {
-        MemberReservations(std::mem::take(&mut self.reservations)).settle(&self.limiters[..], 0);
-    }
-}
-
-impl<const N: usize, F> Limiter for AllInTurn<N, F>
-where
-    F: Fn(&Charge) -> [Charge; N],
-{
+impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
     type Future = BoxedFuture;
 
     fn check(&self, charge: &Charge) -> BoxedFuture {
-        self.ask(self.member_charges(charge), charge.get_cost())
+        match self.member_charges(charge) {
+            Ok(charges) => self.ask(charges, charge.get_cost()),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
@@ -229,7 +266,10 @@ where
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
-        self.operate_each(operation, &self.member_charges(charge))
+        match self.member_charges(charge) {
+            Ok(charges) => self.operate_each(operation, &charges),
+            Err(error) => Some(Box::pin(ready(Err(error)))),
+        }
     }
 }
 
@@ -239,13 +279,15 @@ impl<const N: usize, F> AllInTurn<N, F> {
     pub(super) fn operate_each(
         &self,
         operation: Operation,
-        charges: &[Charge; N],
+        charges: &[Option<Charge>; N],
     ) -> Option<BoxedFuture> {
+        let is_alone = charges.iter().flatten().count() == 1;
         let asked = self.limiters.iter().zip(charges);
         let answers: Vec<_> = asked
+            .filter_map(|(limiter, charge)| Some((limiter, charge.as_ref()?)))
             .map(|(limiter, charge)| match operation {
                 // In turn no charge waits, so an estimate does not either.
-                Operation::Estimate => {
+                Operation::Estimate if !is_alone => {
                     limiter.operate(operation, &charge.clone().max_wait(Duration::ZERO))
                 }
                 _ => limiter.operate(operation, charge),
@@ -259,8 +301,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
                     tightest = Some(decision);
                 }
             }
-            let none = || Error::new(ErrorKind::Configuration, "there is no limiter to ask");
-            tightest.ok_or_else(none)
+            tightest.ok_or_else(no_limiter)
         }))
     }
 }

@@ -63,6 +63,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | with a smaller cost, or a longer `max_wait` | yes: it might fit |
 /// | whose `max_wait` reaches the time at which the charge fits | yes: the wait might be reserved |
 /// | with another [`quota`](Charge::quota) | yes |
+/// | of [`several`](Charge::several) keys, one of which is refused | yes, unless these parts were refused together |
 /// | that the key's newest refusal does not answer, but an older one would | yes: one is kept |
 /// | a peek; an estimate, a penalty, a reset | yes |
 ///
@@ -96,9 +97,10 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// # Cost and bounds
 ///
-/// A repeated refusal of one key takes about 0.2 µs, and up to 1 µs where 100,000 keys are refused
-/// in turn: the lines `deny_cache_hot` and `deny_cache` of `cargo bench --bench decisions`. Any
-/// other check takes about 0.1 µs more than without the cache.
+/// A repeated refusal of one key takes about 0.2 µs, and up to 1 µs where 100,000 keys are
+/// refused in turn: the lines `deny_cache_hot` and `deny_cache` of
+/// `cargo bench --bench decisions`. Any other check takes about 0.1 µs more than without the
+/// cache.
 ///
 /// The cache holds 100,000 keys unless [`max_keys`](DenyCache::max_keys) is set. A key takes at
 /// most 400 bytes, however long it is, and a tuple of quotas that its charge brings. When the cache
@@ -194,7 +196,7 @@ impl<L: Limiter> Limiter for DenyCache<L> {
         let forget = match operation {
             Operation::Estimate => None,
             Operation::Penalize | Operation::Reset => {
-                Some(Afterwards::Forget(KeyHash::of(charge.key()).place))
+                Some(Afterwards::Forget(KeyHash::of(charge).place))
             }
         };
         Some(self.asking(answer, forget))

@@ -108,8 +108,9 @@ use crate::{Charge, Reservation};
 ///
 /// - It does not see what others do to the key: leased units outlive a reset by another process for
 ///   the validity. A [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
-/// - A peek, an estimate, and a charge of as many units as a lease or more go to the inner limiter.
-///   For these, leased units count as taken.
+/// - A peek, an estimate, a charge of as many units as a lease or more, and one of
+///   [`several`](Charge::several) keys go to the inner limiter. For these, leased units count as
+///   taken.
 /// - A charge that may wait waits in the inner limiter. Its slot is exact, and comes after the
 ///   units that were leased before.
 /// - It does not pace: leased units go at once. A bucket with `burst(1)` never leaves two units, so
@@ -183,7 +184,7 @@ where
     fn check(&self, charge: &Charge) -> LeaseFuture<L> {
         let leases = Arc::clone(&self.leases);
         let cost = charge.get_cost();
-        if cost == 0 || cost >= leases.settings.max_units {
+        if cost == 0 || cost >= leases.settings.max_units || charge.has_parts() {
             let check = leases.inner.check(charge);
             return LeaseFuture::asking(leases, check);
         }
@@ -226,6 +227,9 @@ where
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<LeaseFuture<L>> {
         let leases = Arc::clone(&self.leases);
         let answer = leases.inner.operate(operation, charge)?;
+        if charge.has_parts() {
+            return Some(LeaseFuture::asking(leases, answer));
+        }
         Some(LeaseFuture::operating(leases, answer, operation, charge.clone()))
     }
 }

@@ -10,6 +10,7 @@ mod ext;
 mod grace_period;
 mod inspect;
 mod lease;
+mod member_charges;
 mod memory;
 #[cfg(feature = "metrics")]
 mod metered;
@@ -37,6 +38,7 @@ pub use deny_cache::{DenyCache, DenyCacheFuture};
 pub use ext::LimiterExt;
 pub use inspect::{Inspect, InspectFuture};
 pub use lease::{Lease, LeaseFuture};
+pub use member_charges::{MemberCharges, Parts};
 pub use memory::{Memory, MemoryFuture};
 #[cfg(feature = "metrics")]
 pub use metered::{Metered, MeteredFuture, MetricsExt};

@@ -210,10 +210,29 @@ pub(super) fn expect_valid_quota<T>(made: Result<T, QuotaError>) -> T {
 /// Checks the key and the cost of a charge: what is an error whatever the algorithm.
 #[inline]
 pub(super) fn check_range(charge: &Charge) -> Result<(), Error> {
-    check_key(charge.key())?;
+    one_key(charge)?;
+    check_cost(charge)
+}
+
+#[inline]
+pub(super) fn check_cost(charge: &Charge) -> Result<(), Error> {
     match charge.get_cost() {
         0..=MAX_COST => Ok(()),
         _ => Err(Error::new(ErrorKind::Request, "the cost exceeds 2^53 units")),
+    }
+}
+
+/// The only key of a charge, if a limiter can take it.
+#[inline]
+pub(crate) fn one_key(charge: &Charge) -> Result<&str, Error> {
+    let key = charge.key();
+    match check_key(key) {
+        Ok(()) => Ok(key),
+        Err(_) if charge.has_parts() => Err(Error::new(
+            ErrorKind::Configuration,
+            "the charge has several keys, and the limiter takes one",
+        )),
+        Err(error) => Err(error),
     }
 }
 

@@ -13,6 +13,7 @@ use super::rate::Rate;
 use super::reply::{DONE, EXCEEDS, NO_CONFIGURATION, REFUSED, ScriptReply};
 use super::request::Request;
 use super::sender::Sender;
+use crate::limiter::named::one_key;
 use crate::limiter::redis::sending::malformed_reply;
 use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
@@ -47,7 +48,7 @@ impl Inner {
     }
 
     pub(super) fn read(&self, charge: &Charge) -> Result<ParsedCharge, Error> {
-        let keys = Keys::new(charge.key(), &self.client)?;
+        let keys = Keys::new(one_key(charge)?, &self.client)?;
         if charge.get_quota().is_some() {
             let message = "a redisson limiter has its rate in redis: a charge cannot have a quota";
             return Err(Error::new(ErrorKind::Configuration, message));

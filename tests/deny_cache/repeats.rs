@@ -166,7 +166,10 @@ async fn only_a_denial_with_a_time_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_a_member_is_not_repeated() {
     let scripted = Scripted::new().decide(Outcome::Retry(SECOND)).allow();
-    let all = AllInTurn::new([scripted.boxed()], |charge: &Charge| [charge.clone()]);
+    let other = Scripted::new().allow().allow().allow().allow();
+    let all = AllInTurn::new([scripted.boxed(), other.boxed()], |charge: &Charge| {
+        [charge.clone(), charge.clone()]
+    });
     let limiter = all.deny_cache();
     let refused = limiter.check(&one()).await.unwrap();
     assert_eq!(refused.outcome(), Outcome::Deny { retry_after: Some(SECOND) });

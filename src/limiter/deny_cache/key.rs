@@ -1,8 +1,10 @@
 //! What stands for a key in the cache: hashes of it, so that every entry has one size.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
+
+use crate::Charge;
 
 /// 128 bits that stand for a key. Their seeds are random, so no caller can find two keys whose
 /// hashes are equal.
@@ -10,7 +12,8 @@ use std::sync::LazyLock;
 pub(super) struct KeyHash {
     /// Where the key is found. A reservation keeps this part.
     pub(super) place: NonZeroU64,
-    /// Tells keys apart whose places are equal.
+    /// Tells keys apart whose places are equal, and charges of the same parts whose costs or quotas
+    /// differ.
     pub(super) check: u64,
 }
 
@@ -20,9 +23,33 @@ static SEEDS: LazyLock<[RandomState; 2]> =
     LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 
 impl KeyHash {
-    pub(super) fn of(key: &str) -> Self {
-        let [place, check] = SEEDS.each_ref().map(|seed| seed.hash_one(key));
+    pub(super) fn of(charge: &Charge) -> Self {
+        let [place, check] = if charge.has_parts() {
+            let mut hashers = SEEDS.each_ref().map(RandomState::build_hasher);
+            hash_keys(charge, &mut hashers[0]);
+            hash_keys(charge, &mut hashers[1]);
+            charge.hash_terms_of_parts(&mut hashers[1]);
+            hashers.map(|hasher| hasher.finish())
+        } else {
+            SEEDS.each_ref().map(|seed| seed.hash_one(charge.key()))
+        };
         Self { place: NonZeroU64::new(place).unwrap_or(NonZeroU64::MIN), check }
+    }
+}
+
+/// Hashes the keys of parts. No text begins with the first byte, so no single key hashes the same.
+fn hash_keys(charge: &Charge, hasher: &mut impl Hasher) {
+    hasher.write_u8(0xff);
+    hasher.write_usize(charge.parts().len());
+    for part in charge.parts() {
+        match part {
+            None => hasher.write_u8(0),
+            Some(part) if part.has_parts() => hash_keys(part, hasher),
+            Some(part) => {
+                hasher.write_u8(1);
+                part.key().hash(hasher);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::key::KeyHash;
-use crate::limiter::named::check_range;
+use crate::limiter::named::{check_cost, one_key};
 use crate::{Charge, Decision, Origin, Outcome, Quotas};
 
 /// How long a refusal is repeated while a change of its key may be on its way to the store.
@@ -23,11 +23,12 @@ pub(super) struct Question {
 impl Question {
     /// `None` for a charge that only the inner limiter answers: a peek, or one that is an error.
     pub(super) fn of(charge: &Charge) -> Option<Self> {
-        if charge.get_cost() == 0 || check_range(charge).is_err() {
+        let has_key = charge.has_parts() || one_key(charge).is_ok();
+        if charge.get_cost() == 0 || !has_key || check_cost(charge).is_err() {
             return None;
         }
         Some(Self {
-            key: KeyHash::of(charge.key()),
+            key: KeyHash::of(charge),
             cost: charge.get_cost(),
             max_wait: charge.get_max_wait().unwrap_or_default(),
             quota: charge.get_quota().cloned(),

@@ -16,8 +16,8 @@ use super::request::Op;
 use super::{Members, Redis, RedisFuture, key};
 use crate::algorithm::{Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::named::check_key;
-use crate::limiter::{BoxedFuture, Limiter, Operation, timeout};
+use crate::limiter::named::one_key;
+use crate::limiter::{BoxedFuture, Limiter, MemberCharges, Operation, Parts, timeout};
 use crate::quota::{Quota, Quotas};
 use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 
@@ -37,9 +37,10 @@ use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
 /// ```
 ///
 /// Each member keeps its own keys, so it can be asked alone as well. The closure returns each
-/// member's key, and its quota if it has one of its own. The charge's `max_wait` and deadline hold
-/// for all. The decision names the limiter and the quota that refuses or delays. Everything else is
-/// as for a tuple of algorithms over one key.
+/// member's key, and its quota if it has one of its own. [`of_parts`](AllAtOnce::of_parts) takes
+/// both from a charge of several keys. The charge's `max_wait` and deadline hold for all. The
+/// decision names the limiter and the quota that refuses or delays. Everything else is as for a
+/// tuple of algorithms over one key.
 ///
 /// A member that states no cost takes that of the charge; a peek takes nothing of any of them. One
 /// call has one cost, and in a cluster keys of one hash slot. Where costs or slots differ, the
@@ -67,7 +68,44 @@ where
     /// If they are not over one [`Pool`](crate::Pool).
     #[must_use]
     pub fn new<T: Members<N, Algorithm = A>>(members: T, keys: F) -> Self {
-        let in_turn = AllInTurn::new(members.boxed_members(), keys);
+        Self::asking(members, keys)
+    }
+}
+
+impl<A: InLua, const N: usize> AllAtOnce<A, N, Parts> {
+    /// The members, each of which is asked about its part of a charge of
+    /// [`several`](Charge::several) keys.
+    ///
+    /// ```no_run
+    /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+    /// use tower_sluice::{AllAtOnce, Pool, Quota, RateLimitLayer, Redis, by_head};
+    ///
+    /// # fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = Pool::connect("redis://127.0.0.1:6379")?;
+    /// let user = Redis::new("user", TokenBucket::new(Quota::per_second(10)), pool.clone());
+    /// let everybody = Redis::new("everybody", FixedWindow::new(Quota::per_hour(100_000)), pool);
+    /// let both = AllAtOnce::of_parts((user, everybody));
+    /// let layer = RateLimitLayer::new(both, by_head(|head| (head.header("x-user"), "all")));
+    /// # let _ = layer;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A charge with more or fewer parts is an error of kind
+    /// [`Configuration`](ErrorKind::Configuration). Where a part is absent, the other members are
+    /// asked in turn; one that is left alone reserves waits as before.
+    ///
+    /// # Panics
+    ///
+    /// If they are not over one [`Pool`](crate::Pool).
+    #[must_use]
+    pub fn of_parts<T: Members<N, Algorithm = A>>(members: T) -> Self {
+        Self::asking(members, Parts)
+    }
+}
+
+impl<A: InLua, const N: usize, F: MemberCharges<N>> AllAtOnce<A, N, F> {
+    fn asking<T: Members<N, Algorithm = A>>(members: T, keys: F) -> Self {
+        let in_turn = AllInTurn::asking(members.boxed_members(), keys);
         Self { owner: Owner::new(), in_one_call: members.joined(), in_turn }
     }
 
@@ -88,35 +126,43 @@ where
         &self,
         charge: &Charge,
         op: impl Fn(Check) -> Op,
-    ) -> Result<AllAtOnceFuture<A>, [Charge; N]> {
-        let charges = self.in_turn.member_charges(charge);
-        let cost = charges[0].get_cost();
+    ) -> Result<AllAtOnceFuture<A>, [Option<Charge>; N]> {
         let inner = &self.in_one_call.inner;
+        let failed = |error| AllAtOnceFuture::in_one_call(RedisFuture::failed(inner, error), None);
+        let charges = match self.in_turn.member_charges(charge) {
+            Ok(charges) => charges,
+            Err(error) => return Ok(failed(error)),
+        };
+        let present: Vec<&Charge> = charges.iter().flatten().collect();
         // A key that is too long is refused before it is digested.
-        if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
-            return Ok(AllAtOnceFuture::in_one_call(RedisFuture::failed(inner, error), None));
+        if let Err(error) = present.iter().try_for_each(|charge| one_key(charge).map(drop)) {
+            return Ok(failed(error));
         }
         let buckets = &inner.batcher.config().buckets;
         let key_suffixes: Vec<_> =
-            charges.iter().zip(buckets).map(|(charge, of)| of.suffix(charge.key())).collect();
+            present.iter().zip(buckets).map(|(charge, of)| of.suffix(charge.key())).collect();
         let hash_slot = |suffix: &String| key::hash_slot(suffix);
-        let inherits_cost = charges[0].inherits_cost();
-        let differs = |one: &Charge| one.get_cost() != cost || one.inherits_cost() != inherits_cost;
-        let must_ask_in_turn = charges.iter().any(differs)
-            || inner.batcher.config().pool.is_clustered()
-                && !key_suffixes
+        let is_alike = |one: &&Charge| {
+            let first = present[0];
+            one.get_cost() == first.get_cost() && one.inherits_cost() == first.inherits_cost()
+        };
+        let can_ask_in_one_call = present.len() == N
+            && present.iter().all(is_alike)
+            && (!inner.batcher.config().pool.is_clustered()
+                || key_suffixes
                     .iter()
                     .map(hash_slot)
-                    .all(|one| one == hash_slot(&key_suffixes[0]));
-        if must_ask_in_turn {
+                    .all(|one| one == hash_slot(&key_suffixes[0])));
+        if !can_ask_in_one_call {
             let deadline = timeout::deadline(charge, inner.decision_timeout).into_std();
-            return Err(charges.map(|one| one.with_deadline(deadline)));
+            return Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))));
         }
-        let asked =
-            match self.charge_with_quotas(charge.clone().cost(cost), &charges, &key_suffixes) {
-                Ok(charge) => inner.ask_keys(key_suffixes.concat(), &charge, op),
-                Err(error) => RedisFuture::failed(inner, error),
-            };
+        let inherits_cost = present[0].inherits_cost();
+        let joined = charge.clone().with_key_of(present[0]).cost(present[0].get_cost());
+        let asked = match self.charge_with_quotas(joined, &present, &key_suffixes) {
+            Ok(charge) => inner.ask_keys(key_suffixes.concat(), &charge, op),
+            Err(error) => RedisFuture::failed(inner, error),
+        };
         let stated = Some((self.owner, charge.get_cost())).filter(|_| !inherits_cost);
         Ok(AllAtOnceFuture::in_one_call(asked, stated))
     }
@@ -125,7 +171,7 @@ where
     fn charge_with_quotas(
         &self,
         charge: Charge,
-        charges: &[Charge; N],
+        charges: &[&Charge],
         key_suffixes: &[String],
     ) -> Result<Charge, Error> {
         let key_prefixes = &self.in_one_call.inner.batcher.config().key_prefixes;
@@ -152,10 +198,7 @@ where
 /// The payload of a reservation where all members state their own costs.
 struct StatedCosts(Reservation);
 
-impl<A: InLua, const N: usize, F> Limiter for AllAtOnce<A, N, F>
-where
-    F: Fn(&Charge) -> [Charge; N],
-{
+impl<A: InLua, const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<A, N, F> {
     type Future = AllAtOnceFuture<A>;
 
     fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {

@@ -18,7 +18,7 @@ use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
-use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, check_key, units};
+use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, one_key, units};
 use crate::limiter::timeout;
 use crate::{Charge, Decision, Error, Origin, Quotas};
 
@@ -58,8 +58,8 @@ impl<A: InLua> Inner<A> {
         op: impl Fn(Check) -> Op,
     ) -> Result<(Request, Quotas), Error> {
         // A key that is too long is refused before it is digested.
-        check_key(charge.key())?;
-        let suffix = self.batcher.config().buckets[0].suffix(charge.key());
+        let key = one_key(charge)?;
+        let suffix = self.batcher.config().buckets[0].suffix(key);
         self.request_for_keys(suffix, charge, op)
     }
 

@@ -1,0 +1,143 @@
+//! A charge of several keys: what one request asks of several limiters.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Charge, Key};
+use crate::Quotas;
+
+impl Charge {
+    /// Several keys of one request, such as its user and its IP address, each with a limit of its
+    /// own. A part is a charge, which may state a cost and a quota.
+    ///
+    /// [`AllAtOnce::of_parts`] and [`AllInTurn::of_parts`] give each member its part. A limiter
+    /// that takes one key answers with an error of kind
+    /// [`Configuration`](crate::ErrorKind::Configuration), and charges none of them.
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{AllInTurn, Charge, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let user = Memory::new("user", TokenBucket::new(Quota::per_hour(3)));
+    /// let address = Memory::new("address", TokenBucket::new(Quota::per_hour(9)));
+    /// let both = AllInTurn::of_parts([user.clone().boxed(), address.boxed()]);
+    ///
+    /// let charge = Charge::several([Charge::new("alice").cost(2), Charge::new("192.0.2.1")]);
+    /// assert!(both.check(&charge).await?.is_admitted());
+    /// // A tuple or an array says the same.
+    /// assert!(both.check(&Charge::new(("alice", "192.0.2.1"))).await?.is_admitted());
+    /// assert_eq!(user.peek("alice").await?.remaining(), Some(0));
+    ///
+    /// let error = user.check(&charge).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Configuration);
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// The whole has the cost, the longest wait and the deadline. A part that states no cost takes
+    /// that of the whole. Where parts state a [`max_wait`](Charge::max_wait), the whole begins with
+    /// the shortest. A quota belongs to a part: the whole has none.
+    ///
+    /// A part may be absent, as in `[Some(user), None]`: its member is not asked, and the others
+    /// are. A part may have parts itself, for a member that is a combination.
+    ///
+    /// [`AllAtOnce::of_parts`]: crate::AllAtOnce::of_parts
+    /// [`AllInTurn::of_parts`]: crate::AllInTurn::of_parts
+    #[must_use]
+    pub fn several<P: Into<Option<Charge>>>(parts: impl IntoIterator<Item = P>) -> Self {
+        let parts: Arc<[Option<Charge>]> = parts.into_iter().map(P::into).collect();
+        let max_wait: Option<Duration> =
+            parts.iter().flatten().filter_map(Charge::get_max_wait).min();
+        Self { max_wait, ..Self::of(Key::Several(parts)) }
+    }
+
+    /// The parts of a charge of [`several`](Charge::several) keys, in order; `None` is a part that
+    /// is absent. Empty for a charge of one key.
+    ///
+    /// The [`key`](Charge::key) of a charge with parts is empty. So a limiter of your own that
+    /// takes one key should refuse it.
+    #[must_use]
+    pub fn parts(&self) -> &[Option<Charge>] {
+        match &self.key {
+            Key::Several(parts) => parts,
+            _ => &[],
+        }
+    }
+
+    /// Whether it is a charge of several keys, or of none, and not of one.
+    pub(crate) fn has_parts(&self) -> bool {
+        matches!(self.key, Key::Several(_))
+    }
+
+    /// Hashes what the parts state besides their keys.
+    pub(crate) fn hash_terms_of_parts(&self, hasher: &mut impl Hasher) {
+        for part in self.parts().iter().flatten() {
+            part.cost.hash(hasher);
+            part.quota.as_ref().map(Quotas::as_slice).hash(hasher);
+            part.hash_terms_of_parts(hasher);
+        }
+    }
+}
+
+/// A charge of several keys: see [`Charge::several`].
+impl<P: Into<Charge>, const N: usize> From<[P; N]> for Charge {
+    fn from(parts: [P; N]) -> Self {
+        Self::several(parts.map(Charge::new))
+    }
+}
+
+macro_rules! from_tuple {
+    ($($part:ident $index:tt),+) => {
+        /// A charge of several keys: see [`Charge::several`].
+        impl<$($part: Into<Charge>),+> From<($($part,)+)> for Charge {
+            fn from(parts: ($($part,)+)) -> Self {
+                Self::several([$(Charge::new(parts.$index)),+])
+            }
+        }
+    };
+}
+
+from_tuple!(A 0, B 1);
+from_tuple!(A 0, B 1, C 2);
+from_tuple!(A 0, B 1, C 2, D 3);
+from_tuple!(A 0, B 1, C 2, D 3, E 4);
+from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+from_tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charge_is_as_large_as_one_of_a_single_text() {
+        assert_eq!(size_of::<Key>(), size_of::<String>());
+    }
+
+    #[test]
+    fn the_whole_waits_no_longer_than_any_part() {
+        let [short, long] = [1, 2].map(Duration::from_secs);
+        let parts = ["a", "b", "c"].map(Charge::from_static);
+        assert_eq!(Charge::several(parts.clone()).get_max_wait(), None);
+        let [a, b, c] = parts;
+        let whole = Charge::several([a.max_wait(long), b.max_wait(short), c]);
+        assert_eq!((whole.get_max_wait(), whole.key(), whole.get_cost()), (Some(short), "", 1));
+    }
+
+    #[test]
+    fn tuples_and_arrays_are_charges_of_several_keys() {
+        let keys = |charge: &Charge| {
+            let key = |part: &Option<Charge>| part.as_ref().map(|part| part.key().to_owned());
+            charge.parts().iter().map(key).collect::<Vec<_>>()
+        };
+        let text = |key: &str| Some(key.to_owned());
+        assert_eq!(keys(&Charge::new("a")), []);
+        assert_eq!(keys(&Charge::new(["a", "b"])), [text("a"), text("b")]);
+        assert_eq!(keys(&Charge::new(("a", String::from("b")))), [text("a"), text("b")]);
+        assert_eq!(keys(&Charge::several([Some(Charge::new("a")), None])), [text("a"), None]);
+        let nested = Charge::new((("a", "b"), "c"));
+        assert_eq!(keys(nested.parts()[0].as_ref().unwrap()), [text("a"), text("b")]);
+    }
+}

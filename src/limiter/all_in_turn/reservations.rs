@@ -1,0 +1,46 @@
+//! What the members took: settled together, or refunded when one of them refuses.
+
+use std::mem;
+use std::sync::Arc;
+
+use crate::Reservation;
+use crate::limiter::{Boxed, Limiter};
+
+/// What each member took.
+pub(super) struct MemberReservations(pub(super) Vec<MemberReservation>);
+
+pub(super) struct MemberReservation {
+    pub(super) reservation: Reservation,
+    /// Whether the member states no cost of its own, and takes that of the charge.
+    pub(super) inherits_cost: bool,
+}
+
+impl MemberReservations {
+    /// Settles each with the limiter that made it, the latest first. A member that states its own
+    /// cost keeps it, unless all is refunded. Returns those that no limiter settled.
+    pub(super) fn settle(self, limiters: &[Boxed], actual: u64) -> Vec<MemberReservation> {
+        let settle = |MemberReservation { reservation, inherits_cost }| {
+            let actual = if inherits_cost || actual == 0 { actual } else { reservation.cost() };
+            let unsettled = limiters.iter().try_fold(reservation, |reservation, limiter| {
+                match limiter.settle(reservation, actual) {
+                    Ok(()) => Err(()),
+                    Err(reservation) => Ok(reservation),
+                }
+            });
+            unsettled.ok().map(|reservation| MemberReservation { reservation, inherits_cost })
+        };
+        self.0.into_iter().rev().filter_map(settle).collect()
+    }
+}
+
+/// What was taken so far: refunded when dropped, unless all members have admitted.
+pub(super) struct TentativeReservations<const N: usize> {
+    pub(super) limiters: Arc<[Boxed; N]>,
+    pub(super) reservations: Vec<MemberReservation>,
+}
+
+impl<const N: usize> Drop for TentativeReservations<N> {
+    fn drop(&mut self) {
+        MemberReservations(mem::take(&mut self.reservations)).settle(&self.limiters[..], 0);
+    }
+}
