@@ -69,7 +69,8 @@ enum Cost {
 /// ```
 ///
 /// Its `Debug` output does not show the key, which may be a secret. But a short key is part of a
-/// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you charge it.
+/// name in Redis: see [`Redis`](crate::Redis). So hash a secret before you charge it, as
+/// [`by_api_key`](crate::by_api_key) does.
 ///
 /// Limiters read it through [`key`](Charge::key), [`get_cost`](Charge::get_cost),
 /// [`get_quota`](Charge::get_quota), [`get_max_wait`](Charge::get_max_wait) and

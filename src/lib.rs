@@ -30,6 +30,7 @@
 // Values.
 mod charge;
 mod decision;
+mod digest;
 mod error;
 mod key;
 mod quota;
@@ -70,7 +71,9 @@ pub mod testing;
 pub use self::charge::Charge;
 pub use self::decision::{Decision, Origin, Outcome};
 pub use self::error::{Error, ErrorKind};
-pub use self::http::{ByHead, Head, HttpRefusal, HttpResponder, by_head};
+pub use self::http::{
+    ApiKey, ByHead, Head, HttpRefusal, HttpResponder, by_api_key, by_bearer_token, by_head,
+};
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
 #[cfg(feature = "redis")]

@@ -24,6 +24,7 @@ const VALUES: &[&str] =
 /// The first match holds, so a module inside another stands before it.
 const MODULES: &[Module] = &[
     Module { files: VALUES, crates: &["tower::BoxError"], modules: VALUES },
+    Module { files: &["digest"], crates: &["sha2", "hmac"], modules: &["digest"] },
     Module { files: &["algorithm"], crates: &[], modules: &["algorithm"] },
     Module { files: &["observe"], crates: &["metrics", "tracing", "tokio"], modules: &["observe"] },
     Module {
@@ -40,23 +41,22 @@ const MODULES: &[Module] = &[
             "sha1_smol",
             "proptest",
         ],
-        modules: &["algorithm", "limiter", "observe"],
+        modules: &["algorithm", "digest", "limiter", "observe"],
     },
-    Module { files: &["limiter/digest"], crates: &["sha2"], modules: &["limiter"] },
     Module {
         files: &["limiter/lease"],
         crates: &["tokio", "pin_project_lite", "hashbrown"],
-        modules: &["limiter"],
+        modules: &["digest", "limiter"],
     },
     Module {
         files: &["limiter/memory"],
         crates: &["tokio", "hashbrown"],
-        modules: &["algorithm", "limiter"],
+        modules: &["algorithm", "digest", "limiter"],
     },
     Module {
         files: &["limiter"],
         crates: &["tokio", "pin_project_lite", "fastrand"],
-        modules: &["algorithm", "limiter", "observe"],
+        modules: &["algorithm", "digest", "limiter", "observe"],
     },
     Module {
         files: &["respond", "settle"],
@@ -78,6 +78,7 @@ const MODULES: &[Module] = &[
         crates: &["tokio", "tower_service", "pin_project_lite"],
         modules: &["limiter", "respond", "service", "future", "shared"],
     },
+    Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],
         crates: &["http", "fastrand"],

@@ -23,7 +23,7 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The URI. The peer's IP address is no part of it: see [`extensions`](Head::extensions).
+    /// The URI. The client's IP address is no part of it: see [`extensions`](Head::extensions).
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri
@@ -49,6 +49,17 @@ impl<'a> Head<'a> {
     }
 }
 
+impl<'a, B> From<&'a Request<B>> for Head<'a> {
+    fn from(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
 impl fmt::Debug for Head<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Head").field("method", self.method).finish_non_exhaustive()
@@ -62,7 +73,7 @@ impl fmt::Debug for Head<'_> {
 /// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
 ///
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
-/// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")));
+/// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
 /// # let _ = layer;
 /// ```
 ///
@@ -72,20 +83,20 @@ impl fmt::Debug for Head<'_> {
 /// use tower_sluice::algorithm::TokenBucket;
 /// use tower_sluice::{ByHead, Head, HttpResponder, Memory, Quota, RateLimitLayer, by_head};
 ///
-/// type ApiKey = ByHead<fn(Head<'_>) -> Option<String>>;
-/// type Limit = RateLimitLayer<Memory<TokenBucket>, ApiKey, HttpResponder>;
+/// type User = ByHead<fn(Head<'_>) -> Option<String>>;
+/// type Limit = RateLimitLayer<Memory<TokenBucket>, User, HttpResponder>;
 ///
-/// fn api_key(head: Head<'_>) -> Option<String> {
-///     head.header("x-api-key")
+/// fn user(head: Head<'_>) -> Option<String> {
+///     head.header("x-user")
 /// }
 ///
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
-/// let layer: Limit = RateLimitLayer::new(limiter, by_head(api_key));
+/// let layer: Limit = RateLimitLayer::new(limiter, by_head(user));
 /// # let _ = layer;
 /// ```
 ///
 /// Where the type of the layer is not written beside it, cast the function:
-/// `by_head(api_key as fn(Head<'_>) -> _)`.
+/// `by_head(user as fn(Head<'_>) -> _)`.
 #[must_use]
 pub fn by_head<F, C>(find: F) -> ByHead<F>
 where
@@ -105,12 +116,6 @@ where
     C: IntoCharge,
 {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        let head = Head {
-            method: request.method(),
-            uri: request.uri(),
-            headers: request.headers(),
-            extensions: request.extensions(),
-        };
-        (self.0)(head).into_charge()
+        (self.0)(Head::from(request)).into_charge()
     }
 }

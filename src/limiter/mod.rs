@@ -5,7 +5,6 @@ mod all_in_turn;
 mod boxed;
 mod breaker;
 mod deny_cache;
-mod digest;
 mod ext;
 mod grace_period;
 mod inspect;

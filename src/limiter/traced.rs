@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::digest::push_digest;
 use super::{Limiter, Operation};
+use crate::digest::push_digest;
 use crate::observe::{Asked, Tracer};
 use crate::{Charge, Decision, Error, Reservation};
 

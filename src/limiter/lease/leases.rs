@@ -15,8 +15,8 @@ use super::shard::Shard;
 use super::stock::Stock;
 use super::stocks::Ended;
 use super::sweeper::Sweeper;
-use crate::limiter::{Limiter, digest};
-use crate::{Charge, Decision, Error, Outcome, Owner};
+use crate::limiter::Limiter;
+use crate::{Charge, Decision, Error, Outcome, Owner, digest};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;

@@ -9,9 +9,9 @@ use super::clock::Clock;
 use super::shard::{Shard, hash};
 use crate::algorithm::{Algorithm, Answer, Refund, Verdict};
 use crate::charge::Key;
+use crate::limiter::Operation;
 use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, units};
-use crate::limiter::{Operation, digest};
-use crate::{Charge, Decision, Error, Origin, Owner};
+use crate::{Charge, Decision, Error, Origin, Owner, digest};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;

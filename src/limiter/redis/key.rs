@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 
 use crate::algorithm::ScriptPart;
-use crate::limiter::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
+use crate::digest::{DIGEST_PREFIX, MAX_VERBATIM_LENGTH, push_digest};
 
 /// The hash slots of a cluster.
 pub(super) const HASH_SLOTS: u16 = 16_384;

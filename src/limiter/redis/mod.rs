@@ -118,9 +118,9 @@ pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100)
 /// such as `sluice:api:1tb1:{alice}`. A key of the charge that is longer than 64 bytes, or that
 /// holds other characters than letters, digits and `._~@:/-`, is replaced by a digest.
 ///
-/// Anyone who may list the keys of the server reads the others. So hash a key that is a secret,
-/// such as an API key, before you charge it. The values are internal: [`peek`] reads a key, and
-/// [`reset`] deletes it.
+/// Anyone who may list the keys of the server reads the others. So hash a key that is a secret
+/// before you charge it, as [`by_api_key`](crate::by_api_key) does. The values are internal:
+/// [`peek`] reads a key, and [`reset`] deletes it.
 ///
 /// [`peek`]: crate::LimiterExt::peek
 /// [`reset`]: crate::LimiterExt::reset

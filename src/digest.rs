@@ -1,0 +1,85 @@
+//! Digests of keys: a long key is stored as one, and a secret always is.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+/// The longest text that is kept verbatim, in bytes.
+pub(crate) const MAX_VERBATIM_LENGTH: usize = 64;
+
+/// Digests start with this, and no text that is kept verbatim does.
+pub(crate) const DIGEST_PREFIX: &str = "h:";
+
+/// Appends the prefix and the first half of the SHA-256 digest of `text`, in hexadecimal digits.
+pub(crate) fn push_digest(name: &mut String, text: &str) {
+    name.push_str(DIGEST_PREFIX);
+    push_half(name, &Sha256::digest(text.as_bytes()));
+}
+
+/// `key` itself if it is short, else its digest. Two different keys never share a name.
+pub(crate) fn short(key: &str) -> Cow<'_, str> {
+    if key.len() <= MAX_VERBATIM_LENGTH && !key.starts_with(DIGEST_PREFIX) {
+        return Cow::Borrowed(key);
+    }
+    let mut name = String::new();
+    push_digest(&mut name, key);
+    Cow::Owned(name)
+}
+
+/// How secrets become keys: 32 hexadecimal digits, the first half of a SHA-256 digest.
+#[derive(Clone)]
+pub(crate) enum SecretDigest {
+    Sha256,
+    /// With a secret of the application's: HMAC-SHA-256.
+    Hmac(Hmac<Sha256>),
+}
+
+impl SecretDigest {
+    pub(crate) fn with_secret(secret: &[u8]) -> Self {
+        Self::Hmac(Hmac::new_from_slice(secret).expect("it takes a key of any length"))
+    }
+
+    pub(crate) fn of(&self, text: &[u8]) -> String {
+        let mut key = String::with_capacity(32);
+        match self {
+            SecretDigest::Sha256 => push_half(&mut key, &Sha256::digest(text)),
+            SecretDigest::Hmac(hmac) => {
+                push_half(&mut key, &hmac.clone().chain_update(text).finalize().into_bytes());
+            }
+        }
+        key
+    }
+}
+
+fn push_half(name: &mut String, digest: &[u8]) {
+    for byte in &digest[..16] {
+        write!(name, "{byte:02x}").expect("a string takes all");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Case 79.
+    #[test]
+    fn short_keys_stay_and_no_key_takes_the_name_of_another() {
+        let long = "x".repeat(65);
+        let digest = short(&long);
+        assert_eq!((short("user 42"), digest.len()), ("user 42".into(), "h:".len() + 32));
+        assert_ne!(short(&digest), digest);
+        assert_ne!(short(&"x".repeat(66)), digest);
+        assert_eq!(short(&long[1..]), long[1..]);
+    }
+
+    /// As `printf %s alice | sha256sum` and `openssl dgst -sha256 -hmac pepper` have it.
+    #[test]
+    fn secrets_become_the_digits_that_other_tools_print() {
+        assert_eq!(SecretDigest::Sha256.of(b"alice"), "2bd806c97f0e00af1a1fc3328fa763a9");
+        let hmac = SecretDigest::with_secret(b"pepper");
+        assert_eq!(hmac.of(b"alice"), "f2f95d059a71b4aa6d3eefe385a6b0db");
+        assert_eq!(hmac.of(b"alice"), hmac.clone().of(b"alice"));
+    }
+}

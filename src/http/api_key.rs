@@ -1,0 +1,231 @@
+//! API keys and tokens, which are secrets: they are hashed before they are charged.
+
+use std::fmt;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderName, Request};
+
+use super::head::Head;
+use crate::digest::SecretDigest;
+use crate::{IntoCharge, KeyExtractor, Keyed};
+
+/// Charges each request to the API key in the header called `name`, hashed.
+///
+/// ```
+/// use tower_sluice::algorithm::TokenBucket;
+/// use tower_sluice::{Memory, Quota, RateLimitLayer, by_api_key};
+///
+/// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
+/// let layer = RateLimitLayer::new(limiter, by_api_key("x-api-key"));
+/// # let _ = layer;
+/// ```
+///
+/// # Panics
+///
+/// If `name` cannot be the name of a header.
+#[must_use]
+pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
+    match name.try_into() {
+        Ok(header) => ApiKey::new(header, Form::Plain),
+        Err(_) => panic!("a name that no header can have"),
+    }
+}
+
+/// Charges each request to its bearer token, hashed: `authorization: Bearer mF_9.B5f-4.1JqM`.
+///
+/// Another scheme, such as `Basic`, is no key. A token that is renewed is a new key, so a caller
+/// that can renew its token begins anew. Where tokens name their user, charge the user instead.
+///
+/// ```
+/// use tower_sluice::{Head, by_bearer_token};
+///
+/// let request = http::Request::get("/").header("authorization", "Bearer alice").body(()).unwrap();
+/// let key = by_bearer_token().of(Head::from(&request));
+/// assert_eq!(key.as_deref(), Some("2bd806c97f0e00af1a1fc3328fa763a9"));
+/// ```
+#[must_use]
+pub fn by_bearer_token() -> ApiKey {
+    ApiKey::new(AUTHORIZATION, Form::Bearer)
+}
+
+/// Finds the API key of a request, and hashes it. Made by [`by_api_key`] and [`by_bearer_token`].
+///
+/// # What has no key
+///
+/// Such a request is refused, with 400 unless [`HttpResponder::no_key`] says otherwise:
+///
+/// - without the header, or with an empty one;
+/// - with more than one line of it: another layer might read another one of them;
+/// - with a byte outside of visible ASCII and spaces: another layer might decode two such texts
+///   alike, and each would have a limit of its own.
+///
+/// It does not check whether an API key is valid. A caller can invent keys, and each has its own
+/// limit. So put authentication outside of the limit, or charge the IP address
+/// too: `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
+///
+/// # What is stored
+///
+/// Of the SHA-256 digest the first 32 hexadecimal digits, so that nobody reads the API key in Redis
+/// or in a log: the key `alice` is `sluice:api:tb1:{2bd806c97f0e00af1a1fc3328fa763a9}`. Whoever
+/// guesses an API key can check the guess there, which helps only if keys are short or follow a
+/// pattern. For such keys set a [`secret`](ApiKey::secret).
+///
+/// [`key_for`](ApiKey::key_for) computes the same digits, for a reset for instance. So does
+/// `printf %s alice | sha256sum | cut -c1-32`.
+///
+/// [`HttpResponder::no_key`]: crate::HttpResponder::no_key
+#[derive(Clone)]
+pub struct ApiKey {
+    header: HeaderName,
+    form: Form,
+    digest: SecretDigest,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Plain,
+    Bearer,
+}
+
+impl ApiKey {
+    fn new(header: HeaderName, form: Form) -> Self {
+        Self { header, form, digest: SecretDigest::Sha256 }
+    }
+
+    /// Hashes with a secret of the application's, by HMAC-SHA-256: without it, nobody can check a
+    /// guess. Default: none.
+    ///
+    /// All processes that share a limit need the same secret. With another one, every API key
+    /// begins anew.
+    #[must_use]
+    pub fn secret(self, secret: impl AsRef<[u8]>) -> Self {
+        Self { digest: SecretDigest::with_secret(secret.as_ref()), ..self }
+    }
+
+    /// The hashed API key of a request, if it has one.
+    #[must_use]
+    pub fn of(&self, head: Head<'_>) -> Option<String> {
+        let mut lines = head.headers().get_all(&self.header).iter();
+        let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+        // `to_str` refuses all but visible ASCII, spaces and tabs.
+        let line = line.to_str().ok()?.trim_ascii();
+        let api_key = match self.form {
+            Form::Plain => line,
+            Form::Bearer => bearer_token(line)?,
+        };
+        let is_readable = !api_key.is_empty() && !api_key.contains('\t');
+        is_readable.then(|| self.key_for(api_key))
+    }
+
+    /// The key that requests with this API key are charged to.
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{LimiterExt, Memory, Quota, by_api_key};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
+    /// let api_key = by_api_key("x-api-key");
+    /// // A customer of an admin endpoint begins anew.
+    /// limiter.reset(api_key.key_for("sk_live_4242")).await?;
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn key_for(&self, api_key: &str) -> String {
+        self.digest.of(api_key.as_bytes())
+    }
+}
+
+/// The token of `Bearer token`, in any case. One with a space inside is none.
+fn bearer_token(credentials: &str) -> Option<&str> {
+    let (scheme, token) = credentials.split_once(' ')?;
+    let token = token.trim_ascii_start();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.contains(' ')).then_some(token)
+}
+
+impl<B> KeyExtractor<Request<B>> for ApiKey {
+    fn extract(&self, request: &Request<B>) -> Keyed {
+        self.of(Head::from(request)).into_charge()
+    }
+}
+
+/// Shows no secret.
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiKey")
+            .field("header", &self.header)
+            .field("form", &self.form)
+            .field("has_secret", &matches!(self.digest, SecretDigest::Hmac(_)))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const ALICE: &str = "2bd806c97f0e00af1a1fc3328fa763a9";
+
+    fn of(api_key: &ApiKey, lines: &[&[u8]]) -> Option<String> {
+        let mut request = Request::new(());
+        for line in lines {
+            let value = HeaderValue::from_bytes(line).unwrap();
+            request.headers_mut().append(&api_key.header, value);
+        }
+        api_key.of(Head::from(&request))
+    }
+
+    #[test]
+    fn one_header_with_a_plain_text_is_a_key_and_nothing_else_is() {
+        let api_key = by_api_key("X-API-Key");
+        let keys: [&[&[u8]]; 2] = [&[b"alice"], &[b" alice\t"]];
+        for lines in keys {
+            assert_eq!(of(&api_key, lines).as_deref(), Some(ALICE));
+        }
+        let none: [&[&[u8]]; 8] = [
+            &[],
+            &[b""],
+            &[b"  "],
+            &[b"alice", b"alice"],
+            &[b"alice", b""],
+            &[b"al\xefce"],
+            &["alic\u{e9}".as_bytes()],
+            &[b"al\tice"],
+        ];
+        for lines in none {
+            assert_eq!(of(&api_key, lines), None, "{lines:?}");
+        }
+        assert_ne!(of(&api_key, &[b"Alice"]).as_deref(), Some(ALICE));
+        assert!(matches!(api_key.extract(&Request::new(())), Keyed::Missing));
+    }
+
+    #[test]
+    fn a_bearer_token_has_its_scheme() {
+        for line in ["Bearer alice", "bearer  alice", "BEARER alice "] {
+            assert_eq!(of(&by_bearer_token(), &[line.as_bytes()]).as_deref(), Some(ALICE));
+        }
+        for line in ["alice", "Bearer", "Bearer ", "Basic alice", "Bearer a lice", "Bearer\talice"]
+        {
+            assert_eq!(of(&by_bearer_token(), &[line.as_bytes()]), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_secret_changes_the_key_and_is_not_shown() {
+        let api_key = by_api_key("x-api-key").secret("pepper 4711");
+        let found = of(&api_key, &[b"alice"]).unwrap();
+        assert_eq!(found, api_key.key_for("alice"));
+        assert_ne!(found, ALICE);
+        assert_ne!(found, by_api_key("x-api-key").secret("salt").key_for("alice"));
+        assert!(!format!("{api_key:?}").contains("4711"));
+    }
+
+    #[test]
+    #[should_panic(expected = "no header can have")]
+    fn a_name_that_no_header_can_have_is_a_mistake_of_the_programmer() {
+        let _ = by_api_key("x api key");
+    }
+}
