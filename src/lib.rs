@@ -60,6 +60,7 @@ mod grpc;
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzz {
+    pub use crate::http::client_ip::fuzz::forwarded;
     pub use crate::limiter::redis::fuzz::{address, error, key, reply, state};
 }
 pub mod guide;
@@ -71,8 +72,11 @@ pub mod testing;
 pub use self::charge::Charge;
 pub use self::decision::{Decision, Origin, Outcome};
 pub use self::error::{Error, ErrorKind};
+#[cfg(any(feature = "axum", feature = "tonic"))]
+pub use self::http::by_client_ip;
 pub use self::http::{
-    ApiKey, ByHead, Head, HttpRefusal, HttpResponder, by_api_key, by_bearer_token, by_head,
+    ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, HttpRefusal, HttpResponder, KnownPeers,
+    NetworksError, PeerAddr, by_api_key, by_bearer_token, by_head,
 };
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;
@@ -101,5 +105,7 @@ pub use self::service::RateLimit;
 pub use self::settle::{ActualCost, RefundIf, RefundOnError, RefundUnused, Settle};
 #[cfg(feature = "redis")]
 pub use ::bb8_redis::{self, bb8};
+// The networks that `ClientIp::trusted_networks` takes.
+pub use ::ipnet;
 #[cfg(feature = "redis")]
 pub use ::redis;

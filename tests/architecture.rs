@@ -78,6 +78,11 @@ const MODULES: &[Module] = &[
         crates: &["tokio", "tower_service", "pin_project_lite"],
         modules: &["limiter", "respond", "service", "future", "shared"],
     },
+    Module {
+        files: &["http/client_ip"],
+        crates: &["http", "ipnet", "axum", "tonic", "proptest", "fastrand"],
+        modules: &["http"],
+    },
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],

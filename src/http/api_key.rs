@@ -60,7 +60,7 @@ pub fn by_bearer_token() -> ApiKey {
 ///   alike, and each would have a limit of its own.
 ///
 /// It does not check whether an API key is valid. A caller can invent keys, and each has its own
-/// limit. So put authentication outside of the limit, or charge the IP address
+/// limit. So put authentication outside of the limit, or charge the [IP address](crate::ClientIp)
 /// too: `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
 ///
 /// # What is stored

@@ -23,7 +23,7 @@ impl<'a> Head<'a> {
         self.method
     }
 
-    /// The URI. The client's IP address is no part of it: see [`extensions`](Head::extensions).
+    /// The URI. The client's IP address is no part of it: see [`ClientIp`](crate::ClientIp).
     #[must_use]
     pub fn uri(&self) -> &'a Uri {
         self.uri

@@ -1,0 +1,93 @@
+//! A client as limits count it: an IPv4 address, or the network of an IPv6 address.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv6Net};
+
+use crate::{Charge, IntoCharge, Keyed};
+
+/// NAT64 gateways put all of IPv4 in here, after RFC 6052.
+const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+
+/// A client as [`ClientIp`](crate::ClientIp) counts it: an IPv4 address, or the network of an IPv6
+/// address.
+///
+/// Its text is the key: `203.0.113.9`, `2001:db8:1:2::/64`, and `2001:db8::9` for one address that
+/// is kept whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientAddr {
+    address: IpAddr,
+    network: IpNet,
+}
+
+impl ClientAddr {
+    pub(super) fn new(address: IpAddr, ipv6_prefix: u8) -> Self {
+        let network = match address {
+            IpAddr::V6(address) if !NAT64.contains(&address) => {
+                let network = Ipv6Net::new(address, ipv6_prefix);
+                network.map_or(IpNet::from(IpAddr::V6(address)), |network| network.trunc().into())
+            }
+            _ => IpNet::from(address),
+        };
+        Self { address, network }
+    }
+
+    /// The address as it was found, for logs. Limits count its [`network`](ClientAddr::network).
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// What limits count: the address itself, or the network of an IPv6 address.
+    #[must_use]
+    pub fn network(&self) -> IpNet {
+        self.network
+    }
+}
+
+impl fmt::Display for ClientAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.network {
+            network if network.prefix_len() == network.max_prefix_len() => network.addr().fmt(f),
+            network => network.fmt(f),
+        }
+    }
+}
+
+/// One unit of its key.
+impl From<ClientAddr> for Charge {
+    fn from(client: ClientAddr) -> Self {
+        client.to_string().into()
+    }
+}
+
+impl IntoCharge for ClientAddr {
+    fn into_charge(self) -> Keyed {
+        Keyed::Charge(self.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_is_grouped_and_all_else_is_kept_whole() {
+        for (address, prefix, key) in [
+            ("203.0.113.9", 64, "203.0.113.9"),
+            ("203.0.113.9", 8, "203.0.113.9"),
+            ("2001:db8:1:2:3::9", 64, "2001:db8:1:2::/64"),
+            ("2001:db8:1:2ff:3::9", 56, "2001:db8:1:200::/56"),
+            ("2001:db8:1:2:3::9", 128, "2001:db8:1:2:3::9"),
+            ("2001:db8:1:2:3::9", 0, "::/0"),
+            ("::1", 64, "::/64"),
+            ("64:ff9b::203.0.113.9", 64, "64:ff9b::cb00:7109"),
+            ("64:ff9b::1:203.0.113.9", 64, "64:ff9b::/64"),
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            let client = ClientAddr::new(address, prefix);
+            assert_eq!((client.to_string().as_str(), client.address()), (key, address));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Elements of `Forwarded`, after RFC 7239: pairs with semicolons between them, whose values may be
+//! quoted.
+
+use std::borrow::Cow;
+
+/// Where the last comma outside of quotation marks stands.
+///
+/// It is found from the right, where a quotation mark ends a text, and the one before that no odd
+/// number of backslashes stands before begins it.
+pub(super) fn last_comma(text: &[u8]) -> Option<usize> {
+    let mut is_quoted = false;
+    for (place, byte) in text.iter().enumerate().rev() {
+        match byte {
+            b'"' if !is_quoted => is_quoted = true,
+            b'"' => is_quoted = is_escaped(&text[..place]),
+            b',' if !is_quoted => return Some(place),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether what follows `before` is escaped, inside of quotation marks.
+fn is_escaped(before: &[u8]) -> bool {
+    before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+/// The value of the one parameter `for` of an element, without quotation marks.
+///
+/// The other parameters may be anything but an open quotation mark: no proxy lies by a bad `proto`.
+pub(super) fn parameter_for(element: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if !element.is_ascii() {
+        return None;
+    }
+    let mut found = None;
+    let mut rest = Some(element);
+    while let Some(text) = rest {
+        let pair;
+        (pair, rest) = split_pair(text)?;
+        let Some(equals) = pair.iter().position(|byte| *byte == b'=') else { continue };
+        if pair[..equals].eq_ignore_ascii_case(b"for")
+            && found.replace(value(&pair[equals + 1..])?).is_some()
+        {
+            return None;
+        }
+    }
+    found
+}
+
+/// The first pair, and what follows its semicolon. `None` if a quotation mark is left open.
+fn split_pair(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (place, byte) in text.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_quoted,
+            b'"' => is_quoted = !is_quoted,
+            b';' if !is_quoted => {
+                return Some((text[..place].trim_ascii(), Some(&text[place + 1..])));
+            }
+            _ => {}
+        }
+    }
+    (!is_quoted).then(|| (text.trim_ascii(), None))
+}
+
+/// A value: a text without quotation marks, or one between two of them, with escapes.
+fn value(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let Some(inside) = text.strip_prefix(b"\"") else {
+        return (!text.contains(&b'"')).then_some(Cow::Borrowed(text));
+    };
+    let inside = inside.strip_suffix(b"\"")?;
+    if !inside.contains(&b'\\') {
+        return (!inside.contains(&b'"')).then_some(Cow::Borrowed(inside));
+    }
+    let mut value = Vec::new();
+    let mut bytes = inside.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return None,
+            b'\\' => value.push(*bytes.next()?),
+            _ => value.push(*byte),
+        }
+    }
+    Some(Cow::Owned(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameter_is_found_among_others() {
+        let found = |text: &str| {
+            parameter_for(text.as_bytes()).map(|value| String::from_utf8(value.into()).unwrap())
+        };
+        for (element, value) in [
+            ("for=203.0.113.9", "203.0.113.9"),
+            ("FOR=203.0.113.9", "203.0.113.9"),
+            ("by=_a;for=203.0.113.9;proto=https", "203.0.113.9"),
+            ("proto=https; for=203.0.113.9 ;host=example.com:80", "203.0.113.9"),
+            (r#"for="[2001:db8::9]:4711""#, "[2001:db8::9]:4711"),
+            (r#"for="\[2001:db8::9\]""#, "[2001:db8::9]"),
+            (r#"by="a;for=1.2.3.4";for=203.0.113.9"#, "203.0.113.9"),
+            (r#"by="a,b\";\\";for=203.0.113.9"#, "203.0.113.9"),
+            ("for=203.0.113.9;", "203.0.113.9"),
+            ("secret;for=203.0.113.9", "203.0.113.9"),
+            (r#"for="a\\\"b""#, r#"a\"b"#),
+        ] {
+            assert_eq!(found(element).as_deref(), Some(value), "{element}");
+        }
+        for element in [
+            "",
+            "203.0.113.9",
+            "by=203.0.113.9",
+            "for",
+            "xfor=203.0.113.9",
+            "for =203.0.113.9",
+            "for=203.0.113.9;for=203.0.113.9",
+            r#"for="203.0.113.9"#,
+            r#"for=203.0.113.9""#,
+            r#"for="203.0.113.9"x"#,
+            r#"for="203"."9""#,
+            r#"for="203.0.113.9\""#,
+            r#"for=203.0.113.9;by=""#,
+            r#"by="\";for=203.0.113.9"#,
+            "for=203.0.113.9;host=é",
+        ] {
+            assert_eq!(found(element), None, "{element}");
+        }
+    }
+
+    #[test]
+    fn a_comma_between_quotation_marks_splits_nothing() {
+        for (text, last) in [
+            ("a,b", Some("b")),
+            (r#"a,b="x,y""#, Some(r#"b="x,y""#)),
+            (r#"a,b="x,\"y",c"#, Some("c")),
+            (r#"a,b="x,\",y""#, Some(r#"b="x,\",y""#)),
+            (r#"a,b="x\\",c="y,z";d"#, Some(r#"c="y,z";d"#)),
+            (r#"b="x,y""#, None),
+            // What is left open on the left belongs to nobody who is trusted.
+            (r#"for=1.2.3.4;by=",for=203.0.113.9"#, Some("for=203.0.113.9")),
+            (r#"by=",for="[2001:db8::9]""#, Some(r#"for="[2001:db8::9]""#)),
+        ] {
+            let found = last_comma(text.as_bytes()).map(|place| &text[place + 1..]);
+            assert_eq!(found, last, "{text}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The elements of a forwarded header, the last one first.
+//!
+//! Only what trusted proxies appended counts, and that stands at the right. So the text is split
+//! from the right, and no byte on the left changes how an element on the right is read.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName};
+
+use super::{address, forwarded};
+
+/// The most elements that are read.
+const MAX_ELEMENTS: usize = 64;
+
+/// The most bytes that are read.
+const MAX_BYTES: usize = 8 * 1024;
+
+/// The header that proxies append to.
+#[derive(Clone, Debug)]
+pub(super) struct ForwardedHeader {
+    name: HeaderName,
+    /// Whether it is a list of addresses, and not `Forwarded`.
+    is_list: bool,
+}
+
+impl ForwardedHeader {
+    pub(super) const X_FORWARDED_FOR: Self =
+        Self { name: HeaderName::from_static("x-forwarded-for"), is_list: true };
+
+    pub(super) fn new(name: HeaderName) -> Self {
+        Self { is_list: name != FORWARDED, name }
+    }
+
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &HeaderName {
+        &self.name
+    }
+
+    /// The text of all lines, or of the last ones if they are too long.
+    pub(super) fn text<'a>(&self, headers: &'a HeaderMap) -> Cow<'a, [u8]> {
+        let mut all = headers.get_all(&self.name).iter();
+        let Some(last) = all.next_back() else { return Cow::Borrowed(&[]) };
+        let mut lines = vec![];
+        let mut length = last.len();
+        while length <= MAX_BYTES
+            && let Some(line) = all.next_back()
+        {
+            lines.push(line.as_bytes());
+            length += line.len() + 1;
+        }
+        if lines.is_empty() {
+            return Cow::Borrowed(last.as_bytes());
+        }
+        lines.reverse();
+        lines.push(last.as_bytes());
+        Cow::Owned(lines.join(&b','))
+    }
+
+    /// The elements of such a text, the last one first, as many as are read.
+    pub(super) fn elements<'a>(&self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let start = text.len().saturating_sub(MAX_BYTES);
+        let elements = Elements {
+            rest: Some(&text[start..]),
+            is_cut: start > 0 && text[start - 1] != b',',
+            is_list: self.is_list,
+        };
+        elements.take(MAX_ELEMENTS)
+    }
+
+    /// The address in an element.
+    pub(super) fn address(&self, element: &[u8]) -> Option<IpAddr> {
+        match self.is_list {
+            true => address::parse(element),
+            false => address::parse(&forwarded::parameter_for(element)?),
+        }
+    }
+}
+
+struct Elements<'a> {
+    rest: Option<&'a [u8]>,
+    /// Whether the first element is incomplete.
+    is_cut: bool,
+    is_list: bool,
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let rest = self.rest?;
+            let comma = match self.is_list {
+                true => rest.iter().rposition(|byte| *byte == b','),
+                false => forwarded::last_comma(rest),
+            };
+            self.rest = comma.map(|comma| &rest[..comma]);
+            if comma.is_none() && self.is_cut {
+                return None;
+            }
+            let element = rest[comma.map_or(0, |comma| comma + 1)..].trim_ascii();
+            if !element.is_empty() {
+                return Some(element);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Networks of trusted proxies, as operators write them.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+/// The bits before an IPv4 address that is mapped into IPv6.
+const MAPPED_BITS: u8 = 96;
+
+/// A text of networks that
+/// [`ClientIp::try_trusted_networks`](crate::ClientIp::try_trusted_networks) refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworksError {
+    text: String,
+}
+
+impl fmt::Display for NetworksError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is neither a network such as 10.0.0.0/8 nor an address", self.text)
+    }
+}
+
+impl std::error::Error for NetworksError {}
+
+/// The networks of a text with commas between them. An address is a network of its own.
+pub(super) fn parse(list: &str) -> Result<Vec<IpNet>, NetworksError> {
+    let texts = list.split(',').map(str::trim).filter(|text| !text.is_empty());
+    let network = |text: &str| {
+        let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        network.map_err(|_| NetworksError { text: text.to_owned() })
+    };
+    texts.map(network).collect()
+}
+
+/// The network as addresses are tested against it: one of mapped IPv4 addresses is one of IPv4.
+pub(super) fn canonical(network: IpNet) -> IpNet {
+    let IpNet::V6(mapped) = network else { return network };
+    let bits = mapped.prefix_len().checked_sub(MAPPED_BITS);
+    match (mapped.addr().to_ipv4_mapped(), bits) {
+        (Some(address), Some(bits)) => {
+            Ipv4Net::new(address, bits).map_or(network, |network| network.into())
+        }
+        _ => network,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_and_addresses_with_commas_between_them() {
+        let read =
+            |list| parse(list).unwrap().into_iter().map(canonical).map(|one| one.to_string());
+        let list = " 10.0.0.0/8,127.0.0.1 ,, ::1,fd00::/8, ::ffff:192.0.2.0/120,";
+        let read: Vec<_> = read(list).collect();
+        assert_eq!(read, ["10.0.0.0/8", "127.0.0.1/32", "::1/128", "fd00::/8", "192.0.2.0/24"]);
+        assert_eq!(parse("").unwrap(), []);
+        for wrong in ["10.0.0.0/33", "10.0.0/8", "proxy", "10.0.0.1:80", "10.0.0.0/8;::1"] {
+            let error = parse(&format!("127.0.0.1, {wrong}")).unwrap_err();
+            assert!(error.to_string().contains(wrong), "{error}");
+        }
+    }
+}
