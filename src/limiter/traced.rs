@@ -91,7 +91,7 @@ impl<L> Traced<L> {
     /// Default: nothing.
     ///
     /// So the events of one caller can be found. Whoever can guess a key can tell its digest: of an
-    /// IP address by trying all.
+    /// IP address by trying all. Several keys of one charge have commas between them.
     #[must_use]
     pub fn key_digests(self) -> Self {
         Self { shown_key: ShownKey::Digest, ..self }
@@ -107,9 +107,14 @@ impl<L> Traced<L> {
 }
 
 impl ShownKey {
+    /// As one text, with commas between the keys of a charge that has several.
     fn of(self, charge: &Charge) -> Option<String> {
         match self {
             Self::None => None,
+            _ if charge.has_parts() => {
+                let parts = charge.parts().iter().flatten();
+                Some(parts.filter_map(|part| self.of(part)).collect::<Vec<_>>().join(","))
+            }
             Self::Digest => {
                 let mut digest = String::new();
                 push_digest(&mut digest, charge.key());

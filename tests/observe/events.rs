@@ -128,6 +128,21 @@ async fn no_event_shows_a_key_unless_it_is_asked_to() {
     ask(&|| store().trace("api").raw_keys().boxed()).await;
     let shown = lines.of("decision");
     assert!(shown.iter().all(|line| line.contains("key=\"alice@example.com\"")));
+
+    let several = Charge::new((key, ("192.0.2.1", "all")));
+    for (limiter, found) in [
+        (store().trace("api"), None),
+        (store().trace("api").raw_keys(), Some("key=\"alice@example.com,192.0.2.1,all\"")),
+        (store().trace("api").key_digests(), Some(&digest[..digest.len() - 1])),
+    ] {
+        let _ = limiter.check(&several).await;
+        let shown = lines.of("decision");
+        let is_found = |line: &String| match found {
+            Some(found) => line.contains(found),
+            None => !line.contains(" key="),
+        };
+        assert!(!shown.is_empty() && shown.iter().all(is_found), "{shown:#?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -240,7 +240,7 @@ fn agrees(lines: &[String], peer: &str, hops: Option<usize>, is_list: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn lists_are_read_as_the_model_reads_them(
