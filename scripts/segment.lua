@@ -35,5 +35,10 @@ max_wait = math.min(max_wait, horizon_of_all)
 cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, $horizons), a + 2
 --@ end
 --@ each
+--@ if own_terms
+if cost == 0 then
+  cost_N = 0
+end
+--@ end
 --@ paste cost
 --@ end

@@ -8,6 +8,9 @@ if op == 'refund' then
   local refunded_N
   if $exists and back >= 1 and back <= cost then
     local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
+    --@ if own_terms
+    local back = cost_N
+    --@ end
     --@ paste refund
   end
   if refunded_N then

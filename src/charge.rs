@@ -20,6 +20,16 @@ pub(crate) enum Key {
     Shared(Arc<str>),
     /// Those of a charge with parts, which has no key of its own.
     Several(Arc<[Option<Charge>]>),
+    /// What a limiter's own extractor found, for that limiter.
+    #[cfg(feature = "policies")]
+    Attached(Arc<Attached>),
+}
+
+/// The text that stands for a key, and what only one limiter reads.
+#[cfg(feature = "policies")]
+pub(crate) struct Attached {
+    text: String,
+    value: Box<dyn std::any::Any + Send + Sync>,
 }
 
 impl Key {
@@ -29,6 +39,8 @@ impl Key {
             Key::Owned(key) => key,
             Key::Shared(key) => key,
             Key::Several(_) => "",
+            #[cfg(feature = "policies")]
+            Key::Attached(attached) => &attached.text,
         }
     }
 }
@@ -100,6 +112,22 @@ impl Charge {
     #[must_use]
     pub fn from_static(key: &'static str) -> Self {
         Self::of(Key::Constant(key))
+    }
+
+    /// A charge of one limiter's own making: a text that stands for its key, and what the limiter
+    /// reads.
+    #[cfg(feature = "policies")]
+    pub(crate) fn attached(text: String, value: impl std::any::Any + Send + Sync) -> Self {
+        Self::of(Key::Attached(Arc::new(Attached { text, value: Box::new(value) })))
+    }
+
+    /// What is attached to it, if that is a `T`.
+    #[cfg(feature = "policies")]
+    pub(crate) fn attachment<T: std::any::Any>(&self) -> Option<&T> {
+        match &self.key {
+            Key::Attached(attached) => attached.value.downcast_ref(),
+            _ => None,
+        }
     }
 
     /// Sets the units asked for. Default: 1. A member of [`AllInTurn`] or [`AllAtOnce`] takes the

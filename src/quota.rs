@@ -207,6 +207,25 @@ pub struct Quotas(Several);
 enum Several {
     One(Quota),
     Many(Arc<[Quota]>),
+    /// Each with what its member of a list is asked for.
+    #[cfg(feature = "policies")]
+    OnTerms(Arc<OnTerms>),
+}
+
+#[cfg(feature = "policies")]
+#[derive(Debug, PartialEq, Eq)]
+struct OnTerms {
+    quotas: Box<[Quota]>,
+    terms: Box<[Terms]>,
+}
+
+/// What one member of a list is asked for, whatever the others are.
+#[cfg(feature = "policies")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) cost: i64,
+    /// In µs.
+    pub(crate) max_wait: i64,
 }
 
 impl Quotas {
@@ -216,7 +235,18 @@ impl Quotas {
         match &self.0 {
             Several::One(quota) => std::slice::from_ref(quota),
             Several::Many(quotas) => quotas,
+            #[cfg(feature = "policies")]
+            Several::OnTerms(each) => &each.quotas,
         }
+    }
+
+    /// One of them, with its terms if it has any.
+    pub(crate) fn nth(&self, index: usize) -> Option<Self> {
+        #[cfg(feature = "policies")]
+        if let Several::OnTerms(each) = &self.0 {
+            return Some(Self::on_terms([(*each.quotas.get(index)?, *each.terms.get(index)?)]));
+        }
+        self.as_slice().get(index).map(|quota| (*quota).into())
     }
 
     /// The only one.
@@ -225,6 +255,24 @@ impl Quotas {
             [quota] => Ok(*quota),
             _ => Err(QuotaError("more than one quota for an algorithm")),
         }
+    }
+}
+
+#[cfg(feature = "policies")]
+impl Quotas {
+    /// Each quota with what its member of a list is asked for.
+    pub(crate) fn on_terms(each: impl IntoIterator<Item = (Quota, Terms)>) -> Self {
+        let (quotas, terms): (Vec<_>, Vec<_>) = each.into_iter().unzip();
+        Self(Several::OnTerms(Arc::new(OnTerms { quotas: quotas.into(), terms: terms.into() })))
+    }
+
+    /// What the only member is asked for: a unit at once unless it says so.
+    pub(crate) fn terms(&self) -> Terms {
+        let stated = match &self.0 {
+            Several::OnTerms(each) => each.terms.first().copied(),
+            _ => None,
+        };
+        stated.unwrap_or(Terms { cost: 1, max_wait: 0 })
     }
 }
 

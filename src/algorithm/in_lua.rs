@@ -19,7 +19,12 @@ pub trait InLua: Algorithm {
     /// The algorithms that it is made of: itself, or those of a tuple or a list.
     #[doc(hidden)]
     fn parts(&self) -> Vec<ScriptPart> {
-        vec![ScriptPart { name: Self::NAME, tag: Self::TAG, script: Self::SCRIPT }]
+        vec![ScriptPart {
+            name: Self::NAME,
+            tag: Self::TAG,
+            script: Self::SCRIPT,
+            own_terms: false,
+        }]
     }
 
     /// How many elements of a script's reply hold the state of a key.
@@ -78,6 +83,8 @@ pub struct ScriptPart {
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,
     pub(crate) script: &'static str,
+    /// Whether its charges state a cost and a longest wait of their own, as two more arguments.
+    pub(crate) own_terms: bool,
 }
 
 /// The units that a text lists: `,5,0,1`.

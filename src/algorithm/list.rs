@@ -54,7 +54,11 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         match self.len() {
             0 => Err(QuotaError("no algorithm")),
             1..=MAX_MEMBERS if quotas.as_slice().len() == self.len() => {
-                self.iter().zip(quotas.as_slice()).map(|(one, quota)| one.rule(*quota)).collect()
+                let rule = |(index, one): (usize, &A)| match quotas.nth(index) {
+                    Some(quota) => one.rule(quota),
+                    None => Err(QuotaError("not as many quotas as algorithms")),
+                };
+                self.iter().enumerate().map(rule).collect()
             }
             1..=MAX_MEMBERS => Err(QuotaError("not as many quotas as algorithms")),
             _ => Err(QuotaError("more than eight algorithms")),
@@ -63,6 +67,11 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
 
     fn horizon(rule: &Self::Rule) -> i64 {
         rule.iter().map(A::horizon).fold(i64::MAX, i64::min)
+    }
+
+    fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
+        let waits = each::<A>(rule, state).map(|(rule, one)| A::max_wait(rule, one, now, cost));
+        waits.fold(i64::MAX, i64::min)
     }
 
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {

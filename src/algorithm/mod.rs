@@ -96,6 +96,8 @@ mod common;
 mod fixed_window;
 mod in_lua;
 mod list;
+#[cfg(feature = "policies")]
+mod own_terms;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -110,6 +112,8 @@ pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
 pub use in_lua::{InLua, ScriptPart};
+#[cfg(feature = "policies")]
+pub(crate) use own_terms::OwnTerms;
 pub use sliding_counter::SlidingCounter;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
@@ -182,6 +186,13 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
 
     /// The longest wait that is reserved for any charge, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
+
+    /// The longest wait that is reserved for a charge of this cost now, in µs.
+    #[inline]
+    fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
+        let _ = (state, now, cost);
+        Self::horizon(rule)
+    }
 
     /// When the state is equivalent to no state, in µs since the Unix epoch.
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64;
@@ -322,7 +333,7 @@ fn judge<A: Algorithm>(
     now: i64,
     check: Check,
 ) -> (Verdict, Option<i64>) {
-    let max_wait = check.max_wait.min(A::horizon(rule));
+    let max_wait = check.max_wait.min(A::max_wait(rule, state, now, check.cost));
     let instant = A::earliest_fit(rule, state, now, check.cost);
     let verdict = match instant.map(|instant| instant - now) {
         None => Verdict::Never,

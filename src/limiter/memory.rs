@@ -4,6 +4,8 @@ mod clock;
 mod name;
 mod shard;
 mod store;
+#[cfg(feature = "policies")]
+mod together;
 
 use std::fmt;
 use std::future::Future;
@@ -15,6 +17,8 @@ use std::time::Duration;
 
 use clock::Clock;
 use store::Store;
+#[cfg(feature = "policies")]
+pub(crate) use together::Together;
 
 use super::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
 use super::{Limiter, Operation};
@@ -146,6 +150,17 @@ impl<A: Algorithm> Memory<A> {
     pub fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
         let (cost, payload) = self.store.named.open(reservation).map_err(not_own_reservation)?;
         self.store.settle(&payload, cost, 0)
+    }
+
+    /// A limiter of the same keys by another algorithm, whose states are of the same kind. It
+    /// settles what this one took.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota.
+    #[cfg(feature = "policies")]
+    pub(crate) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
+        Ok(Self { store: Arc::new(self.store.with_algorithm(algorithm)?) })
     }
 
     /// Changes the state of a key under the limiter's own rule. `change` returns when the state

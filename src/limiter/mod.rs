@@ -10,10 +10,12 @@ mod grace_period;
 mod inspect;
 mod lease;
 mod member_charges;
-mod memory;
+pub(crate) mod memory;
 #[cfg(feature = "metrics")]
 mod metered;
 pub(crate) mod named;
+#[cfg(feature = "policies")]
+mod on_own_terms;
 mod operate;
 mod or_else;
 #[cfg(feature = "redis")]

@@ -178,7 +178,20 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "policies")]
+impl<A: Algorithm> NamedAlgorithm<A> {
+    /// The same name and owner, with another algorithm.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota.
+    pub(super) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
+        let named = Self::named(self.names.clone(), algorithm)?;
+        Ok(Self { owner: self.owner, ..named })
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "policies"))]
 impl<A: Algorithm> NamedAlgorithm<A> {
     pub(super) fn name(&self) -> &Arc<str> {
         &self.names[0]
@@ -193,6 +206,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     }
 
     /// The rule of the limiter's own quota.
+    #[cfg(feature = "redis")]
     pub(super) fn own_rule(&self) -> &A::Rule {
         &self.rule
     }

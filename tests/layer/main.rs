@@ -95,7 +95,7 @@ async fn a_request_that_never_reaches_inner_is_refunded() {
     assert_pending!(waited.poll());
     tokio::time::advance(2 * SECOND).await;
     assert_pending!(waited.poll());
-    assert_eq!(limiter.refunds(), []);
+    assert!(limiter.refunds().is_empty());
     drop(admitted);
     drop(waited);
     assert_eq!(limiter.refunds(), [0, 1]);
@@ -122,7 +122,7 @@ async fn request_that_entered_inner_is_not_refunded() {
         call.abort();
     }
     tokio::task::yield_now().await;
-    assert_eq!(limiter.refunds(), []);
+    assert!(limiter.refunds().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn inner_errors_pass_and_stay_charged() {
     let (service, _) = gate(&limiter);
     let error = service.oneshot("fail").await.unwrap_err();
     assert_eq!(error.to_string(), "the inner service failed");
-    assert_eq!(limiter.refunds(), []);
+    assert!(limiter.refunds().is_empty());
 }
 
 // Case 80.

@@ -93,6 +93,14 @@ impl<S> Shard<S> {
         Ok(answer)
     }
 
+    /// Whether a key with this name has a place, or can have one.
+    #[cfg(feature = "policies")]
+    pub(super) fn has_room_for(&mut self, (hash_of_name, name): (u64, &[u8]), now: i64) -> bool {
+        self.entries.find(hash_of_name, |entry| entry.name.as_bytes() == name).is_some()
+            || self.entries.len() < self.capacity
+            || self.make_room(now)
+    }
+
     /// Examines a few keys that may have expired. Evicts those that have, if it `may_evict`.
     #[inline]
     pub(super) fn maintain(&mut self, now: i64, may_evict: bool) {

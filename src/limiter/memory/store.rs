@@ -11,6 +11,8 @@ use crate::algorithm::{Algorithm, Answer, Refund, Verdict};
 use crate::charge::Key;
 use crate::limiter::Operation;
 use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, units};
+#[cfg(feature = "policies")]
+use crate::quota::QuotaError;
 use crate::{Charge, Decision, Error, Origin, Owner, digest};
 
 const MAX_SHARDS: usize = 16;
@@ -30,6 +32,35 @@ impl<A: Algorithm> Store<A> {
         let hasher = RandomState::new();
         let shards = shards(max_keys, &hasher);
         Self { named, clock: Clock::tokio(), max_keys, hasher, shards }
+    }
+
+    /// The same keys under another algorithm.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota.
+    #[cfg(feature = "policies")]
+    pub(super) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
+        Ok(Self { named: self.named.with_algorithm(algorithm)?, ..self.clone() })
+    }
+
+    /// The address of the key with this name, as [`lock`](Self::lock) takes it.
+    #[cfg(feature = "policies")]
+    pub(super) fn address(&self, name: &str) -> (usize, u64) {
+        let hash = hash(&self.hasher, name.as_bytes());
+        (std::ptr::from_ref(self.shard(hash)).addr(), hash)
+    }
+
+    /// Locks the shard of a hash.
+    #[cfg(feature = "policies")]
+    pub(super) fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<A::State>> {
+        lock(self.shard(hash))
+    }
+
+    /// The time of this store, and whether its keys may be dropped by it.
+    #[cfg(feature = "policies")]
+    pub(super) fn now(&self) -> Result<(i64, bool), Error> {
+        Ok((self.clock.now()?, self.clock.is_monotonic()))
     }
 
     /// Forgets all keys, and sets how many are held at most.
@@ -139,7 +170,7 @@ impl<A: Algorithm> Store<A> {
 }
 
 /// The provenance of a decision of this process.
-fn local_provenance(now: i64) -> Provenance {
+pub(super) fn local_provenance(now: i64) -> Provenance {
     Provenance { now, batch_position: 0, origin: Origin::Local }
 }
 

@@ -62,6 +62,16 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
     assembly.text
 }
 
+/// How many local variables the algorithms of a script declare, of the 200 that a script may have.
+#[cfg(feature = "policies")]
+pub(super) fn local_names(parts: &[ScriptPart]) -> usize {
+    let lists = ["arguments", "rule", "cost", "state"];
+    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`.
+    let names =
+        |member: Member| lists.map(|list| member.list(list).len()).iter().sum::<usize>() + 4;
+    parts.iter().map(|part| names(Member::new(part))).sum()
+}
+
 /// Whether the keys of each algorithm hold a text, or pieces of a state.
 pub(super) fn keep_text(parts: &[ScriptPart]) -> Vec<bool> {
     parts.iter().map(|part| Member::new(part).section("read").is_some()).collect()
@@ -140,6 +150,7 @@ impl Assembly<'_> {
             "complete" => self.kind == Kind::Complete,
             "text" => member.is_some_and(is_text),
             "any_text" => self.members.iter().any(is_text),
+            "own_terms" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),
             list => member.is_some_and(|member| !member.list(list).is_empty()),
         }
     }

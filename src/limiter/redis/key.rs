@@ -104,7 +104,7 @@ fn percent_encoded(text: &str, characters: &[char]) -> String {
 }
 
 /// Appends `text` verbatim if it is short and harmless, else its digest.
-pub(super) fn push_verbatim_or_digest(name: &mut String, text: &str) {
+pub(crate) fn push_verbatim_or_digest(name: &mut String, text: &str) {
     let is_harmless = |byte: u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'.' | b'_' | b'~' | b'@' | b':' | b'/' | b'-')

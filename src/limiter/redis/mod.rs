@@ -59,14 +59,20 @@ mod server;
 mod target;
 #[cfg_attr(not(feature = "rustls"), path = "no_tls.rs")]
 mod tls;
+#[cfg(feature = "policies")]
+mod together;
 mod worker;
 
 pub use all_at_once::{AllAtOnce, AllAtOnceFuture};
 pub use builder::PoolBuilder;
 pub use future::RedisFuture;
+#[cfg(all(feature = "policies", feature = "redisson"))]
+pub(crate) use key::push_verbatim_or_digest;
 pub use members::Members;
 pub use pool::Pool;
 pub use script::texts as script_texts;
+#[cfg(feature = "policies")]
+pub(crate) use together::Together;
 
 use std::fmt;
 use std::sync::Arc;

@@ -42,6 +42,11 @@ impl Member {
                 section.lines.push(line);
             }
         }
+        if part.own_terms
+            && let Some(arguments) = sections.iter_mut().find(|section| section.name == "arguments")
+        {
+            arguments.list.extend(["cost", "max_wait"]);
+        }
         let (suffix, number) = (String::new(), 1);
         Self { name: part.name, sections, suffix, number, first_argument: 0, first_element: 1 }
     }

@@ -1,0 +1,143 @@
+//! A member of a list whose charges state a cost and a longest wait of their own.
+//!
+//! Its rule holds both, so they travel with the quota of a charge. In a script they are two more
+//! arguments, which stand for `cost` and `max_wait` in the member's sections.
+
+use super::{
+    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single,
+};
+use crate::quota::{QuotaError, Quotas, Terms};
+
+/// Decides about the cost of its own rule, whatever the other members are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnTerms<A>(pub(crate) A);
+
+/// A rule, with the cost and the longest wait of one charge.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRule<R> {
+    rule: R,
+    terms: Terms,
+}
+
+impl<R> OwnRule<R> {
+    /// The own cost, unless the whole charge is a peek.
+    fn cost(&self, cost: i64) -> i64 {
+        if cost == 0 { 0 } else { self.terms.cost }
+    }
+}
+
+impl<A: Algorithm + Single> Sealed for OwnTerms<A> {}
+impl<A: Algorithm + Single> Single for OwnTerms<A> {}
+
+impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
+    type Rule = OwnRule<A::Rule>;
+    type State = A::State;
+
+    fn quota(&self) -> Quotas {
+        self.0.quota()
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
+        let quota = quota.into();
+        Ok(OwnRule { terms: quota.terms(), rule: self.0.rule(quota.one()?)? })
+    }
+
+    fn horizon(rule: &Self::Rule) -> i64 {
+        A::horizon(&rule.rule)
+    }
+
+    fn max_wait(rule: &Self::Rule, state: Option<&A::State>, now: i64, cost: i64) -> i64 {
+        let fit = Self::earliest_fit(rule, state, now, cost);
+        let is_in_time = fit.is_some_and(|instant| instant - now <= rule.terms.max_wait);
+        if is_in_time { A::horizon(&rule.rule) } else { 0 }
+    }
+
+    fn expires_at(rule: &Self::Rule, state: &A::State) -> i64 {
+        A::expires_at(&rule.rule, state)
+    }
+
+    fn clamp(rule: &Self::Rule, state: &A::State, now: i64) -> Option<A::State> {
+        A::clamp(&rule.rule, state, now)
+    }
+
+    fn earliest_fit(
+        rule: &Self::Rule,
+        state: Option<&A::State>,
+        at: i64,
+        cost: i64,
+    ) -> Option<i64> {
+        A::earliest_fit(&rule.rule, state, at, rule.cost(cost))
+    }
+
+    fn consume(
+        rule: &Self::Rule,
+        state: Option<A::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> A::State {
+        A::consume(&rule.rule, state, at, rule.cost(cost), now)
+    }
+
+    fn consume_with_others(
+        rule: &Self::Rule,
+        state: Option<A::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> A::State {
+        A::consume_with_others(&rule.rule, state, at, rule.cost(cost), now)
+    }
+
+    fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
+        A::max_unchecked_cost(&rule.rule)
+    }
+
+    fn report(rule: &Self::Rule, state: Option<&A::State>, now: i64) -> Report {
+        A::report(&rule.rule, state, now)
+    }
+
+    /// All of the own cost: a part of several costs is no part of each.
+    fn apply_refund(
+        rule: &Self::Rule,
+        state: &mut A::State,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        A::apply_refund(&rule.rule, state, now, &Refund::whole(rule.terms.cost, refund.mark))
+    }
+
+    fn mark(state: &A::State) -> Mark {
+        A::mark(state)
+    }
+}
+
+impl<A: InLua + Single> InLua for OwnTerms<A> {
+    const NAME: &'static str = A::NAME;
+    const TAG: &'static str = A::TAG;
+    const SCRIPT: &'static str = A::SCRIPT;
+
+    fn parts(&self) -> Vec<ScriptPart> {
+        let part = |part| ScriptPart { own_terms: true, ..part };
+        self.0.parts().into_iter().map(part).collect()
+    }
+
+    fn state_elements(rule: &Self::Rule) -> usize {
+        A::state_elements(&rule.rule)
+    }
+
+    fn arguments(rule: &Self::Rule) -> Vec<i64> {
+        let mut arguments = A::arguments(&rule.rule);
+        arguments.extend([rule.terms.cost, rule.terms.max_wait]);
+        arguments
+    }
+
+    fn state(
+        rule: &Self::Rule,
+        now: i64,
+        cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<A::State>> {
+        A::state(&rule.rule, now, rule.cost(cost), elements)
+    }
+}

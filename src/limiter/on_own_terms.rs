@@ -1,0 +1,18 @@
+//! Several charges as one, of which each keeps its cost and its longest wait.
+
+use super::named::{micros, units};
+use crate::Charge;
+use crate::quota::{Quotas, Terms};
+
+/// The charge of all, for a list of algorithms with these quotas: it asks for the most units, and
+/// may wait longest.
+pub(super) fn whole(charges: &[Charge], quotas: &Quotas) -> Charge {
+    let terms = charges.iter().map(|charge| Terms {
+        cost: units(charge.get_cost()),
+        max_wait: micros(charge.get_max_wait().unwrap_or_default()),
+    });
+    let on_terms = Quotas::on_terms(quotas.as_slice().iter().copied().zip(terms));
+    let cost = charges.iter().map(Charge::get_cost).max().unwrap_or(1);
+    let max_wait = charges.iter().filter_map(Charge::get_max_wait).max();
+    charges[0].clone().cost(cost).max_wait(max_wait.unwrap_or_default()).quota(on_terms)
+}
