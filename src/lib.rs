@@ -54,7 +54,7 @@ mod respond;
 mod service;
 mod settle;
 mod shared;
-// HTTP, gRPC, Java, tests.
+// HTTP, gRPC, policies, Java, tests.
 mod grpc;
 /// What `fuzz/` runs.
 #[cfg(all(fuzzing, feature = "redis"))]
@@ -65,6 +65,8 @@ pub mod fuzz {
 }
 pub mod guide;
 mod http;
+#[cfg(feature = "policies")]
+pub mod policy;
 #[cfg(feature = "redisson")]
 pub mod redisson;
 pub mod testing;

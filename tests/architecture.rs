@@ -90,6 +90,19 @@ const MODULES: &[Module] = &[
         modules: &["respond", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
+    Module {
+        files: &["policy"],
+        crates: &[
+            "http",
+            "humantime",
+            "matchit",
+            "serde",
+            "serde_json",
+            "tokio",
+            "tower::BoxError",
+        ],
+        modules: &["algorithm", "limiter", "redisson", "future", "http", "policy"],
+    },
     Module { files: &["guide"], crates: &[], modules: &[] },
     Module { files: &["testing"], crates: &[], modules: &["limiter"] },
 ];

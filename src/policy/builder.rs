@@ -1,0 +1,96 @@
+//! Settings of policies.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::address::PeerAddress;
+use super::error::TableError;
+use super::gate::{Place, Store};
+use super::key::FindAddress;
+use super::observe::{Event, Observer};
+use super::policies::Policies;
+use super::row::Rows;
+#[cfg(feature = "redis")]
+use crate::Pool;
+
+const DEFAULT_MAX_KEYS: usize = 100_000;
+
+/// Settings of [`Policies`]: made by [`Policies::builder`].
+#[derive(Clone)]
+#[must_use = "it makes no policies until `build` is called"]
+pub struct PoliciesBuilder {
+    store: Store,
+    addresses: Arc<dyn FindAddress>,
+    observer: Option<Observer>,
+}
+
+impl PoliciesBuilder {
+    pub(super) fn new() -> Self {
+        let place = Place::Memory { max_keys: DEFAULT_MAX_KEYS };
+        let store = Store { place, clock: None };
+        Self { store, addresses: Arc::new(PeerAddress), observer: None }
+    }
+
+    /// Keeps what was taken in the Redis of `pool`, which other processes share. Policies of one
+    /// request are decided in one call. Default: in this process.
+    #[cfg(feature = "redis")]
+    pub fn redis(mut self, pool: Pool) -> Self {
+        let decision_timeout = crate::limiter::redis::DEFAULT_DECISION_TIMEOUT;
+        self.store.place = Place::Redis { pool, decision_timeout };
+        self
+    }
+
+    /// Sets how long a decision in Redis may take. Default: 100 ms. It means nothing before
+    /// [`redis`](Self::redis).
+    #[cfg(feature = "redis")]
+    pub fn decision_timeout(mut self, timeout: Duration) -> Self {
+        if let Place::Redis { decision_timeout, .. } = &mut self.store.place {
+            *decision_timeout = timeout;
+        }
+        self
+    }
+
+    /// Sets how many live keys each policy has in the memory of this process. Default: 100,000.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        match &mut self.store.place {
+            Place::Memory { max_keys } => *max_keys = keys,
+            #[cfg(feature = "redis")]
+            Place::Redis { .. } => {}
+        }
+        self
+    }
+
+    /// Decides by `clock`, the time since the Unix epoch. Default: the store's.
+    ///
+    /// For tests and replays: see [`Memory::clock`](crate::Memory::clock) and
+    /// [`Redis::clock`](crate::Redis::clock).
+    pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.store.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Shows each decision of each policy to a closure, for metrics and logs. Default: none.
+    ///
+    /// It runs in the request's task, so it must not block.
+    pub fn on_decision(self, observe: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Self { observer: Some(Arc::new(observe)), ..self }
+    }
+
+    /// The policies of a table.
+    ///
+    /// # Errors
+    ///
+    /// If something is wrong with a row: see [`TableError`].
+    pub fn build(self, rows: &Rows) -> Result<Policies, TableError> {
+        let policies = Policies::new(self.store, self.addresses, self.observer);
+        policies.load(rows)?;
+        Ok(policies)
+    }
+}
+
+impl fmt::Debug for PoliciesBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoliciesBuilder").finish_non_exhaustive()
+    }
+}

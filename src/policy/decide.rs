@@ -1,0 +1,209 @@
+//! How the policies of one request decide: all or nothing, those in a shadow apart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::observe::{Event, Observer};
+use super::on_error::OnError;
+use super::table::{Asked, MAX_TOGETHER, Selection, Together};
+use super::taken::{Settler, Taken};
+use crate::limiter::{Limiter, memory};
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome};
+
+/// Decides about a request, and returns what it took.
+pub(super) async fn decide(
+    selection: Arc<Selection>,
+    charge: Charge,
+    observer: Option<Observer>,
+) -> Result<(Decision, Taken), Error> {
+    let in_force: Vec<Asked> = on_terms_of(&charge, &selection.in_force, true);
+    let in_shadow = on_terms_of(&charge, &selection.in_shadow, false);
+    let (answer, (mut shadowed, shadow_taken)) =
+        tokio::join!(enforce(&selection, &in_force), shadow(&in_shadow));
+    let observer = observer.filter(|_| charge.get_cost() > 0);
+    if let Some(observer) = observer {
+        let events = in_shadow.iter().zip(&shadowed);
+        events.for_each(|(asked, decision)| observer(&Event::in_shadow(asked, decision)));
+        Event::each(&in_force, &answer, |event| observer(&event));
+    }
+    let (decision, mut taken) = match answer {
+        Some(answer) => answer?,
+        // All are in a shadow.
+        None => (shadowed.swap_remove(0), Taken::default()),
+    };
+    // What one that is in force refuses, one in a shadow does not take either.
+    if decision.is_admitted() {
+        taken.extend(shadow_taken);
+    }
+    Ok((decision, taken))
+}
+
+/// The charges as the whole charge lets them be: it may be a peek, wait less, and end sooner.
+fn on_terms_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked> {
+    let mut asked = asked.to_vec();
+    for Asked { charge, .. } in &mut asked {
+        let own = charge.get_max_wait().unwrap_or_default();
+        let wait = if is_in_force { own.min(whole.get_max_wait().unwrap_or(own)) } else { own };
+        charge.set_max_wait(wait);
+        if whole.get_cost() == 0 {
+            *charge = charge.clone().peek();
+        }
+        if let Some(deadline) = whole.deadline() {
+            *charge = charge.clone().with_deadline(deadline);
+        }
+    }
+    asked
+}
+
+/// Asks the policies in a shadow, one after another, and admits whatever they say.
+async fn shadow(asked: &[Asked]) -> (Vec<Decision>, Taken) {
+    let (mut decisions, mut taken) = (Vec::new(), Taken::default());
+    for Asked { armed, charge, .. } in asked {
+        let mut decision = Decision::in_shadow(armed.gate.check(charge).await);
+        taken.add(Settler::Gate(Arc::clone(armed)), decision.take_reservation());
+        decisions.push(decision);
+    }
+    (decisions, taken)
+}
+
+type Answer = Result<(Decision, Taken), Error>;
+
+/// Asks the policies in force. `None` if there are none.
+async fn enforce(selection: &Selection, asked: &[Asked]) -> Option<Answer> {
+    match asked {
+        [] => None,
+        [only] => Some(alone(only).await),
+        _ => Some(all(selection, asked).await),
+    }
+}
+
+/// Asks one policy.
+async fn alone(asked: &Asked) -> Answer {
+    match asked.armed.gate.check(&asked.charge).await {
+        Ok(decision) => Ok(with_taken(decision, Settler::Gate(Arc::clone(&asked.armed)))),
+        Err(error) => fall_back(&[asked], error).await,
+    }
+}
+
+/// Asks several policies: first those that decide alone, and give back what they took if the others
+/// refuse; then all others together.
+async fn all(selection: &Selection, asked: &[Asked]) -> Answer {
+    let (others, lone): (Vec<&Asked>, Vec<&Asked>) =
+        asked.iter().partition(|asked| asked.armed.gate.joins_others());
+    let (mut tightest, mut taken) = (None, Taken::default());
+    for asked in lone {
+        let max_wait = asked.charge.get_max_wait().unwrap_or_default();
+        let (decision, own) = alone(asked).await?;
+        if !decision.is_admitted() {
+            let may_retry = matches!(decision.outcome(), Outcome::Retry(wait) if wait <= max_wait);
+            let decision = if may_retry { decision } else { decision.denied() };
+            return Ok((decision, Taken::default()));
+        }
+        taken.extend(own);
+        keep_tightest(&mut tightest, decision);
+    }
+    let (decision, own) = match &others[..] {
+        [] => return tightest.map(|decision| (decision, taken)).ok_or_else(nobody),
+        [only] => alone(only).await?,
+        others => together(selection, others).await?,
+    };
+    if !decision.is_admitted() {
+        return Ok((decision, Taken::default()));
+    }
+    taken.extend(own);
+    keep_tightest(&mut tightest, decision);
+    tightest.map(|decision| (decision, taken)).ok_or_else(nobody)
+}
+
+/// Asks policies that can decide together.
+async fn together(selection: &Selection, asked: &[&Asked]) -> Answer {
+    let charges: Vec<Charge> = asked.iter().map(|asked| asked.charge.clone()).collect();
+    let answer = match selection.table.together(asked) {
+        None => return in_turn(asked).await,
+        Some(Together::Memory(together)) => {
+            let answer = together.check(&charges);
+            answer
+                .map(|decision| with_taken(decision, Settler::Together(Together::Memory(together))))
+        }
+        #[cfg(feature = "redis")]
+        Some(Together::Redis(together)) => match together.check(&charges) {
+            None => return in_turn(asked).await,
+            Some(check) => check
+                .await
+                .map(|decision| with_taken(decision, Settler::Together(Together::Redis(together)))),
+        },
+    };
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(error) => fall_back(asked, error).await,
+    }
+}
+
+/// Asks policies that no call can decide about together, such as keys in different slots of a
+/// cluster. Nothing is reserved: a slot that one reserved would be no slot of the others.
+async fn in_turn(asked: &[&Asked]) -> Answer {
+    let (mut tightest, mut taken) = (None, Taken::default());
+    for asked in asked {
+        let charge = asked.charge.clone().max_wait(Duration::ZERO);
+        let (decision, own) = alone(&Asked { charge, ..(*asked).clone() }).await?;
+        if !decision.is_admitted() {
+            return Ok((decision, Taken::default()));
+        }
+        taken.extend(own);
+        keep_tightest(&mut tightest, decision);
+    }
+    tightest.map(|decision| (decision, taken)).ok_or_else(nobody)
+}
+
+/// Decides in place of a store that cannot, if each of the policies has something that does.
+async fn fall_back(asked: &[&Asked], error: Error) -> Answer {
+    if !asked.iter().all(|asked| asked.armed.policy.on_error().stands_in(&error)) {
+        return Err(error);
+    }
+    let is_local = |asked: &&&Asked| matches!(asked.armed.policy.on_error(), OnError::Local(_));
+    let local: Vec<&Asked> = asked.iter().filter(is_local).copied().collect();
+    let charge = |asked: &Asked| asked.charge.clone();
+    Ok(match &local[..] {
+        [] => {
+            let decision = Decision::new(Outcome::Allow).with_origin(Origin::FailOpen);
+            (decision, Taken::default())
+        }
+        [only] => {
+            let Some(local) = &only.armed.local else { return Err(error) };
+            let decision = local.check(&charge(only)).await?;
+            with_taken(decision, Settler::Local(Arc::clone(&only.armed)))
+        }
+        _ if local.len() > MAX_TOGETHER => return Err(error),
+        several => {
+            let members: Option<Vec<_>> =
+                several.iter().map(|asked| asked.armed.local.as_ref()).collect();
+            let Some(members) = members else { return Err(error) };
+            let together = Arc::new(memory::Together::new(&members));
+            let charges: Vec<Charge> = several.iter().map(|asked| charge(asked)).collect();
+            let decision = together.check(&charges)?;
+            with_taken(decision, Settler::LocalTogether(together))
+        }
+    })
+}
+
+/// The decision without its reservation, which is kept with the limiter that settles it.
+fn with_taken(mut decision: Decision, settler: Settler) -> (Decision, Taken) {
+    let mut taken = Taken::default();
+    taken.add(settler, decision.take_reservation());
+    (decision, taken)
+}
+
+/// Keeps the decision that delays, else the one with least left.
+fn keep_tightest(tightest: &mut Option<Decision>, decision: Decision) {
+    let rank = |decision: &Decision| {
+        let delay = decision.waited();
+        (std::cmp::Reverse(delay), decision.remaining().unwrap_or(u64::MAX))
+    };
+    if tightest.as_ref().is_none_or(|least| rank(&decision) < rank(least)) {
+        *tightest = Some(decision);
+    }
+}
+
+fn nobody() -> Error {
+    Error::new(ErrorKind::Configuration, "no policy takes the request")
+}

@@ -1,0 +1,106 @@
+//! Why a table is not taken.
+
+use std::error::Error;
+use std::fmt;
+
+/// What is wrong with a table: at least one row and field. The table that was in force stays.
+///
+/// Its text is one line that names each: by the row's name, or by its number from 1 if it has none.
+///
+/// ```
+/// use tower_sluice::policy::{Policies, Row, Rows};
+///
+/// let row = Row::new().with("name", "api").with("limit", 0).with("period", "1s");
+/// let rows = Rows { policy: vec![row], ..Rows::default() };
+/// let error = Policies::builder().build(&rows).unwrap_err();
+/// assert_eq!(error.to_string(), r#"policy "api": limit: a quota of 0 admits nothing"#);
+/// assert_eq!((error.rows()[0].row(), error.rows()[0].field()), ("api", Some("limit")));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableError(Vec<RowError>);
+
+/// What is wrong with one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowError {
+    table: &'static str,
+    row: String,
+    is_named: bool,
+    field: Option<String>,
+    message: String,
+}
+
+impl TableError {
+    pub(super) fn new(rows: Vec<RowError>) -> Self {
+        Self(rows)
+    }
+
+    /// Each error, in the order of the rows.
+    #[must_use]
+    pub fn rows(&self) -> &[RowError] {
+        &self.0
+    }
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, row) in self.0.iter().enumerate() {
+            let separator = if place > 0 { "; " } else { "" };
+            write!(f, "{separator}{row}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for TableError {}
+
+impl RowError {
+    /// An error of the row with this name, or else with this index in its table.
+    pub(super) fn new(table: &'static str, name: Option<&str>, index: usize) -> Self {
+        let row = name.map_or_else(|| (index + 1).to_string(), str::to_owned);
+        Self { table, row, is_named: name.is_some(), field: None, message: String::new() }
+    }
+
+    /// The same row with what is wrong with one of its fields.
+    pub(super) fn with(&self, field: &str, message: impl fmt::Display) -> Self {
+        // An error is one line, whatever a value holds.
+        let message = message.to_string().replace(['\n', '\r'], " ");
+        Self { field: Some(field.to_owned()), message, ..self.clone() }
+    }
+
+    /// The table that it stands in: `policy` or `interface`.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        self.table
+    }
+
+    /// The name of the row, or its number from 1.
+    #[must_use]
+    pub fn row(&self) -> &str {
+        &self.row
+    }
+
+    /// The field, if one is to blame.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for RowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_named {
+            true => write!(f, "{} {:?}: ", self.table, self.row)?,
+            false => write!(f, "{} {}: ", self.table, self.row)?,
+        }
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}

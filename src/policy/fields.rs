@@ -1,0 +1,138 @@
+//! Reads the fields of a row one by one, and keeps what is wrong with each.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::error::RowError;
+use super::row::Row;
+
+/// The fields of a row that are not read yet.
+pub(super) struct Fields {
+    row: RowError,
+    rest: Map<String, Value>,
+    /// The fields that were asked for, and may be there.
+    known: Vec<&'static str>,
+    errors: Vec<RowError>,
+}
+
+impl Fields {
+    pub(super) fn new(table: &'static str, row: &Row, index: usize) -> Self {
+        let error = RowError::new(table, row.name(), index);
+        Self { row: error, rest: row.fields(), known: Vec::new(), errors: Vec::new() }
+    }
+
+    /// The value of a field. `None` if it is absent, or none that it can have.
+    pub(super) fn optional<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
+        self.known.push(field);
+        match serde_json::from_value(self.rest.remove(field)?) {
+            Ok(value) => Some(value),
+            Err(error) => self.wrong(field, error),
+        }
+    }
+
+    /// The same for a field that must be there.
+    pub(super) fn required<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
+        if self.has(field) {
+            return self.optional(field);
+        }
+        self.known.push(field);
+        self.wrong(field, "it is missing")
+    }
+
+    /// A duration, such as `500ms`.
+    pub(super) fn duration(&mut self, field: &'static str) -> Option<Duration> {
+        self.optional(field).map(|Span(duration)| duration)
+    }
+
+    /// A number that is at least 1.
+    pub(super) fn count(&mut self, field: &'static str) -> Option<u64> {
+        match self.optional(field) {
+            Some(0) => self.wrong(field, "it is at least 1"),
+            count => count,
+        }
+    }
+
+    /// A ratio, which is no less than 0.
+    pub(super) fn ratio(&mut self, field: &'static str) -> Option<f64> {
+        match self.optional::<f64>(field) {
+            Some(ratio) if !(0.0..=1_000.0).contains(&ratio) => {
+                self.wrong(field, "a ratio is from 0 to 1000")
+            }
+            ratio => ratio,
+        }
+    }
+
+    /// Whether a field is there and not read yet.
+    pub(super) fn has(&self, field: &str) -> bool {
+        self.rest.contains_key(field)
+    }
+
+    /// Passes over a field that may be there, but that nothing depends on now.
+    pub(super) fn skip(&mut self, field: &'static str) {
+        self.known.push(field);
+        self.rest.remove(field);
+    }
+
+    /// Refuses a field that has no meaning here, if it is there.
+    pub(super) fn refuse(&mut self, field: &'static str, why: impl fmt::Display) {
+        if self.rest.remove(field).is_some() {
+            self.wrong::<()>(field, why);
+        }
+    }
+
+    /// Keeps what is wrong with a field.
+    pub(super) fn wrong<T>(&mut self, field: &str, why: impl fmt::Display) -> Option<T> {
+        let error = self.row.with(field, why);
+        self.errors.push(error);
+        None
+    }
+
+    /// What is wrong with the row, which has been read.
+    pub(super) fn end(mut self) -> Vec<RowError> {
+        let unknown: Vec<_> = self.rest.keys().cloned().collect();
+        for field in unknown {
+            let known = self.known.join("`, `");
+            self.wrong::<()>(&field, format!("no such field; there are `{known}`"));
+        }
+        self.errors
+    }
+}
+
+/// A duration as people write it.
+pub(super) struct Span(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let value = Value::deserialize(deserializer)?;
+        let expected = "a duration such as 500ms, 1s or 1h";
+        let Value::String(text) = value else {
+            return Err(D::Error::custom(format!("{value} is not {expected}")));
+        };
+        match humantime::parse_duration(&text) {
+            Ok(duration) => Ok(Self(duration)),
+            Err(error) => Err(D::Error::custom(format!("{text:?} is not {expected}: {error}"))),
+        }
+    }
+}
+
+/// One value, or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a text, or a list of texts")]
+pub(super) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrMany> for Vec<String> {
+    fn from(values: OneOrMany) -> Self {
+        match values {
+            OneOrMany::One(value) => vec![value],
+            OneOrMany::Many(values) => values,
+        }
+    }
+}

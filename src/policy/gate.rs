@@ -1,0 +1,195 @@
+//! The limiter of one policy.
+
+#[cfg(feature = "redis")]
+use std::time::Duration;
+
+use super::rule::Policy;
+use super::setting::Choice;
+use crate::algorithm::{Algorithm, AnyAlgorithm};
+use crate::future::BoxedFuture;
+use crate::limiter::named::Clock;
+use crate::limiter::{Limiter, Operation};
+#[cfg(feature = "redisson")]
+use crate::redisson::{PermitLog, Redisson};
+use crate::{Charge, Memory, Reservation};
+#[cfg(feature = "redis")]
+use crate::{Pool, Redis};
+
+/// Where policies keep what was taken, and the clock that they decide by.
+#[derive(Clone)]
+pub(super) struct Store {
+    pub(super) place: Place,
+    pub(super) clock: Option<Clock>,
+}
+
+#[derive(Clone)]
+pub(super) enum Place {
+    Memory {
+        max_keys: usize,
+    },
+    #[cfg(feature = "redis")]
+    Redis {
+        pool: Pool,
+        decision_timeout: Duration,
+    },
+}
+
+impl Store {
+    /// A limiter in this process.
+    pub(super) fn memory<A: Algorithm>(&self, name: &str, algorithm: A) -> Memory<A> {
+        let memory = Memory::new(name, algorithm);
+        let memory = match self.place {
+            Place::Memory { max_keys } => memory.max_keys(max_keys),
+            #[cfg(feature = "redis")]
+            Place::Redis { .. } => memory,
+        };
+        match self.clock.clone() {
+            Some(clock) => memory.clock(move || clock()),
+            None => memory,
+        }
+    }
+}
+
+/// What decides about the keys of one policy.
+#[derive(Clone, Debug)]
+pub(super) enum Gate {
+    Memory(Memory<AnyAlgorithm>),
+    #[cfg(feature = "redis")]
+    Redis(Redis<AnyAlgorithm>),
+    /// Java's arithmetic in this process.
+    #[cfg(feature = "redisson")]
+    PermitLog(Memory<PermitLog>),
+    #[cfg(feature = "redisson")]
+    Redisson(Redisson),
+}
+
+impl Gate {
+    /// The limiter of a policy, which keeps the states of the one `before` it as far as they are of
+    /// the same kind.
+    pub(super) fn new(policy: &Policy, store: &Store, before: Option<&Gate>) -> Self {
+        #[cfg(feature = "redis")]
+        let fits = "a policy's algorithm follows its quota";
+        match (policy.choice, &store.place) {
+            (Choice::Any(algorithm), Place::Memory { .. }) => {
+                let kept = match before {
+                    Some(Gate::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
+                    _ => None,
+                };
+                Gate::Memory(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
+            }
+            #[cfg(feature = "redis")]
+            (Choice::Any(algorithm), Place::Redis { pool, decision_timeout }) => {
+                let limiter = Redis::try_new(policy.name(), algorithm, pool.clone()).expect(fits);
+                let limiter = limiter.decision_timeout(*decision_timeout);
+                Gate::Redis(match store.clock.clone() {
+                    Some(clock) => limiter.clock(move || clock()),
+                    None => limiter,
+                })
+            }
+            #[cfg(feature = "redisson")]
+            (Choice::Redisson(_), Place::Memory { .. }) => {
+                let algorithm = PermitLog::new(policy.quota());
+                let kept = match before {
+                    Some(Gate::PermitLog(memory)) => memory.with_algorithm(algorithm).ok(),
+                    _ => None,
+                };
+                Gate::PermitLog(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
+            }
+            #[cfg(feature = "redisson")]
+            (Choice::Redisson(rate), Place::Redis { pool, decision_timeout }) => {
+                let limiter = Redisson::new(pool.clone()).default_rate(rate);
+                let limiter = limiter.decision_timeout(*decision_timeout);
+                Gate::Redisson(match store.clock.clone() {
+                    Some(clock) => limiter.clock(move || clock()),
+                    None => limiter,
+                })
+            }
+        }
+    }
+
+    /// The limiter of this process, if it is one that decides with others.
+    pub(super) fn memory(&self) -> Option<&Memory<AnyAlgorithm>> {
+        match self {
+            Gate::Memory(memory) => Some(memory),
+            #[cfg(feature = "redis")]
+            _ => None,
+        }
+    }
+
+    /// The limiter in Redis, if it is one that decides with others.
+    #[cfg(feature = "redis")]
+    pub(super) fn redis(&self) -> Option<&Redis<AnyAlgorithm>> {
+        match self {
+            Gate::Redis(redis) => Some(redis),
+            _ => None,
+        }
+    }
+
+    /// Whether its decisions can be made together with those of others, all or nothing.
+    pub(super) fn joins_others(&self) -> bool {
+        match self {
+            Gate::Memory(_) => true,
+            #[cfg(feature = "redis")]
+            Gate::Redis(_) => true,
+            #[cfg(feature = "redisson")]
+            Gate::PermitLog(_) | Gate::Redisson(_) => false,
+        }
+    }
+
+    /// The name of a client's key in this limiter.
+    pub(super) fn name_of_key(&self, policy: &str, key: String) -> String {
+        let _ = policy;
+        match self {
+            // The key is the name of Java's limiter, and shared by all policies.
+            #[cfg(feature = "redisson")]
+            Gate::Redisson(_) if key == "global" => policy.to_owned(),
+            #[cfg(feature = "redisson")]
+            Gate::Redisson(_) => {
+                let mut name = format!("{policy}:");
+                crate::limiter::redis::push_verbatim_or_digest(&mut name, &key);
+                name
+            }
+            _ => key,
+        }
+    }
+}
+
+impl Limiter for Gate {
+    type Future = BoxedFuture;
+
+    fn check(&self, charge: &Charge) -> BoxedFuture {
+        match self {
+            Gate::Memory(limiter) => Box::pin(limiter.check(charge)),
+            #[cfg(feature = "redis")]
+            Gate::Redis(limiter) => Box::pin(limiter.check(charge)),
+            #[cfg(feature = "redisson")]
+            Gate::PermitLog(limiter) => Box::pin(limiter.check(charge)),
+            #[cfg(feature = "redisson")]
+            Gate::Redisson(limiter) => limiter.check(charge),
+        }
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        match self {
+            Gate::Memory(limiter) => limiter.settle(reservation, actual),
+            #[cfg(feature = "redis")]
+            Gate::Redis(limiter) => limiter.settle(reservation, actual),
+            #[cfg(feature = "redisson")]
+            Gate::PermitLog(limiter) => limiter.settle(reservation, actual),
+            #[cfg(feature = "redisson")]
+            Gate::Redisson(limiter) => limiter.settle(reservation, actual),
+        }
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
+        Some(match self {
+            Gate::Memory(limiter) => Box::pin(limiter.operate(operation, charge)?),
+            #[cfg(feature = "redis")]
+            Gate::Redis(limiter) => Box::pin(limiter.operate(operation, charge)?),
+            #[cfg(feature = "redisson")]
+            Gate::PermitLog(limiter) => Box::pin(limiter.operate(operation, charge)?),
+            #[cfg(feature = "redisson")]
+            Gate::Redisson(limiter) => limiter.operate(operation, charge)?,
+        })
+    }
+}

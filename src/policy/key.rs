@@ -1,0 +1,201 @@
+//! What a policy charges a request to.
+
+use std::fmt;
+
+use http::HeaderName;
+use http::header::HOST;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::fields::OneOrMany;
+use super::path::canonical;
+use crate::Head;
+use crate::limiter::digest;
+
+/// One part of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    ClientIp,
+    Header(HeaderName),
+    Path,
+    Host,
+    Global,
+}
+
+/// The parts of a key, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key(Vec<Part>);
+
+/// Finds the caller's address in a request, and brings one that was written into the same form.
+pub(super) trait FindAddress: Send + Sync {
+    fn of_request(&self, head: &Head<'_>) -> Option<String>;
+    fn of_text(&self, text: &str) -> Option<String>;
+}
+
+impl Part {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "client_ip" => Self::ClientIp,
+            "path" => Self::Path,
+            "host" => Self::Host,
+            "global" => Self::Global,
+            text => {
+                let Some(name) = text.strip_prefix("header:") else {
+                    return Err(format!(
+                        "no key is called {text:?}; there are `client_ip`, `header:NAME`, `path`, `host` and `global`"
+                    ));
+                };
+                let name = name.trim();
+                Self::Header(name.parse().map_err(|_| format!("{name:?} is no header"))?)
+            }
+        })
+    }
+
+    fn of_request(&self, head: &Head<'_>, addresses: &dyn FindAddress) -> Option<String> {
+        match self {
+            Self::ClientIp => addresses.of_request(head),
+            // A header may be a secret, and no store should be searched for it.
+            Self::Header(name) => {
+                let value = head.headers().get(name)?.as_bytes();
+                (!value.is_empty()).then(|| digest::hexadecimal(value))
+            }
+            Self::Path => {
+                let path = head.uri().path();
+                Some(canonical(path).unwrap_or_else(|| path.to_owned()))
+            }
+            Self::Host => {
+                let header = || head.headers().get(HOST)?.to_str().ok();
+                let host = head.uri().authority().map(|authority| authority.as_str());
+                host.or_else(header).and_then(host_name)
+            }
+            Self::Global => Some(String::from("global")),
+        }
+    }
+
+    /// The same of what a client sends, as it sends it.
+    fn of_text(&self, text: &str, addresses: &dyn FindAddress) -> Option<String> {
+        match self {
+            Self::ClientIp => addresses.of_text(text),
+            Self::Header(_) => (!text.is_empty()).then(|| digest::hexadecimal(text.as_bytes())),
+            Self::Path => Some(canonical(text).unwrap_or_else(|| text.to_owned())),
+            Self::Host => host_name(text),
+            Self::Global => (text == "global").then(|| text.to_owned()),
+        }
+    }
+}
+
+/// The name of a host, in lower case and without its port.
+fn host_name(host: &str) -> Option<String> {
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let name = match host.split_once(']') {
+        Some((address, _)) => address.trim_start_matches('['),
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    (!name.is_empty()).then_some(name)
+}
+
+impl Key {
+    pub(super) fn global() -> Self {
+        Self(vec![Part::Global])
+    }
+
+    /// How many parts it has.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The key of a request. `None` if a part is missing.
+    pub(super) fn of_request(
+        &self,
+        head: &Head<'_>,
+        addresses: &dyn FindAddress,
+    ) -> Option<String> {
+        joined(self.0.iter().map(|part| part.of_request(head, addresses)))
+    }
+
+    /// The key of a client that sends these parts. `None` if there are more or fewer, or one of
+    /// them cannot be.
+    pub(super) fn of_texts<T: AsRef<str>>(
+        &self,
+        texts: &[T],
+        addresses: &dyn FindAddress,
+    ) -> Option<String> {
+        let pairs = self.0.iter().zip(texts);
+        let key = joined(pairs.map(|(part, text)| part.of_text(text.as_ref(), addresses)));
+        key.filter(|_| texts.len() == self.0.len())
+    }
+}
+
+/// Several parts as one text: each with its length, so that no two lists make the same.
+fn joined(parts: impl ExactSizeIterator<Item = Option<String>>) -> Option<String> {
+    let is_single = parts.len() == 1;
+    let mut all = String::new();
+    for part in parts {
+        let part = part?;
+        if is_single {
+            return Some(part);
+        }
+        all.push_str(&format!("{}:{part}", part.len()));
+    }
+    Some(all)
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let texts: Vec<String> = OneOrMany::deserialize(deserializer)?.into();
+        if texts.is_empty() {
+            return Err(D::Error::custom("a key has at least one part"));
+        }
+        let parts: Result<_, _> = texts.iter().map(|text| Part::parse(text)).collect();
+        parts.map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientIp => f.write_str("client_ip"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Path => f.write_str("path"),
+            Self::Host => f.write_str("host"),
+            Self::Global => f.write_str("global"),
+        }
+    }
+}
+
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0[..] {
+            [part] => serializer.collect_str(part),
+            parts => serializer.collect_seq(parts.iter().map(Part::to_string)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_its_name_in_lower_case() {
+        for (host, name) in [
+            ("Example.COM", Some("example.com")),
+            ("example.com:8080", Some("example.com")),
+            ("example.com.", Some("example.com")),
+            ("[::1]:3000", Some("::1")),
+            ("user@example.com:80", Some("example.com")),
+            (":80", None),
+            ("", None),
+        ] {
+            assert_eq!(host_name(host).as_deref(), name, "{host}");
+        }
+    }
+
+    #[test]
+    fn no_two_lists_of_parts_make_one_key() {
+        let key = |parts: [&str; 2]| joined(parts.iter().map(|part| Some((*part).to_owned())));
+        assert_ne!(key(["a:b", "c"]), key(["a", "b:c"]));
+        assert_ne!(key(["1:a", "b"]), key(["1", "a1:b"]));
+    }
+}

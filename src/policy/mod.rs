@@ -1,0 +1,131 @@
+//! Policies as data: a table of named limits, from a file, a database or any other source, which
+//! can be exchanged while requests run.
+//!
+//! [`Policies`] is the key extractor and the limiter of a layer. Each row of its table is a policy:
+//!
+//! ```toml
+//! [[policy]]
+//! name = "api"
+//! algorithm = "token_bucket"
+//! limit = 5
+//! period = "1s"
+//! burst = 5
+//! max_wait = "500ms"
+//! key = "header:x-api-key"
+//! match = { path = "/api/{*rest}", method = ["GET", "POST"] }
+//! cost = 1
+//! on_error = "deny"
+//! enabled = true
+//! shadow = false
+//! ```
+//!
+//! # Fields
+//!
+//! | field | value | default |
+//! |---|---|---|
+//! | `name` | 1 to 64 letters, digits and characters of `_.:-`; no two rows share one | |
+//! | `algorithm` | see [below](#algorithms) | `token_bucket` |
+//! | `limit`, `period` | units, and a duration such as `500ms`, `1s`, `1h` | |
+//! | `burst` | the most units at once; windows have none | the limit |
+//! | `max_wait` | the longest wait that is reserved for a request | 0: none is delayed |
+//! | `cache_ratio` | in place of `max_wait`: its ratio to the time in which the whole store fills | |
+//! | `horizon` | the longest wait that is reserved for anybody | 60 s, or `max_wait` |
+//! | `key` | `client_ip`, `header:NAME`, `path`, `host`, `global`; a list joins several | `global` |
+//! | `match` | see [below](#which-requests-a-policy-takes) | every request |
+//! | `cost` | units of a request; or `content_length_kb`, its body in units of 1,024 bytes, at least 1 | 1 |
+//! | `on_error` | `deny`, `allow`, or `{ local = n }`: n units per period and key in this process | `deny` |
+//! | `enabled` | `false`: requests pass, and nothing is taken | `true` |
+//! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
+//!
+//! A field that no row has is an error. So is a second row of the same name.
+//!
+//! # Algorithms
+//!
+//! | algorithm | its own settings | default |
+//! |---|---|---|
+//! | `token_bucket` | | |
+//! | `fixed_window` | `anchored`: a window begins with its first request | `false` |
+//! | `sliding_log` | `max_limit`: the largest limit that it may have | 10,000 |
+//! | `sliding_window` | `cells`, 1 to 60 | 10 |
+//! | `sliding_counter` | | |
+//! | `smooth_bursty` | `burst` in units, or `max_burst` as the time in which they come | the limit |
+//! | | `wait_for_own_cost`: a request waits for its own units, not for those before it | `false` |
+//! | | `start_empty`: a new key has nothing stored | `false` |
+//! | `smooth_warming_up` | `warm_up` | the period |
+//! | | `cold_factor`, 1 to 1,000 | 3 |
+//! | | `wait_for_own_cost` | `false` |
+//! | `redisson` | `rate_type`: `overall` or `per_client` | `overall` |
+//! | | `keep_alive`: deletes a limiter that was not used for this time | never |
+//!
+//! Each is the one of the same name in [`algorithm`](crate::algorithm). `redisson` is Java's
+//! limiter on its own keys, and needs the feature `redisson`. The limiter's name is that of the
+//! policy where the key is `global`, else `NAME:KEY`. A name that has a rate already keeps it.
+//!
+//! # Which requests a policy takes
+//!
+//! | in `match` | takes |
+//! |---|---|
+//! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; a list takes any of its patterns |
+//! | `method` | this method, or one of a list |
+//! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
+//! | `name` | requests that the program gives this name: see [`Policies::named`] |
+//!
+//! All that is stated must hold. `match = "/api/{*rest}"` is short for a path. A path is taken in
+//! whatever way it is spelled: as `/%61pi/x` or `/x/../api/y` too.
+//!
+//! A request that no policy takes passes. One that several take is decided by all, all or nothing:
+//! in one call if they are in one Redis. Each policy keeps to its own `max_wait`. Those of Redisson
+//! are asked on their own, and so are keys in different slots of a cluster.
+//!
+//! The values of headers are digested before they become keys. The path is a key as it is meant, a
+//! host in lower case and without its port.
+//!
+//! # Interfaces of suppliers
+//!
+//! A second table limits the calls to interfaces of suppliers:
+//!
+//! ```toml
+//! [[interface]]
+//! name = "weather"
+//! rate = 5        # calls per second, which is also what is stored
+//! cache = 0.5     # the ratio of the store that may wait
+//! status = 1      # 0: not limited
+//! ```
+//!
+//! A row limits `/NAME` and `/NAME/{*rest}` with one pace for all callers. Of ten calls at once at
+//! rate 5 and cache 0.5, five pass, two wait 200 and 400 ms, and three are refused.
+//!
+//! # Other formats
+//!
+//! [`Rows`] is read by serde from TOML, JSON and YAML. [`Row::from_texts`] makes a row of texts, as
+//! a Redis hash has them. [`Source`] is whatever yields rows.
+
+mod address;
+mod builder;
+mod decide;
+mod error;
+mod fields;
+mod gate;
+mod key;
+mod observe;
+mod on_error;
+mod path;
+mod pattern;
+mod policies;
+mod policy_handle;
+mod row;
+mod rule;
+mod setting;
+mod source;
+mod table;
+mod taken;
+
+pub use builder::PoliciesBuilder;
+pub use error::{RowError, TableError};
+pub use observe::Event;
+pub use on_error::OnError;
+pub use policies::{Named, Policies};
+pub use policy_handle::PolicyHandle;
+pub use row::{Row, Rows};
+pub use rule::Policy;
+pub use source::Source;

@@ -1,0 +1,63 @@
+//! What an observer of policies sees.
+
+use std::sync::Arc;
+
+use super::rule::Policy;
+use super::table::Asked;
+use super::taken::Taken;
+use crate::{Decision, Error, Origin, Outcome};
+
+/// Sees what each policy decided.
+pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
+
+/// What one policy decided about one request: what an
+/// [observer](super::PoliciesBuilder::on_decision) is shown.
+///
+/// A request that one of its policies refuses is shown for that one alone, since the others have
+/// taken nothing.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// The policy.
+    pub policy: &'a Policy,
+    /// What it decided, or why it could not. Of a policy in a shadow: what it would have been.
+    pub result: Result<Outcome, &'a Error>,
+    /// Where it was decided. `None` if it was not.
+    pub origin: Option<Origin>,
+    /// Whether the policy is in a shadow, so that the request passes whatever it decided.
+    pub in_shadow: bool,
+}
+
+impl<'a> Event<'a> {
+    pub(super) fn in_shadow(asked: &'a Asked, decision: &'a Decision) -> Self {
+        let result = decision.shadowed().unwrap_or(Ok(decision.outcome()));
+        let origin = result.is_ok().then(|| decision.origin());
+        Self { policy: &asked.armed.policy, result, origin, in_shadow: true }
+    }
+
+    /// Shows what each of the policies in force decided.
+    pub(super) fn each(
+        asked: &'a [Asked],
+        answer: &'a Option<Result<(Decision, Taken), Error>>,
+        mut show: impl FnMut(Self),
+    ) {
+        let Some(answer) = answer else { return };
+        for Asked { armed, .. } in asked {
+            let policy = &armed.policy;
+            let (result, origin) = match answer {
+                Err(error) => (Err(error), None),
+                Ok((decision, _)) => {
+                    let names = asked.len() == 1 || decision.limiter() == Some(policy.name());
+                    match decision.outcome() {
+                        outcome if names => (Ok(outcome), Some(decision.origin())),
+                        Outcome::Allow | Outcome::Wait(_) => {
+                            (Ok(Outcome::Allow), Some(decision.origin()))
+                        }
+                        _ => continue,
+                    }
+                }
+            };
+            show(Self { policy, result, origin, in_shadow: false });
+        }
+    }
+}

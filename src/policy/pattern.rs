@@ -1,0 +1,145 @@
+//! Which requests a policy takes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use http::{HeaderName, Method};
+use matchit::Router;
+use serde::{Deserialize, Serialize};
+
+use super::fields::OneOrMany;
+use super::path::canonical;
+use crate::Head;
+
+/// Which requests a row takes, as it writes it. All that it states must hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Pattern {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    path: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    method: Vec<String>,
+    /// By its name, what a header must hold; `None` if it must only be there.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    header: BTreeMap<String, Option<String>>,
+    /// Such a row takes only requests that are given this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+}
+
+/// The field `match`: a table, or a path alone.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a path, or a table of path, method, header and name")]
+enum Written {
+    Path(String),
+    Table(serde_json::Value),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    path: Option<OneOrMany>,
+    method: Option<OneOrMany>,
+    header: Option<Headers>,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "the name of a header, or a table of names and values")]
+enum Headers {
+    Present(OneOrMany),
+    Holding(BTreeMap<String, String>),
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let table = match Written::deserialize(deserializer)? {
+            Written::Path(path) => return Ok(Self { path: vec![path], ..Self::default() }),
+            Written::Table(table) => table,
+        };
+        let Table { path, method, header, name } =
+            serde_json::from_value(table).map_err(D::Error::custom)?;
+        let header = match header {
+            None => BTreeMap::new(),
+            Some(Headers::Present(names)) => {
+                Vec::from(names).into_iter().map(|name| (name, None)).collect()
+            }
+            Some(Headers::Holding(values)) => {
+                values.into_iter().map(|(name, value)| (name, Some(value))).collect()
+            }
+        };
+        let listed = |values: Option<OneOrMany>| values.map_or_else(Vec::new, Vec::from);
+        Ok(Self { path: listed(path), method: listed(method), header, name })
+    }
+}
+
+impl Pattern {
+    /// Takes a supplier's interface: everything under its name.
+    pub(super) fn interface(name: &str) -> Self {
+        let path = vec![format!("/{name}"), format!("/{name}/"), format!("/{name}/{{*rest}}")];
+        Self { path, ..Self::default() }
+    }
+
+    /// The matcher of it, or what is wrong with it.
+    pub(super) fn matcher(&self) -> Result<Matcher, String> {
+        let mut paths = Vec::new();
+        for path in &self.path {
+            if !path.starts_with('/') {
+                return Err(format!("the path {path:?} does not begin with a slash"));
+            }
+            let mut router = Router::new();
+            router.insert(path, ()).map_err(|error| format!("the path {path:?}: {error}"))?;
+            paths.push(router);
+        }
+        let method = |name: &String| {
+            let method = Method::from_bytes(name.to_ascii_uppercase().as_bytes());
+            method.map_err(|_| format!("{name:?} is no method"))
+        };
+        let header = |(name, value): (&String, &Option<String>)| {
+            let found = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no header"));
+            found.map(|found| (found, value.clone()))
+        };
+        Ok(Matcher {
+            paths,
+            methods: self.method.iter().map(method).collect::<Result<_, _>>()?,
+            headers: self.header.iter().map(header).collect::<Result<_, _>>()?,
+            name: self.name.clone(),
+        })
+    }
+}
+
+/// Decides whether a policy takes a request.
+#[derive(Clone)]
+pub(super) struct Matcher {
+    /// One for each path, since routes of one router may not overlap.
+    paths: Vec<Router<()>>,
+    methods: Vec<Method>,
+    headers: Vec<(HeaderName, Option<String>)>,
+    name: Option<String>,
+}
+
+impl Matcher {
+    /// Whether it takes a request, which may have been given a name.
+    pub(super) fn matches(&self, head: &Head<'_>, name: Option<&str>) -> bool {
+        let has_header = |(name, value): &(HeaderName, Option<String>)| {
+            let mut lines = head.headers().get_all(name).iter();
+            lines.any(|line| value.as_ref().is_none_or(|value| line.as_bytes() == value.as_bytes()))
+        };
+        self.name.as_deref() == name
+            && (self.methods.is_empty() || self.methods.contains(head.method()))
+            && self.headers.iter().all(has_header)
+            && self.takes_path(head.uri().path())
+    }
+
+    /// A path is also taken by what it means, so that no spelling of it gets around a limit.
+    fn takes_path(&self, path: &str) -> bool {
+        let takes = |path: &str| self.paths.iter().any(|route| route.at(path).is_ok());
+        self.paths.is_empty() || takes(path) || canonical(path).is_some_and(|path| takes(&path))
+    }
+}
+
+impl fmt::Debug for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Matcher").field("methods", &self.methods).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,263 @@
+//! The table in use: decides for requests, and is exchanged while it does.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use http::Request;
+
+use super::builder::PoliciesBuilder;
+use super::decide::decide;
+use super::error::TableError;
+use super::gate::Store;
+use super::key::FindAddress;
+use super::observe::Observer;
+use super::policy_handle::PolicyHandle;
+use super::row::Rows;
+use super::rule::Policy;
+use super::table::{Armed, NoKey, Selection, Table};
+use super::taken::Kept;
+use crate::future::BoxedFuture;
+use crate::{
+    Charge, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Owner, Reservation, Switch,
+};
+
+/// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones are
+/// one table.
+///
+/// The [module](super) says what a row holds.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tower::{BoxError, Layer, ServiceExt, service_fn};
+/// use tower_sluice::RateLimitLayer;
+/// use tower_sluice::policy::{Policies, Rows};
+///
+/// let rows: Rows = toml::from_str(
+///     r#"
+///     [[policy]]
+///     name = "api"
+///     algorithm = "fixed_window"
+///     limit = 1
+///     period = "1h"
+///     key = "header:x-api-key"
+///     match = { path = "/api/{*rest}" }
+///     "#,
+/// )?;
+/// let policies = Policies::builder().build(&rows)?;
+/// let limit = RateLimitLayer::new(policies.clone(), policies.clone());
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// # runtime.block_on(async {
+/// let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("hello")) });
+/// let service = limit.layer(inner);
+/// let get = |path| Request::get(path).header("x-api-key", "alice").body(()).unwrap();
+/// assert_eq!(service.clone().oneshot(get("/api/users")).await?.status(), 200);
+/// assert_eq!(service.clone().oneshot(get("/api/users")).await?.status(), 429);
+/// // No policy takes this one.
+/// assert_eq!(service.clone().oneshot(get("/health")).await?.status(), 200);
+///
+/// // Another table, from the next request on. What alice took stays taken.
+/// let api = rows.policy[0].clone().with("limit", 3);
+/// policies.load(&Rows { policy: vec![api], ..Rows::default() })?;
+/// assert_eq!(service.oneshot(get("/api/users")).await?.status(), 200);
+/// # Ok::<(), BoxError>(()) })?;
+/// # Ok::<(), BoxError>(())
+/// ```
+#[derive(Clone)]
+pub struct Policies {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) table: RwLock<Arc<Table>>,
+    /// One for each name that a table had, so that it survives the row.
+    switches: Mutex<HashMap<String, Switch>>,
+    pub(super) global: Switch,
+    pub(super) store: Store,
+    pub(super) addresses: Arc<dyn FindAddress>,
+    pub(super) observer: Option<Observer>,
+    /// Identifies the reservations of this limiter.
+    owner: Owner,
+}
+
+impl Policies {
+    /// Settings of policies, of which none has to be set.
+    pub fn builder() -> PoliciesBuilder {
+        PoliciesBuilder::new()
+    }
+
+    pub(super) fn new(
+        store: Store,
+        addresses: Arc<dyn FindAddress>,
+        observer: Option<Observer>,
+    ) -> Self {
+        let shared = Shared {
+            table: RwLock::new(Arc::new(Table::new(Vec::new()))),
+            switches: Mutex::default(),
+            global: Switch::new(),
+            store,
+            addresses,
+            observer,
+            owner: Owner::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Puts another table in force, from the next request on. Requests that were charged under the
+    /// one before it end under that one.
+    ///
+    /// A policy that keeps its name and its algorithm keeps what was taken under it, as
+    /// [`Charge::quota`](crate::Charge::quota) says. Switches stay where they are.
+    ///
+    /// # Errors
+    ///
+    /// If something is wrong with a row. The table in force then stays.
+    pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
+        let policies = Policy::of_rows(rows)?;
+        // Held until the table is exchanged, so that loads come one after another.
+        let mut switches = self.shared.switches.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.table();
+        let arm = |policy: Policy| {
+            let switch = switches.entry(policy.name().to_owned()).or_default().clone();
+            let before = before.get(policy.name()).map(|armed| &**armed);
+            Arc::new(Armed::new(policy, &self.shared.store, switch, before))
+        };
+        let table = Arc::new(Table::new(policies.into_iter().map(arm).collect()));
+        *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        Ok(())
+    }
+
+    /// The policies in force, in the order of their rows.
+    #[must_use]
+    pub fn policies(&self) -> Vec<PolicyHandle> {
+        let armed = self.table().armed.clone();
+        armed.into_iter().map(|armed| PolicyHandle::new(self.clone(), armed)).collect()
+    }
+
+    /// The policy with this name, if it is in force.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<PolicyHandle> {
+        let armed = self.table().get(name).cloned()?;
+        Some(PolicyHandle::new(self.clone(), armed))
+    }
+
+    /// The switch of all policies. Of it, that of a policy and what its row says, the laxest holds.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.shared.global
+    }
+
+    /// What a request is charged to: [`Keyed::Exempt`] if no policy takes it.
+    #[must_use]
+    pub fn charge(&self, head: Head<'_>) -> Keyed {
+        self.charge_as(&head, None)
+    }
+
+    /// A key extractor for requests that are given a name: policies whose `match` has that name
+    /// take them, and no others.
+    ///
+    /// ```
+    /// use tower_sluice::RateLimitLayer;
+    /// use tower_sluice::policy::{Policies, Row, Rows};
+    ///
+    /// let row = Row::from_texts([
+    ///     ("name", "uploads"),
+    ///     ("limit", "3"),
+    ///     ("period", "1h"),
+    ///     ("match", r#"{"name": "upload"}"#),
+    /// ]);
+    /// let rows = Rows { policy: vec![row], ..Rows::default() };
+    /// let policies = Policies::builder().build(&rows)?;
+    /// // Around the routes that take uploads:
+    /// let layer = RateLimitLayer::new(policies.clone(), policies.named("upload"));
+    /// # let _ = layer;
+    /// # Ok::<(), tower_sluice::policy::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn named(&self, name: impl Into<Arc<str>>) -> Named {
+        Named { policies: self.clone(), name: name.into() }
+    }
+
+    pub(super) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.shared.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn charge_as(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
+        let Shared { global, addresses, .. } = &*self.shared;
+        let selection = match self.table().select(head, name, global.mode(), &**addresses) {
+            Ok(selection) => selection,
+            Err(NoKey) => return Keyed::Missing,
+        };
+        if selection.is_empty() {
+            return Keyed::Exempt;
+        }
+        let first = selection.in_force.first().or(selection.in_shadow.first());
+        let (text, cost) = first.map_or_else(Default::default, |asked| {
+            (asked.charge.key().to_owned(), asked.charge.get_cost())
+        });
+        let max_wait = selection.max_wait();
+        let charge = Charge::attached(text, Arc::new(selection));
+        Keyed::Charge(charge.cost(cost).max_wait(max_wait))
+    }
+}
+
+impl<B> KeyExtractor<Request<B>> for Policies {
+    fn extract(&self, request: &Request<B>) -> Keyed {
+        self.charge_as(&Head::from(request), None)
+    }
+}
+
+/// Charges requests that are given a name: made by [`Policies::named`].
+#[derive(Clone, Debug)]
+pub struct Named {
+    policies: Policies,
+    name: Arc<str>,
+}
+
+impl<B> KeyExtractor<Request<B>> for Named {
+    fn extract(&self, request: &Request<B>) -> Keyed {
+        self.policies.charge_as(&Head::from(request), Some(&self.name))
+    }
+}
+
+impl Limiter for Policies {
+    type Future = BoxedFuture;
+
+    /// Decides about a charge that these policies made of a request.
+    fn check(&self, charge: &Charge) -> BoxedFuture {
+        let Some(selection) = charge.attachment::<Arc<Selection>>().cloned() else {
+            let message = "policies decide about charges that they made of a request";
+            let error = Error::new(ErrorKind::Configuration, message);
+            return Box::pin(std::future::ready(Err(error)));
+        };
+        let (charge, observer) = (charge.clone(), self.shared.observer.clone());
+        let owner = self.shared.owner;
+        Box::pin(async move {
+            let cost = charge.get_cost();
+            let (decision, taken) = decide(selection, charge, observer).await?;
+            Ok(match taken.kept() {
+                Some(kept) => decision.with_reservation(Reservation::new(owner, cost, kept)),
+                None => decision,
+            })
+        })
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        if reservation.owner() != self.shared.owner || actual > reservation.cost() {
+            return Err(reservation);
+        }
+        let cost = reservation.cost();
+        reservation.into_payload::<Kept>()?.settle(cost, actual);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policies")
+            .field("policies", &self.table())
+            .field("switch", &self.shared.global)
+            .finish_non_exhaustive()
+    }
+}

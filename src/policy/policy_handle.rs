@@ -1,0 +1,109 @@
+//! One policy in force: how its keys stand, and its switch.
+
+use std::sync::Arc;
+
+use super::policies::Policies;
+use super::rule::Policy;
+use super::table::Armed;
+use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
+
+/// A policy in force: what its row says, its switch, and its keys. Cheap to clone.
+///
+/// A key is written as a client sends it: an API key itself, an address, a host, `global`. Its
+/// parts are those of the row's `key`, in order.
+///
+/// ```
+/// use tower_sluice::policy::{Policies, Row, Rows};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build()?.block_on(async {
+/// let row = Row::new().with("name", "api").with("limit", 5).with("period", "1h");
+/// let row = row.with("key", vec!["header:x-api-key", "path"]);
+/// let policies = Policies::builder().build(&Rows { policy: vec![row], ..Rows::default() })?;
+///
+/// let api = policies.get("api").expect("a policy");
+/// assert_eq!(api.peek(&["alice", "/users"]).await?.remaining(), Some(5));
+/// assert_eq!(api.penalize(&["alice", "/users"], 2).await?.remaining(), Some(3));
+/// assert_eq!(api.reset(&["alice", "/users"]).await?.remaining(), Some(5));
+/// assert!(api.peek(&["alice"]).await.is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PolicyHandle {
+    policies: Policies,
+    armed: Arc<Armed>,
+}
+
+impl PolicyHandle {
+    pub(super) fn new(policies: Policies, armed: Arc<Armed>) -> Self {
+        Self { policies, armed }
+    }
+
+    /// What its row says.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.armed.policy
+    }
+
+    /// Its own switch, which outlives the row and the table.
+    #[must_use]
+    pub fn switch(&self) -> &Switch {
+        &self.armed.switch
+    }
+
+    /// What holds for it: the laxest of its row, its own switch and that of all policies.
+    #[must_use]
+    pub fn mode(&self) -> SwitchMode {
+        self.armed.mode(self.policies.shared.global.mode())
+    }
+
+    /// How many parts its keys have.
+    #[must_use]
+    pub fn key_parts(&self) -> usize {
+        self.armed.policy.key().len()
+    }
+
+    /// How a key stands, which takes nothing. A key that was never seen has all of its quota.
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`Request`](ErrorKind::Request) if the parts are no key of this policy; else as a
+    /// decision.
+    pub async fn peek<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
+        self.armed.gate.peek(self.charge(parts)?).await
+    }
+
+    /// Starts a key anew.
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    pub async fn reset<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
+        let charge = self.charge(parts)?;
+        if let Some(local) = &self.armed.local {
+            local.reset(charge.clone()).await?;
+        }
+        self.armed.gate.reset(charge).await
+    }
+
+    /// Takes units of a key, whether or not they fit.
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek); and of kind [`Configuration`](ErrorKind::Configuration) if the
+    /// algorithm cannot, as Redisson's.
+    pub async fn penalize<T: AsRef<str>>(
+        &self,
+        parts: &[T],
+        units: u64,
+    ) -> Result<Decision, Error> {
+        self.armed.gate.penalize(self.charge(parts)?.cost(units)).await
+    }
+
+    fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<Charge, Error> {
+        let key = self.armed.policy.key().of_texts(parts, &*self.policies.shared.addresses);
+        let none = || Error::new(ErrorKind::Request, "the parts are no key of this policy");
+        key.map(|key| self.armed.charge(key)).ok_or_else(none)
+    }
+}

@@ -1,0 +1,313 @@
+//! A policy: a row whose every field was checked.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::error::{RowError, TableError};
+use super::fields::Fields;
+use super::key::Key;
+use super::on_error::OnError;
+use super::pattern::{Matcher, Pattern};
+use super::row::{Row, Rows};
+use super::setting::{Choice, Setting};
+use crate::{Head, Quota};
+
+/// The longest name of a policy, which response headers hold.
+const MAX_NAME_LENGTH: usize = 64;
+
+/// The bytes of a unit where the length of a body is the cost.
+const KB: u64 = 1_024;
+
+/// A policy of the table in force, as its row has it. It serializes as a row, with the defaults
+/// filled in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Policy {
+    name: String,
+    algorithm: &'static str,
+    limit: u64,
+    #[serde(serialize_with = "as_text")]
+    period: Duration,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst: Option<u64>,
+    #[serde(serialize_with = "as_text")]
+    max_wait: Duration,
+    key: Key,
+    #[serde(rename = "match")]
+    pattern: Pattern,
+    cost: Cost,
+    on_error: OnError,
+    enabled: bool,
+    shadow: bool,
+    #[serde(skip)]
+    pub(super) choice: Choice,
+    #[serde(skip)]
+    quota: Quota,
+    #[serde(skip)]
+    matcher: Matcher,
+}
+
+/// What a request costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cost {
+    Units(u64),
+    /// The length of its body in units of 1,024 bytes, rounded up, at least 1.
+    ContentLengthKb,
+}
+
+impl Policy {
+    /// Its name, which is also that of its keys.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of its algorithm, as a row writes it.
+    #[must_use]
+    pub fn algorithm(&self) -> &str {
+        self.algorithm
+    }
+
+    /// Its quota.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The longest wait that it reserves for a request.
+    #[must_use]
+    pub fn max_wait(&self) -> Duration {
+        self.max_wait
+    }
+
+    /// What becomes of a request while the store cannot decide.
+    #[must_use]
+    pub fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    /// Whether its row turns it on.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Whether its row puts it into a shadow.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// Whether both decide alike about a key, whatever requests they take.
+    pub(super) fn decides_as(&self, other: &Self) -> bool {
+        format!("{:?}", self.choice) == format!("{:?}", other.choice)
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(super) fn matches(&self, head: &Head<'_>, name: Option<&str>) -> bool {
+        self.matcher.matches(head, name)
+    }
+
+    /// The units that a request costs.
+    pub(super) fn cost_of(&self, head: &Head<'_>) -> u64 {
+        match self.cost {
+            Cost::Units(units) => units,
+            Cost::ContentLengthKb => {
+                let length = head.headers().get(http::header::CONTENT_LENGTH);
+                let length = length.and_then(|length| length.to_str().ok());
+                let bytes = length.and_then(|length| length.trim().parse::<u64>().ok());
+                bytes.unwrap_or(0).div_ceil(KB).max(1)
+            }
+        }
+    }
+
+    /// Checks the rows of a table.
+    pub(super) fn of_rows(rows: &Rows) -> Result<Vec<Self>, TableError> {
+        let (mut policies, mut errors) = (Vec::new(), Vec::new());
+        let tables = [("policy", &rows.policy), ("interface", &rows.interface)];
+        for (table, rows) in tables {
+            for (index, row) in rows.iter().enumerate() {
+                let read = if table == "policy" { Self::read } else { Self::interface };
+                match read(row, index) {
+                    Ok(policy) if policies.iter().any(|one: &Self| one.name == policy.name) => {
+                        let error = RowError::new(table, Some(&policy.name), index);
+                        errors.push(error.with("name", "another row has this name"));
+                    }
+                    Ok(policy) => policies.push(policy),
+                    Err(wrong) => errors.extend(wrong),
+                }
+            }
+        }
+        if errors.is_empty() { Ok(policies) } else { Err(TableError::new(errors)) }
+    }
+
+    fn read(row: &Row, index: usize) -> Result<Self, Vec<RowError>> {
+        let mut fields = Fields::new("policy", row, index);
+        let name = name(&mut fields);
+        let setting = Setting::read(&mut fields);
+        let key = fields.optional("key");
+        let pattern: Option<Pattern> = fields.optional("match");
+        let cost = fields.optional("cost");
+        let on_error: Option<OnError> = fields.optional("on_error");
+        if on_error == Some(OnError::Local(0)) {
+            fields.wrong::<()>("on_error", "a local share is at least 1");
+        }
+        let enabled = fields.optional::<Switched>("enabled");
+        let shadow = fields.optional::<Switched>("shadow");
+        let pattern = pattern.unwrap_or_default();
+        let matcher = pattern.matcher();
+        let matcher = matcher.or_else(|why| fields.wrong("match", why).ok_or(()));
+        Self::of(fields, name, setting, matcher.ok(), |setting| Written {
+            key: key.unwrap_or_else(Key::global),
+            pattern,
+            cost: cost.unwrap_or(Cost::Units(1)),
+            on_error: on_error.unwrap_or_default(),
+            enabled: enabled.is_none_or(|Switched(on)| on),
+            shadow: shadow.is_some_and(|Switched(on)| on),
+            burst: (setting.name == "token_bucket").then(|| setting.quota.get_burst()),
+        })
+    }
+
+    /// A row of a supplier's interface.
+    fn interface(row: &Row, index: usize) -> Result<Self, Vec<RowError>> {
+        let mut fields = Fields::new("interface", row, index);
+        let name = name(&mut fields);
+        let setting = Setting::interface(&mut fields);
+        let status = fields.optional::<Switched>("status");
+        let pattern = Pattern::interface(name.as_deref().unwrap_or_default());
+        let matcher = pattern.matcher();
+        let matcher = matcher.or_else(|why| fields.wrong("name", why).ok_or(()));
+        Self::of(fields, name, setting, matcher.ok(), |_| Written {
+            key: Key::global(),
+            pattern,
+            cost: Cost::Units(1),
+            on_error: OnError::default(),
+            enabled: status.is_none_or(|Switched(on)| on),
+            shadow: false,
+            burst: None,
+        })
+    }
+
+    /// The policy of a row that was read, unless something was wrong.
+    fn of(
+        fields: Fields,
+        name: Option<String>,
+        setting: Option<Setting>,
+        matcher: Option<Matcher>,
+        written: impl FnOnce(&Setting) -> Written,
+    ) -> Result<Self, Vec<RowError>> {
+        let errors = fields.end();
+        let (Some(name), Some(setting), Some(matcher), []) = (name, setting, matcher, &errors[..])
+        else {
+            return Err(errors);
+        };
+        let Written { key, pattern, cost, on_error, enabled, shadow, burst } = written(&setting);
+        let Setting { name: algorithm, quota, choice, max_wait } = setting;
+        let (limit, period) = (quota.limit(), quota.period());
+        Ok(Self {
+            name,
+            algorithm,
+            limit,
+            period,
+            burst,
+            max_wait,
+            key,
+            pattern,
+            cost,
+            on_error,
+            enabled,
+            shadow,
+            choice,
+            quota,
+            matcher,
+        })
+    }
+}
+
+/// What a row says besides its name and its algorithm.
+struct Written {
+    key: Key,
+    pattern: Pattern,
+    cost: Cost,
+    on_error: OnError,
+    enabled: bool,
+    shadow: bool,
+    burst: Option<u64>,
+}
+
+/// A name that response headers and labels can hold as it is.
+fn name(fields: &mut Fields) -> Option<String> {
+    let name: String = fields.required("name")?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+    match name.len() {
+        1..=MAX_NAME_LENGTH if name.bytes().all(is_plain) => Some(name),
+        _ => fields.wrong("name", "a name has 1 to 64 letters, digits and characters of _.:-"),
+    }
+}
+
+/// `true`, or 1 as a table of numbers has it.
+#[derive(Deserialize)]
+#[serde(from = "Flag")]
+struct Switched(bool);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "true or false, or 1 or 0")]
+enum Flag {
+    Bool(bool),
+    Number(Bit),
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "u8")]
+struct Bit(bool);
+
+impl TryFrom<u8> for Bit {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        match number {
+            0 => Ok(Self(false)),
+            1 => Ok(Self(true)),
+            _ => Err("it is 1 or 0"),
+        }
+    }
+}
+
+impl From<Flag> for Switched {
+    fn from(flag: Flag) -> Self {
+        match flag {
+            Flag::Bool(on) | Flag::Number(Bit(on)) => Self(on),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let value = serde_json::Value::deserialize(deserializer)?;
+        match (value.as_u64(), value.as_str()) {
+            (Some(0), _) => Err(D::Error::custom("a cost is at least 1")),
+            (Some(units), _) => Ok(Self::Units(units)),
+            (_, Some("content_length_kb")) => Ok(Self::ContentLengthKb),
+            _ => Err(D::Error::custom(format!(
+                "{value} is no cost, which is a number or `content_length_kb`"
+            ))),
+        }
+    }
+}
+
+impl Serialize for Cost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Units(units) => serializer.serialize_u64(*units),
+            Self::ContentLengthKb => serializer.serialize_str("content_length_kb"),
+        }
+    }
+}
+
+fn as_text<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&humantime::format_duration(*duration))
+}

@@ -1,0 +1,218 @@
+//! The table in force: each policy with its limiter, and which of them take a request.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::gate::{Gate, Store};
+use super::key::FindAddress;
+use super::on_error::OnError;
+use super::rule::Policy;
+use crate::algorithm::{AnyAlgorithm, SlidingLog, SlidingWindow};
+use crate::limiter::memory::Together as MemoryTogether;
+#[cfg(feature = "redis")]
+use crate::limiter::redis::Together as RedisTogether;
+use crate::{Charge, Head, Memory, Quota, Switch, SwitchMode};
+
+/// The largest local share whose every charge is remembered.
+const MAX_LOGGED_SHARE: u64 = 1_000;
+
+/// How many combinations of policies keep a limiter of their own.
+const MAX_COMBINATIONS: usize = 1_024;
+
+/// How many policies one call decides about.
+pub(super) const MAX_TOGETHER: usize = 8;
+
+/// A policy with what decides about it.
+#[derive(Debug)]
+pub(super) struct Armed {
+    pub(super) policy: Policy,
+    pub(super) gate: Gate,
+    /// What this process admits while the store is away.
+    pub(super) local: Option<Memory<AnyAlgorithm>>,
+    pub(super) switch: Switch,
+}
+
+impl Armed {
+    /// What decides about a policy, which keeps the states of the one `before` it.
+    pub(super) fn new(
+        policy: Policy,
+        store: &Store,
+        switch: Switch,
+        before: Option<&Armed>,
+    ) -> Self {
+        let is_same = |before: &&Armed| before.policy.decides_as(&policy);
+        let gate = match before.filter(is_same) {
+            Some(before) => before.gate.clone(),
+            None => Gate::new(&policy, store, before.map(|before| &before.gate)),
+        };
+        let local = match policy.on_error() {
+            OnError::Local(units) => {
+                let before = before.and_then(|before| before.local.as_ref());
+                Some(local(&policy, store, units, before))
+            }
+            _ => None,
+        };
+        Self { policy, gate, local, switch }
+    }
+
+    /// The laxest of its row, its own switch and the global one.
+    pub(super) fn mode(&self, global: SwitchMode) -> SwitchMode {
+        let row = match (self.policy.is_enabled(), self.policy.is_shadow()) {
+            (false, _) => SwitchMode::Off,
+            (true, true) => SwitchMode::Shadow,
+            (true, false) => SwitchMode::On,
+        };
+        let all = [row, self.switch.mode(), global];
+        let is = |mode| all.contains(&mode);
+        match () {
+            () if is(SwitchMode::Off) => SwitchMode::Off,
+            () if is(SwitchMode::Shadow) => SwitchMode::Shadow,
+            () => SwitchMode::On,
+        }
+    }
+
+    /// The charge of a key.
+    pub(super) fn charge(&self, key: String) -> Charge {
+        Charge::new(self.gate.name_of_key(self.policy.name(), key))
+    }
+}
+
+/// What this process admits of a key: never more than `units` in a period.
+fn local(
+    policy: &Policy,
+    store: &Store,
+    units: u64,
+    before: Option<&Memory<AnyAlgorithm>>,
+) -> Memory<AnyAlgorithm> {
+    let period = policy.quota().period();
+    let quota = Quota::try_new(units, period).unwrap_or(policy.quota());
+    let log: AnyAlgorithm = match units {
+        ..=MAX_LOGGED_SHARE => SlidingLog::new(quota).into(),
+        _ => SlidingWindow::new(quota).cells(60).into(),
+    };
+    let kept = before.and_then(|before| before.with_algorithm(log).ok());
+    kept.unwrap_or_else(|| store.memory(policy.name(), log))
+}
+
+/// Several policies that decide together, all or nothing.
+#[derive(Clone)]
+pub(super) enum Together {
+    Memory(Arc<MemoryTogether<AnyAlgorithm>>),
+    #[cfg(feature = "redis")]
+    Redis(Arc<RedisTogether<AnyAlgorithm>>),
+}
+
+/// A table of policies.
+pub(super) struct Table {
+    pub(super) armed: Vec<Arc<Armed>>,
+    /// By the places of the policies, what decides about them together.
+    combinations: Mutex<HashMap<Vec<usize>, Together>>,
+}
+
+/// A policy that takes a request, and what that costs under it.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) place: usize,
+    pub(super) armed: Arc<Armed>,
+    pub(super) charge: Charge,
+}
+
+/// The policies that take one request, of the table in force when it came.
+pub(super) struct Selection {
+    pub(super) table: Arc<Table>,
+    pub(super) in_force: Vec<Asked>,
+    pub(super) in_shadow: Vec<Asked>,
+}
+
+/// A policy takes the request, which has no key for it.
+pub(super) struct NoKey;
+
+impl Table {
+    pub(super) fn new(armed: Vec<Arc<Armed>>) -> Self {
+        Self { armed, combinations: Mutex::default() }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<Armed>> {
+        self.armed.iter().find(|armed| armed.policy.name() == name)
+    }
+
+    /// The policies that take a request.
+    pub(super) fn select(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        name: Option<&str>,
+        global: SwitchMode,
+        addresses: &dyn FindAddress,
+    ) -> Result<Selection, NoKey> {
+        let (mut in_force, mut in_shadow) = (Vec::new(), Vec::new());
+        for (place, armed) in self.armed.iter().enumerate() {
+            let policy = &armed.policy;
+            let mode = armed.mode(global);
+            if mode == SwitchMode::Off || !policy.matches(head, name) {
+                continue;
+            }
+            let Some(key) = policy.key().of_request(head, addresses) else {
+                // A shadow refuses nothing.
+                if mode == SwitchMode::Shadow {
+                    continue;
+                }
+                return Err(NoKey);
+            };
+            let charge = armed.charge(key).cost(policy.cost_of(head)).max_wait(policy.max_wait());
+            let asked = Asked { place, armed: Arc::clone(armed), charge };
+            match mode {
+                SwitchMode::Shadow => in_shadow.push(asked),
+                _ => in_force.push(asked),
+            }
+        }
+        Ok(Selection { table: Arc::clone(self), in_force, in_shadow })
+    }
+
+    /// What decides about these policies together. `None` if nothing can.
+    pub(super) fn together(&self, asked: &[&Asked]) -> Option<Together> {
+        if asked.len() > MAX_TOGETHER {
+            return None;
+        }
+        let places: Vec<usize> = asked.iter().map(|asked| asked.place).collect();
+        let mut known = self.combinations.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(&places) {
+            return Some(found.clone());
+        }
+        let together = combined(asked)?;
+        if known.len() >= MAX_COMBINATIONS {
+            known.clear();
+        }
+        known.insert(places, together.clone());
+        Some(together)
+    }
+}
+
+fn combined(asked: &[&Asked]) -> Option<Together> {
+    let gates = asked.iter().map(|asked| &asked.armed.gate);
+    #[cfg(feature = "redis")]
+    if let Some(members) = gates.clone().map(Gate::redis).collect::<Option<Vec<_>>>() {
+        return Some(Together::Redis(RedisTogether::new(&members)?.into()));
+    }
+    let members = gates.map(Gate::memory).collect::<Option<Vec<_>>>()?;
+    Some(Together::Memory(MemoryTogether::new(&members).into()))
+}
+
+impl Selection {
+    /// The longest wait that one of the policies in force allows.
+    pub(super) fn max_wait(&self) -> Duration {
+        let waits = self.in_force.iter().map(|asked| asked.armed.policy.max_wait());
+        waits.max().unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_force.is_empty() && self.in_shadow.is_empty()
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.armed.iter().map(|armed| armed.policy.name())).finish()
+    }
+}

@@ -1,0 +1,176 @@
+//! Every error names its row and its field, and a bad table changes nothing.
+
+use tower_sluice::policy::{Policies, Rows, TableError};
+
+use super::{burst, policies, request, rows};
+
+/// What is wrong with a row of a name and these fields.
+fn wrong(fields: &str) -> TableError {
+    let table =
+        format!("[[policy]]\nname = 'good'\nlimit = 1\nperiod = '1s'\n\n[[policy]]\n{fields}");
+    Policies::builder().build(&rows(&table)).expect_err(fields)
+}
+
+const BASE: &str = "name = 'bad'\nlimit = 5\nperiod = '1s'\n";
+
+#[test]
+fn every_error_names_its_row_and_its_field() {
+    for (fields, field) in [
+        ("limitt = 5", "limitt"),
+        ("algorithm = 'bucket'", "algorithm"),
+        ("algorithm = 7", "algorithm"),
+        ("algorithm = 'fixed_window'\nburst = 5", "burst"),
+        ("algorithm = 'sliding_log'\nburst = 5", "burst"),
+        ("algorithm = 'sliding_window'\nburst = 9", "burst"),
+        ("algorithm = 'sliding_counter'\nburst = 5", "burst"),
+        ("algorithm = 'smooth_warming_up'\nburst = 9", "burst"),
+        ("burst = 0", "burst"),
+        ("burst = -1", "burst"),
+        ("burst = 'many'", "burst"),
+        ("cells = 5", "cells"),
+        ("algorithm = 'sliding_window'\ncells = 0", "cells"),
+        ("algorithm = 'sliding_window'\ncells = 61", "cells"),
+        ("algorithm = 'smooth_warming_up'\nwarm_up = '0s'", "warm_up"),
+        ("algorithm = 'smooth_warming_up'\ncold_factor = 0.5", "cold_factor"),
+        ("algorithm = 'smooth_bursty'\nburst = 5\nmax_burst = '1s'", "max_burst"),
+        ("algorithm = 'smooth_bursty'\nmax_burst = '1ms'\nwait_for_own_cost = true", "max_burst"),
+        ("max_wait = 500", "max_wait"),
+        ("max_wait = 'soon'", "max_wait"),
+        ("max_wait = '1s'\ncache_ratio = 0.5", "cache_ratio"),
+        ("cache_ratio = -0.5", "cache_ratio"),
+        ("cache_ratio = 'half'", "cache_ratio"),
+        ("horizon = 5", "horizon"),
+        ("key = 'ip'", "key"),
+        ("key = 'header:'", "key"),
+        ("key = 'header:x y'", "key"),
+        ("key = []", "key"),
+        ("key = ['client_ip', 'planet']", "key"),
+        ("match = { path = 'api' }", "match"),
+        ("match = { path = '/{a}{b}' }", "match"),
+        ("match = { paths = '/api' }", "match"),
+        ("match = { method = 'G T' }", "match"),
+        ("match = { header = 'x y' }", "match"),
+        ("match = 7", "match"),
+        ("cost = 0", "cost"),
+        ("cost = -1", "cost"),
+        ("cost = 1.5", "cost"),
+        ("cost = 'content_length'", "cost"),
+        ("on_error = 'open'", "on_error"),
+        ("on_error = { local = 0 }", "on_error"),
+        ("on_error = { local = 'two' }", "on_error"),
+        ("on_error = { share = 2 }", "on_error"),
+        ("enabled = 'yes'", "enabled"),
+        ("shadow = 2", "shadow"),
+    ] {
+        let error = wrong(&format!("{BASE}{fields}"));
+        let [row] = error.rows() else { panic!("{fields}: {error}") };
+        assert_eq!(
+            (row.table(), row.row(), row.field()),
+            ("policy", "bad", Some(field)),
+            "{error}"
+        );
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("policy \"bad\": {field}: ")), "{text}");
+        assert!(!row.message().is_empty() && !text.contains('\n'), "{text}");
+    }
+    #[cfg(feature = "redisson")]
+    for (fields, field) in [
+        ("algorithm = 'redisson'\nburst = 9", "burst"),
+        ("algorithm = 'redisson'\nrate_type = 'all'", "rate_type"),
+        ("algorithm = 'redisson'\nkeep_alive = '1ms'", "keep_alive"),
+    ] {
+        assert_eq!(wrong(&format!("{BASE}{fields}")).rows()[0].field(), Some(field), "{fields}");
+    }
+}
+
+#[test]
+fn a_quota_that_cannot_be_is_an_error_of_its_field() {
+    for (fields, field) in [
+        ("limit = 0\nperiod = '1s'", "limit"),
+        ("limit = '5'\nperiod = '1s'", "limit"),
+        ("limit = 5.5\nperiod = '1s'", "limit"),
+        ("period = '1s'", "limit"),
+        ("limit = 5", "period"),
+        ("limit = 5\nperiod = '0s'", "period"),
+        ("limit = 5\nperiod = '100years'", "period"),
+        ("limit = 5\nperiod = 1", "period"),
+        ("limit = 20000\nperiod = '1s'\nalgorithm = 'sliding_log'", "limit"),
+        ("limit = 5\nperiod = '1500us'\nalgorithm = 'redisson'", "period"),
+    ] {
+        if fields.contains("redisson") && cfg!(not(feature = "redisson")) {
+            continue;
+        }
+        let error = wrong(&format!("name = 'bad'\n{fields}"));
+        assert_eq!(error.rows()[0].field(), Some(field), "{error}");
+    }
+}
+
+#[test]
+fn a_row_without_a_name_has_a_number_and_names_are_not_shared() {
+    let error = wrong("limit = 5\nperiod = '1s'");
+    assert_eq!(error.to_string(), "policy 2: name: it is missing");
+    let error = wrong("name = 'good'\nlimit = 5\nperiod = '1s'");
+    assert_eq!(error.to_string(), "policy \"good\": name: another row has this name");
+    for name in ["", "a b", "a\"b", "\u{e4}", &"x".repeat(65)] {
+        let error = wrong(&format!("name = {name:?}\nlimit = 5\nperiod = '1s'"));
+        assert_eq!(error.rows()[0].field(), Some("name"), "{name}");
+    }
+    let both =
+        "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\n[[interface]]\nname = 'a'\nrate = 5";
+    let error = Policies::builder().build(&rows(both)).unwrap_err();
+    assert_eq!(error.to_string(), "interface \"a\": name: another row has this name");
+}
+
+#[test]
+fn all_errors_of_a_table_are_told() {
+    let table = "
+        [[policy]]
+        name = 'a'
+        limit = 0
+        period = '1s'
+        cost = 0
+        kee = 'path'
+
+        [[interface]]
+        name = 'b'
+        rate = 0
+        cache = -1
+        status = 2
+        limit = 5
+    ";
+    let error = Policies::builder().build(&rows(table)).unwrap_err();
+    let told: Vec<_> = error.rows().iter().map(|row| (row.row(), row.field().unwrap())).collect();
+    assert_eq!(
+        told,
+        [
+            ("a", "limit"),
+            ("a", "cost"),
+            ("a", "kee"),
+            ("b", "cache"),
+            ("b", "rate"),
+            ("b", "status"),
+            ("b", "limit")
+        ]
+    );
+}
+
+#[test]
+fn a_table_that_nobody_knows_is_an_error_of_its_line() {
+    let error =
+        toml::from_str::<Rows>("[[policy]]\nname = 'a'\n\n[[polcy]]\nname = 'b'").unwrap_err();
+    assert!(error.to_string().contains("polcy"), "{error}");
+    let error = toml::from_str::<Rows>("[[policy]]\nname = 'a'\nlimit = = 5").unwrap_err();
+    assert!(error.to_string().contains("line 3"), "{error}");
+    let error = toml::from_str::<Rows>("[[policy]]\nlimit = 5\nlimit = 6").unwrap_err();
+    assert!(error.to_string().contains("line 3"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_table_leaves_the_old_one_in_force() {
+    let policies = policies("[[policy]]\nname = 'a'\nlimit = 5\nperiod = '1h'");
+    let call = request("GET", "/", &[]);
+    assert_eq!(burst(&policies, &call, 3).await, (3, vec![], 0));
+    let bad = rows("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\n[[policy]]\nname = 'b'");
+    assert!(policies.load(&bad).is_err());
+    assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
+}

@@ -1,0 +1,70 @@
+//! Policies as data: what a row means, which rows are wrong, and that a table is exchanged while
+//! requests run.
+
+#![cfg(feature = "policies")]
+
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod errors;
+#[cfg(feature = "redis")]
+mod over_redis;
+mod reload;
+mod rows;
+mod several;
+mod switches;
+
+use std::time::Duration;
+
+use http::Request;
+use tower_sluice::policy::{Policies, Rows};
+use tower_sluice::{Decision, Error, Head, Keyed, Limiter, Outcome};
+
+/// A table of TOML.
+fn rows(text: &str) -> Rows {
+    toml::from_str(text).expect("rows")
+}
+
+fn policies(text: &str) -> Policies {
+    Policies::builder().build(&rows(text)).expect("a table")
+}
+
+/// A request without a body, with headers as `name: value`.
+fn request(method: &str, path: &str, headers: &[&str]) -> Request<()> {
+    let mut request = Request::builder().method(method).uri(path);
+    for header in headers {
+        let (name, value) = header.split_once(": ").expect("a header");
+        request = request.header(name, value);
+    }
+    request.body(()).expect("a request")
+}
+
+/// What the policies decide about a request; `None` if no policy takes it.
+async fn check(policies: &Policies, request: &Request<()>) -> Option<Result<Decision, Error>> {
+    match policies.charge(Head::from(request)) {
+        Keyed::Charge(charge) => Some(policies.check(&charge).await),
+        Keyed::Exempt => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the policies decide about a request that one of them takes.
+async fn decide(policies: &Policies, request: &Request<()>) -> Decision {
+    check(policies, request).await.expect("a policy takes it").expect("a decision")
+}
+
+/// Outcomes as short words: how often admitted at once, after which waits, and how often refused.
+async fn burst(policies: &Policies, request: &Request<()>, times: usize) -> (u32, Vec<u64>, u32) {
+    let (mut admitted, mut waits, mut refused) = (0, Vec::new(), 0);
+    for _ in 0..times {
+        match decide(policies, request).await.outcome() {
+            Outcome::Allow => admitted += 1,
+            Outcome::Wait(wait) => waits.push(wait.as_millis() as u64),
+            _ => refused += 1,
+        }
+    }
+    (admitted, waits, refused)
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);

@@ -1,0 +1,302 @@
+//! Policies over a real server decide as in the memory of a process, in one call where several
+//! share it, and go on as their rows say while it is away.
+
+#[path = "../support/dice.rs"]
+mod dice;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use dice::Dice;
+use tower_sluice::policy::{Policies, PoliciesBuilder, Rows};
+use tower_sluice::{Decision, ErrorKind, LimiterExt, Origin, Pool};
+
+use super::support::Server;
+use super::support::faults::script_calls;
+use super::{HOUR, burst, check, decide, request, rows};
+
+/// Long enough for the slowest machine: no test here is about speed.
+const PATIENT: Duration = Duration::from_secs(20);
+
+fn over(server: &Server) -> PoliciesBuilder {
+    let pool = Pool::connect(&server.url()).expect("an address");
+    Policies::builder().redis(pool).decision_timeout(PATIENT)
+}
+
+/// A clock of both, which a test sets.
+fn clock(now: &Arc<AtomicU64>) -> impl Fn() -> Duration + Send + Sync + 'static {
+    let now = Arc::clone(now);
+    move || Duration::from_micros(now.load(Relaxed))
+}
+
+fn said(decision: &Decision) -> String {
+    let report =
+        (decision.limiter(), decision.quota(), decision.remaining(), decision.reset_after());
+    format!("{:?} {report:?} {}", decision.outcome(), decision.reservation().is_some())
+}
+
+/// Runs random requests through a table in memory and the same one in Redis.
+async fn assert_same(server: &Server, table: &str, steps: usize) {
+    let table: Rows = rows(table);
+    let mut connection = server.connection().await;
+    redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
+    let now = Arc::new(AtomicU64::new(1_767_225_600_000_000));
+    let memory = Policies::builder().clock(clock(&now)).build(&table).expect("a table");
+    let redis = over(server).clock(clock(&now)).build(&table).expect("a table");
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut waiting = Vec::new();
+    let mut seen = [0; 3];
+    for step in 0..steps {
+        now.fetch_add(dice.pick(&[0, 0, 1, 50_000, 200_000, 1_000_000, 3_000_000]), Relaxed);
+        if dice.below(4) == 0
+            && let Some((one, other)) = waiting.pop()
+        {
+            memory.refund(one).unwrap();
+            redis.refund(other).unwrap();
+            continue;
+        }
+        let user = format!("x-user: {}", dice.below(2));
+        let length = format!("content-length: {}", dice.pick(&[0, 900, 1_100, 3_000, 9_000]));
+        let call = request("GET", "/", &[&user, &length]);
+        let mut one = decide(&memory, &call).await;
+        let mut other = decide(&redis, &call).await;
+        assert_eq!(said(&one), said(&other), "step {step} {call:?}");
+        seen[usize::from(!one.is_admitted()) * 2 + usize::from(!one.waited().is_zero())] += 1;
+        if let Some(pair) = one.take_reservation().zip(other.take_reservation()) {
+            waiting.push(pair);
+        }
+    }
+    assert!(seen[0] > 0 && seen[2] > 0, "{seen:?}: {table:?}");
+}
+
+#[tokio::test]
+async fn every_algorithm_decides_alike_in_memory_and_in_redis() {
+    let server = Server::start();
+    for (algorithm, settings) in [
+        ("token_bucket", "burst = 7\nmax_wait = '400ms'"),
+        ("fixed_window", "max_wait = '1s'"),
+        ("sliding_log", "max_wait = '400ms'"),
+        ("sliding_window", "cells = 5\nmax_wait = '400ms'"),
+        ("sliding_counter", "max_wait = '400ms'"),
+        ("smooth_bursty", "cache_ratio = 0.5"),
+        ("smooth_warming_up", "warm_up = '2s'\ncache_ratio = 0.5"),
+    ] {
+        let table = format!(
+            "[[policy]]\nname = '{algorithm}'\nalgorithm = '{algorithm}'\nlimit = 5\nperiod = '1s'
+             key = 'header:x-user'\ncost = 'content_length_kb'\n{settings}"
+        );
+        assert_same(&server, &table, 80).await;
+    }
+}
+
+/// All algorithms at once, each with its own cost, its own wait and its own keys.
+#[tokio::test]
+async fn several_policies_decide_alike_in_memory_and_in_redis() {
+    let server = Server::start();
+    let row = |place: usize, algorithm: &str, rest: &str| {
+        format!(
+            "[[policy]]\nname = 'p{place}'\nalgorithm = '{algorithm}'\nlimit = {}\nperiod = '{}s'\n{rest}\n",
+            5 + place,
+            1 + place / 2,
+        )
+    };
+    let all = [
+        row(0, "token_bucket", "key = 'header:x-user'\nmax_wait = '900ms'"),
+        row(1, "fixed_window", "max_wait = '1s'"),
+        row(2, "sliding_log", "max_wait = '2s'\ncost = 2"),
+        row(3, "sliding_window", "max_wait = '1s'\nkey = 'header:x-user'"),
+        row(4, "sliding_counter", "max_wait = '2s'"),
+        row(5, "smooth_bursty", "max_wait = '2s'\ncost = 'content_length_kb'"),
+        row(6, "smooth_warming_up", "max_wait = '3s'\nwarm_up = '1s'"),
+    ];
+    assert_same(&server, &all.concat(), 150).await;
+    let two = [
+        row(0, "token_bucket", "max_wait = '900ms'"),
+        row(3, "token_bucket", "cost = 'content_length_kb'\nkey = 'header:x-user'\nlimit2 = 1"),
+    ];
+    assert_same(&server, &two.concat().replace("limit2 = 1", ""), 150).await;
+    // The largest script: seven of the algorithm with the most variables.
+    let seven: String =
+        (0..7).map(|place| row(place, "smooth_warming_up", "max_wait = '1s'")).collect();
+    assert_same(&server, &seven, 40).await;
+}
+
+#[tokio::test]
+async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let policies = over(&server)
+        .build(&rows(
+            "
+            [[policy]]
+            name = 'user'
+            limit = 3
+            period = '1h'
+            key = 'header:x-user'
+            max_wait = '1s'
+
+            [[policy]]
+            name = 'bytes'
+            algorithm = 'fixed_window'
+            limit = 50
+            period = '1h'
+            cost = 'content_length_kb'
+
+            [[policy]]
+            name = 'all'
+            algorithm = 'sliding_window'
+            limit = 9
+            period = '1h'
+            key = 'path'
+            ",
+        ))
+        .unwrap();
+    let call = request("POST", "/x", &["x-user: alice", "content-length: 2048"]);
+    // The script travels with the first.
+    decide(&policies, &call).await;
+    let before = script_calls(&mut connection).await;
+    assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
+    assert_eq!(script_calls(&mut connection).await, before + 3);
+    let left = async |name: &str, key: &str| {
+        policies.get(name).unwrap().peek(&[key]).await.unwrap().remaining().unwrap()
+    };
+    assert_eq!(left("user", "alice").await, 0);
+    assert_eq!((left("bytes", "global").await, left("all", "/x").await), (44, 6));
+    // Each keeps the keys that it has alone.
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    assert!(keys.iter().any(|key| key == "sluice:bytes:fw1:{global}"), "{keys:?}");
+    assert!(!keys.iter().any(|key| key.contains("alice")), "{keys:?}");
+    // A second process shares them.
+    let pool = Pool::connect(&server.url()).unwrap();
+    let quota = tower_sluice::Quota::new(50, HOUR);
+    let alone =
+        tower_sluice::Redis::new("bytes", tower_sluice::algorithm::FixedWindow::new(quota), pool);
+    assert_eq!(alone.decision_timeout(PATIENT).peek("global").await.unwrap().remaining(), Some(44));
+}
+
+#[tokio::test]
+async fn a_changed_table_keeps_its_keys_in_redis() {
+    let server = Server::start();
+    let table = |limit| {
+        rows(&format!(
+            "[[policy]]\nname = 'a'\nalgorithm = 'fixed_window'\nlimit = {limit}\nperiod = '1h'"
+        ))
+    };
+    let policies = over(&server).build(&table(5)).unwrap();
+    let call = request("GET", "/", &[]);
+    assert_eq!(burst(&policies, &call, 7).await, (5, vec![], 2));
+    policies.load(&table(8)).unwrap();
+    assert_eq!(burst(&policies, &call, 4).await, (3, vec![], 1));
+    // The program starts again.
+    let again = over(&server).build(&table(8)).unwrap();
+    assert!(!decide(&again, &call).await.is_admitted());
+}
+
+#[cfg(feature = "redisson")]
+#[tokio::test]
+async fn javas_limiter_keeps_to_its_own_keys() {
+    let server = Server::for_redisson();
+    // Of both kinds of limiters.
+    let pool = Pool::connect(&server.admin_url()).unwrap();
+    let policies = Policies::builder()
+        .redis(pool)
+        .decision_timeout(PATIENT)
+        .build(&rows(
+            "
+            [[policy]]
+            name = 'orders'
+            algorithm = 'redisson'
+            limit = 5
+            period = '1h'
+
+            [[policy]]
+            name = 'users'
+            algorithm = 'redisson'
+            limit = 2
+            period = '1h'
+            key = 'header:x-user'
+            match = '/u'
+
+            [[policy]]
+            name = 'mine'
+            limit = 3
+            period = '1h'
+            match = '/m'
+            ",
+        ))
+        .unwrap();
+    assert_eq!(burst(&policies, &request("GET", "/m", &[]), 4).await, (3, vec![], 1));
+    let orders = policies.get("orders").unwrap();
+    let mut connection = server.connection().await;
+    // The refund of the fourth is on its way.
+    while orders.peek(&["global"]).await.unwrap().remaining() != Some(2) {
+        tokio::task::yield_now().await;
+    }
+    let exists: bool =
+        redis::cmd("EXISTS").arg("orders").query_async(&mut connection).await.unwrap();
+    assert!(exists);
+    assert_eq!(
+        burst(&policies, &request("GET", "/u", &["x-user: {a}b{"]), 3).await,
+        (2, vec![], 1)
+    );
+    assert_eq!(orders.peek(&["global"]).await.unwrap().remaining(), Some(0));
+}
+
+const ON_ERROR: &str = "
+    [[policy]]
+    name = 'deny'
+    limit = 5
+    period = '1h'
+    match = { path = ['/deny', '/both'] }
+
+    [[policy]]
+    name = 'allow'
+    limit = 5
+    period = '1h'
+    on_error = 'allow'
+    match = { path = ['/allow', '/both', '/share'] }
+
+    [[policy]]
+    name = 'local'
+    limit = 5
+    period = '1h'
+    key = 'header:x-user'
+    on_error = { local = 2 }
+    match = { path = ['/local', '/share'] }
+
+    [[policy]]
+    name = 'watched'
+    limit = 5
+    period = '1h'
+    shadow = true
+    match = '/shadow'
+";
+
+#[tokio::test]
+async fn while_the_store_is_away_each_row_says_what_happens() {
+    let server = Server::start();
+    let url = server.url();
+    drop(server);
+    let pool = Pool::connect(&url).unwrap();
+    let policies = Policies::builder().redis(pool).build(&rows(ON_ERROR)).unwrap();
+    let call = |path: &str, user: &str| request("GET", path, &[&format!("x-user: {user}")]);
+    for path in ["/deny", "/both"] {
+        let error = check(&policies, &call(path, "a")).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{path}");
+    }
+    let open = decide(&policies, &call("/allow", "a")).await;
+    assert_eq!((open.is_admitted(), open.origin()), (true, Origin::FailOpen));
+    for user in ["a", "b"] {
+        assert_eq!(burst(&policies, &call("/local", user), 4).await, (2, vec![], 2), "{user}");
+    }
+    // The share is one for all requests of the key.
+    assert!(!decide(&policies, &call("/share", "a")).await.is_admitted());
+    assert!(decide(&policies, &call("/share", "c")).await.is_admitted());
+    let watched = decide(&policies, &call("/shadow", "a")).await;
+    assert_eq!((watched.is_admitted(), watched.origin()), (true, Origin::Shadow));
+    // A table may change meanwhile, and the share is kept.
+    policies.load(&rows(&ON_ERROR.replace("limit = 5", "limit = 6"))).unwrap();
+    assert!(!decide(&policies, &call("/local", "a")).await.is_admitted());
+}

@@ -1,0 +1,154 @@
+//! A table is exchanged while requests run: none fails, the next decision is under the new one, and
+//! what was taken stays taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::task::JoinSet;
+use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::policy::{Policies, Rows};
+use tower_sluice::{LimiterExt, Outcome, RateLimitLayer};
+
+use super::{burst, decide, policies, request, rows};
+
+/// A million in each second.
+const HOURLY: u64 = 3_600_000_000;
+
+fn table(limit: u64, algorithm: &str) -> Rows {
+    rows(&format!(
+        "
+        [[policy]]
+        name = 'a'
+        algorithm = '{algorithm}'
+        limit = {limit}
+        period = '1h'
+
+        [[policy]]
+        name = 'b'
+        limit = 1000000000
+        period = '1h'
+        match = {{ path = '/b' }}
+        "
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_limit_keeps_what_was_taken() {
+    for algorithm in ["fixed_window", "sliding_log", "sliding_window", "sliding_counter"] {
+        let policies = Policies::builder().build(&table(5, algorithm)).unwrap();
+        let call = request("GET", "/", &[]);
+        assert_eq!(burst(&policies, &call, 3).await, (3, vec![], 0));
+        policies.load(&table(10, algorithm)).unwrap();
+        let decision = decide(&policies, &call).await;
+        assert_eq!(decision.remaining(), Some(6), "{algorithm}");
+        // The same rows change nothing, and fewer units are enforced at once.
+        policies.load(&table(10, algorithm)).unwrap();
+        assert_eq!(decide(&policies, &call).await.remaining(), Some(5), "{algorithm}");
+        policies.load(&table(2, algorithm)).unwrap();
+        assert!(!decide(&policies, &call).await.is_admitted(), "{algorithm}");
+    }
+    // A bucket keeps the share that was used.
+    let policies = Policies::builder().build(&table(10, "token_bucket")).unwrap();
+    let call = request("GET", "/", &[]);
+    burst(&policies, &call, 5).await;
+    policies.load(&table(20, "token_bucket")).unwrap();
+    assert_eq!(decide(&policies, &call).await.remaining(), Some(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_come_and_go_and_algorithms_change() {
+    let policies = policies("");
+    let call = request("GET", "/", &[]);
+    assert!(super::check(&policies, &call).await.is_none());
+    policies.load(&table(2, "token_bucket")).unwrap();
+    assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
+    // Another algorithm has other keys.
+    policies.load(&table(2, "fixed_window")).unwrap();
+    assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
+    policies.load(&rows("")).unwrap();
+    assert!(super::check(&policies, &call).await.is_none());
+    // A row that was turned off keeps what was taken.
+    let off = |on: bool| {
+        let mut rows = table(2, "token_bucket");
+        rows.policy[0] = rows.policy[0].clone().with("enabled", on);
+        rows
+    };
+    policies.load(&off(true)).unwrap();
+    assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
+    policies.load(&off(false)).unwrap();
+    assert!(super::check(&policies, &call).await.is_none());
+    policies.load(&off(true)).unwrap();
+    assert!(!decide(&policies, &call).await.is_admitted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_under_the_table_that_charged_it() {
+    let slow = "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nmax_wait = '1s'";
+    let policies = policies(slow);
+    let call = request("GET", "/", &[]);
+    decide(&policies, &call).await;
+    let mut waiting = decide(&policies, &call).await;
+    assert!(matches!(waiting.outcome(), Outcome::Wait(_)));
+    policies.load(&rows(&slow.replace("limit = 1", "limit = 2"))).unwrap();
+    policies.load(&rows("")).unwrap();
+    policies.refund(waiting.take_reservation().unwrap()).unwrap();
+}
+
+/// Loads `swaps` tables while `tasks` tasks send requests, and returns how many requests were
+/// answered. None may fail.
+async fn swap_under_load(policies: Policies, tasks: usize, swaps: usize, pause: Duration) -> u64 {
+    let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
+    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        let (service, ended) = (layer.layer(inner), Arc::clone(&ended));
+        let answered = Arc::clone(&answered);
+        running.spawn(async move {
+            while !ended.load(Relaxed) {
+                let path = if task % 2 == 0 { "/a" } else { "/b" };
+                let response = service.clone().oneshot(request("GET", path, &[])).await.unwrap();
+                assert!([200, 429].contains(&response.status().as_u16()), "{response:?}");
+                answered.fetch_add(1, Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    let probe = request("GET", "/probe", &[]);
+    for swap in 0..swaps {
+        let before = answered.load(Relaxed);
+        while answered.load(Relaxed) < before + tasks as u64 {
+            tokio::task::yield_now().await;
+        }
+        let limit = HOURLY * (2 + swap as u64);
+        policies.load(&table(limit, "fixed_window")).unwrap();
+        // The next decision is under the new table.
+        let decision = decide(&policies, &probe).await;
+        assert_eq!(decision.quota().unwrap().limit(), limit);
+        tokio::time::sleep(pause).await;
+    }
+    ended.store(true, Relaxed);
+    while running.join_next().await.transpose().expect("no request fails").is_some() {}
+    let a = policies.get("a").unwrap().peek(&["global"]).await.unwrap();
+    let taken = a.quota().unwrap().limit() - a.remaining().unwrap();
+    // Everything that was admitted under any table counts under the last one.
+    assert_eq!(taken, answered.load(Relaxed) + swaps as u64);
+    answered.load(Relaxed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_tables_are_exchanged() {
+    let policies = Policies::builder().build(&table(HOURLY, "fixed_window")).unwrap();
+    swap_under_load(policies, 8, 10, Duration::ZERO).await;
+}
+
+/// `cargo test --release --all-features --test policies -- --ignored --nocapture swaps`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "ten seconds: a measure of a reload under load"]
+async fn fifty_swaps_in_ten_seconds() {
+    let policies = Policies::builder().build(&table(HOURLY, "fixed_window")).unwrap();
+    let answered = swap_under_load(policies, 64, 50, Duration::from_millis(200)).await;
+    println!("swaps=50 tasks=64 answered={answered} failed=0");
+}

@@ -1,0 +1,306 @@
+//! What each field of a row means.
+
+use tower_sluice::policy::{Policies, Row, Rows};
+use tower_sluice::{ErrorKind, Head, Keyed, SwitchMode};
+
+use super::{burst, check, decide, policies, request, rows};
+
+/// The issue's example, as small as a row can be useful.
+const API: &str = r#"
+    [[policy]]
+    name = "api"
+    algorithm = "token_bucket"
+    limit = 5
+    period = "1s"
+    burst = 5
+    max_wait = "500ms"
+    key = "header:x-api-key"
+    match = { path = "/api/{*rest}", method = ["GET", "POST"] }
+    cost = 1
+    on_error = "deny"
+    enabled = true
+    shadow = false
+"#;
+
+#[tokio::test(start_paused = true)]
+async fn ten_at_once_are_five_admitted_two_delayed_three_refused() {
+    let policies = policies(API);
+    let alice = request("GET", "/api/x", &["x-api-key: alice"]);
+    assert_eq!(burst(&policies, &alice, 10).await, (5, vec![200, 400], 3));
+    let bob = request("POST", "/api/x/y", &["x-api-key: bob"]);
+    assert_eq!(burst(&policies, &bob, 10).await, (5, vec![200, 400], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_requests_that_match_are_limited_however_they_are_spelled() {
+    let policies = policies(API);
+    let alice = ["x-api-key: alice"];
+    for (method, path) in [("GET", "/"), ("GET", "/apis/x"), ("PUT", "/api/x"), ("GET", "/api")] {
+        assert!(check(&policies, &request(method, path, &alice)).await.is_none(), "{path}");
+    }
+    for path in ["/api/x", "/%61pi/x", "//api/x", "/x/../api/y", "/api/x?y=1", "/./api//x"] {
+        assert!(check(&policies, &request("GET", path, &alice)).await.is_some(), "{path}");
+    }
+    let keyed = policies.charge(Head::from(&request("GET", "/api/x", &[])));
+    assert!(matches!(keyed, Keyed::Missing));
+    let keyed = policies.charge(Head::from(&request("GET", "/api/x", &["x-api-key: "])));
+    assert!(matches!(keyed, Keyed::Missing));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supplier_has_one_pace_for_all_callers() {
+    let policies = policies(
+        r#"
+        [[interface]]
+        name = "weather"
+        rate = 5
+        cache = 0.5
+        status = 1
+
+        [[interface]]
+        name = "news"
+        rate = 5
+
+        [[interface]]
+        name = "maps"
+        rate = 5
+        status = 0
+        "#,
+    );
+    for path in ["/weather", "/news/today"] {
+        let call = request("GET", path, &[]);
+        assert_eq!(burst(&policies, &call, 10).await, (5, vec![200, 400], 3), "{path}");
+    }
+    // One pace for everything under the name.
+    assert!(!decide(&policies, &request("GET", "/weather/a/b", &[])).await.is_admitted());
+    for path in ["/maps", "/maps/x", "/weathers", "/x/weather"] {
+        assert!(check(&policies, &request("GET", path, &[])).await.is_none(), "{path}");
+    }
+    let modes: Vec<_> = policies.policies().iter().map(|policy| policy.mode()).collect();
+    assert_eq!(modes, [SwitchMode::On, SwitchMode::On, SwitchMode::Off]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ratio_of_a_store_is_what_may_wait() {
+    for (algorithm, waits) in [
+        ("token_bucket", vec![200, 400]),
+        ("smooth_bursty", vec![200, 400]),
+        ("sliding_log", vec![]),
+    ] {
+        let policies = policies(&format!(
+            "[[policy]]\nname = 'a'\nalgorithm = '{algorithm}'\nlimit = 5\nperiod = '1s'\ncache_ratio = 0.5"
+        ));
+        let (admitted, delayed, _) = burst(&policies, &request("GET", "/", &[]), 10).await;
+        // Guava's pace lets the next caller pay.
+        let expected = if algorithm == "smooth_bursty" { 6 } else { 5 };
+        assert_eq!((admitted, delayed), (expected, waits), "{algorithm}");
+    }
+    // Half of a store that takes 2 s to fill.
+    let policies =
+        policies("[[policy]]\nname = 'a'\nlimit = 5\nperiod = '1s'\nburst = 10\ncache_ratio = 0.5");
+    let (admitted, waits, refused) = burst(&policies, &request("GET", "/", &[]), 20).await;
+    assert_eq!((admitted, waits.len(), refused), (10, 5, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_algorithm_has_its_defaults_and_waits_for_nothing_unless_it_may() {
+    for (algorithm, admitted) in [
+        ("token_bucket", 5),
+        ("fixed_window", 5),
+        ("sliding_log", 5),
+        ("sliding_window", 5),
+        ("sliding_counter", 5),
+        ("smooth_bursty", 6),
+        ("smooth_warming_up", 1),
+        #[cfg(feature = "redisson")]
+        ("redisson", 5),
+    ] {
+        let policies = policies(&format!(
+            "[[policy]]\nname = 'a'\nalgorithm = '{algorithm}'\nlimit = 5\nperiod = '1s'"
+        ));
+        let all = burst(&policies, &request("GET", "/", &[]), 10).await;
+        assert_eq!(all, (admitted, vec![], 10 - admitted), "{algorithm}");
+        assert_eq!(policies.policies()[0].policy().algorithm(), algorithm);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_an_algorithm_reach_it() {
+    let left = async |settings: &str| {
+        let policies = policies(&format!("[[policy]]\nname = 'a'\n{settings}"));
+        let (admitted, waits, _) = burst(&policies, &request("GET", "/", &[]), 30).await;
+        (admitted, waits.len())
+    };
+    let base = "limit = 5\nperiod = '1s'\nalgorithm =";
+    assert_eq!(left(&format!("{base} 'token_bucket'\nburst = 8")).await, (8, 0));
+    assert_eq!(left(&format!("{base} 'smooth_bursty'\nburst = 8")).await, (9, 0));
+    assert_eq!(left(&format!("{base} 'smooth_bursty'\nmax_burst = '2s'")).await, (11, 0));
+    let own = "wait_for_own_cost = true\nmax_wait = '1s'";
+    assert_eq!(left(&format!("{base} 'smooth_bursty'\n{own}")).await, (5, 5));
+    assert_eq!(
+        left(&format!("{base} 'fixed_window'\nanchored = true\nmax_wait = '1s'")).await,
+        (5, 5)
+    );
+    let long = "limit = 20000\nperiod = '1s'\nalgorithm = 'sliding_log'\nmax_limit = 20000";
+    assert_eq!(left(long).await, (30, 0));
+    assert_eq!(left(&format!("{base} 'sliding_window'\ncells = 1")).await, (5, 0));
+    let warm = format!("{base} 'smooth_warming_up'\nwarm_up = '4s'\ncold_factor = 2.0");
+    assert_eq!(left(&warm).await, (1, 0));
+    // A wait that a row allows can be reserved, however long it is.
+    assert_eq!(left("limit = 1\nperiod = '1m'\nmax_wait = '5m'").await, (1, 5));
+    assert_eq!(left("limit = 1\nperiod = '1m'\nmax_wait = '5m'\nhorizon = '2m'").await, (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_length_of_a_body_is_a_cost() {
+    let policies =
+        policies("[[policy]]\nname = 'a'\nlimit = 4\nperiod = '1h'\ncost = 'content_length_kb'");
+    let remaining = async |length: &str| {
+        let length = format!("content-length: {length}");
+        let decision = decide(&policies, &request("POST", "/", &[&length])).await;
+        policies.get("a").unwrap().reset(&["global"]).await.unwrap();
+        (decision.is_admitted(), decision.remaining(), decision.retry_after())
+    };
+    assert_eq!(remaining("0").await, (true, Some(3), None));
+    assert_eq!(remaining("1").await, (true, Some(3), None));
+    assert_eq!(remaining("1024").await, (true, Some(3), None));
+    assert_eq!(remaining("1025").await, (true, Some(2), None));
+    assert_eq!(remaining("4096").await, (true, Some(0), None));
+    // It can never fit.
+    assert_eq!(remaining("4097").await, (false, Some(4), None));
+    let without = decide(&policies, &request("POST", "/", &[])).await;
+    assert_eq!(without.remaining(), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_what_its_parts_say() {
+    let left = async |key: &str, one: &[&str], other: &[&str], path: [&str; 2]| {
+        let policies =
+            policies(&format!("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = {key}"));
+        decide(&policies, &request("GET", path[0], one)).await;
+        decide(&policies, &request("GET", path[1], other)).await.remaining()
+    };
+    let (same, different) = (Some(7), Some(8));
+    assert_eq!(left("'path'", &[], &[], ["/a", "/a?x=1"]).await, same);
+    assert_eq!(left("'path'", &[], &[], ["/a", "/%61"]).await, same);
+    assert_eq!(left("'path'", &[], &[], ["/a", "/b"]).await, different);
+    let host = |name| [name];
+    assert_eq!(
+        left("'host'", &host("host: A.example:80"), &host("host: a.example"), ["/", "/"]).await,
+        same
+    );
+    assert_eq!(
+        left("'host'", &host("host: a.example"), &host("host: b.example"), ["/", "/"]).await,
+        different
+    );
+    let two = "['header:x-a', 'header:x-b']";
+    assert_eq!(left(two, &["x-a: 1", "x-b: 23"], &["x-a: 1", "x-b: 23"], ["/", "/"]).await, same);
+    assert_eq!(
+        left(two, &["x-a: 1", "x-b: 23"], &["x-a: 12", "x-b: 3"], ["/", "/"]).await,
+        different
+    );
+    assert_eq!(left("'global'", &["x-a: 1"], &["x-a: 2"], ["/a", "/b"]).await, same);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_found_by_what_a_client_sends() {
+    let policies = policies(
+        "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = ['header:x-a', 'path', 'host']",
+    );
+    let call = request("GET", "/x//y", &["x-a: s3cret", "host: Example.org:80"]);
+    decide(&policies, &call).await;
+    let policy = policies.get("a").unwrap();
+    assert_eq!(policy.key_parts(), 3);
+    let key = ["s3cret", "/x/y", "example.ORG"];
+    assert_eq!(policy.peek(&key).await.unwrap().remaining(), Some(8));
+    assert_eq!(policy.peek(&["other", "/x/y", "example.org"]).await.unwrap().remaining(), Some(9));
+    assert_eq!(policy.penalize(&key, 5).await.unwrap().remaining(), Some(3));
+    assert_eq!(policy.reset(&key).await.unwrap().remaining(), Some(9));
+    assert_eq!(policy.peek(&key[..2]).await.unwrap_err().kind(), ErrorKind::Request);
+    assert!(policies.get("b").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_takes_requests_by_header_and_by_name() {
+    let policies = policies(
+        r#"
+        [[policy]]
+        name = "gold"
+        limit = 1
+        period = "1h"
+        match = { header = { x-plan = "gold" } }
+
+        [[policy]]
+        name = "plan"
+        limit = 2
+        period = "1h"
+        match = { header = "x-plan" }
+
+        [[policy]]
+        name = "upload"
+        limit = 3
+        period = "1h"
+        match = { name = "upload" }
+        "#,
+    );
+    let gold = decide(&policies, &request("GET", "/", &["x-plan: gold"])).await;
+    assert_eq!(gold.remaining(), Some(0));
+    let plan = decide(&policies, &request("GET", "/", &["x-plan: free"])).await;
+    assert_eq!(plan.remaining(), Some(0));
+    assert!(check(&policies, &request("GET", "/", &[])).await.is_none());
+    let named = policies.named("upload");
+    let keyed = tower_sluice::KeyExtractor::extract(&named, &request("GET", "/", &[]));
+    let Keyed::Charge(charge) = keyed else { panic!("{keyed:?}") };
+    let decision = tower_sluice::Limiter::check(&policies, &charge).await.unwrap();
+    assert_eq!((decision.limiter(), decision.remaining()), (Some("upload"), Some(2)));
+}
+
+/// One table in each format.
+#[tokio::test(start_paused = true)]
+async fn rows_are_the_same_in_every_format() {
+    let from_toml = rows(API);
+    let from_json: Rows = serde_json::from_str(
+        r#"{"policy": [{"name": "api", "algorithm": "token_bucket", "limit": 5, "period": "1s",
+            "burst": 5, "max_wait": "500ms", "key": "header:x-api-key", "cost": 1,
+            "match": {"path": "/api/{*rest}", "method": ["GET", "POST"]},
+            "on_error": "deny", "enabled": true, "shadow": false}]}"#,
+    )
+    .unwrap();
+    assert_eq!(from_toml, from_json);
+    let texts = Row::from_texts([
+        ("name", "api"),
+        ("algorithm", "token_bucket"),
+        ("limit", "5"),
+        ("period", "1s"),
+        ("burst", "5"),
+        ("max_wait", "500ms"),
+        ("cache_ratio", ""),
+        ("key", "header:x-api-key"),
+        ("cost", "1"),
+        ("match", r#"{"path": "/api/{*rest}", "method": ["GET", "POST"]}"#),
+        ("on_error", "deny"),
+        ("enabled", "true"),
+        ("shadow", "false"),
+    ]);
+    let from_texts = Rows { policy: vec![texts], ..Rows::default() };
+    assert_eq!(from_toml, from_texts);
+    assert!(Policies::builder().build(&from_texts).is_ok());
+    // As a table of SQL has them.
+    let numbers = rows(API).policy[0].clone().with("enabled", 1).with("shadow", 0);
+    assert!(Policies::builder().build(&Rows { policy: vec![numbers], ..Rows::default() }).is_ok());
+}
+
+#[test]
+fn a_policy_serializes_as_a_row() {
+    let policies = policies(API);
+    let policy = policies.policies()[0].policy().clone();
+    let row = serde_json::to_value(&policy).unwrap();
+    let again: Rows =
+        serde_json::from_value(serde_json::json!({ "policy": [row.clone()] })).unwrap();
+    let again = Policies::builder().build(&again).expect("a row");
+    assert_eq!(serde_json::to_value(again.policies()[0].policy()).unwrap(), row);
+    assert_eq!(
+        (&row["name"], &row["limit"], &row["max_wait"]),
+        (&serde_json::json!("api"), &serde_json::json!(5), &serde_json::json!("500ms"),)
+    );
+}

@@ -1,0 +1,206 @@
+//! A request under several policies is decided by all: all or nothing, each with its own cost and
+//! its own longest wait.
+
+use std::sync::Arc;
+
+use tower_sluice::policy::Policies;
+use tower_sluice::{Charge, Head, Keyed, Limiter, LimiterExt, Outcome};
+
+use super::{burst, decide, policies, request, rows};
+
+const TWO: &str = r#"
+    [[policy]]
+    name = "user"
+    limit = 3
+    period = "1h"
+    key = "header:x-user"
+
+    [[policy]]
+    name = "all"
+    algorithm = "fixed_window"
+    limit = 5
+    period = "1h"
+"#;
+
+async fn left(policies: &Policies, name: &str, key: &str) -> u64 {
+    let policy = policies.get(name).expect("a policy");
+    policy.peek(&[key]).await.expect("a decision").remaining().expect("told")
+}
+
+fn charge(policies: &Policies, request: &http::Request<()>) -> Charge {
+    match policies.charge(Head::from(request)) {
+        Keyed::Charge(charge) => charge,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_from_the_others_on_a_refusal() {
+    let policies = policies(TWO);
+    let alice = request("GET", "/", &["x-user: alice"]);
+    let bob = request("GET", "/", &["x-user: bob"]);
+    assert_eq!(burst(&policies, &alice, 5).await, (3, vec![], 2));
+    assert_eq!(
+        (left(&policies, "user", "alice").await, left(&policies, "all", "global").await),
+        (0, 2)
+    );
+    assert_eq!(burst(&policies, &bob, 5).await, (2, vec![], 3));
+    let refused = decide(&policies, &bob).await;
+    assert_eq!(refused.limiter(), Some("all"));
+    assert_eq!(
+        (left(&policies, "user", "bob").await, left(&policies, "all", "global").await),
+        (1, 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_policy_has_its_own_cost_and_its_own_wait() {
+    let policies = policies(
+        r#"
+        [[policy]]
+        name = "requests"
+        limit = 5
+        period = "1s"
+        max_wait = "1s"
+
+        [[policy]]
+        name = "kilobytes"
+        limit = 10
+        period = "10s"
+        cost = "content_length_kb"
+        "#,
+    );
+    let three = request("POST", "/", &["content-length: 3000"]);
+    assert_eq!(burst(&policies, &three, 3).await, (3, vec![], 0));
+    assert_eq!(left(&policies, "kilobytes", "global").await, 1);
+    assert_eq!(left(&policies, "requests", "global").await, 2);
+    // One that does not wait refuses, though the other would.
+    let refused = decide(&policies, &three).await;
+    assert_eq!((refused.limiter(), refused.is_admitted()), (Some("kilobytes"), false));
+    assert_eq!(left(&policies, "requests", "global").await, 2);
+    // And it does not keep the other from waiting.
+    let empty = request("GET", "/", &[]);
+    policies.get("requests").unwrap().penalize(&["global"], 2).await.unwrap();
+    let decision = decide(&policies, &empty).await;
+    assert!(matches!(decision.outcome(), Outcome::Wait(_)), "{decision:?}");
+    assert_eq!(left(&policies, "kilobytes", "global").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_hangs_up_gives_back_under_every_policy() {
+    let policies = policies(
+        "
+        [[policy]]
+        name = 'a'
+        limit = 2
+        period = '1s'
+        max_wait = '2s'
+
+        [[policy]]
+        name = 'b'
+        limit = 9
+        period = '1h'
+        cost = 2
+        ",
+    );
+    let call = request("GET", "/", &[]);
+    assert_eq!(burst(&policies, &call, 2).await, (2, vec![], 0));
+    let mut waiting = decide(&policies, &call).await;
+    assert!(matches!(waiting.outcome(), Outcome::Wait(_)));
+    assert_eq!(left(&policies, "b", "global").await, 3);
+    policies.refund(waiting.take_reservation().unwrap()).unwrap();
+    assert_eq!(left(&policies, "b", "global").await, 5);
+    let again = decide(&policies, &call).await;
+    assert_eq!(again.outcome(), waiting.outcome());
+}
+
+/// The combined decision of a process never admits more than each of its policies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_tasks_at_once_take_no_more_than_every_policy_has() {
+    let policies = Arc::new(policies(
+        "
+        [[policy]]
+        name = 'a'
+        limit = 40
+        period = '1h'
+        key = 'header:x-user'
+
+        [[policy]]
+        name = 'b'
+        algorithm = 'sliding_log'
+        limit = 100
+        period = '1h'
+
+        [[policy]]
+        name = 'c'
+        algorithm = 'sliding_window'
+        limit = 90
+        period = '1h'
+        cost = 2
+        match = { header = 'x-heavy' }
+        ",
+    ));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..8 {
+        let policies = Arc::clone(&policies);
+        tasks.spawn(async move {
+            let user = format!("x-user: {}", task % 4);
+            let heavy = [&*user, "x-heavy: 1"];
+            let headers = if task % 2 == 0 { &heavy[..1] } else { &heavy[..] };
+            let call = request("GET", "/", headers);
+            burst(&policies, &call, 100).await.0
+        });
+    }
+    let admitted: u32 = tasks.join_all().await.into_iter().sum();
+    assert_eq!(admitted, 100);
+    assert_eq!(left(&policies, "b", "global").await, 0);
+}
+
+#[cfg(feature = "redisson")]
+#[tokio::test(start_paused = true)]
+async fn javas_limiter_is_asked_on_its_own_and_gives_back() {
+    let policies = policies(
+        "
+        [[policy]]
+        name = 'java'
+        algorithm = 'redisson'
+        limit = 5
+        period = '1h'
+
+        [[policy]]
+        name = 'mine'
+        limit = 3
+        period = '1h'
+        ",
+    );
+    let call = request("GET", "/", &[]);
+    assert_eq!(burst(&policies, &call, 4).await, (3, vec![], 1));
+    assert_eq!(left(&policies, "java", "global").await, 2);
+    policies.get("mine").unwrap().reset(&["global"]).await.unwrap();
+    assert_eq!(burst(&policies, &call, 4).await, (2, vec![], 2));
+    assert_eq!(left(&policies, "mine", "global").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_policies_than_one_decision_takes_still_take_all_or_nothing() {
+    let row = |number: u64| {
+        format!("[[policy]]\nname = 'p{number}'\nlimit = {}\nperiod = '1h'\n", 20 - number)
+    };
+    let policies = policies(&(0..12).map(row).collect::<String>());
+    let call = request("GET", "/", &[]);
+    assert_eq!(burst(&policies, &call, 12).await, (9, vec![], 3));
+    assert_eq!(
+        (left(&policies, "p0", "global").await, left(&policies, "p11", "global").await),
+        (11, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_charge_of_another_limiter_is_an_error() {
+    let policies = policies(TWO);
+    assert!(policies.check(&Charge::new("alice")).await.is_err());
+    let other = Policies::builder().build(&rows(TWO)).unwrap();
+    let mut decision =
+        other.check(&charge(&other, &request("GET", "/", &["x-user: a"]))).await.unwrap();
+    assert!(policies.settle(decision.take_reservation().unwrap(), 0).is_err());
+}
