@@ -1,24 +1,19 @@
 //! The client's address, as a key has it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use super::key::FindAddress;
-use crate::Head;
+use crate::{ClientIp, FindPeer, Head};
 
-/// The peer of the connection, which a server puts into the request's extensions.
-pub(super) struct PeerAddress;
-
-impl FindAddress for PeerAddress {
+impl<P: FindPeer + Send + Sync> FindAddress for ClientIp<P> {
     fn of_request(&self, head: &Head<'_>) -> Option<String> {
-        let peer = head.extensions().get::<SocketAddr>()?;
-        Some(grouped(peer.ip()))
+        self.of(*head).map(|client| client.to_string())
     }
 
+    /// An address, or the network that a key is: `2001:db8::/64`.
     fn of_text(&self, text: &str) -> Option<String> {
-        text.trim_matches(['[', ']']).parse().ok().map(grouped)
+        let address = text.split_once('/').map_or(text, |(address, _)| address);
+        let address: IpAddr = address.trim_matches(['[', ']']).parse().ok()?;
+        Some(self.group(address).to_string())
     }
-}
-
-fn grouped(address: IpAddr) -> String {
-    address.to_canonical().to_string()
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::address::PeerAddress;
 use super::error::TableError;
 use super::gate::{Place, Store};
 use super::key::FindAddress;
@@ -13,6 +12,7 @@ use super::policies::Policies;
 use super::row::Rows;
 #[cfg(feature = "redis")]
 use crate::Pool;
+use crate::{ClientIp, FindPeer};
 
 const DEFAULT_MAX_KEYS: usize = 100_000;
 
@@ -29,7 +29,7 @@ impl PoliciesBuilder {
     pub(super) fn new() -> Self {
         let place = Place::Memory { max_keys: DEFAULT_MAX_KEYS };
         let store = Store { place, clock: None };
-        Self { store, addresses: Arc::new(PeerAddress), observer: None }
+        Self { store, addresses: Arc::new(ClientIp::new()), observer: None }
     }
 
     /// Keeps what was taken in the Redis of `pool`, which other processes share. Policies of one
@@ -48,6 +48,16 @@ impl PoliciesBuilder {
         if let Place::Redis { decision_timeout, .. } = &mut self.store.place {
             *decision_timeout = timeout;
         }
+        self
+    }
+
+    /// Sets how a key of `client_ip` is found: which proxies are trusted, and how IPv6 addresses
+    /// are grouped. Default: the peer of the connection, and no header is believed.
+    pub fn client_ip<P>(mut self, client_ip: ClientIp<P>) -> Self
+    where
+        P: FindPeer + Send + Sync + 'static,
+    {
+        self.addresses = Arc::new(client_ip);
         self
     }
 

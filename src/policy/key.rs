@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
 use super::path::canonical;
-use crate::Head;
-use crate::limiter::digest;
+use crate::{Head, by_api_key};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,10 +53,7 @@ impl Part {
         match self {
             Self::ClientIp => addresses.of_request(head),
             // A header may be a secret, and no store should be searched for it.
-            Self::Header(name) => {
-                let value = head.headers().get(name)?.as_bytes();
-                (!value.is_empty()).then(|| digest::hexadecimal(value))
-            }
+            Self::Header(name) => by_api_key(name.clone()).of(*head),
             Self::Path => {
                 let path = head.uri().path();
                 Some(canonical(path).unwrap_or_else(|| path.to_owned()))
@@ -75,7 +71,10 @@ impl Part {
     fn of_text(&self, text: &str, addresses: &dyn FindAddress) -> Option<String> {
         match self {
             Self::ClientIp => addresses.of_text(text),
-            Self::Header(_) => (!text.is_empty()).then(|| digest::hexadecimal(text.as_bytes())),
+            Self::Header(name) => {
+                let text = text.trim_ascii();
+                (!text.is_empty()).then(|| by_api_key(name.clone()).key_for(text))
+            }
             Self::Path => Some(canonical(text).unwrap_or_else(|| text.to_owned())),
             Self::Host => host_name(text),
             Self::Global => (text == "global").then(|| text.to_owned()),

@@ -1,7 +1,7 @@
 //! What each field of a row means.
 
 use tower_sluice::policy::{Policies, Row, Rows};
-use tower_sluice::{ErrorKind, Head, Keyed, SwitchMode};
+use tower_sluice::{ClientIp, ErrorKind, Head, Keyed, PeerAddr, SwitchMode};
 
 use super::{burst, check, decide, policies, request, rows};
 
@@ -303,4 +303,28 @@ fn a_policy_serializes_as_a_row() {
         (&row["name"], &row["limit"], &row["max_wait"]),
         (&serde_json::json!("api"), &serde_json::json!(5), &serde_json::json!("500ms"),)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_has_its_address_as_its_key() {
+    let client_ip = ClientIp::new().try_trusted_networks("10.0.0.0/8").unwrap();
+    let table = rows("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = 'client_ip'");
+    let policies = Policies::builder().client_ip(client_ip).build(&table).unwrap();
+    let left = async |peer: &str, headers: &[&str]| {
+        let mut call = request("GET", "/", headers);
+        call.extensions_mut().insert(PeerAddr(peer.parse().unwrap()));
+        decide(&policies, &call).await.remaining()
+    };
+    assert_eq!(left("192.0.2.1:1", &["x-forwarded-for: 203.0.113.9"]).await, Some(8));
+    assert_eq!(left("192.0.2.1:2", &[]).await, Some(7));
+    assert_eq!(left("10.0.0.5:1", &["x-forwarded-for: 203.0.113.9"]).await, Some(8));
+    assert_eq!(left("[2001:db8:1:2::3]:1", &[]).await, Some(8));
+    assert_eq!(left("[2001:db8:1:2::4]:1", &[]).await, Some(7));
+    let policy = policies.get("a").unwrap();
+    for (key, left) in [("192.0.2.1", 7), ("203.0.113.9", 8), ("2001:db8:1:2::9", 7), ("::1", 9)] {
+        assert_eq!(policy.peek(&[key]).await.unwrap().remaining(), Some(left), "{key}");
+    }
+    assert!(policy.peek(&["alice"]).await.is_err());
+    let keyed = policies.charge(Head::from(&request("GET", "/", &[])));
+    assert!(matches!(keyed, Keyed::Missing));
 }
