@@ -330,6 +330,22 @@ async fn debug_output_of_no_public_type_shows_a_key() {
     let leased = Arc::clone(&memory).lease(100);
     hides(&leased);
     hides(&leased.check(&charge));
+    let inspected = Arc::clone(&memory).inspect(|_, _| ());
+    hides(&inspected);
+    hides(&inspected.check(&charge));
+    #[cfg(feature = "metrics")]
+    {
+        let metered = tower_sluice::MetricsExt::metrics(Arc::clone(&memory), "memory");
+        hides(&metered);
+        hides(&metered.check(&charge));
+        hides(metered.meter());
+    }
+    #[cfg(feature = "tracing")]
+    {
+        let traced = tower_sluice::TraceExt::trace(Arc::clone(&memory), "memory").raw_keys();
+        hides(&traced);
+        hides(&traced.check(&charge));
+    }
     hides(&memory.acquire(charge.clone()));
     hides(&memory);
 
