@@ -37,7 +37,7 @@ impl Lines {
     }
 
     /// Those of one target.
-    fn of(&self, target: &str) -> Vec<String> {
+    pub(super) fn of(&self, target: &str) -> Vec<String> {
         let target = format!(" tower_sluice::{target} ");
         self.take().into_iter().filter(|line| line.contains(&target)).collect()
     }

@@ -10,6 +10,7 @@ use super::events::Lines;
 use super::metrics::{Page, Recorder};
 use super::one;
 use super::support::faults::{LONG, trouble};
+use super::support::sentinel::Replicated;
 use super::support::{Server, free_port};
 
 fn limiter(pool: Pool) -> Redis<FixedWindow> {
@@ -104,4 +105,24 @@ async fn a_connection_that_comes_back_is_said() {
     };
     assert!(position("DEBUG tower_sluice::connection  message=connected address") == 0);
     assert!(position("a connection was lost") < position("connected again"));
+}
+
+#[tokio::test]
+async fn another_primary_is_said_once() {
+    let (lines, _guard) = Lines::listen();
+    let replicated = Replicated::start().await;
+    let limiter = limiter(Pool::connect(&replicated.url()).expect("an address"));
+    while limiter.check(&one()).await.is_err() {}
+    replicated.sentinels[0].fail_over().await;
+    let mut said = Vec::new();
+    while !said.iter().any(|line: &String| line.contains("connected again")) {
+        let _ = limiter.check(&one()).await;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        said.extend(lines.of("connection"));
+    }
+    let of_primary: Vec<_> = said.iter().filter(|line| line.contains("name another")).collect();
+    assert_eq!(of_primary.len(), 1, "{said:#?}");
+    let port = replicated.servers[1].port();
+    let expected = format!("service=\"main\" address=\"redis at 127.0.0.1:{port}\"");
+    assert!(of_primary[0].contains(&expected), "{of_primary:?}");
 }
