@@ -18,8 +18,9 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{any, get, put};
 use serde_json::{Value, json};
+use tower_sluice::SwitchMode;
 
-use crate::gate::{AdminError, Gate, Mode};
+use crate::gate::{AdminError, Gate};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::minute::Minute;
@@ -80,6 +81,7 @@ async fn metrics_json(State(admin): State<Admin>) -> Response {
     let shown = json!({
         "policies": admin.gate.summary(),
         "seconds": admin.minute.seconds(),
+        "switch": admin.gate.switch_word(),
         "wrong": wrong,
     });
     json_response(StatusCode::OK, &shown)
@@ -118,9 +120,9 @@ async fn policy_switch(
 async fn switch(admin: &Admin, policy: Option<&str>, body: Body) -> Response {
     let body = axum::body::to_bytes(body, 64).await.unwrap_or_default();
     let mode = match body.trim_ascii() {
-        b"on" => Mode::On,
-        b"off" => Mode::Off,
-        b"shadow" => Mode::Shadow,
+        b"on" => SwitchMode::On,
+        b"off" => SwitchMode::Off,
+        b"shadow" => SwitchMode::Shadow,
         _ => return problem(StatusCode::BAD_REQUEST, "the body must be on, off or shadow"),
     };
     match admin.gate.switch(policy, mode) {

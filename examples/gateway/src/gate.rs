@@ -1,12 +1,36 @@
 //! The limits: what decides about a request, and what operators see and change of it.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
+use serde_json::{Value, json};
+use tower::Layer;
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::policy::{Policies, PolicyHandle, Rows};
+use tower_sluice::{
+    Charge, ClientIp, Decision, ErrorKind, HttpResponder, Limiter, Pool, Quota, RateLimit,
+    RateLimitLayer, Redis, SwitchMode,
+};
+
+use crate::meters::Meters;
 use crate::settings::Settings;
+
+/// The time that a probe of the store may take.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How many live keys each policy has in memory at most.
+const MAX_KEYS: usize = 1_000_000;
+
+/// The service that decides before its inner one is called.
+pub(crate) type Limited<S> = RateLimit<S, Policies, Policies, HttpResponder>;
 
 /// The table of policies. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate;
+pub(crate) struct Gate {
+    policies: Policies,
+    meters: Meters,
+    /// `None`: in memory, which always decides.
+    probe: Option<Redis<TokenBucket>>,
+}
 
 /// What an operator asks of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,50 +48,138 @@ pub(crate) enum AdminError {
     Undecided(String),
 }
 
-/// What an operator sets: `on`, `off` or `shadow`.
-pub(crate) type Mode = tower_sluice::SwitchMode;
-
 impl Gate {
-    pub(crate) fn new(_settings: &Settings) -> Result<Self, String> {
-        Ok(Self)
+    /// A gate without policies yet.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, String> {
+        let meters = Meters::default();
+        let observed = meters.clone();
+        let client_ip = ClientIp::new()
+            .trusted_networks(settings.trusted.iter().copied())
+            .header(settings.forwarded.clone());
+        let mut builder = Policies::builder()
+            .max_keys(MAX_KEYS)
+            .client_ip(client_ip)
+            .on_decision(move |event| observed.record(event));
+        let mut probe = None;
+        if let Some(url) = &settings.redis_url {
+            let pool = Pool::connect(url).map_err(|error| format!("REDIS_URL: {error}"))?;
+            let quota = Quota::per_second(1_000_000);
+            let limiter = Redis::new("gateway-health", TokenBucket::new(quota), pool.clone());
+            probe = Some(limiter.decision_timeout(PROBE_TIMEOUT));
+            builder = builder.redis(pool);
+        }
+        let policies = builder.build(&Rows::default()).map_err(|error| error.to_string())?;
+        Ok(Self { policies, meters, probe })
     }
 
     /// Puts a table into force, or keeps the old one and says why.
-    pub(crate) fn load(&self, _text: &str) -> Result<(), String> {
+    pub(crate) fn load(&self, text: &str) -> Result<(), String> {
+        let rows: Rows = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            format!("line {line}: {}", error.message())
+        })?;
+        self.policies.load(&rows).map_err(|error| error.to_string())?;
+        self.policies.policies().iter().for_each(|one| self.meters.begin(one.policy().name()));
         Ok(())
     }
 
-    /// Asks the store whether it decides, and returns why not.
+    /// The service that decides before `inner` is called.
+    pub(crate) fn around<S>(&self, inner: S) -> Limited<S> {
+        let respond = HttpResponder::new();
+        RateLimitLayer::new(self.policies.clone(), self.policies.clone())
+            .respond(respond)
+            .layer(inner)
+    }
+
+    /// Asks the store whether it decides, and returns why not. A charge of its own, since a store
+    /// that only reads decides nothing.
     pub(crate) async fn probe(&self) -> Result<(), String> {
-        Ok(())
+        let Some(probe) = &self.probe else { return Ok(()) };
+        let answer = probe.check(&Charge::from_static("probe")).await;
+        answer.map(drop).map_err(|error| error.to_string())
     }
 
-    /// The policies, as `GET /policies` shows them.
+    /// The policies with their switches, as `GET /policies` shows them.
     pub(crate) fn policies(&self) -> Value {
-        json!([])
+        let shown = |handle: &PolicyHandle| {
+            let mut row = serde_json::to_value(handle.policy()).unwrap_or_default();
+            row["switch"] = json!(word(handle.switch().mode()));
+            row
+        };
+        let policies: Vec<Value> = self.policies.policies().iter().map(shown).collect();
+        json!({ "switch": self.switch_word(), "policies": policies })
     }
 
     /// The policies, as the page shows them: nothing that a caller does not see in header fields.
     pub(crate) fn summary(&self) -> Value {
-        json!([])
+        let shown = |handle: &PolicyHandle| {
+            let row = serde_json::to_value(handle.policy()).unwrap_or_default();
+            json!({
+                "name": row["name"],
+                "algorithm": row["algorithm"],
+                "limit": row["limit"],
+                "period": row["period"],
+                "switch": word(handle.mode()),
+            })
+        };
+        self.policies.policies().iter().map(shown).collect()
     }
 
-    pub(crate) async fn key(
-        &self,
-        _policy: &str,
-        _parts: Vec<String>,
-        _action: KeyAction,
-    ) -> Result<Value, AdminError> {
-        Err(AdminError::UnknownPolicy)
+    /// `on`, `off` or `shadow`: the switch of all policies.
+    pub(crate) fn switch_word(&self) -> &'static str {
+        word(self.policies.switch().mode())
     }
 
     /// Sets the switch of a policy, or of all.
-    pub(crate) fn switch(&self, policy: Option<&str>, _mode: Mode) -> Result<(), AdminError> {
-        policy.map_or(Ok(()), |_| Err(AdminError::UnknownPolicy))
+    pub(crate) fn switch(&self, policy: Option<&str>, mode: SwitchMode) -> Result<(), AdminError> {
+        match policy {
+            None => self.policies.switch().set(mode),
+            Some(name) => self.get(name)?.switch().set(mode),
+        }
+        Ok(())
     }
 
-    /// The service that decides before `inner` is called.
-    pub(crate) fn around<S>(&self, inner: S) -> S {
-        inner
+    /// Shows or changes a key, whose parts are written as a client sends them.
+    pub(crate) async fn key(
+        &self,
+        policy: &str,
+        parts: &[String],
+        action: KeyAction,
+    ) -> Result<Value, AdminError> {
+        let policy = self.get(policy)?;
+        let answer = match action {
+            KeyAction::Show => policy.peek(parts).await,
+            KeyAction::Reset => policy.reset(parts).await,
+            KeyAction::Penalize(units) => policy.penalize(parts, units).await,
+        };
+        // Java's limiter knows no penalty.
+        let cannot =
+            matches!(action, KeyAction::Penalize(_)) && policy.policy().algorithm() == "redisson";
+        match answer {
+            Ok(decision) => Ok(stands(&decision)),
+            Err(error) if error.kind() == ErrorKind::Request || cannot => {
+                Err(AdminError::Invalid(error.to_string()))
+            }
+            Err(error) => Err(AdminError::Undecided(error.to_string())),
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<PolicyHandle, AdminError> {
+        self.policies.get(name).ok_or(AdminError::UnknownPolicy)
+    }
+}
+
+/// How a key stands.
+fn stands(decision: &Decision) -> Value {
+    let reset_after = decision.reset_after().map(|time| time.as_secs_f64());
+    json!({ "remaining": decision.remaining().unwrap_or(0), "reset_after": reset_after })
+}
+
+fn word(mode: SwitchMode) -> &'static str {
+    match mode {
+        SwitchMode::Off => "off",
+        SwitchMode::Shadow => "shadow",
+        _ => "on",
     }
 }

@@ -12,6 +12,7 @@ mod gate;
 mod health;
 mod hop_by_hop;
 mod lingering;
+mod meters;
 mod metrics;
 mod minute;
 mod origin;
@@ -52,7 +53,7 @@ async fn main() -> ExitCode {
 
 /// Runs until SIGTERM or SIGINT, and then until what runs has ended.
 async fn run() -> Result<(), Box<dyn Error>> {
-    let settings = Settings::read(|name| env::var(name).ok())?;
+    let settings = Settings::read(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))?;
     rustls::crypto::ring::default_provider().install_default().expect("installed once");
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tower_sluice::observe::{BATCH_BUCKETS, SECONDS_BUCKETS};
 
 /// The metrics of this process.
 #[derive(Clone, Debug)]
@@ -10,16 +11,16 @@ pub(crate) struct Metrics {
     handle: PrometheusHandle,
 }
 
-/// Upper bounds of waits and call times, in seconds.
-const SECONDS: [f64; 12] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
-
 impl Metrics {
     /// Begins to collect. Once for a process.
     pub(crate) fn install() -> Result<Self, String> {
         let wrong = |error| format!("metrics cannot be collected: {error}");
         let handle = PrometheusBuilder::new()
-            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS_BUCKETS)
+            .and_then(|builder| {
+                let batches = Matcher::Suffix("_batch_size".to_owned());
+                builder.set_buckets_for_metric(batches, BATCH_BUCKETS)
+            })
             .and_then(PrometheusBuilder::install_recorder)
             .map_err(|error| wrong(error.to_string()))?;
         let upkeep = handle.clone();

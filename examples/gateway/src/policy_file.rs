@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -18,9 +18,9 @@ const DEFAULT: &str = include_str!("../policies.toml");
 const DEFAULT_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/policies.toml");
 
 /// How long the file must be left alone before it is read, so that it is read whole.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_millis(50);
 /// How long a file that is written again and again is left alone at most.
-const LONGEST_QUIET: Duration = Duration::from_millis(500);
+const LONGEST_QUIET: Duration = Duration::from_millis(300);
 /// How long a file of no bytes is left alone: most editors empty a file before they write it.
 const EMPTY: Duration = Duration::from_millis(300);
 
@@ -39,6 +39,8 @@ impl PolicyFile {
     /// Why the table cannot be in force.
     pub(crate) fn open(path: Option<PathBuf>, gate: Gate) -> Result<Self, Box<dyn Error>> {
         let this = Self { gate, wrong: Arc::default() };
+        // From here on SIGHUP ends no process.
+        let hangup = signal(SignalKind::hangup())?;
         let path =
             path.or_else(|| Some(DEFAULT_PATH.into()).filter(|path: &PathBuf| path.exists()));
         let Some(path) = path else {
@@ -49,7 +51,7 @@ impl PolicyFile {
         let changes = Changes::watch(&path)?;
         let text = read(&path)?;
         this.gate.load(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        tokio::spawn(this.clone().follow(path, text, changes));
+        tokio::spawn(this.clone().follow(path, text, changes, hangup));
         Ok(this)
     }
 
@@ -58,8 +60,13 @@ impl PolicyFile {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn follow(self, path: PathBuf, mut last: String, mut changes: Changes) {
-        let mut hangup = signal(SignalKind::hangup()).expect("a handler of SIGHUP");
+    async fn follow(
+        self,
+        path: PathBuf,
+        mut last: String,
+        mut changes: Changes,
+        mut hangup: Signal,
+    ) {
         loop {
             let is_asked = tokio::select! {
                 _ = hangup.recv() => true,
@@ -132,6 +139,8 @@ impl Changes {
         for folder in folders {
             watcher.watch(&folder, RecursiveMode::NonRecursive).map_err(wrong)?;
         }
+        // A file that is mounted alone changes without its folder.
+        let _ = watcher.watch(path, RecursiveMode::NonRecursive);
         Ok(Self { events, _watcher: watcher })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::header::EXPECT;
+use http::header::{EXPECT, FORWARDED};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper::upgrade::OnUpgrade;
@@ -15,12 +15,13 @@ use hyper_rustls::{ConfigBuilderExt, HttpsConnector};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use ipnet::IpNet;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::built_in::status;
 use crate::lingering::Tunnel;
 use crate::running::Running;
-use crate::settings::{Forwarded, Settings, Trusted, Upstream};
+use crate::settings::{Settings, Upstream};
 use crate::{forwarded, hop_by_hop, tunnel};
 
 /// How long a connection to the upstream may take.
@@ -33,7 +34,7 @@ const IDLE: Duration = Duration::from_secs(4);
 pub(crate) struct Proxy {
     client: Client<HttpsConnector<HttpConnector>, Body>,
     upstream: Arc<Upstream>,
-    trusted: Arc<Trusted>,
+    trusted: Arc<[IpNet]>,
     always_forwarded: bool,
     running: Running,
 }
@@ -60,8 +61,8 @@ impl Proxy {
         Ok(Self {
             client,
             upstream: Arc::new(upstream.clone()),
-            trusted: Arc::new(settings.trusted.clone()),
-            always_forwarded: settings.forwarded == Forwarded::Forwarded,
+            trusted: settings.trusted.clone().into(),
+            always_forwarded: settings.forwarded == FORWARDED,
             running,
         })
     }
@@ -95,7 +96,8 @@ impl Proxy {
         // The caller has its `100 Continue` from here, once the body is read.
         head.headers.remove(EXPECT);
         if let Some(ConnectInfo(peer)) = head.extensions.get::<ConnectInfo<SocketAddr>>() {
-            let trusted = self.trusted.contains(peer.ip());
+            let address = peer.ip().to_canonical();
+            let trusted = self.trusted.iter().any(|network| network.contains(&address));
             forwarded::add(&mut head.headers, &head.uri, *peer, trusted, self.always_forwarded);
         }
         if let Some(protocol) = protocol {

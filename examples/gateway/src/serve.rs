@@ -14,6 +14,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tower::{Service, ServiceExt};
+use tower_sluice::PeerAddr;
 
 use crate::lingering::Lingering;
 use crate::running::Running;
@@ -55,6 +56,7 @@ pub(crate) async fn serve<S>(
             async move {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(tunnel);
+                request.extensions_mut().insert(PeerAddr(peer));
                 request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
                 service.oneshot(request).await.map(|response| one.until_end_of(response))
             }

@@ -1,8 +1,11 @@
 //! What the environment sets. An empty variable counts as absent.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
-use http::Uri;
+use http::header::FORWARDED;
+use http::{HeaderName, Uri};
+use ipnet::IpNet;
 
 /// The settings of a process.
 #[derive(Debug)]
@@ -20,9 +23,9 @@ pub(crate) struct Settings {
     /// `HEADERS`. Default: draft-11.
     pub(crate) headers: Headers,
     /// `TRUSTED`, networks of proxies. Default: none.
-    pub(crate) trusted: Trusted,
+    pub(crate) trusted: Vec<IpNet>,
     /// `FORWARDED`: the one header that `TRUSTED` unlocks. Default: `x-forwarded-for`.
-    pub(crate) forwarded: Forwarded,
+    pub(crate) forwarded: HeaderName,
     /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
     pub(crate) token: Option<String>,
 }
@@ -36,20 +39,6 @@ pub(crate) struct Upstream {
     pub(crate) base: String,
 }
 
-/// The networks of proxies that are believed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Trusted(Vec<String>);
-
-impl Trusted {
-    fn parse(networks: &str) -> Result<Self, String> {
-        Ok(Self(networks.split(',').map(str::to_owned).collect()))
-    }
-
-    pub(crate) fn contains(&self, _address: std::net::IpAddr) -> bool {
-        false
-    }
-}
-
 /// Which header fields tell a caller about its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
@@ -58,13 +47,6 @@ pub(crate) enum Headers {
     Draft06,
     Legacy,
     None,
-}
-
-/// Which header says whom a trusted proxy forwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forwarded {
-    XForwardedFor,
-    Forwarded,
 }
 
 impl Settings {
@@ -87,8 +69,8 @@ impl Settings {
             }
         };
         let forwarded = match get("FORWARDED").map(|name| name.to_ascii_lowercase()).as_deref() {
-            None | Some("x-forwarded-for") => Forwarded::XForwardedFor,
-            Some("forwarded") => Forwarded::Forwarded,
+            None | Some("x-forwarded-for") => HeaderName::from_static("x-forwarded-for"),
+            Some("forwarded") => FORWARDED,
             Some(other) => {
                 let known = "x-forwarded-for or forwarded";
                 return Err(format!("FORWARDED is {other:?}, and must be {known}"));
@@ -101,11 +83,22 @@ impl Settings {
             redis_url: get("REDIS_URL"),
             policies: get("POLICIES").map(PathBuf::from),
             headers,
-            trusted: Trusted::parse(&get("TRUSTED").unwrap_or_default())?,
+            trusted: networks(&get("TRUSTED").unwrap_or_default())?,
             forwarded,
             token: get("ADMIN_TOKEN"),
         })
     }
+}
+
+/// Reads networks and addresses with commas between them.
+fn networks(list: &str) -> Result<Vec<IpNet>, String> {
+    let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let network = |part: &str| {
+        let address = part.parse::<IpAddr>().map(IpNet::from);
+        let network = address.or_else(|_| part.parse::<IpNet>());
+        network.map_err(|_| format!("TRUSTED holds {part:?}, which is no network"))
+    };
+    parts.map(network).collect()
 }
 
 impl Upstream {
@@ -147,7 +140,8 @@ mod tests {
         assert_eq!(settings.admin, "127.0.0.1:3001");
         assert_eq!((settings.upstream, settings.token), (None, None));
         assert_eq!(settings.headers, Headers::Draft11);
-        assert_eq!(settings.forwarded, Forwarded::XForwardedFor);
+        assert_eq!(settings.forwarded, "x-forwarded-for");
+        assert_eq!(settings.trusted, []);
     }
 
     #[test]
@@ -155,6 +149,8 @@ mod tests {
         let table = [
             ("HEADERS", "draft-99"),
             ("FORWARDED", "x-real-ip"),
+            ("TRUSTED", "10.0.0.0/8,proxy"),
+            ("TRUSTED", "10.0.0.0/33"),
             ("UPSTREAM", "127.0.0.1:80"),
             ("UPSTREAM", "ftp://example.com"),
             ("UPSTREAM", "http://example.com/?a"),

@@ -250,8 +250,6 @@ fn a_supplier_has_one_bucket_with_waits() {
     let table = "[[interface]]\nname = \"geo\"\nrate = 5\ncache = 0.5\nstatus = 1\n\
                  [[interface]]\nname = \"free\"\nrate = 1\nstatus = 0\n";
     let gateway = Gateway::with_policies(table);
-    // A second fills the bucket.
-    std::thread::sleep(Duration::from_millis(1_100));
     let barrier = Barrier::new(10);
     let mut all: Vec<(u16, Duration)> = std::thread::scope(|scope| {
         let barrier = &barrier;

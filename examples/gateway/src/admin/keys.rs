@@ -21,7 +21,7 @@ pub(super) async fn answer(State(admin): State<Admin>, request: Request) -> Resp
         Err(why) => return AdminError::Invalid(why).into_response(),
     };
     let Asked { policy, parts, action } = asked;
-    match admin.gate.key(&policy, parts, action).await {
+    match admin.gate.key(&policy, &parts, action).await {
         Ok(stands) => json_response(StatusCode::OK, &stands),
         Err(error) => error.into_response(),
     }

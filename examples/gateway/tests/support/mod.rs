@@ -12,7 +12,7 @@ pub use client::{Answer, get, request};
 pub use gateway::Gateway;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The token that tests set.
@@ -37,5 +37,14 @@ pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     while !happened() {
         assert!(begun.elapsed() < PATIENCE, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sets a flag at the end of a scope, however it ends.
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
