@@ -123,6 +123,19 @@ async fn a_slot_without_a_master_is_infrastructure_and_harms_no_other() {
         assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
         charge_all(&limiter, from_ref(&other)).await;
     }
+    // Callers with less time than it takes to read the map anew hear the same, not of load.
+    let hasty = limiter.clone().decision_timeout(Duration::from_millis(100));
+    let begun = Instant::now();
+    loop {
+        charge_all(&limiter, from_ref(&other)).await;
+        let error = hasty.check(&Charge::new(lost.as_str())).await.expect_err("no master");
+        if error.kind() == ErrorKind::Infrastructure
+            && error.to_string().contains("no server of the cluster")
+        {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "{error:?}");
+    }
 }
 
 #[tokio::test]

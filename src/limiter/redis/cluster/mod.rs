@@ -187,7 +187,7 @@ impl Connections for Cluster {
                 let retry_at = self.refresh().min(end.deadline());
                 if timeout_at(retry_at, changed).await.is_err() && Instant::now() >= end.deadline()
                 {
-                    if !end.is_late() || self.refreshes.last_error().is_some() {
+                    if !end.is_late() || self.refreshes.has_result() {
                         return Err(self.no_node_error());
                     }
                     // This process was paused. Callers have deadlines of their own.
@@ -204,14 +204,14 @@ impl Connections for Cluster {
     fn connect_error(&self, hash_slot: u16) -> Option<Error> {
         match self.nodes.of(hash_slot) {
             Some((_, node)) => node.pool().connect_error(hash_slot),
-            None => self.refreshes.last_error().map(|_| self.no_node_error()),
+            None => self.refreshes.has_result().then(|| self.no_node_error()),
         }
     }
 
     fn no_reply_error(&self, hash_slot: u16) -> Error {
         match self.nodes.of(hash_slot) {
             Some((_, node)) => node.pool().no_reply_error(hash_slot),
-            None if self.refreshes.last_error().is_some() => self.no_node_error(),
+            None if self.refreshes.has_result() => self.no_node_error(),
             None => {
                 let message = format!("the cluster at {} is not known yet", self.seeds[0]);
                 Error::new(ErrorKind::Saturation, message)

@@ -39,6 +39,8 @@ struct State {
     backoff: Backoff,
     /// Why the last attempt failed. None after a success.
     last_error: Option<Error>,
+    /// Whether the map was ever read.
+    was_read: bool,
     /// The server that last said that it cannot serve its slots.
     doubted: Option<Host>,
 }
@@ -46,6 +48,12 @@ struct State {
 impl Refreshes {
     pub(super) fn last_error(&self) -> Option<Error> {
         self.lock().last_error.clone()
+    }
+
+    /// Whether an attempt has ended, so that a slot without a server is no matter of load.
+    pub(super) fn has_result(&self) -> bool {
+        let state = self.lock();
+        state.was_read || state.last_error.is_some()
     }
 
     /// Begins an attempt, or says when the next may begin.
@@ -68,7 +76,7 @@ impl Refreshes {
         state.running.retain(|running| *running != runtime);
         match result {
             Some(Ok(())) => {
-                state.last_error = None;
+                (state.last_error, state.was_read) = (None, true);
                 state.backoff.record_success();
                 let pause = MAX_PAUSE / 2 + MAX_PAUSE.mul_f64(fastrand::f64() / 2.0);
                 state.backoff.hold_until(now + pause);
@@ -212,5 +220,36 @@ impl Drop for Attempt {
         let result = self.result.take().map(|map| cluster.nodes.replace(&map?, &cluster.settings));
         cluster.refreshes.end(self.runtime, result);
         cluster.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::super::super::connections::Connections as _;
+    use super::super::super::key::HASH_SLOTS;
+    use super::*;
+    use crate::Pool;
+
+    #[tokio::test]
+    async fn a_slot_that_nobody_serves_is_known_once_the_map_is_read() {
+        let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
+        let cluster = pool.cluster().expect("a cluster");
+        let (served, unserved) = (0, HASH_SLOTS - 1);
+        assert!(cluster.connect_error(unserved).is_none());
+        assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Saturation);
+
+        let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
+        let range = [Value::Int(0), Value::Int(i64::from(unserved) - 1), master];
+        let reply = Value::Array(vec![Value::Array(range.into())]);
+        let map = SlotMap::read(&reply, &cluster.seeds[0]).expect("a map");
+        let (runtime, result) = (Handle::current().id(), Some(Ok(map)));
+        drop(Attempt { cluster: Arc::downgrade(cluster), runtime, result });
+        assert!(cluster.connect_error(served).is_none());
+        let error = cluster.connect_error(unserved).expect("known to the map");
+        assert_eq!(error.kind(), ErrorKind::Infrastructure);
+        assert!(error.to_string().ends_with("holds the key"), "{error}");
+        assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Infrastructure);
     }
 }
