@@ -62,7 +62,7 @@ impl Bench {
                 load.arg("LOAD").arg(include_str!("../lean.lua"));
                 lean = cluster.ask(node, &mut load).await;
             }
-            let nodes = cluster.nodes.iter().map(Server::url);
+            let nodes = cluster.nodes.iter().map(Server::admin_url);
             let client = ClusterClient::new(nodes).expect("addresses");
             let raw = client.get_async_connection().await.expect("a cluster");
             (cluster, raw, lean)
@@ -94,7 +94,7 @@ impl Bench {
             let pool = Pool::connect(url).expect("an address");
             Redis::new("bench", TokenBucket::new(Quota::per_second(1_000_000).burst(BURST)), pool)
         };
-        let [plain, cluster] = [self.plain.url(), self.cluster.url()];
+        let [plain, cluster] = [self.plain.url(), self.cluster.admin_url()];
         [
             limiter(&plain),
             limiter(&plain).max_batch_size(1),

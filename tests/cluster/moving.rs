@@ -212,3 +212,22 @@ async fn a_refund_that_is_sent_again_leaves_its_slot_open() {
         limiter.refund_confirmed(decision.take_reservation().unwrap()).await.unwrap();
     }
 }
+
+/// The right is needed while a slot moves, and at no other time.
+#[tokio::test]
+async fn a_missing_right_to_ask_is_configuration() {
+    let cluster = Cluster::start().await;
+    let limiter = patient(pool(&cluster));
+    let [known, new] = [0, 1].map(|index| keys_in(7..=7).nth(index).unwrap());
+    charge_all(&limiter, from_ref(&known)).await;
+    for node in 0..3 {
+        cluster.ask::<()>(node, cmd("ACL").arg("SETUSER").arg("default").arg("-asking")).await;
+    }
+    cluster.begin_move(7, 1).await;
+    charge_all(&limiter, from_ref(&known)).await;
+    let begun = Instant::now();
+    let error = limiter.check(&Charge::new(new.as_str())).await.expect_err("no right");
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");
+    assert!(error.to_string().contains("NOPERM"), "{error:?}");
+    assert!(begun.elapsed() < LONG, "at once");
+}

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::time::sleep;
 
-use super::{Server, free_port};
+use super::{ADMIN, Server, free_port};
 
 pub const SLOTS: u16 = 16_384;
 
@@ -78,10 +78,19 @@ impl Cluster {
 
     /// An address that names the first masters.
     pub fn url(&self) -> String {
+        self.url_for("")
+    }
+
+    /// The same, of a user who may do everything.
+    pub fn admin_url(&self) -> String {
+        self.url_for(&format!("{ADMIN}:{ADMIN}@"))
+    }
+
+    fn url_for(&self, credentials: &str) -> String {
         let port = |master: u16| self.nodes[usize::from(master)].port();
         let more: Vec<_> =
             (1..self.masters).map(|master| format!("node=127.0.0.1:{}", port(master))).collect();
-        format!("redis-cluster://127.0.0.1:{}?{}", port(0), more.join("&"))
+        format!("redis-cluster://{credentials}127.0.0.1:{}?{}", port(0), more.join("&"))
     }
 
     /// Asks a node.
@@ -158,6 +167,7 @@ impl Cluster {
     ) {
         let mut migrate = cmd("MIGRATE");
         migrate.arg("127.0.0.1").arg(self.nodes[to].port()).arg("").arg(0).arg(10_000);
+        migrate.arg("AUTH2").arg(ADMIN).arg(ADMIN);
         let answer: String =
             migrate.arg("KEYS").arg(keys).query_async(from).await.expect("migrated");
         assert!(["OK", "NOKEY"].contains(&&*answer), "{answer}");
@@ -177,6 +187,21 @@ impl Cluster {
                 drop(told);
             }
         }
+    }
+
+    /// Lets masters hold that a slot belongs to one of them. Only those that are alive are asked,
+    /// and the one that held it before is not: it may be cut off.
+    pub async fn give_slot(&self, slot: u16, to: usize) {
+        let (target, before) = (self.id(to).await, self.first_master(slot));
+        for node in (0..usize::from(self.masters)).filter(|node| *node != before) {
+            self.ask::<()>(node, setslot(slot).arg("NODE").arg(&target)).await;
+        }
+    }
+
+    /// The number of the master that a slot began with.
+    fn first_master(&self, slot: u16) -> usize {
+        let holds = |master: &u16| self.share(*master).contains(&slot);
+        (0..self.masters).find(holds).expect("a slot").into()
     }
 
     /// Waits until all nodes agree on the epoch of each. A slot may move again only after that.
@@ -295,8 +320,13 @@ fn node(node_timeout: u32) -> Server {
         "no",
         "--cluster-node-timeout",
         &node_timeout.to_string(),
+        // Replicas log in at their masters.
+        "--masteruser",
+        ADMIN,
+        "--masterauth",
+        ADMIN,
     ];
-    Server::on(cluster_port, &options)
+    Server::limited_on(cluster_port, &options)
 }
 
 /// A port whose bus port, 10,000 above, is free too.

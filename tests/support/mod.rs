@@ -38,7 +38,7 @@ pub fn program() -> OsString {
 const READY: &str = "Ready to accept connections";
 
 /// The user of tests, and its password.
-const ADMIN: &str = "tests";
+pub const ADMIN: &str = "tests";
 
 /// The rights that a page of the documentation lists, for `ACL SETUSER`.
 pub fn documented_rights(page: &'static str) -> Vec<&'static str> {
@@ -62,27 +62,38 @@ impl Server {
     /// `docs/when-redis-fails.md` lists, and nothing else: so the crate runs with these rights.
     /// [`connection`](Server::connection) logs in, and may do everything.
     pub fn start() -> Self {
+        Self::limited_on(free_port, &[])
+    }
+
+    /// The same with further command-line options, on a port that `choose` finds free.
+    pub fn limited_on(choose: impl Fn() -> u16, options: &[&str]) -> Self {
         let page = include_str!("../../docs/when-redis-fails.md");
-        Self::with_rights("~sluice:*", &documented_rights(page))
+        Self::with_rights(choose, "~sluice:*", &documented_rights(page), options)
     }
 
     /// The same for a pool of one's own that tests its connections.
     pub fn for_pool_that_pings() -> Self {
         let page = include_str!("../../docs/when-redis-fails.md");
-        Self::with_rights("~sluice:*", &[&*documented_rights(page), &["+ping"]].concat())
+        let rights = [&*documented_rights(page), &["+ping"]].concat();
+        Self::with_rights(free_port, "~sluice:*", &rights, &[])
     }
 
     /// The same for Java's keys, with what `docs/redisson.md` lists.
     pub fn for_redisson() -> Self {
         let page = include_str!("../../docs/redisson.md");
-        Self::with_rights("~*", &documented_rights(page))
+        Self::with_rights(free_port, "~*", &documented_rights(page), &[])
     }
 
-    fn with_rights(keys: &str, rights: &[&str]) -> Self {
+    fn with_rights(
+        choose: impl Fn() -> u16,
+        keys: &str,
+        rights: &[&str],
+        options: &[&str],
+    ) -> Self {
         let password = format!(">{ADMIN}");
         let everybody = ["--user", "default", "on", "nopass", keys, "-@all"];
         let admin = ["--user", ADMIN, "on", &password, "~*", "&*", "+@all"];
-        Self::with(&[&everybody, rights, &admin].concat())
+        Self::on(choose, &[&everybody, rights, &admin, options].concat())
     }
 
     /// A server with further command-line options, whose clients may do everything.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Pipeline, RedisResult, Value, cmd};
+use redis::{Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
 use super::super::address::Host;
@@ -15,7 +15,7 @@ use super::super::queue::Batch;
 use super::super::script_call::{ScriptCall, own_now};
 use super::Cluster;
 use super::claim::claim;
-use super::redirect::{Next, cannot_serve};
+use super::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
 use crate::{Error, ErrorKind};
 
 /// A script call that no server has run, and where it goes next.
@@ -198,9 +198,10 @@ async fn exchange(
     outcome.was_answered = true;
     let (mut replies, mut redirected) = (replies.into_iter(), Vec::new());
     for step in steps {
-        let mut reply = || next_reply(&mut replies);
-        let asking = step.asked.as_ref().map(|_| reply()).transpose();
-        let reply = reply().and_then(|reply| asking.map(|_| reply));
+        let reply = match step.asked {
+            Some(_) => reply_after_asking(&mut replies),
+            None => next_reply(&mut replies),
+        };
         let next = reply.as_ref().err().and_then(|error| Next::of(error, connection.address()));
         match next {
             Some(next) if !(step.with_text && next == Next::WithText) => {
@@ -220,9 +221,4 @@ async fn exchange(
         }
     }
     redirected
-}
-
-/// A reply that is an error becomes one. As many replies come as there are commands.
-fn next_reply(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
-    replies.next().unwrap_or(Value::Nil).extract_error()
 }

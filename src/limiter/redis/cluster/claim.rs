@@ -14,7 +14,7 @@ use super::super::config::Config;
 use super::super::connections::SharedConnection;
 use super::super::key;
 use super::Cluster;
-use super::redirect::Next;
+use super::redirect::{Next, reply_after_asking};
 
 /// How long a key without state is kept, in ms.
 const KEPT_MS: u32 = 1_000;
@@ -61,7 +61,5 @@ pub(super) async fn ask(
 ) -> redis::RedisResult<Value> {
     let mut commands = Pipeline::with_capacity(2);
     commands.add_command(cmd("ASKING")).add_command(command);
-    let mut replies = connection.send_all(commands).await?.into_iter();
-    replies.next().unwrap_or(Value::Nil).extract_error()?;
-    replies.next().unwrap_or(Value::Nil).extract_error()
+    reply_after_asking(&mut connection.send_all(commands).await?.into_iter())
 }

@@ -1,6 +1,6 @@
 //! Replies that say that a call did not run, and where it goes next.
 
-use redis::{ConnectionAddr, RedisError, ServerErrorKind};
+use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind, Value};
 
 use super::super::address::Host;
 
@@ -41,6 +41,22 @@ pub(super) fn cannot_serve(error: &RedisError) -> bool {
     matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly)
 }
 
+/// A reply that is an error becomes one. As many replies come as there are commands.
+pub(super) fn next_reply(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
+    replies.next().unwrap_or(Value::Nil).extract_error()
+}
+
+/// The reply to a command behind ASKING, which may fail itself: then the server redirects the
+/// command to where it came from, and the failure is what its caller must hear.
+pub(super) fn reply_after_asking(replies: &mut impl Iterator<Item = Value>) -> RedisResult<Value> {
+    let (asking, reply) = (next_reply(replies), next_reply(replies));
+    match (asking, reply) {
+        (Err(refused), Err(_)) => Err(refused),
+        // It ran: meanwhile the slot has moved.
+        (_, reply) => reply,
+    }
+}
+
 /// Reads `host:port`. A server that does not know a name leaves the host empty: it means its own.
 fn read_address(address: &str, asked: Option<&ConnectionAddr>) -> Option<Host> {
     let (host, port) = address.rsplit_once(':')?;
@@ -72,6 +88,21 @@ mod tests {
         }
         let lost = RedisError::from((redis::ErrorKind::Io, "broken pipe"));
         assert!(!cannot_serve(&lost));
+    }
+
+    #[test]
+    fn a_refused_asking_is_the_outcome_unless_the_command_ran() {
+        let error = |line: &str| redis::parse_redis_value(line.as_bytes()).expect("a value");
+        let table = [
+            (Value::Okay, Value::Int(1), None),
+            (Value::Okay, error("-MOVED 1 a:1\r\n"), Some("MOVED")),
+            (error("-NOPERM no asking\r\n"), error("-MOVED 1 a:1\r\n"), Some("NOPERM")),
+            (error("-NOPERM no asking\r\n"), Value::Int(1), None),
+        ];
+        for (asking, reply, expected) in table {
+            let outcome = reply_after_asking(&mut [asking, reply, Value::Nil].into_iter());
+            assert_eq!(outcome.as_ref().err().and_then(RedisError::code), expected, "{outcome:?}");
+        }
     }
 
     #[test]
