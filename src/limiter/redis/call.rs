@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Cmd;
-use tokio::time::{Instant, timeout_at};
+use tokio::select;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::cluster::{self, Unfinished};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
+use super::health::MAX_SILENCE;
 use super::lanes::Lane;
 use super::queue::{Batch, Call};
 use super::request::Request;
@@ -49,6 +51,9 @@ pub(super) struct CallOutcome {
 /// have little time.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// How often a late call sees whether its connection is still used.
+const ALIVE_CHECK: Duration = Duration::from_millis(20);
+
 /// Sends a call, and waits for the reply until the earliest deadline in it.
 pub(super) async fn send_call(
     config: Arc<Config>,
@@ -60,21 +65,24 @@ pub(super) async fn send_call(
     let used = Arc::clone(&connection);
     if config.pool.is_routed() {
         let sending = cluster::send_batches(config, connection, call.batches);
-        wait.run(sending, Some(&*used)).await
+        wait.run(sending, Some(used)).await
     } else {
         // All keys share one hash slot.
         let Some(batch) = call.batches.pop() else { return EndedCall::default() };
-        wait.run(send_batch(config, connection, batch), Some(&*used)).await
+        wait.run(send_batch(config, connection, batch), Some(used)).await
     }
 }
 
 /// Sends what no server has run to where the cluster says.
 pub(super) async fn follow(config: Arc<Config>, unfinished: Unfinished) -> EndedCall {
-    let Unfinished { call: ScriptCall { hash_slot, requests }, next } = unfinished;
+    let Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot } = unfinished;
     let batch = [Batch { hash_slot, requests }];
-    let wait = Wait::new(&config, &batch, None);
+    let mut wait = Wait::new(&config, &batch, None);
+    if !keeps_slot {
+        wait.refund_slots.clear();
+    }
     let [Batch { hash_slot, requests }] = batch;
-    let unfinished = Unfinished { call: ScriptCall { hash_slot, requests }, next };
+    let unfinished = Unfinished { call: ScriptCall { hash_slot, requests }, next, keeps_slot };
     wait.run(cluster::follow(config, unfinished), None).await
 }
 
@@ -139,7 +147,7 @@ impl Wait {
     async fn run(
         self,
         sending: impl Future<Output = CallOutcome> + Send + 'static,
-        connection: Option<&dyn SharedConnection>,
+        connection: Option<Arc<dyn SharedConnection>>,
     ) -> EndedCall {
         let (lane, sent, mut sending) = (self.lane, Instant::now(), Box::pin(sending));
         if let Some(outcome) = self.earliest.wait_for(sending.as_mut()).await {
@@ -147,16 +155,47 @@ impl Wait {
             return EndedCall { lane, ..self.ended(outcome) };
         }
         self.config.calls.unanswered();
-        if let Some(connection) = connection {
+        if let Some(connection) = &connection {
             connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));
         }
-        let late_reply = async move {
-            let until = self.latest + LATE_REPLY_TIMEOUT;
-            let outcome = timeout_at(until, sending).await.unwrap_or_default();
-            self.record(&outcome, sent, Instant::now() <= self.latest);
-            self.ended(outcome)
-        };
+        let late_reply = self.late_reply(sending, sent, connection);
         EndedCall { lane, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
+    }
+
+    /// Waits for a late reply. The refunds of a cluster's slots are given up before: while they are
+    /// awaited, nothing else is sent for these slots.
+    async fn late_reply(
+        mut self,
+        mut sending: Pin<Box<impl Future<Output = CallOutcome> + Send + 'static>>,
+        sent: Instant,
+        connection: Option<Arc<dyn SharedConnection>>,
+    ) -> EndedCall {
+        let until = self.latest + LATE_REPLY_TIMEOUT;
+        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {
+            let outcome = select! {
+                biased;
+                outcome = &mut sending => Some(outcome),
+                () = is_silent(sent, connection) => None,
+            };
+            if let Some(outcome) = outcome {
+                return self.ended_late(outcome, sent);
+            }
+            let refunds_done = std::mem::take(&mut self.refund_slots);
+            let late_reply = async move {
+                let outcome = timeout_at(until, sending).await.unwrap_or_default();
+                let mut ended = self.ended_late(outcome, sent);
+                ended.unfinished.iter_mut().for_each(|one| one.keeps_slot = false);
+                ended
+            };
+            let late_reply: Option<LateReply> = Some(Box::pin(late_reply));
+            return EndedCall { refunds_done, late_reply, ..EndedCall::default() };
+        }
+        self.ended_late(timeout_at(until, sending).await.unwrap_or_default(), sent)
+    }
+
+    fn ended_late(self, outcome: CallOutcome, sent: Instant) -> EndedCall {
+        self.record(&outcome, sent, Instant::now() <= self.latest);
+        self.ended(outcome)
     }
 
     /// Records a reply of each server.
@@ -185,3 +224,14 @@ impl Wait {
         EndedCall { refunds_done, refunds, unfinished, ..EndedCall::default() }
     }
 }
+
+/// Ends when the connection of a call is no longer used, or has been silent since for long.
+async fn is_silent(sent: Instant, connection: Option<Arc<dyn SharedConnection>>) {
+    let end = sent + MAX_SILENCE;
+    while Instant::now() < end && connection.as_ref().is_none_or(|one| one.is_alive()) {
+        sleep(ALIVE_CHECK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,8 @@ use crate::{Error, ErrorKind};
 pub(in super::super) struct Unfinished {
     pub(in super::super) call: ScriptCall,
     pub(in super::super) next: Next,
+    /// Whether nothing else is sent for its slot meanwhile if it carries refunds.
+    pub(in super::super) keeps_slot: bool,
 }
 
 /// The longest pause before a call is sent once more.
@@ -49,9 +51,12 @@ pub(in super::super) async fn send_batches(
     let steps: Vec<_> = steps.collect();
     if !steps.is_empty() {
         let unfinished = exchange(&config, &*connection, steps, &mut outcome).await;
-        let unfinished = unfinished.into_iter();
-        outcome.unfinished =
-            unfinished.map(|(step, next)| Unfinished { call: step.call, next }).collect();
+        let unfinished = unfinished.into_iter().map(|(step, next)| Unfinished {
+            call: step.call,
+            next,
+            keeps_slot: true,
+        });
+        outcome.unfinished = unfinished.collect();
     }
     outcome
 }
