@@ -17,6 +17,8 @@ pub(super) struct Lanes {
     lanes: HashMap<Lane, LaneState>,
     /// The lanes that a call may leave by, each once.
     sendable: VecDeque<Lane>,
+    /// Those of them whose next call needs no further requests: there may be many lanes.
+    whole: VecDeque<Lane>,
     /// The lanes that a call has just left by.
     just_sent: Vec<Lane>,
     limits: Limits,
@@ -25,8 +27,9 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn new(max_batch_size: usize) -> Self {
         let limits = Limits { batch_size: max_batch_size, in_flight: 1 };
-        let (lanes, sendable, just_sent) = (HashMap::new(), VecDeque::new(), Vec::new());
-        Self { lanes, sendable, just_sent, limits }
+        let (lanes, just_sent) = (HashMap::new(), Vec::new());
+        let (sendable, whole) = (VecDeque::new(), VecDeque::new());
+        Self { lanes, sendable, whole, just_sent, limits }
     }
 
     /// Sets how many calls of one lane may be sent at the same time.
@@ -71,20 +74,19 @@ impl Lanes {
     /// The lane whose turn it is, and its next slot. `only_whole`: only if the call needs no
     /// further requests.
     pub(super) fn next(&mut self, only_whole: bool) -> Option<(Lane, u16)> {
-        let mut index = 0;
-        while let Some(lane) = self.sendable.get(index).copied() {
+        loop {
+            let listed = if only_whole { &mut self.whole } else { &mut self.sendable };
+            let lane = listed.front().copied()?;
             let state = self.lanes.entry(lane).or_default();
-            if !state.may_send(&self.limits) {
-                state.is_sendable = false;
-                self.sendable.remove(index);
-                self.forget_idle(lane);
-            } else if only_whole && !state.has_whole_batch(&self.limits) {
-                index += 1;
-            } else {
+            if state.may_send(&self.limits) && (!only_whole || state.has_whole_batch(&self.limits))
+            {
                 return state.slots.front().map(|hash_slot| (lane, *hash_slot));
             }
+            listed.pop_front();
+            let mark = if only_whole { &mut state.is_whole } else { &mut state.is_sendable };
+            *mark = false;
+            self.forget_idle(lane);
         }
-        None
     }
 
     /// The most requests in the next call of a lane.
@@ -139,9 +141,14 @@ impl Lanes {
 
     fn update(&mut self, lane: Lane) {
         let Some(state) = self.lanes.get_mut(&lane) else { return };
-        if state.may_send(&self.limits) && !state.is_sendable {
-            state.is_sendable = true;
-            self.sendable.push_back(lane);
+        if state.may_send(&self.limits) {
+            if !std::mem::replace(&mut state.is_sendable, true) {
+                self.sendable.push_back(lane);
+            }
+            if state.has_whole_batch(&self.limits) && !std::mem::replace(&mut state.is_whole, true)
+            {
+                self.whole.push_back(lane);
+            }
         }
         self.forget_idle(lane);
     }
@@ -150,5 +157,26 @@ impl Lanes {
         if self.lanes.get(&lane).is_some_and(LaneState::is_idle) {
             self.lanes.remove(&lane);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A library's client of a cluster has as many lanes as hash slots.
+    #[test]
+    fn small_batches_are_not_looked_at_for_whole_ones() {
+        let mut lanes = Lanes::new(64);
+        lanes.set_max_in_flight(2);
+        for hash_slot in 0..16_384 {
+            let requests = if hash_slot == 9_999 { 30 } else { 1 };
+            lanes.push(Lane::from(hash_slot), hash_slot, requests);
+        }
+        assert_eq!((lanes.whole.len(), lanes.sendable.len()), (1, 16_384));
+        assert_eq!(lanes.next(true), Some((9_999, 9_999)));
+        assert_eq!(lanes.pop(9_999), Some(9_999));
+        assert_eq!(lanes.next(true), None);
+        assert_eq!(lanes.next(false), Some((0, 0)));
     }
 }

@@ -5,7 +5,7 @@
 //! answer. The next call follows once a charge has come or the answers of a call are read: were two
 //! sent at once, the server would answer both at once. From then on the server works on one call
 //! while this process reads the answers to the other. Of a burst that no charge follows, the second
-//! half waits for one reply.
+//! half waits for one reply, or for a few milliseconds (`worker/hold.rs`).
 
 use std::collections::VecDeque;
 
@@ -35,6 +35,7 @@ pub(super) struct LaneState {
     /// Whether a connection is awaited.
     pub(super) is_connecting: bool,
     pub(super) is_sendable: bool,
+    pub(super) is_whole: bool,
 }
 
 impl LaneState {
@@ -43,6 +44,7 @@ impl LaneState {
             && self.calls_in_flight == 0
             && !self.is_connecting
             && !self.is_sendable
+            && !self.is_whole
     }
 
     /// Whether a call may be sent now.
