@@ -220,7 +220,7 @@ impl<A: InLua> Redis<A> {
     /// A call of 64 holds Redis for about 200 µs. While 24 charges or more have no answer, a call
     /// takes half of them at most, so that Redis decides one half while this process reads the
     /// answers to the other. If as many arrive at one moment and no charge follows, the second half
-    /// waits for the first answers.
+    /// waits for the first answers, or for 5 ms.
     #[must_use]
     pub fn max_batch_size(self, charges: usize) -> Self {
         self.configure(|config| config.set_max_batch_size(charges))

@@ -7,6 +7,9 @@
 //! There is one for each runtime that uses the limiter. It ends when the limiter is dropped and
 //! every call has ended, or with its runtime.
 
+mod connecting;
+mod hold;
+
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
@@ -19,13 +22,14 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::Instant;
 
+use self::connecting::{Connecting, ConnectionResult};
+use self::hold::Hold;
 use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::lanes::Lane;
 use super::queue::{Call, Queue, QueuedRequest};
-use crate::Error;
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
 /// or is in flight.
@@ -54,13 +58,14 @@ pub(super) async fn run(
                 worker.record_end(ended);
             }
             Some(connected) = worker.connecting.join_next() => {
-                let Some((lane, outcome)) = joined(connected) else { return };
-                worker.connected(lane, outcome);
+                let Some((lanes, outcome)) = joined(connected) else { return };
+                worker.connected(lanes, outcome);
             }
             arrival = arrivals.recv(), if is_open => match arrival {
                 Some(queued) => worker.queue.push(queued),
                 None => is_open = false,
             },
+            () = worker.hold.end(), if worker.is_holding() => worker.lets_go = true,
             else => return,
         }
         is_busy.store(true, Relaxed);
@@ -79,11 +84,9 @@ pub(super) async fn run(
             worker.queue.push(queued);
         }
         worker.send(false).await;
-        (worker.has_replies, worker.new_connection) = (false, None);
+        (worker.lets_go, worker.new_connection) = (false, None);
     }
 }
-
-type ConnectionResult = Result<Arc<dyn SharedConnection>, Error>;
 
 /// What the task has at hand.
 struct Worker {
@@ -91,10 +94,11 @@ struct Worker {
     queue: Queue,
     /// By hash slot, the connection of a call that carries refunds.
     refunding: HashMap<u16, Arc<dyn SharedConnection>>,
-    connecting: JoinSet<(Lane, ConnectionResult)>,
-    new_connection: Option<(Lane, Arc<dyn SharedConnection>)>,
-    /// Whether a call has ended in this turn.
-    has_replies: bool,
+    connecting: Connecting,
+    new_connection: Option<Arc<dyn SharedConnection>>,
+    hold: Hold,
+    /// Whether a call has ended in this turn, or nothing is held back any longer.
+    lets_go: bool,
     calls: JoinSet<EndedCall>,
     late_replies: JoinSet<EndedCall>,
 }
@@ -105,9 +109,10 @@ impl Worker {
             queue: Queue::new(config.pool.clone(), config.max_batch_size),
             config,
             refunding: HashMap::new(),
-            connecting: JoinSet::new(),
+            connecting: Connecting::default(),
             new_connection: None,
-            has_replies: false,
+            hold: Hold::new(),
+            lets_go: false,
             calls: JoinSet::new(),
             late_replies: JoinSet::new(),
         }
@@ -125,27 +130,32 @@ impl Worker {
         queue.set_max_in_flight(config.max_in_flight * config.pool.size());
     }
 
-    /// Lets the next calls follow the last ones if answers came, which this process has to read.
+    /// Lets the next calls follow the last ones if answers came, which this process has to read, or
+    /// if none has come for too long.
     fn allow_next(&mut self) {
-        if self.has_replies {
+        if self.lets_go {
             self.queue.allow_next();
+            self.hold.ended();
         }
+    }
+
+    /// Whether a call has left, and something waits that may be held back since.
+    fn is_holding(&self) -> bool {
+        self.hold.has_begun() && !self.queue.is_empty()
     }
 
     /// Sends calls while there are any and a connection is ready. `only_whole`: only those that
     /// need no further charges.
     async fn send(&mut self, only_whole: bool) {
         while let Some((lane, hash_slot)) = self.queue.next_lane(only_whole) {
-            let new = self.new_connection.take_if(|(of, _)| *of == lane);
-            let ready = new.map(|(_, connection)| connection);
-            let pool = &self.config.pool;
+            let (ready, pool) = (self.new_connection.take(), &self.config.pool);
             let Some(connection) = ready.or_else(|| pool.ready_connection(hash_slot)) else {
-                let connection = pool.connection(hash_slot);
+                self.connecting.begin(pool, lane, hash_slot);
                 self.queue.connecting(lane);
-                self.connecting.spawn(async move { (lane, connection.await) });
                 continue;
             };
             if let Some(call) = self.queue.take_call(lane) {
+                self.hold.call_left();
                 self.send_call(connection, call).await;
             }
         }
@@ -170,19 +180,20 @@ impl Worker {
         }
     }
 
-    fn connected(&mut self, lane: Lane, outcome: ConnectionResult) {
-        self.queue.connected(lane);
-        match outcome {
-            // In a cluster it may be that of another lane: the slot may have moved.
-            Ok(_) if self.config.pool.is_routed() => {}
-            Ok(connection) => self.new_connection = Some((lane, connection)),
-            Err(error) => self.queue.fail_all(lane, &error),
+    fn connected(&mut self, lanes: Vec<Lane>, outcome: ConnectionResult) {
+        for lane in lanes {
+            self.queue.connected(lane);
+            if let Err(error) = &outcome {
+                self.queue.fail_all(lane, error);
+            }
         }
+        // In a cluster it may be that of another lane: the slot may have moved.
+        self.new_connection = outcome.ok().filter(|_| !self.config.pool.is_routed());
     }
 
     /// Records that a call has ended.
     fn call_ended(&mut self, ended: EndedCall) {
-        self.has_replies = true;
+        self.lets_go = true;
         if let Some((lane, requests)) = ended.lane {
             self.queue.call_ended(lane, requests);
         }
@@ -233,3 +244,6 @@ fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
         Err(Err(_)) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
