@@ -17,6 +17,8 @@ use redis::aio::MultiplexedConnection;
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
 use support::{Server, free_port};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::{ErrorKind, Limiter, Pool};
@@ -301,6 +303,40 @@ async fn a_slow_first_connection_is_saturation_until_it_is_old() {
     until(&limiter, ErrorKind::Infrastructure).await;
     server.signal("CONT");
     until_well(&limiter).await;
+}
+
+/// A server that resets a connection late may be one with TLS. Whether it is must be found out in
+/// the time to connect, or the attempt would count as one of a busy process, and say nothing.
+#[tokio::test]
+async fn a_late_reset_is_an_attempt_that_failed() {
+    const HANDSHAKE: u8 = 0x16;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // The question whether it uses TLS gets no answer.
+            if stream.read_u8().await.is_ok_and(|first| first == HANDSHAKE) {
+                kept.push(stream);
+                continue;
+            }
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(200)).await;
+                let _ = stream.set_zero_linger();
+            });
+        }
+    });
+    let builder = Pool::builder(&url).unwrap().size(1);
+    let pool = builder.connect_timeout(Duration::from_millis(300)).build().unwrap();
+    let begun = Instant::now();
+    loop {
+        let error = pool.ready().await.expect_err("no connection");
+        if std::error::Error::source(&error).is_some() {
+            return assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+        }
+        // A machine that is too busy finds no reason in time.
+        assert!(begun.elapsed() < LONG, "{error:?}");
+    }
 }
 
 /// A crypto provider that can do nothing, so that each attempt to connect panics.

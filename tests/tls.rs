@@ -7,6 +7,7 @@ mod support;
 
 use std::time::Duration;
 
+use support::Server;
 use support::faults::*;
 use support::proxy::Proxy;
 use support::tls::{Authority, TlsServer, install_crypto_provider};
@@ -178,6 +179,24 @@ async fn everyone_else_is_refused() {
     table.push(Refusal::new(case, says, server, at, |pool| pool).await);
 
     table.into_iter().map(Refusal::assert).collect::<JoinSet<_>>().join_all().await;
+}
+
+/// Also where there is little time to connect: what is wrong is found out within it.
+#[tokio::test]
+async fn a_server_without_tls_is_found_out_in_little_time() {
+    install_crypto_provider();
+    let (server, begun) = (Server::start(), Instant::now());
+    let url = format!("rediss://127.0.0.1:{}", server.port());
+    let pool = Pool::builder(&url).unwrap().root_certificate(Authority::new().pem());
+    let pool = pool.connect_timeout(Duration::from_millis(200)).build().unwrap();
+    loop {
+        let error = pool.ready().await.expect_err("no connection");
+        if error.kind() == ErrorKind::Configuration {
+            return assert!(chain(&error).contains("without TLS"), "{}", chain(&error));
+        }
+        // A machine that is too busy finds no reason in time.
+        assert!(begun.elapsed() < LONG, "{}", chain(&error));
+    }
 }
 
 #[test]

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::server::Resolver;
 
-/// How long the server has for its answer.
+/// How long the server has for its answer at most.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The begin of a handshake of TLS 1.2 that offers one cipher. Any answer is that of TLS.
@@ -25,21 +25,27 @@ const CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x03\
 pub(super) async fn answers_without_tls(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
+    deadline: Instant,
 ) -> bool {
-    matches!(answer(addr, resolver, b"PING\r\n").await, Some([b'+' | b'-', _]))
+    matches!(answer(addr, resolver, deadline, b"PING\r\n").await, Some([b'+' | b'-', _]))
 }
 
 /// Whether the server answers the begin of a handshake of TLS.
-pub(super) async fn answers_with_tls(addr: &ConnectionAddr, resolver: Option<&Resolver>) -> bool {
+pub(super) async fn answers_with_tls(
+    addr: &ConnectionAddr,
+    resolver: Option<&Resolver>,
+    deadline: Instant,
+) -> bool {
     const ALERT: u8 = 0x15;
     const HANDSHAKE: u8 = 0x16;
-    matches!(answer(addr, resolver, CLIENT_HELLO).await, Some([ALERT | HANDSHAKE, 3]))
+    matches!(answer(addr, resolver, deadline, CLIENT_HELLO).await, Some([ALERT | HANDSHAKE, 3]))
 }
 
 /// The first bytes of the answer, if there is one in time.
 async fn answer(
     addr: &ConnectionAddr,
     resolver: Option<&Resolver>,
+    deadline: Instant,
     question: &[u8],
 ) -> Option<[u8; 2]> {
     let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) = addr else {
@@ -65,5 +71,5 @@ async fn answer(
             }
         }
     };
-    timeout(TIMEOUT, ask).await.ok()?.ok()
+    timeout_at(deadline.min(Instant::now() + TIMEOUT), ask).await.ok()?.ok()
 }

@@ -32,7 +32,8 @@ use crate::{Error, ErrorKind};
 /// do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A handshake of TLS that takes longer may be none.
+/// A handshake of TLS that takes longer may be none. Of the time to connect it is a third at most,
+/// so that the rest suffices to find out.
 const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// A server that can be connected to.
@@ -125,9 +126,9 @@ impl Server {
             biased;
             socket = self.open_socket(on_push) => match socket {
                 Ok(socket) => socket,
-                Err(error) => return Err(self.connect_error(error).await),
+                Err(error) => return Err(self.connect_error(error, deadline).await),
             },
-            error = self.find_server_without_tls() => return Err(error),
+            error = self.find_server_without_tls(deadline) => return Err(error),
         };
         let greeting = match timeout_at(deadline, Greeting::of(&mut socket)).await {
             Ok(greeting) => greeting.map_err(error::from_redis_error)?,
@@ -159,10 +160,11 @@ impl Server {
     }
 
     /// Ends only if the handshake of TLS takes long, and the server turns out to use none.
-    async fn find_server_without_tls(&self) -> Error {
+    async fn find_server_without_tls(&self, deadline: Instant) -> Error {
         if self.uses_tls() {
-            sleep(SLOW_HANDSHAKE).await;
-            if probe::answers_without_tls(self.addr(), self.resolver.as_ref()).await {
+            sleep(SLOW_HANDSHAKE.min(self.connect_timeout / 3)).await;
+            let resolver = self.resolver.as_ref();
+            if probe::answers_without_tls(self.addr(), resolver, deadline).await {
                 let message = "this server answers without TLS: turn on its TLS, or write redis \
                     in place of rediss";
                 return Error::new(ErrorKind::Configuration, message);
@@ -171,8 +173,8 @@ impl Server {
         pending().await
     }
 
-    /// The error of a failed attempt to connect.
-    async fn connect_error(&self, error: RedisError) -> Error {
+    /// The error of a failed attempt to connect, by `deadline`.
+    async fn connect_error(&self, error: RedisError, deadline: Instant) -> Error {
         if self.uses_tls() {
             return match is_tls_failure(&error) {
                 true => {
@@ -183,7 +185,7 @@ impl Server {
         }
         if error.is_connection_dropped()
             && !error.is_connection_refusal()
-            && probe::answers_with_tls(self.addr(), self.resolver.as_ref()).await
+            && probe::answers_with_tls(self.addr(), self.resolver.as_ref(), deadline).await
         {
             let message = "this server wants TLS: write rediss in place of redis";
             return Error::new(ErrorKind::Configuration, message).with_source(error);
