@@ -5,6 +5,7 @@
 
 mod buckets;
 mod lost;
+mod map;
 mod moving;
 #[path = "../support/mod.rs"]
 mod support;
