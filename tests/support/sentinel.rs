@@ -4,11 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Value};
 
 use super::files::Files;
-use super::{Server, free_port, program};
+use super::{ADMIN, Server, free_port, program};
 
 /// The name by which the sentinels know the primary.
 pub const SERVICE: &str = "main";
@@ -33,13 +33,16 @@ pub struct Sentinel {
 impl Replicated {
     /// Starts all, and waits until all know each other.
     pub async fn start() -> Self {
-        let primary = Server::with(&["--repl-diskless-sync-delay", "0"]);
+        let log_in = ["--masteruser", ADMIN, "--masterauth", ADMIN];
+        let options = [&log_in, &["--repl-diskless-sync-delay", "0"][..]].concat();
+        let primary = Server::limited_on(free_port, &options);
         let port = primary.port().to_string();
-        let replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
+        let options = [&options, &["--replicaof", "127.0.0.1", &port][..]].concat();
+        let replica = Server::limited_on(free_port, &options);
         let this = Self { servers: [primary, replica], sentinels: Vec::new() };
         this.servers[1].until_info("master_link_status:up").await;
         let port = this.servers[0].port();
-        let sentinels = (0..3).map(|_| Sentinel::start(port)).collect();
+        let sentinels = (0..3).map(|_| Sentinel::with(port, &log_in_lines())).collect();
         let this = Self { sentinels, ..this };
         for sentinel in &this.sentinels {
             sentinel.until(|fields| fields.contains("num-slaves 1 num-other-sentinels 2 ")).await;
@@ -51,6 +54,11 @@ impl Replicated {
     pub fn url(&self) -> String {
         url(&self.sentinels.iter().map(|sentinel| sentinel.port).collect::<Vec<_>>())
     }
+}
+
+/// What a sentinel is configured with whose servers are limited.
+fn log_in_lines() -> String {
+    format!("sentinel auth-user {SERVICE} {ADMIN}\nsentinel auth-pass {SERVICE} {ADMIN}")
 }
 
 /// An address of the sentinels at these ports.
@@ -67,11 +75,20 @@ impl Sentinel {
 
     /// The same, with further lines of configuration.
     pub fn with(primary: u16, lines: &str) -> Self {
+        Self::of(2, primary, lines)
+    }
+
+    /// A sentinel that watches alone.
+    pub fn alone(primary: u16, lines: &str) -> Self {
+        Self::of(1, primary, lines)
+    }
+
+    fn of(quorum: u16, primary: u16, lines: &str) -> Self {
         for _ in 0..20 {
             let (port, files) = (free_port(), Files::new());
             let config = format!(
                 "port {port}\nbind 127.0.0.1\n\
-                 sentinel monitor {SERVICE} 127.0.0.1 {primary} 2\n\
+                 sentinel monitor {SERVICE} 127.0.0.1 {primary} {quorum}\n\
                  sentinel down-after-milliseconds {SERVICE} 500\n\
                  sentinel failover-timeout {SERVICE} 4000\n{lines}\n"
             );
@@ -124,16 +141,15 @@ impl Sentinel {
         }
     }
 
-    /// Asks it to make the replica the primary.
+    /// Asks it to make the replica the primary, once it knows that the replica is well.
     pub async fn fail_over(&self) {
-        let mut connection = self.connection().await;
-        let done: Value = redis::cmd("SENTINEL")
-            .arg("FAILOVER")
-            .arg(SERVICE)
-            .query_async(&mut connection)
-            .await
-            .expect("it begins");
-        assert_eq!(done, Value::Okay);
+        let (mut connection, begun) = (self.connection().await, Instant::now());
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg("FAILOVER").arg(SERVICE);
+        while let Err(error) = ask.exec_async(&mut connection).await {
+            assert!(begun.elapsed() < LONG, "{error}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     pub fn kill(&mut self) {

@@ -65,6 +65,24 @@ impl Authority {
     }
 }
 
+/// What makes a server or a sentinel take clients with TLS on a port, by the names of the settings.
+pub fn settings(
+    files: &Files,
+    port: u16,
+    own: &Identity,
+    clients: Option<&Authority>,
+) -> [(&'static str, String); 5] {
+    // A server wants one also if it asks clients for nothing.
+    let authority = clients.map_or_else(|| own.certificate.clone(), Authority::pem);
+    [
+        ("tls-port", port.to_string()),
+        ("tls-cert-file", files.write("server.crt", &own.certificate)),
+        ("tls-key-file", files.write("server.key", &own.key)),
+        ("tls-ca-cert-file", files.write("clients.crt", &authority)),
+        ("tls-auth-clients", String::from(if clients.is_some() { "yes" } else { "no" })),
+    ]
+}
+
 /// A server that takes clients with TLS on one port, and without on another.
 pub struct TlsServer {
     pub plain: Server,
@@ -83,27 +101,27 @@ impl TlsServer {
         Self::with(own, Some(clients))
     }
 
+    /// A server that asks clients for a certificate, and that replicates with TLS: from the server
+    /// at a port with TLS, if there is one.
+    pub fn replicated(own: &Identity, clients: &Authority, primary: Option<u16>) -> Self {
+        let mut options = vec![String::from("--tls-replication"), String::from("yes")];
+        if let Some(port) = primary {
+            options.extend(["--replicaof", "127.0.0.1", &port.to_string()].map(String::from));
+        }
+        Self::with_options(own, Some(clients), &options)
+    }
+
     fn with(own: &Identity, clients: Option<&Authority>) -> Self {
-        let files = Files::new();
-        let certificate = files.write("server.crt", &own.certificate);
-        let key = files.write("server.key", &own.key);
-        // A server wants one also if it asks clients for nothing.
-        let authority = clients.map_or_else(|| own.certificate.clone(), Authority::pem);
-        let authority = files.write("clients.crt", &authority);
-        let port = free_port();
-        let plain = Server::with(&[
-            "--tls-port",
-            &port.to_string(),
-            "--tls-cert-file",
-            &certificate,
-            "--tls-key-file",
-            &key,
-            "--tls-ca-cert-file",
-            &authority,
-            "--tls-auth-clients",
-            if clients.is_some() { "yes" } else { "no" },
-        ]);
-        Self { plain, port, _files: files }
+        Self::with_options(own, clients, &[])
+    }
+
+    fn with_options(own: &Identity, clients: Option<&Authority>, more: &[String]) -> Self {
+        let (files, port) = (Files::new(), free_port());
+        let settings = settings(&files, port, own, clients);
+        let options = settings.iter().map(|(name, value)| [format!("--{name}"), value.clone()]);
+        let options: Vec<_> = options.flatten().chain(more.iter().cloned()).collect();
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        Self { plain: Server::with(&options), port, _files: files }
     }
 
     pub fn port(&self) -> u16 {

@@ -1,0 +1,33 @@
+//! Who watches the sentinels, when what watched or was watched is gone.
+
+use tokio::runtime;
+
+use super::*;
+
+/// The watch is a task of one runtime. Without it nobody would leave the old primary, which decides
+/// on for about ten seconds.
+#[test]
+fn a_switch_is_followed_although_a_sentinel_and_the_watching_runtime_are_gone() {
+    let runtime = || runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let mut replicated = second.block_on(Replicated::start());
+    let limiter = yearly(&replicated.url());
+    first.block_on(until_well(&limiter));
+    drop(first);
+    replicated.sentinels[0].kill();
+    second.block_on(async {
+        until_well(&limiter).await;
+        replicated.sentinels[1].fail_over().await;
+        let [old, new] = &replicated.servers;
+        let begun = Instant::now();
+        while asked(new).await == 0 {
+            let _ = limiter.check(&one()).await;
+            assert!(begun.elapsed() < LONG, "the new primary is not asked");
+            sleep(Duration::from_millis(5)).await;
+        }
+        let before = asked(old).await;
+        until_well(&limiter).await;
+        assert_eq!(asked(old).await, before);
+    });
+    second.block_on(async { drop(replicated) });
+}

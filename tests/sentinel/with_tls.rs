@@ -1,0 +1,49 @@
+//! Sentinels and servers that want TLS, and certificates of their clients.
+
+use super::*;
+use crate::support::files::Files;
+use crate::support::tls::{Authority, TlsServer, install_crypto_provider, settings};
+
+#[tokio::test]
+async fn a_primary_with_tls_is_found_and_followed_over_tls() {
+    install_crypto_provider();
+    let authority = Authority::new();
+    let own = authority.identity(&["127.0.0.1"]);
+    let old = TlsServer::replicated(&own, &authority, None);
+    let new = TlsServer::replicated(&own, &authority, Some(old.port()));
+    new.plain.until_info("master_link_status:up").await;
+    let (files, port) = (Files::new(), free_port());
+    let lines = settings(&files, port, &own, Some(&authority));
+    let lines = lines.map(|(name, value)| format!("{name} {value}\n")).concat();
+    let sentinel = Sentinel::alone(old.port(), &format!("{lines}tls-replication yes"));
+    sentinel.until(|fields| fields.contains("num-slaves 1 ")).await;
+
+    let address =
+        |scheme: &str, port| format!("{scheme}://127.0.0.1:{port}?sentinelServiceName={SERVICE}");
+    let secure = address("rediss-sentinel", port);
+    let client = authority.identity(&["a client"]);
+    let pool = Pool::builder(&secure).unwrap().root_certificate(authority.pem());
+    let pool = pool.client_certificate(client.certificate, client.key).build().unwrap();
+    let limiter = over(pool);
+    until_well(&limiter).await;
+    assert!(asked(&old.plain).await > 0);
+
+    let other = Authority::new().pem();
+    let untrusted = Pool::builder(&secure).unwrap().root_certificate(other);
+    let said = refused(untrusted.build().unwrap()).await;
+    assert!(said.contains("UnknownIssuer"), "{said}");
+    let said = refused(Pool::connect(&address("redis-sentinel", port)).unwrap()).await;
+    assert!(said.contains("wants TLS"), "{said}");
+    let plain = Pool::builder(&address("rediss-sentinel", sentinel.port)).unwrap();
+    let said = refused(plain.root_certificate(authority.pem()).build().unwrap()).await;
+    assert!(said.contains("without TLS"), "{said}");
+
+    sentinel.fail_over().await;
+    let begun = Instant::now();
+    while asked(&new.plain).await == 0 {
+        let _ = limiter.check(&one()).await;
+        assert!(begun.elapsed() < LONG, "the new primary is not asked");
+        sleep(Duration::from_millis(5)).await;
+    }
+    until_well(&limiter).await;
+}
