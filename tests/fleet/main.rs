@@ -1,14 +1,18 @@
 //! Fleets under faults, longer than a check takes: `tests/fleet.sh` runs this.
 //!
 //! `cluster.rs`: processes over a cluster whose master dies, whose slots move, and that grows.
-//! `cuts.rs`: charges over a cluster whose connections are cut again and again. `memory.rs`: what a
-//! process keeps after many keys and failures. `worker.rs` is one of the processes.
+//! `sentinel.rs`: processes over a primary that dies, and whose successor hands over. `cuts.rs`:
+//! charges over a cluster whose connections are cut again and again. `memory.rs`: what a process
+//! keeps after many keys and failures. `worker.rs` is one of the processes, and `judge.rs` says
+//! what went over.
 
 #![cfg(feature = "redis")]
 
 mod cluster;
 mod cuts;
+mod judge;
 mod memory;
+mod sentinel;
 #[path = "../support/mod.rs"]
 mod support;
 mod worker;

@@ -1,4 +1,4 @@
-//! A process that charges a cluster, and writes down each answer.
+//! A process that charges a fleet of servers, and writes down each answer.
 //!
 //! Each key is charged under a bucket and a counter in one call. The counter never fills, so what
 //! it holds in the end is what the servers kept. The bucket is what must not go over.
@@ -17,6 +17,7 @@ use tower_sluice::{AllAtOnce, Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
 use crate::support::faults::MILLION;
 
+const PROCESSES: usize = 4;
 const TASKS: usize = 64;
 pub(crate) const KEYS: usize = 300;
 
@@ -59,7 +60,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(number: usize, url: &str, seconds: u64) -> Self {
+    /// Starts all processes, and waits until they charge.
+    pub(crate) fn start_all(url: &str, seconds: u64) -> Vec<Self> {
+        let start = |number| Self::start(number, url, seconds);
+        let mut processes: Vec<_> = (0..PROCESSES).map(start).collect();
+        processes.iter_mut().for_each(Self::until_ready);
+        processes
+    }
+
+    fn start(number: usize, url: &str, seconds: u64) -> Self {
         let name = format!("fleet-{}-{number}.trace", std::process::id());
         let trace = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let child = Command::new(std::env::current_exe().expect("this binary"))
@@ -74,7 +83,7 @@ impl Process {
     }
 
     /// Waits until it charges.
-    pub(crate) fn until_ready(&mut self) {
+    fn until_ready(&mut self) {
         let said = BufReader::new(self.child.stdout.as_mut().expect("a pipe"));
         assert!(said.lines().map_while(Result::ok).any(|line| line == "ready"), "it ended early");
     }
