@@ -7,6 +7,8 @@ mod buckets;
 mod lost;
 mod map;
 mod moving;
+#[cfg(feature = "redisson")]
+mod redisson;
 #[path = "../support/mod.rs"]
 mod support;
 
