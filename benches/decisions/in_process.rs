@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
 use tower_sluice::{
-    Charge, Decision, Error, Limiter, LimiterExt, Memory, Origin, Outcome, Quota, Raise,
+    Breaker, Charge, Decision, Error, Limiter, LimiterExt, Memory, Origin, Outcome, Quota, Raise,
     RateLimitLayer,
 };
 
@@ -36,6 +36,8 @@ pub(crate) fn run() {
     let mut cases = [
         ("service", repeated(bare())),
         ("layer", repeated(layer())),
+        ("limiter", repeated(ready_limiter())),
+        ("breaker", repeated(breaker())),
         ("key", making_keys()),
         ("memory", memory(BUCKET)),
         ("memory_fixed_window", memory(WINDOW)),
@@ -58,11 +60,12 @@ pub(crate) fn run() {
         median_of(rounds[at].iter().copied())
     };
     let medians = cases.each_ref().map(|(case, _)| median(case));
-    let (service, key) = (median("service"), median("key"));
+    let (service, key, limiter) = (median("service"), median("key"), median("limiter"));
     for ((case, calls), ns) in cases.iter_mut().zip(medians) {
         let allocs = allocation_counter::measure(|| calls(1_000)).count_total as f64 / 1_000.0;
         let beyond = match *case {
             "layer" => format!(" beyond_service={:.1}", ns - service),
+            "breaker" => format!(" beyond_limiter={:.1}", ns - limiter),
             case if case.starts_with("memory") => format!(" without_key={:.1}", ns - key),
             _ => String::new(),
         };
@@ -93,11 +96,24 @@ fn bare() -> impl FnMut() {
     }
 }
 
-/// The layer alone, around a closure that is ready at once.
+/// A limiter that is ready at once.
+fn allow(_: &Charge) -> Ready<Result<Decision, Error>> {
+    ready(Ok(Decision::new(Outcome::Allow)))
+}
+
+fn ready_limiter() -> impl FnMut() {
+    let charge = Charge::from_static("key");
+    move || drop(black_box(now(allow.check(black_box(&charge)))))
+}
+
+/// The same behind a breaker that stays closed.
+fn breaker() -> impl FnMut() {
+    let (limiter, charge) = (allow.breaker(Breaker::new()), Charge::from_static("key"));
+    move || drop(black_box(now(limiter.check(black_box(&charge)))))
+}
+
+/// The layer alone, around that limiter.
 fn layer() -> impl FnMut() {
-    fn allow(_: &Charge) -> Ready<Result<Decision, Error>> {
-        ready(Ok(Decision::new(Outcome::Allow)))
-    }
     let mut service = RateLimitLayer::new(allow, |_: &u64| "key").respond(Raise).layer(inner());
     move || drop(black_box(now(service.call(black_box(7)))))
 }
