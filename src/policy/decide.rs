@@ -20,7 +20,7 @@ pub(super) async fn decide(
     let in_shadow = on_terms_of(&charge, &selection.in_shadow, false);
     let (answer, (mut shadowed, shadow_taken)) =
         tokio::join!(enforce(&selection, &in_force), shadow(&in_shadow));
-    let observer = observer.filter(|_| charge.get_cost() > 0);
+    let observer = observer.filter(|_| charge.get_cost() > 0 && !will_ask_again(&charge, &answer));
     if let Some(observer) = observer {
         let events = in_shadow.iter().zip(&shadowed);
         events.for_each(|(asked, decision)| observer(&Event::in_shadow(asked, decision)));
@@ -36,6 +36,13 @@ pub(super) async fn decide(
         taken.extend(shadow_taken);
     }
     Ok((decision, taken))
+}
+
+/// Whether the request waits, and then asks again.
+fn will_ask_again(charge: &Charge, answer: &Option<Answer>) -> bool {
+    let Some(Ok((decision, _))) = answer else { return false };
+    let max_wait = charge.get_max_wait().unwrap_or_default();
+    matches!(decision.outcome(), Outcome::Retry(pause) if pause <= max_wait)
 }
 
 /// The charges as the whole charge lets them be: it may be a peek, wait less, and end sooner.

@@ -192,11 +192,7 @@ impl Policies {
         if selection.is_empty() {
             return Keyed::Exempt;
         }
-        let first = selection.in_force.first().or(selection.in_shadow.first());
-        let (text, cost) = first.map_or_else(Default::default, |asked| {
-            (asked.charge.key().to_owned(), asked.charge.get_cost())
-        });
-        let max_wait = selection.max_wait();
+        let (text, cost, max_wait) = (selection.text(), selection.cost(), selection.max_wait());
         let charge = Charge::attached(text, Arc::new(selection));
         Keyed::Charge(charge.cost(cost).max_wait(max_wait))
     }
@@ -231,6 +227,12 @@ impl Limiter for Policies {
             let error = Error::new(ErrorKind::Configuration, message);
             return Box::pin(std::future::ready(Err(error)));
         };
+        // A lease, for instance, asks for more units than one request.
+        if ![0, selection.cost()].contains(&charge.get_cost()) {
+            let message = "a charge of policies keeps the cost that they gave it";
+            let error = Error::new(ErrorKind::Configuration, message);
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let (charge, observer) = (charge.clone(), self.shared.observer.clone());
         let owner = self.shared.owner;
         Box::pin(async move {

@@ -1,7 +1,7 @@
 //! The table in force: each policy with its limiter, and which of them take a request.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -204,6 +204,22 @@ impl Selection {
     pub(super) fn max_wait(&self) -> Duration {
         let waits = self.in_force.iter().map(|asked| asked.armed.policy.max_wait());
         waits.max().unwrap_or_default()
+    }
+
+    /// The cost of the whole charge: that of the first policy.
+    pub(super) fn cost(&self) -> u64 {
+        let first = self.in_force.first().or(self.in_shadow.first());
+        first.map_or(1, |asked| asked.charge.get_cost())
+    }
+
+    /// A text that no other selection has: each policy with its key.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for Asked { armed, charge, .. } in self.in_force.iter().chain(&self.in_shadow) {
+            let (name, key) = (armed.policy.name(), charge.key());
+            write!(text, "{name}={}:{key}", key.len()).expect("a string takes all");
+        }
+        text
     }
 
     pub(super) fn is_empty(&self) -> bool {

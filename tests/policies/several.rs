@@ -199,6 +199,10 @@ async fn more_policies_than_one_decision_takes_still_take_all_or_nothing() {
 async fn a_charge_of_another_limiter_is_an_error() {
     let policies = policies(TWO);
     assert!(policies.check(&Charge::new("alice")).await.is_err());
+    // Neither does anybody else say what a request costs.
+    let own = charge(&policies, &request("GET", "/", &["x-user: a"]));
+    assert!(policies.check(&own.clone().cost(2)).await.is_err());
+    assert_eq!(policies.check(&own.peek()).await.unwrap().remaining(), Some(3));
     let other = Policies::builder().build(&rows(TWO)).unwrap();
     let mut decision =
         other.check(&charge(&other, &request("GET", "/", &["x-user: a"]))).await.unwrap();
