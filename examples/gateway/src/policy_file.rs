@@ -20,9 +20,9 @@ const DEFAULT_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/policies.toml")
 /// How long the file must be left alone before it is read, so that it is read whole.
 const QUIET: Duration = Duration::from_millis(50);
 /// How long a file that is written again and again is left alone at most.
-const LONGEST_QUIET: Duration = Duration::from_millis(300);
+const LONGEST_QUIET: Duration = Duration::from_millis(200);
 /// How long a file of no bytes is left alone: most editors empty a file before they write it.
-const EMPTY: Duration = Duration::from_millis(300);
+const EMPTY: Duration = Duration::from_millis(150);
 
 /// Hands tables from a file to the gate. Clones share what was wrong with the last one.
 #[derive(Clone, Debug)]
