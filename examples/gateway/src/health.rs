@@ -35,7 +35,7 @@ impl Health {
             let answer = gate.probe().await;
             failed = if answer.is_ok() { 0 } else { failed.saturating_add(1) };
             let wrong = answer.err().filter(|_| failed > 1);
-            if failed < 1 || failed > 1 {
+            if failed != 1 {
                 let before = self.set(wrong.clone());
                 match (before, wrong) {
                     (None, Some(wrong)) => eprintln!("gateway: cannot decide: {wrong}"),

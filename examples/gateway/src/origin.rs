@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
@@ -16,14 +17,16 @@ use crate::settings::Settings;
 /// The inner service of the limits.
 #[derive(Clone)]
 pub(crate) enum Origin {
-    Upstream(Proxy),
+    Upstream(Arc<Proxy>),
     BuiltIn,
 }
 
 impl Origin {
     pub(crate) fn new(settings: &Settings, running: Running) -> Result<Self, String> {
         match &settings.upstream {
-            Some(upstream) => Ok(Self::Upstream(Proxy::new(upstream, settings, running)?)),
+            Some(upstream) => {
+                Ok(Self::Upstream(Arc::new(Proxy::new(upstream, settings, running)?)))
+            }
             None => Ok(Self::BuiltIn),
         }
     }

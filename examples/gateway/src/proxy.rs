@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -29,12 +28,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than upstreams keep idle connections, so that few requests meet one that just closes.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// A client of the upstream. Cheap to clone.
-#[derive(Clone)]
+/// A client of the upstream.
 pub(crate) struct Proxy {
     client: Client<HttpsConnector<HttpConnector>, Body>,
-    upstream: Arc<Upstream>,
-    trusted: Arc<[IpNet]>,
+    upstream: Upstream,
+    trusted: Vec<IpNet>,
     always_forwarded: bool,
     running: Running,
 }
@@ -60,8 +58,8 @@ impl Proxy {
             .build(connector);
         Ok(Self {
             client,
-            upstream: Arc::new(upstream.clone()),
-            trusted: settings.trusted.clone().into(),
+            upstream: upstream.clone(),
+            trusted: settings.trusted.clone(),
             always_forwarded: settings.forwarded == FORWARDED,
             running,
         })
