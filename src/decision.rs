@@ -1,9 +1,15 @@
 //! The answer to a charge.
 
+mod policies;
+mod policy;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::policies::Policies;
+pub(crate) use self::policy::{Figures, Policy, distinct_names, is_policy_name, make_distinct};
+pub use self::policy::{PolicyReport, QuotaUnit};
 use crate::waiters::Waiters;
 use crate::{Error, Quota, Reservation};
 
@@ -23,6 +29,17 @@ pub enum Outcome {
         /// The time after which the charge would be admitted at once; `None` if it can never fit.
         retry_after: Option<Duration>,
     },
+}
+
+impl Outcome {
+    /// The time after which a refused charge would be admitted at once.
+    fn retry_after(self) -> Option<Duration> {
+        match self {
+            Outcome::Deny { retry_after } => retry_after,
+            Outcome::Retry(pause) => Some(pause),
+            _ => None,
+        }
+    }
 }
 
 /// Where a decision was made.
@@ -65,6 +82,10 @@ pub(crate) struct Details {
     pub(crate) reset_after: Option<Duration>,
     pub(crate) decided_at: Option<Duration>,
     pub(crate) batch_position: u16,
+    /// Whether the units of the only policy come back one by one.
+    pub(crate) refills: bool,
+    /// All policies. `None`: the only one is what the fields above say.
+    pub(crate) policies: Option<Arc<[Policy]>>,
     pub(crate) retried_for: Duration,
     pub(crate) reservation: Option<Reservation>,
     /// What it would have been outside of a shadow. Boxed, since few decisions have it.
@@ -106,11 +127,7 @@ impl Decision {
     /// or if it can never fit.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.outcome {
-            Outcome::Deny { retry_after } => retry_after,
-            Outcome::Retry(pause) => Some(pause),
-            _ => None,
-        }
+        self.outcome.retry_after()
     }
 
     /// Where it was decided.
@@ -125,20 +142,21 @@ impl Decision {
         self.details.as_ref()?.limiter.as_deref()
     }
 
-    /// The quota that decided: of several the one that refuses or delays, else the one with least
-    /// left.
+    /// The quota that decided: of several that of the [`tightest`](Decision::tightest) policy.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
         self.details.as_ref()?.quota
     }
 
-    /// The units that would be admitted right now, after this decision.
+    /// The units that would be admitted right now, after this decision. Of several policies the
+    /// least number.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.details.as_ref()?.remaining
     }
 
-    /// The time until the whole quota is there again, reservations included.
+    /// The time until the whole quota is there again, reservations included. Of several policies
+    /// the latest.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         self.details.as_ref()?.reset_after
@@ -281,6 +299,7 @@ impl Decision {
         let details = self.details.as_ref().map(|details| Details {
             reset_after: details.reset_after.map(left),
             retried_for: Duration::ZERO,
+            policies: details.policies_later(later, 0),
             ..details.without_reservation()
         });
         Self {
@@ -301,6 +320,7 @@ impl Decision {
             Err(error) => (Self::new(Outcome::Allow).with_origin(Origin::Shadow), Err(error)),
         };
         decision.outcome = Outcome::Allow;
+        decision.mark_policies_as_shadows();
         // Of two shadows the inner one knows.
         let details = decision.details.get_or_insert_default();
         details.shadowed.get_or_insert_with(|| Box::new(shadowed));
@@ -352,6 +372,7 @@ impl Details {
     fn without_reservation(&self) -> Self {
         Self {
             limiter: self.limiter.clone(),
+            policies: self.policies.clone(),
             reservation: None,
             shadowed: self.shadowed.clone(),
             fallback_cause: self.fallback_cause.clone(),
@@ -370,6 +391,7 @@ impl fmt::Debug for Decision {
             .field("quota", &self.quota())
             .field("remaining", &self.remaining())
             .field("reset_after", &self.reset_after())
+            .field("policies", &self.policies())
             .field("decided_at", &self.decided_at())
             .field("batch_position", &self.batch_position())
             .field("waited", &self.waited())

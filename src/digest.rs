@@ -18,6 +18,12 @@ pub(crate) fn push_digest(name: &mut String, text: &str) {
     push_half(name, &Sha256::digest(text.as_bytes()));
 }
 
+/// The first 8 bytes of the SHA-256 digest of a key: who may see them cannot read the key.
+pub(crate) fn partition_key(key: &str) -> [u8; 8] {
+    let digest = Sha256::digest(key.as_bytes());
+    std::array::from_fn(|index| digest[index])
+}
+
 /// `key` itself if it is short, else its digest. Two different keys never share a name.
 pub(crate) fn short(key: &str) -> Cow<'_, str> {
     if key.len() <= MAX_VERBATIM_LENGTH && !key.starts_with(DIGEST_PREFIX) {
@@ -64,6 +70,11 @@ mod tests {
     use super::*;
 
     // Case 79.
+    #[test]
+    fn a_partition_key_is_the_start_of_the_digest() {
+        assert_eq!(partition_key("user:42"), [0xea, 0x3f, 0xd4, 0x3b, 0xe1, 0xe5, 0x7d, 0x62]);
+    }
+
     #[test]
     fn short_keys_stay_and_no_key_takes_the_name_of_another() {
         let long = "x".repeat(65);

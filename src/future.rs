@@ -16,8 +16,8 @@ pub use crate::limiter::MeteredFuture;
 #[cfg(feature = "tracing")]
 pub use crate::limiter::TracedFuture;
 pub use crate::limiter::{
-    AcquireFuture, BoxedFuture, DenyCacheFuture, InspectFuture, LeaseFuture, MemoryFuture,
-    OperationFuture, OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture,
+    AcquireFuture, BoxedFuture, DenyCacheFuture, DescribedFuture, InspectFuture, LeaseFuture,
+    MemoryFuture, OperationFuture, OrElseFuture, ShadowFuture, TimeoutFuture, WithBreakerFuture,
     WithSwitchFuture,
 };
 #[cfg(feature = "redis")]

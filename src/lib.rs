@@ -72,7 +72,7 @@ pub mod redisson;
 pub mod testing;
 
 pub use self::charge::Charge;
-pub use self::decision::{Decision, Origin, Outcome};
+pub use self::decision::{Decision, Origin, Outcome, Policies, PolicyReport, QuotaUnit};
 pub use self::error::{Error, ErrorKind};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;
@@ -95,9 +95,10 @@ pub use self::limiter::{TraceExt, Traced};
 pub use self::observe::Meter;
 // The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 pub use self::limiter::{
-    AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, FailOpen, Fallback,
-    FallbackIf, Inspect, Lease, Limiter, LimiterExt, MemberCharges, Memory, Operation, OrElse,
-    Parts, Shadow, ShadowCounts, Switch, SwitchMode, Timeout, WithBreaker, WithSwitch,
+    AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, Described, Description,
+    FailOpen, Fallback, FallbackIf, Inspect, Lease, Limiter, LimiterExt, MemberCharges, Memory,
+    Operation, OrElse, Parts, Shadow, ShadowCounts, Switch, SwitchMode, Timeout, WithBreaker,
+    WithSwitch,
 };
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;

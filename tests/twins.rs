@@ -18,7 +18,7 @@ use dice::{Dice, step};
 use support::Server;
 use support::algorithms::{Visit, each_algorithm};
 use tower_sluice::algorithm::{
-    AnyAlgorithm, Check, FixedWindow, InLua, Mark, Refund, SlidingCounter, SlidingLog,
+    Answer, AnyAlgorithm, Check, FixedWindow, InLua, Mark, Refund, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
@@ -31,16 +31,47 @@ const LATEST: u64 = 1 << 52;
 
 /// What a decision tells, as its twin tells it.
 fn verdict(decision: &Decision) -> (Verdict, i64, i64) {
-    let micros = |duration: Duration| i64::try_from(duration.as_micros()).expect("microseconds");
-    let verdict = match decision.outcome() {
+    let remaining = i64::try_from(decision.remaining().expect("told")).expect("exact");
+    (of_outcome(decision.outcome()), remaining, micros_of(decision.reset_after().expect("told")))
+}
+
+fn of_outcome(outcome: Outcome) -> Verdict {
+    match outcome {
         Outcome::Allow => Verdict::Allow,
-        Outcome::Wait(wait) => Verdict::Wait(micros(wait)),
-        Outcome::Deny { retry_after: Some(wait) } => Verdict::Deny(micros(wait)),
+        Outcome::Wait(wait) => Verdict::Wait(micros_of(wait)),
+        Outcome::Deny { retry_after: Some(wait) } => Verdict::Deny(micros_of(wait)),
         Outcome::Deny { retry_after: None } => Verdict::Never,
         other => panic!("no algorithm answers {other:?}"),
-    };
-    let remaining = i64::try_from(decision.remaining().expect("told")).expect("exact");
-    (verdict, remaining, micros(decision.reset_after().expect("told")))
+    }
+}
+
+fn micros_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("microseconds")
+}
+
+/// Of several quotas each says the same in both, and together they say what the whole does.
+fn same_policies(from_lua: &Decision, told: &Answer, quotas: &[Quota], place: &str) {
+    let policies: Vec<_> = from_lua.policies().collect();
+    assert!(policies.iter().map(|policy| policy.quota()).eq(quotas.iter().copied()), "{place}");
+    assert_eq!(from_lua.quota(), from_lua.tightest().map(|policy| policy.quota()), "{place}");
+    if told.members.is_empty() {
+        return;
+    }
+    let each = policies.iter().map(|policy| {
+        let remaining = i64::try_from(policy.remaining().expect("told")).expect("exact");
+        let reset_after = micros_of(policy.reset_after().expect("told"));
+        (of_outcome(policy.outcome()), remaining, reset_after)
+    });
+    let expected =
+        told.members.iter().map(|one| (one.verdict, one.report.remaining, one.report.reset_after));
+    assert!(each.eq(expected), "{place}: {policies:?} and {:?}", told.members);
+    let least = told.members.iter().map(|one| one.report.remaining).min();
+    assert_eq!(least, Some(told.report.remaining), "{place}");
+    if !from_lua.is_admitted() {
+        let tightest = from_lua.tightest().expect("several");
+        assert_eq!(tightest.retry_after(), from_lua.retry_after(), "{place}");
+        assert_eq!(tightest.outcome(), from_lua.outcome(), "{place}");
+    }
 }
 
 /// A reservation of the script's, and what its twin remembers of the same one.
@@ -125,8 +156,7 @@ async fn compare<A: InLua>(
                 let told = A::estimate(&rule, state.as_ref(), instant, check);
                 let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
                 assert_eq!(verdict(&from_lua), from_rust, "{place}: estimate of {check:?}");
-                let named = quota.as_slice().get(told.quota_index).copied();
-                assert_eq!(from_lua.quota(), named, "{place}");
+                same_policies(&from_lua, &told, quota.as_slice(), &place);
                 assert!(
                     from_lua.take_reservation().is_none(),
                     "{place}: an estimate takes nothing"
@@ -152,11 +182,7 @@ async fn compare<A: InLua>(
             let told = A::step(&rule, &mut state, instant, check);
             let from_rust = (told.verdict, told.report.remaining, told.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
-            assert_eq!(
-                from_lua.quota(),
-                quota.as_slice().get(told.quota_index).copied(),
-                "{place}"
-            );
+            same_policies(&from_lua, &told, quota.as_slice(), &place);
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
             if let Some(lua) = from_lua.take_reservation() {

@@ -144,15 +144,8 @@ impl Algorithm for AnyAlgorithm {
     type Rule = AnyRule;
     type State = AnyState;
 
-    fn blocking_quota(
-        rule: &AnyRule,
-        state: Option<&AnyState>,
-        now: i64,
-        cost: i64,
-    ) -> Option<usize> {
-        dispatch!(AnyRule, rule, |A, rule| {
-            A::blocking_quota(rule, state.and_then(A::state_of), now, cost)
-        })
+    fn refills(&self, index: usize) -> bool {
+        dispatch!(AnyAlgorithm, self, |A, algorithm| <A as Algorithm>::refills(algorithm, index))
     }
 
     fn quota(&self) -> Quotas {

@@ -4,8 +4,8 @@
 //! The twin of `scripts/several.lua`, as the tuples in `several.rs`.
 
 use super::{
-    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, combined, sealed::Sealed,
-    sealed::Single,
+    Algorithm, Check, Element, InLua, Mark, MemberAnswer, Refund, Report, ScriptPart, combined,
+    judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -123,17 +123,35 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         combined::report(reports::<A>(rule, state, now))
     }
 
-    fn blocking_quota(
+    fn refills(&self, index: usize) -> bool {
+        self.get(index).is_some_and(|one| one.refills(0))
+    }
+
+    /// Nothing for one alone, whose answer is the whole.
+    fn judge_each(
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        cost: i64,
-    ) -> Option<usize> {
-        combined::blocking_quota(now, fits::<A>(rule, state, now, cost))
+        check: Check,
+    ) -> Box<[MemberAnswer]> {
+        if rule.len() == 1 {
+            return Box::default();
+        }
+        // No member waits longer than all of them do.
+        let check = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
+        let verdict = |(rule, state)| judge::<A>(rule, state, now, check).0;
+        each::<A>(rule, state).map(verdict).map(MemberAnswer::unreported).collect()
     }
 
-    fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
-        combined::tightest(reports::<A>(rule, state, now))
+    fn report_each(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        members: &mut [MemberAnswer],
+    ) {
+        for (member, report) in members.iter_mut().zip(reports::<A>(rule, state, now)) {
+            member.report = report;
+        }
     }
 
     /// Each member refunds what it can. Returns the most that one of them refunded.

@@ -29,10 +29,13 @@
 //!
 //! A tuple of two to eight algorithms is an algorithm: 10 per second *and* 1,000 per day. A charge
 //! fits at the earliest instant at which it fits all members. It is taken from all or from none, in
-//! one call. The decision's [`quota`](crate::Decision::quota) is the one that refuses or delays,
-//! else the one with the fewest units left. `remaining` is the least of all, `reset_after` the
-//! latest. A charge that brings its own quota brings a tuple of as many. A `Vec` of algorithms is
+//! one call. A charge that brings its own quota brings a tuple of as many. A `Vec` of algorithms is
 //! one as well, for algorithms that are [known only at run time](AnyAlgorithm).
+//!
+//! The decision reports [each quota](crate::Decision::policies) as a policy, and says which of them
+//! is the [tightest](crate::Decision::tightest); its `quota` is that one's. `remaining` is the
+//! least of all, `reset_after` the latest. The policies of a limiter called `api` are called
+//! `api-1`, `api-2` and so on, unless you [name](crate::Description::names) them.
 //!
 //! Each member refunds what it can. A reserved wait is refunded completely if nothing was decided
 //! since. So waiters that leave in reverse order leave no trace. A refund in another order may
@@ -120,7 +123,7 @@ pub use sliding_window::SlidingWindow;
 pub use smooth_bursty::SmoothBursty;
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
-pub use verdict::{Answer, Check, Refund, Report, Verdict};
+pub use verdict::{Answer, Check, MemberAnswer, Refund, Report, Verdict};
 
 /// The token bucket by another name: the generic cell rate algorithm stores the same instant.
 pub type Gcra = TokenBucket;
@@ -157,21 +160,33 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// Whether a later instant can be reserved. If not, a refused caller asks again.
     const RESERVES: bool = true;
 
-    /// The index of the quota that refuses or delays a cost; `None` if it fits now.
-    fn blocking_quota(
+    /// Whether the units of the quota at `index` come back one by one, as a bucket's do, and not
+    /// when a window ends.
+    fn refills(&self, index: usize) -> bool {
+        let _ = index;
+        false
+    }
+
+    /// What each quota of several decides alone, in order; nothing for one quota. The reports are
+    /// not known yet.
+    fn judge_each(
         rule: &Self::Rule,
         state: Option<&Self::State>,
         now: i64,
-        cost: i64,
-    ) -> Option<usize> {
-        let _ = (rule, state, now, cost);
-        None
+        check: Check,
+    ) -> Box<[MemberAnswer]> {
+        let _ = (rule, state, now, check);
+        Box::default()
     }
 
-    /// The index of the quota with the fewest units left.
-    fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
-        let _ = (rule, state, now);
-        0
+    /// Sets the report of each quota of several.
+    fn report_each(
+        rule: &Self::Rule,
+        state: Option<&Self::State>,
+        now: i64,
+        members: &mut [MemberAnswer],
+    ) {
+        let _ = (rule, state, now, members);
     }
 
     /// The quota of charges that bring none.
@@ -259,7 +274,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn step(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.as_ref().and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state.as_ref());
-        let blocking = Self::blocking_quota(rule, seen, now, check.cost);
+        let members = Self::judge_each(rule, seen, now, check);
         let (verdict, instant) = judge::<Self>(rule, seen, now, check);
         match (verdict, instant) {
             (Verdict::Allow | Verdict::Wait(_), Some(instant)) if check.cost > 0 => {
@@ -268,10 +283,10 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
             }
             // The only write of a refusal: a clamped state, or it would move along with the clock.
             (Verdict::Deny(_), _) if check.cost > 0 && clamped.is_some() => *state = clamped,
-            _ => return answer::<Self>(rule, seen, now, verdict, blocking),
+            _ => return answer::<Self>(rule, seen, now, verdict, members),
         }
         let state = state.as_ref();
-        let answer = answer::<Self>(rule, state, now, verdict, blocking);
+        let answer = answer::<Self>(rule, state, now, verdict, members);
         Answer { mark: state.map(Self::mark), ..answer }
     }
 
@@ -280,9 +295,9 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn estimate(rule: &Self::Rule, state: Option<&Self::State>, now: i64, check: Check) -> Answer {
         let clamped = state.and_then(|state| Self::clamp(rule, state, now));
         let seen = clamped.as_ref().or(state);
-        let blocking = Self::blocking_quota(rule, seen, now, check.cost);
+        let members = Self::judge_each(rule, seen, now, check);
         let (verdict, _) = judge::<Self>(rule, seen, now, check);
-        answer::<Self>(rule, seen, now, verdict, blocking)
+        answer::<Self>(rule, seen, now, verdict, members)
     }
 
     /// Takes a cost without a check that it fits, unless the debt is past the horizon. Answers as a
@@ -302,9 +317,10 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         }
         let mark = state.as_ref().filter(|_| changed).map(Self::mark);
         let seen = seen.as_ref().or(state.as_ref());
-        let blocking = Self::blocking_quota(rule, seen, now, 0);
-        let (verdict, _) = judge::<Self>(rule, seen, now, Check { cost: 0, max_wait: 0 });
-        Answer { mark, ..answer::<Self>(rule, seen, now, verdict, blocking) }
+        let peek = Check { cost: 0, max_wait: 0 };
+        let members = Self::judge_each(rule, seen, now, peek);
+        let (verdict, _) = judge::<Self>(rule, seen, now, peek);
+        Answer { mark, ..answer::<Self>(rule, seen, now, verdict, members) }
     }
 
     /// Gives back units of a reservation, and returns how many: the twin of the
@@ -351,14 +367,14 @@ fn answer<A: Algorithm>(
     state: Option<&A::State>,
     now: i64,
     verdict: Verdict,
-    blocking: Option<usize>,
+    mut members: Box<[MemberAnswer]>,
 ) -> Answer {
-    Answer {
-        verdict,
-        report: A::report(rule, state, now),
-        quota_index: blocking.unwrap_or_else(|| A::tightest(rule, state, now)),
-        mark: None,
-    }
+    A::report_each(rule, state, now, &mut members);
+    let report = match members.is_empty() {
+        true => A::report(rule, state, now),
+        false => combined::report(members.iter().map(|member| member.report)),
+    };
+    Answer { verdict, report, members, mark: None }
 }
 
 pub(crate) mod sealed {

@@ -5,8 +5,8 @@
 //! The twin of `scripts/several.lua`.
 
 use super::{
-    Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, combined, sealed::Sealed,
-    sealed::Single,
+    Algorithm, Check, Element, InLua, Mark, MemberAnswer, Refund, Report, ScriptPart, combined,
+    judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -98,24 +98,35 @@ macro_rules! tuple {
                 combined::report(reports!(rule, state, now: $($member $index),+))
             }
 
-            fn blocking_quota(
+            fn refills(&self, index: usize) -> bool {
+                [$(self.$index.refills(0)),+].get(index).copied().unwrap_or_default()
+            }
+
+            fn judge_each(
                 rule: &Self::Rule,
                 state: Option<&Self::State>,
                 now: i64,
-                cost: i64,
-            ) -> Option<usize> {
-                combined::blocking_quota(now, [$(
-                    $member::earliest_fit(
-                        &rule.$index,
-                        state.and_then(|state| state.$index.as_ref()),
-                        now,
-                        cost,
-                    )
-                ),+])
+                check: Check,
+            ) -> Box<[MemberAnswer]> {
+                // No member waits longer than all of them do.
+                let max_wait = check.max_wait.min(Self::horizon(rule));
+                let check = Check { max_wait, ..check };
+                Box::new([$({
+                    let one = state.and_then(|state| state.$index.as_ref());
+                    MemberAnswer::unreported(judge::<$member>(&rule.$index, one, now, check).0)
+                }),+])
             }
 
-            fn tightest(rule: &Self::Rule, state: Option<&Self::State>, now: i64) -> usize {
-                combined::tightest(reports!(rule, state, now: $($member $index),+))
+            fn report_each(
+                rule: &Self::Rule,
+                state: Option<&Self::State>,
+                now: i64,
+                members: &mut [MemberAnswer],
+            ) {
+                let reports = reports!(rule, state, now: $($member $index),+);
+                for (member, report) in members.iter_mut().zip(reports) {
+                    member.report = report;
+                }
             }
 
             /// Each member refunds what it can. Returns the most that one of them refunded.

@@ -119,6 +119,10 @@ impl Algorithm for TokenBucket {
     type Rule = Rule;
     type State = State;
 
+    fn refills(&self, _: usize) -> bool {
+        true
+    }
+
     fn quota(&self) -> Quotas {
         self.quota.into()
     }

@@ -25,7 +25,7 @@ pub enum Verdict {
     Never,
 }
 
-/// What a decision reports about its key.
+/// What a decision reports about its key. Of several quotas the least number, and the latest time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -33,6 +33,23 @@ pub struct Report {
     pub remaining: i64,
     /// The time until nothing of the quota is taken, in µs.
     pub reset_after: i64,
+}
+
+/// What one quota of several answers alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberAnswer {
+    /// What it decides.
+    pub verdict: Verdict,
+    /// The report about the key under this quota.
+    pub report: Report,
+}
+
+impl MemberAnswer {
+    /// A verdict whose report is not known yet.
+    pub(super) const fn unreported(verdict: Verdict) -> Self {
+        Self { verdict, report: Report { remaining: 0, reset_after: 0 } }
+    }
 }
 
 /// A refund: the units of a reservation to give back.
@@ -71,8 +88,8 @@ pub struct Answer {
     pub verdict: Verdict,
     /// The report about the key.
     pub report: Report,
-    /// The index of the quota that refuses or delays, else of the one with the fewest units left.
-    pub quota_index: usize,
+    /// What each quota of several answers alone, in order; empty for one quota.
+    pub members: Box<[MemberAnswer]>,
     /// The mark of the state that the step wrote; `None` if it wrote none.
     pub mark: Option<Mark>,
 }

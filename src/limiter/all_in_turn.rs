@@ -1,13 +1,14 @@
 //! Limiters over different keys, asked in turn.
 
+mod members;
 mod reservations;
 
-use std::cmp::Reverse;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::members::{Member, joined, refused};
 use self::reservations::{MemberReservation, MemberReservations, TentativeReservations};
 use super::acquire::too_long_a_wait;
 use super::named::check_key;
@@ -55,7 +56,10 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// same, what the earlier ones took is refunded, as far as their algorithms can.
 ///
 /// Nothing is reserved: a slot that one limiter reserved would be no slot of the others. A charge
-/// is admitted now, or refused with the time to come back.
+/// is admitted now, or refused with the time to come back: that of the member that refuses longest.
+/// So when one refuses, those that nobody has asked are asked for an
+/// [estimate](crate::LimiterExt::estimate). The decision [reports](Decision::policies) the policies
+/// of all members that the charge takes from.
 ///
 /// Each member keeps to its own deadline. Inside of a [`timeout`](crate::LimiterExt::timeout), the
 /// error is of kind [`Saturation`](ErrorKind::Saturation) if the time ends after at least one of
@@ -130,59 +134,51 @@ impl<const N: usize, F> AllInTurn<N, F> {
         };
         let owner = self.owner;
         Box::pin(async move {
-            // The members that are asked, in order: each by its index, with its charge.
-            let mut asked: Vec<(usize, Charge)> =
-                (0..).zip(charges).filter_map(|(index, charge)| Some((index, charge?))).collect();
+            let mut members: Vec<Member> = Member::of_charges(charges);
             // Whatever the members would answer, the request is wrong.
-            let with_key = asked.iter().filter(|(_, charge)| !charge.has_parts());
-            with_key.map(|(_, charge)| charge.key()).try_for_each(check_key)?;
-            if let [(index, charge)] = &asked[..] {
+            let with_key = members.iter().filter(|member| !member.charge.has_parts());
+            with_key.map(|member| member.charge.key()).try_for_each(check_key)?;
+            if let [Member { index, charge, .. }] = &members[..] {
                 let decision = tentative.limiters[*index].check(charge).await?;
                 let inherits_cost = charge.inherits_cost();
                 return Ok(wrap_reservation(decision, owner, cost, inherits_cost));
             }
-            for (_, charge) in &mut asked {
-                charge.set_max_wait(Duration::ZERO);
+            for member in &mut members {
+                member.charge.set_max_wait(Duration::ZERO);
             }
             let mut answered = false;
             // A member that will refuse is asked first, so that seldom anything has to be refunded.
-            for place in 1..asked.len() {
-                let (index, charge) = &asked[place];
+            for place in 1..members.len() {
+                let Member { index, charge, answer, .. } = &mut members[place];
                 if charge.get_cost() == 0 {
                     continue;
                 }
                 let peek = charge.clone().peek();
-                let left = ask_member(&tentative.limiters[*index], &peek, &mut answered)
-                    .await?
-                    .remaining();
-                if left.is_some_and(|left| left < charge.get_cost()) {
-                    asked[..=place].rotate_right(1);
+                let peeked = ask_member(&tentative.limiters[*index], &peek, &mut answered).await?;
+                match peeked.remaining().is_some_and(|left| left < charge.get_cost()) {
+                    true => members[..=place].rotate_right(1),
+                    false => *answer = Some(peeked),
                 }
             }
-            let mut tightest: Option<Decision> = None;
-            for (index, charge) in asked {
-                let decision = ask_member(&tentative.limiters[index], &charge, &mut answered);
+            for place in 0..members.len() {
+                let Member { index, charge, answer, taken } = &mut members[place];
+                let decision = ask_member(&tentative.limiters[*index], charge, &mut answered);
                 let mut decision = decision.await?.denied();
                 if !decision.is_admitted() {
-                    return Ok(decision);
+                    *answer = Some(decision);
+                    return refused(&tentative.limiters[..], members).await;
                 }
                 let inherits_cost = charge.inherits_cost();
+                *taken = decision.reservation().map_or(0, Reservation::cost);
                 let member = |reservation| MemberReservation { reservation, inherits_cost };
                 tentative.reservations.extend(decision.take_reservation().map(member));
                 if matches!(decision.outcome(), Outcome::Wait(wait) if !wait.is_zero()) {
                     return Err(too_long_a_wait());
                 }
-                // One that passes only in shadow tells most.
-                let left = |decision: &Decision| {
-                    let passes = matches!(decision.shadowed(), None | Some(Ok(Outcome::Allow)));
-                    (passes, decision.remaining().unwrap_or(u64::MAX))
-                };
-                if tightest.as_ref().is_none_or(|least| left(&decision) < left(least)) {
-                    tightest = Some(decision);
-                }
+                *answer = Some(decision);
             }
             let reservations = MemberReservations(std::mem::take(&mut tentative.reservations));
-            let Some(decision) = tightest else { return Err(no_limiter()) };
+            let decision = joined(members)?;
             if reservations.0.is_empty() {
                 return Ok(decision);
             }
@@ -206,10 +202,6 @@ fn wrap_reservation(
             decision.with_reservation(Reservation::new(owner, cost, reservations))
         }
     }
-}
-
-fn no_limiter() -> Error {
-    Error::new(ErrorKind::Configuration, "there is no limiter to ask")
 }
 
 /// Asks one member. A deadline that passes after another one has answered says nothing about a
@@ -274,8 +266,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
 }
 
 impl<const N: usize, F> AllInTurn<N, F> {
-    /// Changes the key of each member. Returns the decision that refuses longest, else the one that
-    /// has least left.
+    /// Changes the key of each member. Returns the tightest decision, with the policies of all.
     pub(super) fn operate_each(
         &self,
         operation: Operation,
@@ -293,27 +284,14 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 _ => limiter.operate(operation, charge),
             })
             .collect::<Option<_>>()?;
+        let mut members = Member::of_charges(charges.clone());
         Some(Box::pin(async move {
-            let mut tightest: Option<Decision> = None;
-            for answer in answers {
-                let decision = answer.await?.denied();
-                if tightest.as_ref().is_none_or(|least| is_tighter(&decision, least)) {
-                    tightest = Some(decision);
-                }
+            for (member, answer) in members.iter_mut().zip(answers) {
+                member.answer = Some(answer.await?.denied());
             }
-            tightest.ok_or_else(no_limiter)
+            joined(members)
         }))
     }
-}
-
-/// Whether a decision refuses where another admits, or refuses longer, or has less left.
-fn is_tighter(decision: &Decision, other: &Decision) -> bool {
-    let wait = |decision: &Decision| match decision.outcome() {
-        Outcome::Deny { retry_after } => retry_after.unwrap_or(Duration::MAX),
-        _ => Duration::ZERO,
-    };
-    let left = |decision: &Decision| decision.remaining().unwrap_or(u64::MAX);
-    (Reverse(wait(decision)), left(decision)) < (Reverse(wait(other)), left(other))
 }
 
 impl<const N: usize, F> Clone for AllInTurn<N, F> {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    AcquireFuture, Boxed, Breaker, DenyCache, Fallback, FallbackIf, Inspect, Lease, Limiter,
-    Operation, OperationFuture, OrElse, Shadow, Switch, Timeout, WithBreaker, WithSwitch,
+    AcquireFuture, Boxed, Breaker, DenyCache, Described, Description, Fallback, FallbackIf,
+    Inspect, Lease, Limiter, Operation, OperationFuture, OrElse, Shadow, Switch, Timeout,
+    WithBreaker, WithSwitch,
 };
 use crate::{Charge, Decision, Error, Reservation};
 
@@ -166,6 +167,25 @@ pub trait LimiterExt: Limiter + Sized {
         F: Fn(&Charge, Result<&Decision, &Error>),
     {
         Inspect::new(self, inspect)
+    }
+
+    /// Says more about the policies of this limiter to those who read them in header fields: their
+    /// names, their unit, and whose key it is. It decides nothing.
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+    /// use tower_sluice::{Description, LimiterExt, Memory, Quota};
+    ///
+    /// let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
+    /// let api = Memory::new("api", (TokenBucket::new(second), FixedWindow::new(day)))
+    ///     .describe(Description::new().names(["burst", "daily"]));
+    /// # let _ = api;
+    /// ```
+    ///
+    /// Write it next to the limiter whose policies it describes.
+    #[must_use]
+    fn describe(self, description: Description) -> Described<Self> {
+        Described::new(self, description)
     }
 
     /// Hides the type, so that limiters of different types fit one field or table.

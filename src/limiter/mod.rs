@@ -5,6 +5,7 @@ mod all_in_turn;
 mod boxed;
 mod breaker;
 mod deny_cache;
+mod describe;
 mod ext;
 mod grace_period;
 mod inspect;
@@ -36,6 +37,7 @@ pub use all_in_turn::AllInTurn;
 pub use boxed::{Boxed, BoxedFuture};
 pub use breaker::{Breaker, BreakerCounts, BreakerState, WithBreaker, WithBreakerFuture};
 pub use deny_cache::{DenyCache, DenyCacheFuture};
+pub use describe::{Described, DescribedFuture, Description};
 pub use ext::LimiterExt;
 pub use inspect::{Inspect, InspectFuture};
 pub use lease::{Lease, LeaseFuture};
@@ -75,6 +77,7 @@ use crate::{Charge, Decision, Error, Reservation};
 /// | [`Inspect`] | as its inner one, and shows each decision to a closure |
 /// | [`Metered`](crate::Metered), [`Traced`](crate::Traced) | as its inner one, and counts each decision, or makes an event of it |
 /// | [`Lease`] | as its inner one, which it asks for several units in one call |
+/// | [`Described`] | as its inner one, and says more about its policies |
 /// | [`AllAtOnce`] | by several in one Redis over different keys, in one call, all or nothing |
 /// | [`AllInTurn`] | by several of any type, one after another, all or nothing |
 /// | [`Boxed`] | as its inner one, whose type it hides |

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, Verdict};
+use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, MemberAnswer, Verdict};
 use crate::charge::Key;
-use crate::decision::Details;
-use crate::quota::{INEXACT, QuotaError, Quotas};
+use crate::decision::{Details, Figures, Policy, distinct_names};
+use crate::quota::{INEXACT, Quota, QuotaError, Quotas};
 use crate::reservation::Taken;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
@@ -28,6 +28,10 @@ pub(super) struct NamedAlgorithm<A: Algorithm> {
     pub(super) owner: Owner,
     /// One for each quota, or a single one.
     names: Vec<Arc<str>>,
+    /// The names of several policies, one for each quota.
+    policy_names: Vec<Arc<str>>,
+    /// Whether the units of a single quota come back one by one.
+    refills: bool,
     algorithm: A,
     quota: Quotas,
     /// The rule of that quota.
@@ -84,7 +88,9 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
         let rule = algorithm.rule(quota.clone())?;
-        Ok(Self { owner: Owner::new(), names, algorithm, quota, rule })
+        let policy_names = distinct_names(&names, quota.as_slice().len());
+        let refills = algorithm.refills(0);
+        Ok(Self { owner: Owner::new(), names, policy_names, refills, algorithm, quota, rule })
     }
 
     #[inline]
@@ -123,22 +129,19 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         from: Provenance,
         key: Key,
     ) -> Decision {
-        let outcome = match answer.verdict {
-            Verdict::Allow => Outcome::Allow,
-            Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
-            Verdict::Deny(wait) if !A::RESERVES => Outcome::Retry(duration(wait)),
-            Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
-            Verdict::Never => Outcome::Deny { retry_after: None },
-        };
+        let outcome = outcome::<A>(answer.verdict);
         let quotas = quota.as_ref().unwrap_or(&self.quota).as_slice();
-        let named = quotas[answer.quota_index.min(quotas.len() - 1)];
-        let name = self.names.get(answer.quota_index).unwrap_or(&self.names[0]);
+        let policies = (!answer.members.is_empty()).then(|| self.policies(quotas, &answer.members));
+        let tightest = policies.as_deref().map_or(0, tightest);
+        let name = self.names.get(tightest).unwrap_or(&self.names[0]);
         let is_taken = cost > 0 && matches!(outcome, Outcome::Allow | Outcome::Wait(_));
         let details = Details {
             limiter: Some(Arc::clone(name)),
-            quota: Some(named),
+            quota: Some(quotas[tightest.min(quotas.len() - 1)]),
             remaining: Some(answer.report.remaining.cast_unsigned()),
             reset_after: Some(duration(answer.report.reset_after)),
+            refills: self.refills,
+            policies,
             decided_at: Some(duration(from.now)),
             batch_position: from.batch_position,
             retried_for: Duration::ZERO,
@@ -151,6 +154,22 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             waiters: None,
         };
         Decision::with_details(outcome, from.origin, details)
+    }
+
+    /// What several quotas say, each for itself.
+    fn policies(&self, quotas: &[Quota], members: &[MemberAnswer]) -> Arc<[Policy]> {
+        let each = quotas.iter().zip(members).zip(&self.policy_names).enumerate();
+        each.map(|(index, ((quota, member), name))| {
+            let figures = Figures {
+                outcome: outcome::<A>(member.verdict),
+                remaining: Some(member.report.remaining.cast_unsigned()),
+                reset_after: Some(duration(member.report.reset_after)),
+                refills: self.algorithm.refills(index),
+                ..Figures::new(*quota)
+            };
+            Policy { name: Arc::clone(name), figures }
+        })
+        .collect()
     }
 
     /// The cost and the payload of a reservation of this limiter.
@@ -210,6 +229,25 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     pub(super) fn own_rule(&self) -> &A::Rule {
         &self.rule
     }
+}
+
+/// The outcome that a verdict stands for.
+#[inline]
+fn outcome<A: Algorithm>(verdict: Verdict) -> Outcome {
+    match verdict {
+        Verdict::Allow => Outcome::Allow,
+        Verdict::Wait(wait) => Outcome::Wait(duration(wait)),
+        Verdict::Deny(wait) if !A::RESERVES => Outcome::Retry(duration(wait)),
+        Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },
+        Verdict::Never => Outcome::Deny { retry_after: None },
+    }
+}
+
+/// The index of the tightest policy.
+fn tightest(policies: &[Policy]) -> usize {
+    let each = policies.iter().map(|policy| policy.figures).enumerate();
+    let tightest = each.min_by(|(_, one), (_, other)| one.compare_tightness(other));
+    tightest.map_or(0, |(index, _)| index)
 }
 
 /// The result of a `try_new`, for the constructor that panics instead.

@@ -260,7 +260,7 @@ impl Algorithm for PermitLog {
         let changed = next.fingerprint() != before;
         let mark = changed.then(|| Self::mark(&next));
         *state = (next != State::default()).then_some(next);
-        Answer { verdict, report, quota_index: 0, mark }
+        Answer { verdict, report, members: Box::default(), mark }
     }
 }
 

@@ -15,6 +15,7 @@ use tower_sluice::{
 };
 
 mod acquire;
+mod policies;
 
 const SECOND: Duration = Duration::from_secs(1);
 

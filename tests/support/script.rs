@@ -8,8 +8,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 use tower_sluice::algorithm::{
-    Check, Element, FixedWindow, InLua, Mark, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Check, Element, FixedWindow, InLua, Mark, MemberAnswer, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{Quota, Quotas};
 
@@ -223,7 +223,8 @@ impl<A: InLua> Call<A> {
         };
         let is_taken = matches!(told[0], Value::Int(..0));
         if form.operation().starts_with("refund") {
-            return Entry::Told { numbers: [5, wait, 0, 0], quota_index: 0, mark: Mark::default() };
+            let numbers = [5, wait, 0, 0];
+            return Entry::Told { numbers, members: Box::default(), mark: Mark::default() };
         }
         let element = |value| match value {
             &Value::Int(number) => Element::Number(number),
@@ -247,7 +248,7 @@ impl<A: InLua> Call<A> {
         assert_eq!((is_taken, wait), (takes, expected), "{form:?}");
         let numbers = [outcome, wait, answer.report.remaining, answer.report.reset_after];
         let mark = answer.mark.unwrap_or_default();
-        Entry::Told { numbers, quota_index: answer.quota_index, mark }
+        Entry::Told { numbers, members: answer.members, mark }
     }
 }
 
@@ -264,7 +265,7 @@ pub enum Entry {
         /// 0 allow, 1 wait, 2 deny, 3 never, 5 refund; wait, or units given back; remaining; reset
         /// after.
         numbers: [i64; 4],
-        quota_index: usize,
+        members: Box<[MemberAnswer]>,
         mark: Mark,
     },
     Failed(String),

@@ -73,13 +73,8 @@ impl<L: Limiter> Stock<L> {
     where
         L: Send + Sync + 'static,
     {
-        let mut decision = self.answer.without_reservation();
-        if let (Some(remaining), Some(reset_after)) = (decision.remaining(), decision.reset_after())
-        {
-            let elapsed = at.saturating_duration_since(self.taken_at);
-            let reset_after = reset_after.saturating_sub(elapsed);
-            decision = decision.with_report(remaining.saturating_add(left), reset_after);
-        }
+        let elapsed = at.saturating_duration_since(self.taken_at);
+        let decision = self.answer.without_reservation().later(elapsed, left);
         debug_assert_eq!(decision.outcome(), Outcome::Allow);
         if !self.can_settle {
             return decision;

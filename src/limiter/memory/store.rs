@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::clock::Clock;
 use super::shard::{Shard, hash};
-use crate::algorithm::{Algorithm, Answer, Refund, Verdict};
+use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
 use crate::limiter::Operation;
 use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, units};
@@ -107,10 +107,8 @@ impl<A: Algorithm> Store<A> {
             }
             if operation == Operation::Reset {
                 *state = None;
-                let report = A::report(&parsed.rule, None, now);
-                let quota_index = A::tightest(&parsed.rule, None, now);
-                let answer = Answer { verdict: Verdict::Allow, report, quota_index, mark: None };
-                return ((answer, now), None);
+                let peek = Check { cost: 0, max_wait: 0 };
+                return ((A::estimate(&parsed.rule, None, now, peek), now), None);
             }
             let answer = A::penalize(&parsed.rule, state, now, parsed.check.cost);
             let changed = state.as_ref().filter(|_| answer.mark.is_some());

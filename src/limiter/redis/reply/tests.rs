@@ -52,7 +52,7 @@ fn a_reserved_wait_is_read() {
     let decided = ReplyEntry::Decided(Answer {
         verdict: Verdict::Wait(100),
         report: Report { remaining: 0, reset_after: 600 },
-        quota_index: 0,
+        members: Box::default(),
         mark: Some([1_200, 0, 0, 0].into()),
     });
     assert_eq!(told(&reply).unwrap(), decided);

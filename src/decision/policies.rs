@@ -1,0 +1,157 @@
+//! Every policy of a decision, and the one that matters most.
+
+use std::fmt;
+use std::iter::FusedIterator;
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::policy::{Figures, Policy, PolicyReport};
+use super::{Decision, Details};
+
+/// The policies that took part in a decision, in order: see [`Decision::policies`].
+#[derive(Clone)]
+pub struct Policies<'a> {
+    only: Option<PolicyReport<'a>>,
+    several: slice::Iter<'a, Policy>,
+}
+
+impl Decision {
+    /// Every policy that took part, in order: of a tuple one for each quota, of a combination those
+    /// of its members. None if the limiter does not say by which quota it decided.
+    ///
+    /// Each has its own `remaining` and `reset_after`.
+    #[must_use]
+    pub fn policies(&self) -> Policies<'_> {
+        let several = self.details.as_ref().and_then(|details| details.policies.as_deref());
+        let only = if several.is_some() { None } else { self.only_policy() };
+        Policies { only, several: several.unwrap_or_default().iter() }
+    }
+
+    /// The policy that matters most to the next request: of those that refuse, the one that refuses
+    /// longest; else the one with the smallest part of its quota left. A policy that a shadow
+    /// watches comes last.
+    ///
+    /// All that it says is its own. [`remaining`](Decision::remaining) and
+    /// [`reset_after`](Decision::reset_after) may come from different policies.
+    #[must_use]
+    pub fn tightest(&self) -> Option<PolicyReport<'_>> {
+        self.policies().min_by(PolicyReport::compare_tightness)
+    }
+
+    /// Sets every policy that took part, and so [`quota`](Decision::quota),
+    /// [`remaining`](Decision::remaining), [`reset_after`](Decision::reset_after), and the name of
+    /// the [`limiter`](Decision::limiter) if it has none. Default: one policy, which
+    /// [`with_limiter`](Decision::with_limiter) names.
+    #[must_use]
+    pub fn with_policies<'a>(
+        mut self,
+        policies: impl IntoIterator<Item = PolicyReport<'a>>,
+    ) -> Self {
+        self.set_policies(policies.into_iter().map(PolicyReport::to_policy).collect());
+        self
+    }
+
+    /// As [`with_policies`](Decision::with_policies).
+    pub(crate) fn set_policies(&mut self, policies: Arc<[Policy]>) {
+        let tightest = policies.iter().map(Policy::report).min_by(PolicyReport::compare_tightness);
+        let Some(tightest) = tightest else { return };
+        let figures = || policies.iter().map(|policy| policy.figures);
+        // Who refuses may not say by which policy.
+        let has_decided = self.is_admitted() || !tightest.is_admitted();
+        let details = self.details.get_or_insert_default();
+        if has_decided {
+            details.limiter.get_or_insert_with(|| tightest.name().into());
+            details.quota = Some(tightest.quota());
+        }
+        details.remaining = figures().filter_map(|one| one.remaining).min();
+        details.reset_after = figures().filter_map(|one| one.reset_after).max();
+        details.policies = Some(policies);
+    }
+
+    /// The policies, to be reported by another decision.
+    pub(crate) fn to_policies(&self) -> Vec<Policy> {
+        let Some(details) = &self.details else { return Vec::new() };
+        match (&details.policies, &details.limiter, self.only_policy()) {
+            (Some(several), ..) => several.to_vec(),
+            (None, Some(limiter), Some(only)) => vec![only.to_policy_called(Arc::clone(limiter))],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same after `elapsed` time, with `more` units left.
+    pub(crate) fn later(mut self, elapsed: Duration, more: u64) -> Self {
+        if let Some(details) = &mut self.details {
+            details.remaining = details.remaining.map(|units| units.saturating_add(more));
+            details.reset_after = details.reset_after.map(|time| time.saturating_sub(elapsed));
+            details.policies = details.policies_later(elapsed, more);
+        }
+        self
+    }
+
+    /// What is reported of one policy, while several are not listed.
+    fn only_policy(&self) -> Option<PolicyReport<'_>> {
+        let details = self.details.as_deref()?;
+        let figures = Figures {
+            outcome: match details.shadowed.as_deref() {
+                Some(Ok(outcome)) => *outcome,
+                _ => self.outcome,
+            },
+            remaining: details.remaining,
+            reset_after: details.reset_after,
+            refills: details.refills,
+            is_shadow: details.shadowed.is_some(),
+            ..Figures::new(details.quota?)
+        };
+        Some(PolicyReport::of(details.limiter.as_deref()?, figures))
+    }
+
+    /// Marks several policies as watched. The only one is, if the decision has been in shadow.
+    pub(super) fn mark_policies_as_shadows(&mut self) {
+        if let Some(details) = &mut self.details {
+            details.change_policies(|figures| figures.is_shadow = true);
+        }
+    }
+}
+
+impl Details {
+    /// Several policies after `elapsed` time, with `more` units left.
+    pub(super) fn policies_later(&self, elapsed: Duration, more: u64) -> Option<Arc<[Policy]>> {
+        changed(self.policies.as_deref()?, |figures| *figures = figures.later(elapsed, more))
+    }
+
+    fn change_policies(&mut self, change: impl Fn(&mut Figures)) {
+        self.policies = self.policies.as_deref().and_then(|policies| changed(policies, change));
+    }
+}
+
+fn changed(policies: &[Policy], change: impl Fn(&mut Figures)) -> Option<Arc<[Policy]>> {
+    let mut policies: Arc<[Policy]> = policies.into();
+    for policy in Arc::get_mut(&mut policies)? {
+        change(&mut policy.figures);
+    }
+    Some(policies)
+}
+
+impl<'a> Iterator for Policies<'a> {
+    type Item = PolicyReport<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.only.take().or_else(|| self.several.next().map(Policy::report))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize::from(self.only.is_some()) + self.several.len();
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Policies<'_> {}
+
+impl FusedIterator for Policies<'_> {}
+
+impl fmt::Debug for Policies<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

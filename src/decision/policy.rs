@@ -1,0 +1,359 @@
+//! What a decision reports of each policy that took part in it.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Outcome, Quota};
+
+/// One policy in the report of a [`Decision`](crate::Decision): its name, its quota, and how the
+/// key stands under it.
+///
+/// A limiter of one quota has one policy, called as the limiter is. A tuple of algorithms has one
+/// for each quota, and [`AllInTurn`](crate::AllInTurn) and [`AllAtOnce`](crate::AllAtOnce) have
+/// those of their members. [`LimiterExt::describe`](crate::LimiterExt::describe) gives them other
+/// names.
+///
+/// ```
+/// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+/// use tower_sluice::{Charge, Limiter, Memory, Quota};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build().unwrap().block_on(async {
+/// let quotas = (
+///     TokenBucket::new(Quota::per_second(10)),
+///     FixedWindow::new(Quota::per_day(1_000)),
+/// );
+/// let decision = Memory::new("api", quotas).check(&Charge::new("alice").cost(4)).await?;
+/// let left: Vec<_> = decision
+///     .policies()
+///     .map(|policy| (policy.name().to_owned(), policy.remaining()))
+///     .collect();
+/// assert_eq!(left, [("api-1".into(), Some(6)), ("api-2".into(), Some(996))]);
+/// assert_eq!(decision.tightest().map(|policy| policy.quota()), Some(Quota::per_second(10)));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PolicyReport<'a> {
+    name: &'a str,
+    figures: Figures,
+}
+
+/// What the units of a quota are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum QuotaUnit {
+    /// Requests, or whatever costs mean.
+    #[default]
+    Requests,
+    /// Bytes of the content of messages.
+    ContentBytes,
+    /// Requests that run at the same time.
+    ConcurrentRequests,
+}
+
+/// A policy as decisions keep it.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub(crate) name: Arc<str>,
+    pub(crate) figures: Figures,
+}
+
+/// All of a policy but its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) quota: Quota,
+    /// What this policy alone decides.
+    pub(crate) outcome: Outcome,
+    pub(crate) remaining: Option<u64>,
+    pub(crate) reset_after: Option<Duration>,
+    pub(crate) unit: QuotaUnit,
+    pub(crate) partition_key: Option<[u8; 8]>,
+    /// Whether the units come back one by one, and not when a window ends.
+    pub(crate) refills: bool,
+    /// Whether it refuses nobody.
+    pub(crate) is_shadow: bool,
+}
+
+impl<'a> PolicyReport<'a> {
+    /// A policy that admits, for limiters of your own. They pass it to
+    /// [`Decision::with_policies`](crate::Decision::with_policies).
+    #[must_use]
+    pub fn new(name: &'a str, quota: Quota) -> Self {
+        Self { name, figures: Figures::new(quota) }
+    }
+
+    pub(super) fn of(name: &'a str, figures: Figures) -> Self {
+        Self { name, figures }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// The quota.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.figures.quota
+    }
+
+    /// What this policy alone decides about the charge.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.figures.outcome
+    }
+
+    /// Whether this policy alone admits the charge, at once or after a reserved wait.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        matches!(self.figures.outcome, Outcome::Allow | Outcome::Wait(_))
+    }
+
+    /// The time after which this policy alone would admit the charge at once. `None` if it admits
+    /// it, or if the charge can never fit.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.figures.outcome.retry_after()
+    }
+
+    /// The units that this policy alone would admit right now, after the decision.
+    #[must_use]
+    pub fn remaining(&self) -> Option<u64> {
+        self.figures.remaining
+    }
+
+    /// The time until the whole quota is there again, reservations included.
+    #[must_use]
+    pub fn reset_after(&self) -> Option<Duration> {
+        self.figures.reset_after
+    }
+
+    /// The time in which the whole quota comes back: the period of a window; of a bucket the time
+    /// in which an empty one fills, rounded up to a second.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        self.figures.window()
+    }
+
+    /// What its units are. Default: [`QuotaUnit::Requests`].
+    #[must_use]
+    pub fn unit(&self) -> QuotaUnit {
+        self.figures.unit
+    }
+
+    /// The first 8 bytes of the key's SHA-256 digest, if the limiter
+    /// [shows](crate::Description::partition_key) it.
+    #[must_use]
+    pub fn partition_key(&self) -> Option<[u8; 8]> {
+        self.figures.partition_key
+    }
+
+    /// Whether a [`Shadow`](crate::Shadow) or a [`Switch`](crate::Switch) watches the policy, so
+    /// that it refuses nobody.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.figures.is_shadow
+    }
+
+    /// Sets what this policy alone decides. Default: [`Outcome::Allow`].
+    #[must_use]
+    pub fn with_outcome(mut self, outcome: Outcome) -> Self {
+        self.figures.outcome = outcome;
+        self
+    }
+
+    /// Sets what is left of the quota, and the time until all of it is there again.
+    #[must_use]
+    pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
+        self.figures.remaining = Some(remaining);
+        self.figures.reset_after = Some(reset_after);
+        self
+    }
+
+    /// Sets what its units are. Default: [`QuotaUnit::Requests`].
+    #[must_use]
+    pub fn with_unit(mut self, unit: QuotaUnit) -> Self {
+        self.figures.unit = unit;
+        self
+    }
+
+    pub(super) fn to_policy(self) -> Policy {
+        self.to_policy_called(self.name.into())
+    }
+
+    pub(super) fn to_policy_called(self, name: Arc<str>) -> Policy {
+        Policy { name, figures: self.figures }
+    }
+
+    /// By what they say about the next request: see
+    /// [`Decision::tightest`](crate::Decision::tightest).
+    pub(crate) fn compare_tightness(&self, other: &Self) -> Ordering {
+        self.figures.compare_tightness(&other.figures)
+    }
+}
+
+impl Policy {
+    pub(crate) fn report(&self) -> PolicyReport<'_> {
+        PolicyReport { name: &self.name, figures: self.figures }
+    }
+}
+
+impl Figures {
+    pub(crate) fn new(quota: Quota) -> Self {
+        Self {
+            quota,
+            outcome: Outcome::Allow,
+            remaining: None,
+            reset_after: None,
+            unit: QuotaUnit::Requests,
+            partition_key: None,
+            refills: false,
+            is_shadow: false,
+        }
+    }
+
+    fn window(&self) -> Duration {
+        let (period, limit) = (self.quota.period(), self.quota.limit());
+        let burst = self.quota.get_burst();
+        if !self.refills && burst == limit {
+            return period;
+        }
+        let micros = (u128::from(burst) * period.as_micros()).div_ceil(limit.into());
+        // A quota is at most 2^50 µs long.
+        Duration::from_secs(micros.div_ceil(1_000_000) as u64)
+    }
+
+    /// `Less` is tighter: what counts before a shadow, what refuses longest, then the smallest part
+    /// left. Of equal parts the one that is complete last.
+    pub(crate) fn compare_tightness(&self, other: &Self) -> Ordering {
+        let refuses = |one: &Self| match one.outcome {
+            Outcome::Deny { retry_after } => Some(retry_after.unwrap_or(Duration::MAX)),
+            Outcome::Retry(pause) => Some(pause),
+            _ => None,
+        };
+        let part = |one: &Self, whole: &Self| {
+            let left = one.remaining.unwrap_or(u64::MAX);
+            u128::from(left) * u128::from(whole.quota.get_burst())
+        };
+        (self.is_shadow.cmp(&other.is_shadow))
+            .then_with(|| refuses(other).cmp(&refuses(self)))
+            .then_with(|| part(self, other).cmp(&part(other, self)))
+            .then_with(|| other.reset_after.cmp(&self.reset_after))
+    }
+
+    /// The same after `elapsed` time, with `more` units left.
+    pub(crate) fn later(mut self, elapsed: Duration, more: u64) -> Self {
+        let left = |time: Duration| time.saturating_sub(elapsed);
+        self.remaining = self.remaining.map(|units| units.saturating_add(more));
+        self.reset_after = self.reset_after.map(left);
+        if let Outcome::Deny { retry_after } = self.outcome {
+            self.outcome = Outcome::Deny { retry_after: retry_after.map(left) };
+        }
+        self
+    }
+}
+
+/// Whether it may name a policy: 1 to 64 letters, digits or any of `_.:-`.
+pub(crate) fn is_policy_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(is_policy_name_byte)
+}
+
+pub(crate) fn is_policy_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-')
+}
+
+/// A name for each of so many quotas, of which no two are alike: those of the limiters, one for
+/// each quota, or the name of the only limiter with numbers.
+pub(crate) fn distinct_names(limiters: &[Arc<str>], quotas: usize) -> Vec<Arc<str>> {
+    match limiters {
+        [only] if quotas > 1 => (1..=quotas).map(|number| numbered(only, number)).collect(),
+        each => {
+            let mut names = each.to_vec();
+            make_distinct(&mut names.iter_mut().collect::<Vec<_>>());
+            names
+        }
+    }
+}
+
+/// Adds a number to each name that stands before it already.
+pub(crate) fn make_distinct(names: &mut [&mut Arc<str>]) {
+    for index in 1..names.len() {
+        if names[..index].iter().any(|name| **name == *names[index]) {
+            let mut number = 2;
+            let is_taken = |free: &Arc<str>| names.iter().any(|name| **name == *free);
+            while is_taken(&numbered(names[index], number)) {
+                number += 1;
+            }
+            *names[index] = numbered(names[index], number);
+        }
+    }
+}
+
+fn numbered(name: &str, number: usize) -> Arc<str> {
+    format!("{name}-{number}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn left(units: u64, quota: Quota) -> Figures {
+        let report = PolicyReport::new("x", quota).with_report(units, SECOND);
+        report.figures
+    }
+
+    #[test]
+    fn a_window_is_a_period_and_a_bucket_fills_in_whole_seconds() {
+        let window = |quota, refills| Figures { refills, ..Figures::new(quota) }.window();
+        let odd = Quota::new(5, Duration::from_millis(1_500));
+        assert_eq!(window(odd, false), Duration::from_millis(1_500));
+        assert_eq!(window(odd, true), 2 * SECOND);
+        assert_eq!(window(Quota::per_second(3).burst(10), true), 4 * SECOND);
+        // Only buckets have a burst.
+        assert_eq!(window(Quota::per_second(3).burst(10), false), 4 * SECOND);
+        assert_eq!(window(Quota::per_minute(100), true), 60 * SECOND);
+    }
+
+    #[test]
+    fn tighter_is_what_refuses_longest_then_the_smallest_part() {
+        let tightest = |all: &[Figures]| {
+            let smallest = all.iter().enumerate().min_by(|a, b| a.1.compare_tightness(b.1));
+            smallest.unwrap().0
+        };
+        let (ten, hundred) = (Quota::per_second(10), Quota::per_second(100));
+        assert_eq!(tightest(&[left(5, ten), left(40, hundred)]), 1);
+        assert_eq!(tightest(&[left(4, ten), left(40, hundred)]), 0);
+        let deny = |figures, retry_after| {
+            let outcome = Outcome::Deny { retry_after };
+            Figures { outcome, ..figures }
+        };
+        let [short, long] = [SECOND, 2 * SECOND].map(|wait| deny(left(9, ten), Some(wait)));
+        assert_eq!(tightest(&[left(0, ten), short, long]), 2);
+        assert_eq!(tightest(&[deny(left(9, ten), None), long]), 0);
+        let shadow = Figures { is_shadow: true, ..long };
+        assert_eq!(tightest(&[shadow, left(9, ten)]), 1);
+        let full_later = Figures { reset_after: Some(2 * SECOND), ..left(0, ten) };
+        assert_eq!(tightest(&[left(0, ten), full_later]), 1);
+        let unknown = Figures { remaining: None, ..left(0, ten) };
+        assert_eq!(tightest(&[unknown, left(10, ten)]), 1);
+    }
+
+    #[test]
+    fn no_two_names_are_alike() {
+        let names = |limiters: &[&str], quotas| {
+            let limiters: Vec<Arc<str>> = limiters.iter().map(|name| (*name).into()).collect();
+            distinct_names(&limiters, quotas)
+                .iter()
+                .map(|name| name.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["api"], 1), ["api"]);
+        assert_eq!(names(&["api"], 3), ["api-1", "api-2", "api-3"]);
+        assert_eq!(names(&["a", "b"], 2), ["a", "b"]);
+        assert_eq!(names(&["a", "a", "a-2", "a"], 4), ["a", "a-3", "a-2", "a-4"]);
+    }
+}

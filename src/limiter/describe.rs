@@ -1,0 +1,205 @@
+//! What callers read of a limiter's policies: names, units, and whose key it is.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use super::{Limiter, Operation};
+use crate::decision::is_policy_name;
+use crate::digest;
+use crate::{Charge, Decision, Error, ErrorKind, QuotaUnit, Reservation};
+
+/// What the decisions of a limiter say about its [policies](Decision::policies), for the callers
+/// who read them in header fields: see [`LimiterExt::describe`](crate::LimiterExt::describe).
+///
+/// ```
+/// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+/// use tower_sluice::{Charge, Description, Limiter, LimiterExt, Memory, Quota, QuotaUnit};
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().build().unwrap().block_on(async {
+/// let second = TokenBucket::new(Quota::per_second(65_536));
+/// let day = FixedWindow::new(Quota::per_day(10_000_000));
+/// let description =
+///     Description::new().names(["burst", "daily"]).unit(QuotaUnit::ContentBytes).partition_key();
+/// let bytes = Memory::new("bytes", (second, day)).describe(description);
+///
+/// let decision = bytes.check(&Charge::new("user:42").cost(300)).await?;
+/// let names: Vec<_> = decision.policies().map(|policy| policy.name().to_owned()).collect();
+/// assert_eq!(names, ["burst", "daily"]);
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    names: Vec<Arc<str>>,
+    unit: Option<QuotaUnit>,
+    partition_key: bool,
+}
+
+impl Description {
+    /// One that changes nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the policies, in order: 1 to 64 letters, digits or any of `_.:-` each. A policy beyond
+    /// the names keeps its own. Default: the name of the limiter, with a number if it has several
+    /// quotas.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_names`](Description::try_names) returns an error.
+    #[must_use]
+    pub fn names(self, names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+        self.try_names(names).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same, for names that come from a file or a user.
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`Configuration`](ErrorKind::Configuration), if a name has another form, or two are
+    /// alike.
+    pub fn try_names(
+        mut self,
+        names: impl IntoIterator<Item = impl Into<Arc<str>>>,
+    ) -> Result<Self, Error> {
+        self.names = names.into_iter().map(Into::into).collect();
+        let refuse = |message| Err(Error::new(ErrorKind::Configuration, message));
+        if !self.names.iter().all(|name| is_policy_name(name)) {
+            return refuse("a policy's name is 1 to 64 letters, digits or any of _.:-");
+        }
+        let is_repeated = |index: usize| self.names[..index].contains(&self.names[index]);
+        if (1..self.names.len()).any(is_repeated) {
+            return refuse("two policies have one name");
+        }
+        Ok(self)
+    }
+
+    /// Sets what the units of the quotas are. Default: what the limiter says, else
+    /// [`QuotaUnit::Requests`].
+    #[must_use]
+    pub fn unit(mut self, unit: QuotaUnit) -> Self {
+        self.unit = Some(unit);
+        self
+    }
+
+    /// Shows whose quota it is, as the first 8 bytes of the SHA-256 digest of the charge's key.
+    /// Default: it is not shown.
+    ///
+    /// Whoever can guess a key can compute its digest. The keys of several limiters differ, so
+    /// describe the members of an [`AllInTurn`](crate::AllInTurn), and not the combination. A
+    /// charge of [several](Charge::several) keys has none to show.
+    #[must_use]
+    pub fn partition_key(mut self) -> Self {
+        self.partition_key = true;
+        self
+    }
+
+    /// Writes what it says into the policies of a decision.
+    fn apply(&self, decision: &mut Decision, partition_key: Option<[u8; 8]>) {
+        let mut policies = decision.to_policies();
+        for (policy, name) in policies.iter_mut().zip(&self.names) {
+            policy.name = Arc::clone(name);
+        }
+        for policy in &mut policies {
+            policy.figures.unit = self.unit.unwrap_or(policy.figures.unit);
+            policy.figures.partition_key = partition_key.or(policy.figures.partition_key);
+        }
+        decision.set_policies(policies.into());
+    }
+}
+
+/// A limiter whose policies are described: made by
+/// [`LimiterExt::describe`](crate::LimiterExt::describe).
+#[derive(Clone, Debug)]
+pub struct Described<L> {
+    inner: L,
+    description: Arc<Description>,
+}
+
+impl<L> Described<L> {
+    pub(super) fn new(inner: L, description: Description) -> Self {
+        Self { inner, description: Arc::new(description) }
+    }
+
+    fn describing<C>(&self, answer: C, charge: &Charge) -> DescribedFuture<C> {
+        let shows_key = self.description.partition_key && !charge.has_parts();
+        let partition_key = shows_key.then(|| digest::partition_key(charge.key()));
+        DescribedFuture { answer, description: Arc::clone(&self.description), partition_key }
+    }
+}
+
+impl<L: Limiter> Limiter for Described<L> {
+    type Future = DescribedFuture<L::Future>;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.describing(self.inner.check(charge), charge)
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        self.inner.settle(reservation, actual)
+    }
+
+    fn can_take_more(&self) -> bool {
+        self.inner.can_take_more()
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
+        self.inner.operate(operation, charge).map(|answer| self.describing(answer, charge))
+    }
+}
+
+pin_project! {
+    /// The future of [`Described`].
+    pub struct DescribedFuture<C> {
+        #[pin]
+        answer: C,
+        description: Arc<Description>,
+        partition_key: Option<[u8; 8]>,
+    }
+}
+
+impl<C> Future for DescribedFuture<C>
+where
+    C: Future<Output = Result<Decision, Error>>,
+{
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut decision = ready!(this.answer.poll(cx))?;
+        this.description.apply(&mut decision, *this.partition_key);
+        Poll::Ready(Ok(decision))
+    }
+}
+
+impl<C> fmt::Debug for DescribedFuture<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DescribedFuture").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_when_they_are_set() {
+        let longest = "x".repeat(64);
+        let long = "x".repeat(65);
+        for names in [["burst", "daily"], ["a.b:c_d-0", &longest], ["1", "2"]] {
+            assert!(Description::new().try_names(names).is_ok(), "{names:?}");
+        }
+        for names in [["", "b"], ["a b", "c"], ["a", "ä"], ["a\"", "b"], ["a", &long], ["a", "a"]]
+        {
+            let error = Description::new().try_names(names).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{names:?}");
+        }
+    }
+}
