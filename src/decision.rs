@@ -2,6 +2,7 @@
 
 mod policies;
 mod policy;
+mod report;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 pub use self::policies::Policies;
 pub(crate) use self::policy::{Figures, Policy, distinct_names, is_policy_name, make_distinct};
 pub use self::policy::{PolicyReport, QuotaUnit};
+pub use self::report::DecisionReport;
 use crate::waiters::Waiters;
 use crate::{Error, Quota, Reservation};
 

@@ -126,7 +126,10 @@ where
                         refund(this.shared, this.decision);
                         return Poll::Ready(Err(error.into()));
                     }
-                    let request = this.request.take().expect("called once");
+                    let mut request = this.request.take().expect("called once");
+                    if let Some(decision) = this.decision {
+                        this.shared.respond.admit(decision, &mut request);
+                    }
                     State::Calling { reply: this.inner.call(request) }
                 }
                 StateProj::Calling { reply } => {

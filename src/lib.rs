@@ -72,7 +72,9 @@ pub mod redisson;
 pub mod testing;
 
 pub use self::charge::Charge;
-pub use self::decision::{Decision, Origin, Outcome, Policies, PolicyReport, QuotaUnit};
+pub use self::decision::{
+    Decision, DecisionReport, Origin, Outcome, Policies, PolicyReport, QuotaUnit,
+};
 pub use self::error::{Error, ErrorKind};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;

@@ -27,7 +27,9 @@ use crate::{Decision, Refusal};
 ///
 /// To keep the statuses and change the body only, use
 /// [`HttpResponder::body`](crate::HttpResponder::body). A closure answers gRPC requests too, which
-/// then get no gRPC status unless it makes one.
+/// then get no gRPC status unless it makes one. A responder of your own around `HttpResponder`
+/// passes on every method: without [`admit`](Respond::admit) and [`annotate`](Respond::annotate)
+/// requests and responses have no decision in their extensions.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot answer a refused request of this service",
     label = "makes no `{Res}` for a refused `{Req}`",
@@ -70,6 +72,14 @@ pub trait Respond<Req, Res, E> {
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
         let _ = (decision, result);
         None
+    }
+
+    /// Adds to an admitted request what the inner service should know of the decision. It is called
+    /// once, just before the inner service is. Default: nothing.
+    /// [`HttpResponder`](crate::HttpResponder) adds a
+    /// [`DecisionReport`](crate::DecisionReport).
+    fn admit(&self, decision: &mut Decision, request: &mut Req) {
+        let _ = (decision, request);
     }
 
     /// Adds to the response of an admitted request what its caller should know, such as how long it

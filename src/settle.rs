@@ -183,6 +183,10 @@ where
         actual.or_else(|| self.respond.actual_cost(decision, result))
     }
 
+    fn admit(&self, decision: &mut Decision, request: &mut Req) {
+        self.respond.admit(decision, request);
+    }
+
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         self.respond.annotate(decision, response);
     }

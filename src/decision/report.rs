@@ -1,0 +1,63 @@
+//! A decision for those who read it after it was made.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::Decision;
+
+/// A [`Decision`] that can be cloned, since it holds no [`Reservation`](crate::Reservation).
+///
+/// [`HttpResponder`](crate::HttpResponder) puts it into the extensions of an admitted request,
+/// where handlers find it, and into those of the response, admitted or refused, where layers
+/// outside find it. With axum it is `Extension<DecisionReport>`. It reads as the decision does.
+///
+/// A request that was [exempt](crate::Exempt), or about which nothing could be decided, has none.
+/// Of two layers on one request the inner one's is in the request, and the outer one's in the
+/// response.
+///
+/// ```
+/// use http::Response;
+/// use tower_sluice::DecisionReport;
+///
+/// fn log<B>(response: &Response<B>) {
+///     if let Some(decision) = response.extensions().get::<DecisionReport>() {
+///         println!("{:?} by {:?}", decision.outcome(), decision.limiter());
+///     }
+/// }
+/// # log(&Response::new(()));
+/// ```
+pub struct DecisionReport(Decision);
+
+impl From<&Decision> for DecisionReport {
+    fn from(decision: &Decision) -> Self {
+        Self(decision.without_reservation())
+    }
+}
+
+/// Drops the reservation, if the decision has one: what was taken stays taken.
+impl From<Decision> for DecisionReport {
+    fn from(mut decision: Decision) -> Self {
+        drop(decision.take_reservation());
+        Self(decision)
+    }
+}
+
+impl Deref for DecisionReport {
+    type Target = Decision;
+
+    fn deref(&self) -> &Decision {
+        &self.0
+    }
+}
+
+impl Clone for DecisionReport {
+    fn clone(&self) -> Self {
+        Self::from(&self.0)
+    }
+}
+
+impl fmt::Debug for DecisionReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
