@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::policies::Policies;
-pub(crate) use self::policy::{Figures, Policy, distinct_names, is_policy_name, make_distinct};
+pub(crate) use self::policy::{
+    Figures, Policy, distinct_names, is_policy_name, is_policy_name_byte, make_distinct,
+};
 pub use self::policy::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;
 use crate::waiters::Waiters;

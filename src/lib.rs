@@ -79,8 +79,9 @@ pub use self::error::{Error, ErrorKind};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;
 pub use self::http::{
-    ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, HttpRefusal, HttpResponder, KnownPeers,
-    NetworksError, PeerAddr, by_api_key, by_bearer_token, by_head,
+    ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, HeaderStyle, HttpRefusal, HttpResponder,
+    KnownPeers, NetworksError, OnAdmitted, PeerAddr, ProblemJson, RateLimitHeaders, by_api_key,
+    by_bearer_token, by_head,
 };
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;

@@ -86,7 +86,7 @@ const MODULES: &[Module] = &[
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },
     Module {
         files: &["http"],
-        crates: &["http", "fastrand"],
+        crates: &["http", "fastrand", "sfv"],
         modules: &["respond", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },

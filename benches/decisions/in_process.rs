@@ -7,12 +7,14 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use http::{Request, Response};
 use tokio::runtime::Builder;
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
 use tower_sluice::{
-    Breaker, Charge, Decision, Error, Limiter, LimiterExt, Memory, Origin, Outcome, Quota, Raise,
-    RateLimitLayer,
+    Breaker, Charge, Decision, Error, Global, HeaderStyle, HttpResponder, Limiter, LimiterExt,
+    Memory, OnAdmitted, Origin, Outcome, Quota, Raise, RateLimitHeaders, RateLimitLayer, Refusal,
+    Respond,
 };
 
 use crate::measure::median_of;
@@ -45,6 +47,12 @@ pub(crate) fn run() {
         ("deny_cache", deny_cache(KEYS)),
         ("deny_cache_hot", deny_cache(1)),
         ("lease", lease()),
+        ("http", http(|_: Request<()>, _: Refusal| Response::new(()))),
+        ("http_extensions", http(HttpResponder::new().headers(HeaderStyle::None))),
+        ("http_draft_11", http(with_headers(HeaderStyle::Draft11))),
+        ("http_draft_07", http(with_headers(HeaderStyle::Draft07))),
+        ("http_draft_06", http(with_headers(HeaderStyle::Draft06))),
+        ("http_legacy", http(with_headers(HeaderStyle::Legacy))),
     ];
     let mut rounds = vec![Vec::new(); cases.len()];
     cases.iter_mut().for_each(|(_, calls)| calls(KEYS));
@@ -61,11 +69,13 @@ pub(crate) fn run() {
     };
     let medians = cases.each_ref().map(|(case, _)| median(case));
     let (service, key, limiter) = (median("service"), median("key"), median("limiter"));
+    let http = median("http");
     for ((case, calls), ns) in cases.iter_mut().zip(medians) {
         let allocs = allocation_counter::measure(|| calls(1_000)).count_total as f64 / 1_000.0;
         let beyond = match *case {
             "layer" => format!(" beyond_service={:.1}", ns - service),
             "breaker" => format!(" beyond_limiter={:.1}", ns - limiter),
+            case if case.starts_with("http_") => format!(" beyond_http={:.1}", ns - http),
             case if case.starts_with("memory") => format!(" without_key={:.1}", ns - key),
             _ => String::new(),
         };
@@ -116,6 +126,26 @@ fn breaker() -> impl FnMut() {
 fn layer() -> impl FnMut() {
     let mut service = RateLimitLayer::new(allow, |_: &u64| "key").respond(Raise).layer(inner());
     move || drop(black_box(now(service.call(black_box(7)))))
+}
+
+/// The layer over a memory around an HTTP service, which answers a request that holds an extension
+/// already, as those of a framework do.
+fn http<R>(respond: R) -> Calls
+where
+    R: Respond<Request<()>, Response<()>, Infallible, Error = Infallible> + 'static,
+{
+    let inner = tower::service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+    let limiter = Memory::new("memory", WINDOW);
+    let mut service = RateLimitLayer::new(limiter, Global).respond(respond).layer(inner);
+    repeated(move || {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(7_u64);
+        drop(black_box(now(service.call(black_box(request)))));
+    })
+}
+
+fn with_headers(style: HeaderStyle) -> HttpResponder {
+    HttpResponder::new().headers(RateLimitHeaders::new(style).on_admitted(OnAdmitted::Always))
 }
 
 /// What all cases with keys do besides.

@@ -1,16 +1,22 @@
-//! The HTTP edge: what a refused caller sees, and keys from the head of a request.
+//! The HTTP edge: what a caller sees, and keys from the head of a request.
 
 mod api_key;
 mod body;
 pub(crate) mod client_ip;
+mod fields;
 mod head;
+mod headers;
+mod problem;
 mod refusal;
 mod responder;
+mod structured;
 
 pub use api_key::{ApiKey, by_api_key, by_bearer_token};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use client_ip::by_client_ip;
 pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, NetworksError, PeerAddr};
 pub use head::{ByHead, Head, by_head};
+pub use headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
+pub use problem::ProblemJson;
 pub use refusal::HttpRefusal;
 pub use responder::HttpResponder;

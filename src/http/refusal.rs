@@ -58,6 +58,12 @@ impl HttpRefusal {
     }
 }
 
+impl HttpRefusal {
+    pub(super) fn into_refusal(self) -> Refusal {
+        self.refusal
+    }
+}
+
 impl fmt::Display for HttpRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.refusal.for_caller().fmt(f)

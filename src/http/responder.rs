@@ -4,17 +4,20 @@ use std::fmt;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 
 use super::body::{DefaultBody, MakeBody, MakeEmpty};
+use super::fields::whole_seconds;
+use super::headers::{HeaderStyle, RateLimitHeaders};
+use super::problem::ProblemJson;
 use super::refusal::HttpRefusal;
-use crate::{Refusal, Respond, grpc};
+use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 
 /// Answers refusals with a status, the time to come back, and no body.
 ///
 /// | refusal | status | headers |
 /// |---|---|---|
-/// | denied | 429 | `Retry-After`, unless the charge can never fit |
+/// | denied | 429 | `Retry-After`, unless the charge can never fit; `RateLimit-Policy` and `RateLimit` |
 /// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
 /// | undecided, since the key or the cost is invalid | 400 | |
 /// | no key | 400, or as [set](HttpResponder::no_key) | |
@@ -35,6 +38,11 @@ use crate::{Refusal, Respond, grpc};
 ///
 /// Pushback is the header `grpc-retry-pushback-ms`: the milliseconds until the caller may try
 /// again. Where the charge can never fit, it is -1 and there is no `RetryInfo`.
+///
+/// [`headers`](HttpResponder::headers) sets the fields that tell a caller its limits, and whether
+/// responses to admitted requests have them too. Handlers find the decision in the extensions of
+/// the request, and layers outside in those of the response, as a
+/// [`DecisionReport`](crate::DecisionReport).
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -63,16 +71,18 @@ use crate::{Refusal, Respond, grpc};
 pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
     no_key: StatusCode,
     content_type: Option<HeaderValue>,
+    headers: RateLimitHeaders,
     body: F,
     empty: E,
 }
 
 impl HttpResponder {
-    /// Empty responses, and 400 for a request without a key.
+    /// Empty responses, 400 for a request without a key, and on refusals the fields of draft-11.
     #[must_use]
     pub const fn new() -> Self {
         let no_key = StatusCode::BAD_REQUEST;
-        Self { no_key, content_type: None, body: DefaultBody, empty: DefaultBody }
+        let headers = RateLimitHeaders::new(HeaderStyle::Draft11);
+        Self { no_key, content_type: None, headers, body: DefaultBody, empty: DefaultBody }
     }
 }
 
@@ -92,19 +102,75 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
+    /// Sets the fields that tell a caller its limits: a [`HeaderStyle`], or [`RateLimitHeaders`],
+    /// which also say on which responses. Default: those of draft-11, on refusals.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{
+    ///     Global, HeaderStyle, HttpResponder, Memory, OnAdmitted, Quota, RateLimitHeaders,
+    ///     RateLimitLayer,
+    /// };
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let headers = RateLimitHeaders::new(HeaderStyle::Draft11).on_admitted(OnAdmitted::Always);
+    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(100)));
+    /// let limit = RateLimitLayer::new(limiter, Global)
+    ///     .respond(HttpResponder::new().headers(headers));
+    ///
+    /// let inner = async |_: Request<()>| Ok::<_, std::io::Error>(http::Response::new(()));
+    /// let response = limit.layer(service_fn(inner)).oneshot(Request::new(())).await?;
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""api";q=100;w=60"#);
+    /// assert_eq!(response.headers()["ratelimit"], r#""api";r=99;t=1"#);
+    /// # Ok::<(), std::io::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn headers(mut self, headers: impl Into<RateLimitHeaders>) -> Self {
+        self.headers = headers.into();
+        self
+    }
+
+    /// Sets the body of refusals to a [problem document](HttpRefusal::problem_json), in a body type
+    /// that is made from a `String`, and their content type to `application/problem+json`. Default:
+    /// an empty body.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::{Request, Response};
+    /// use tower_sluice::{Decision, HttpResponder, Outcome, Quota, Refusal};
+    ///
+    /// let retry_after = Some(Duration::from_millis(12_300));
+    /// let denied = Decision::new(Outcome::Deny { retry_after })
+    ///     .with_limiter("api".into(), Quota::per_minute(100))
+    ///     .with_report(0, Duration::from_secs(60));
+    /// let respond = HttpResponder::new().problem_json();
+    /// let response: Response<String> = respond.reject(Request::new(()), Refusal::Denied(denied));
+    /// assert!(response.body().contains(r#""violated-policies":["api"]"#));
+    /// ```
+    #[must_use]
+    pub fn problem_json(self) -> HttpResponder<ProblemJson, E> {
+        let Self { no_key, headers, empty, .. } = self;
+        let content_type = Some(HeaderValue::from_static("application/problem+json"));
+        HttpResponder { no_key, content_type, headers, body: ProblemJson, empty }
+    }
+
     /// Sets the body of refusals: a closure over [`&HttpRefusal`](HttpRefusal), which has the
     /// status, the time to come back and a text. It returns the body type of the service's
     /// responses: with axum `axum::body::Body`, not a `String`. Default: an empty one.
     ///
-    /// Statuses and headers stay. A gRPC status has no body, so its empty one is made by `Default`,
-    /// or by [`empty_body`](HttpResponder::empty_body).
+    /// Statuses and headers stay. A gRPC status has no body, and neither has the response to a HEAD
+    /// request. Their empty one is made by `Default`, or by
+    /// [`empty_body`](HttpResponder::empty_body).
     #[must_use]
     pub fn body<T, C>(self, body: T) -> HttpResponder<T, E>
     where
         T: Fn(&HttpRefusal) -> C,
     {
-        let Self { no_key, content_type, empty, .. } = self;
-        HttpResponder { no_key, content_type, body, empty }
+        let Self { no_key, content_type, headers, empty, .. } = self;
+        HttpResponder { no_key, content_type, headers, body, empty }
     }
 
     /// Sets how an empty body is made, for bodies without `Default`. Default: `Default::default`.
@@ -131,8 +197,8 @@ impl<F, E> HttpResponder<F, E> {
     where
         T: Fn() -> C,
     {
-        let Self { no_key, content_type, body, .. } = self;
-        HttpResponder { no_key, content_type, body, empty }
+        let Self { no_key, content_type, headers, body, .. } = self;
+        HttpResponder { no_key, content_type, headers, body, empty }
     }
 
     /// The response to a refused request: for responders of your own that begin with it.
@@ -143,23 +209,47 @@ impl<F, E> HttpResponder<F, E> {
         E: MakeEmpty<C>,
     {
         let refusal = HttpRefusal::new(refusal, self.no_key);
-        if let Some(kind) = grpc::content_type(request.headers()) {
-            let mut response = Response::new(self.empty.empty());
-            let (status, wait) = (refusal.status(), refusal.retry_after());
-            grpc::write(response.headers_mut(), kind, refusal.refusal(), status, wait);
-            return response;
+        let mut response = match grpc::content_type(request.headers()) {
+            Some(kind) => self.trailers_only(kind, &refusal),
+            None => self.refused(request.method() != Method::HEAD, &refusal),
+        };
+        if let Refusal::Denied(decision) = refusal.into_refusal() {
+            response.extensions_mut().insert(DecisionReport::from(decision));
         }
-        let body = self.body.body(&refusal).unwrap_or_else(|| self.empty.empty());
-        let mut response = Response::new(body);
+        response
+    }
+
+    fn trailers_only<C>(&self, kind: HeaderValue, refusal: &HttpRefusal) -> Response<C>
+    where
+        E: MakeEmpty<C>,
+    {
+        let mut response = Response::new(self.empty.empty());
+        let (status, wait) = (refusal.status(), refusal.retry_after());
+        grpc::write(response.headers_mut(), kind, refusal.refusal(), status, wait);
+        response
+    }
+
+    fn refused<C>(&self, has_body: bool, refusal: &HttpRefusal) -> Response<C>
+    where
+        F: MakeBody<C>,
+        E: MakeEmpty<C>,
+    {
+        let body = if has_body { self.body.body(refusal) } else { None };
+        let mut response = Response::new(body.unwrap_or_else(|| self.empty.empty()));
         *response.status_mut() = refusal.status();
-        if matches!(refusal.refusal(), Refusal::Undecided(_)) && refusal.retry_after().is_some() {
-            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let headers = response.headers_mut();
+        if let Some(wait) = refusal.retry_after() {
+            headers.insert(RETRY_AFTER, whole_seconds(wait).into());
+        }
+        match refusal.refusal() {
+            Refusal::Denied(decision) => self.headers.write(decision, headers),
+            Refusal::Undecided(_) if refusal.retry_after().is_some() => {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            _ => {}
         }
         if let Some(content_type) = &self.content_type {
-            response.headers_mut().insert(CONTENT_TYPE, content_type.clone());
-        }
-        if let Some(wait) = refusal.retry_after() {
-            response.headers_mut().insert(RETRY_AFTER, whole_seconds(wait).into());
+            headers.insert(CONTENT_TYPE, content_type.clone());
         }
         response
     }
@@ -176,6 +266,7 @@ impl<F, E> fmt::Debug for HttpResponder<F, E> {
         f.debug_struct("HttpResponder")
             .field("no_key", &self.no_key)
             .field("content_type", &self.content_type)
+            .field("headers", &self.headers)
             .finish_non_exhaustive()
     }
 }
@@ -194,25 +285,14 @@ where
     fn reject(&self, request: Request<B>, refusal: Refusal) -> Result<Response<C>, Err> {
         Ok(self.reject(request, refusal))
     }
-}
 
-/// A wait as `Retry-After` states it: rounded up, and never 0.
-fn whole_seconds(wait: Duration) -> u64 {
-    let whole = wait.as_secs();
-    whole.saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
-}
+    fn admit(&self, decision: &mut Decision, request: &mut Request<B>) {
+        request.extensions_mut().insert(DecisionReport::from(&*decision));
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Case 114.
-    #[test]
-    fn retry_after_is_rounded_up_and_never_zero() {
-        let table = [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (12_300, 13)];
-        for (millis, seconds) in table {
-            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
-        }
-        assert_eq!(whole_seconds(Duration::MAX), u64::MAX);
+    fn annotate(&self, decision: &mut Decision, response: &mut Response<C>) {
+        let is_redirect = response.status().is_redirection();
+        self.headers.write_admitted(decision, is_redirect, response.headers_mut());
+        response.extensions_mut().insert(DecisionReport::from(&*decision));
     }
 }

@@ -1,0 +1,190 @@
+//! Which fields tell a caller its limits, and on which responses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, ErrorKind};
+
+/// The names and the form of the fields that tell a caller its limits. Default:
+/// [`Draft11`](HeaderStyle::Draft11).
+///
+/// | style | a limit of 100 in 60 s, 42 left, complete in 13 s |
+/// |---|---|
+/// | `Draft11` | `RateLimit-Policy: "api";q=100;w=60`, `RateLimit: "api";r=42;t=13` |
+/// | `Draft07` | `RateLimit-Policy: 100;w=60`, `RateLimit: limit=100, remaining=42, reset=13` |
+/// | `Draft06` | `RateLimit-Policy: 100;w=60`, `RateLimit-Limit: 100`, `RateLimit-Remaining: 42`, `RateLimit-Reset: 13` |
+/// | `Legacy` | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 42`, `X-RateLimit-Reset: 13` |
+/// | `LegacyEpoch` | the same with `X-RateLimit-Reset: 1767225613` |
+///
+/// It is parsed from and displayed as `draft-11`, `draft-07`, `draft-06`, `legacy`, `legacy-epoch`
+/// and `none`:
+///
+/// ```
+/// use tower_sluice::HeaderStyle;
+///
+/// let style: HeaderStyle = "draft-07".parse()?;
+/// assert_eq!(style, HeaderStyle::Draft07);
+/// # Ok::<(), tower_sluice::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HeaderStyle {
+    /// `draft-ietf-httpapi-ratelimit-headers`-11: structured fields with the names of the policies.
+    #[default]
+    Draft11,
+    /// The same document's version 07: a dictionary.
+    Draft07,
+    /// The same document's version 06: a field for each number.
+    Draft06,
+    /// The fields that many services had before, with the seconds until the reset.
+    Legacy,
+    /// The same, with the second of the Unix epoch at which the reset is, by the clock that
+    /// decided.
+    LegacyEpoch,
+    /// No fields.
+    None,
+}
+
+const NAMES: [(&str, HeaderStyle); 6] = [
+    ("draft-11", HeaderStyle::Draft11),
+    ("draft-07", HeaderStyle::Draft07),
+    ("draft-06", HeaderStyle::Draft06),
+    ("legacy", HeaderStyle::Legacy),
+    ("legacy-epoch", HeaderStyle::LegacyEpoch),
+    ("none", HeaderStyle::None),
+];
+
+/// When the response to an admitted request has the fields. Default:
+/// [`Never`](OnAdmitted::Never).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnAdmitted {
+    /// Never: only refusals have them.
+    #[default]
+    Never,
+    /// When less than so many per cent of the quota are left.
+    LeftBelowPercent(u8),
+    /// Always.
+    Always,
+}
+
+/// Which fields tell a caller its limits, and on which responses: see
+/// [`HttpResponder::headers`](crate::HttpResponder::headers).
+///
+/// A refusal has the fields, in the style `draft-11` unless set. The response to an admitted
+/// request has them if [`on_admitted`](RateLimitHeaders::on_admitted) says so.
+///
+/// ```
+/// use tower_sluice::{HeaderStyle, HttpResponder, OnAdmitted, RateLimitHeaders};
+///
+/// let headers = RateLimitHeaders::new(HeaderStyle::Draft11).on_admitted(OnAdmitted::Always);
+/// let responder = HttpResponder::new().headers(headers);
+/// let without = HttpResponder::new().headers(HeaderStyle::None);
+/// # let _: [HttpResponder; 2] = [responder, without];
+/// ```
+///
+/// # What they say
+///
+/// | | |
+/// |---|---|
+/// | name | of the [policy](crate::PolicyReport::name); a character other than letters, digits and `_.:-` shows as `-` |
+/// | `q`, limit | the most units at once: the limit, or the burst of a bucket |
+/// | `w` | the [window](crate::PolicyReport::window) in seconds; absent if that is no whole number |
+/// | `r`, remaining | the units left, of this policy alone |
+/// | `t`, reset | admitted: the seconds until the whole quota is there, rounded up; refused: as `Retry-After`. `t` is absent if nothing is taken |
+/// | `qu`, `pk` | the unit and the partition key, if the limiter is [described](crate::LimiterExt::describe) |
+///
+/// Of several policies `RateLimit-Policy` lists all. The other fields are about the
+/// [tightest](crate::Decision::tightest).
+///
+/// A policy in [shadow](crate::Shadow) is not listed. Nothing is said where nothing was decided:
+/// 400, 503, [`FailOpen`](crate::FailOpen), a [`Switch`](crate::Switch) that is off. A refused gRPC
+/// request reads `RetryInfo` and pushback instead. A limiter of your own says what it decided by
+/// with [`Decision::with_policies`](crate::Decision::with_policies).
+///
+/// Lists are appended to those of the inner service. Where the inner service has set one of the
+/// other fields, it is kept, and none of them is added.
+///
+/// A browser shows scripts none of these fields, unless the CORS layer exposes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimitHeaders {
+    pub(super) style: HeaderStyle,
+    pub(super) on_admitted: OnAdmitted,
+    pub(super) caps_rate: bool,
+    pub(super) skips_redirects: bool,
+}
+
+impl RateLimitHeaders {
+    /// Fields of this style, on refusals.
+    #[must_use]
+    pub const fn new(style: HeaderStyle) -> Self {
+        let on_admitted = OnAdmitted::Never;
+        Self { style, on_admitted, caps_rate: false, skips_redirects: false }
+    }
+
+    /// Sets when the response to an admitted request has the fields. Default:
+    /// [`OnAdmitted::Never`].
+    #[must_use]
+    pub const fn on_admitted(mut self, when: OnAdmitted) -> Self {
+        self.on_admitted = when;
+        self
+    }
+
+    /// Raises the reset of an admitted request until a client that spreads what is left over it
+    /// keeps to the rate of the policy: `r / t` is at most `q / w`. Default: the reset is when the
+    /// whole quota is there.
+    ///
+    /// For clients that pace themselves by these fields: without it one may send the rest of a
+    /// window in the last second.
+    #[must_use]
+    pub const fn cap_rate(mut self) -> Self {
+        self.caps_rate = true;
+        self
+    }
+
+    /// Leaves the fields out of redirects (3xx) of the inner service. Default: redirects have them.
+    #[must_use]
+    pub const fn skip_redirects(mut self) -> Self {
+        self.skips_redirects = true;
+        self
+    }
+}
+
+impl From<HeaderStyle> for RateLimitHeaders {
+    fn from(style: HeaderStyle) -> Self {
+        Self::new(style)
+    }
+}
+
+impl FromStr for HeaderStyle {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let known = NAMES.iter().find(|(known, _)| *known == name);
+        known.map(|(_, style)| *style).ok_or_else(|| {
+            let message =
+                "a header style is draft-11, draft-07, draft-06, legacy, legacy-epoch or none";
+            Error::new(ErrorKind::Configuration, message)
+        })
+    }
+}
+
+impl fmt::Display for HeaderStyle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(_, style)| style == self);
+        f.write_str(name.map_or("", |(name, _)| name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_style_is_read_as_it_is_shown() {
+        for (name, style) in NAMES {
+            assert_eq!((style.to_string(), name.parse().unwrap()), (name.to_owned(), style));
+        }
+        assert_eq!("Draft-11".parse::<HeaderStyle>().unwrap_err().kind(), ErrorKind::Configuration);
+    }
+}

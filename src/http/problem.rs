@@ -1,0 +1,109 @@
+//! The problem document of a refusal (RFC 9457).
+
+use std::fmt::Write as _;
+
+use super::body::MakeBody;
+use super::refusal::HttpRefusal;
+use super::structured;
+use crate::{Decision, ErrorKind, Refusal};
+
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// Makes problem documents: see
+/// [`HttpResponder::problem_json`](crate::HttpResponder::problem_json).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProblemJson;
+
+impl<C: From<String>> MakeBody<C> for ProblemJson {
+    fn body(&self, refusal: &HttpRefusal) -> Option<C> {
+        Some(C::from(refusal.problem_json()))
+    }
+}
+
+impl HttpRefusal {
+    /// The names of the policies that refuse, as the fields of the response show them. None unless
+    /// the request was denied.
+    #[must_use]
+    pub fn violated_policies(&self) -> Vec<String> {
+        match self.refusal() {
+            Refusal::Denied(decision) => violated(decision),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The refusal as a problem document, of the type `quota-exceeded` with the names of the
+    /// policies that refuse, or of no type where nothing was decided.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use tower_sluice::{HttpResponder, Refusal};
+    ///
+    /// let respond = HttpResponder::new().body(|refusal| refusal.problem_json());
+    /// let response: Response<String> = respond.reject(http::Request::new(()), Refusal::NoKey);
+    /// assert!(response.body().starts_with(r#"{"type":"about:blank","title":"Bad Request","#));
+    /// assert!(response.body().ends_with(r#","detail":"request has no key to limit by"}"#));
+    /// ```
+    #[must_use]
+    pub fn problem_json(&self) -> String {
+        let status = self.status();
+        let (kind, title) = match self.refusal() {
+            Refusal::Denied(_) => (QUOTA_EXCEEDED, "Quota Exceeded"),
+            _ => ("about:blank", status.canonical_reason().unwrap_or("Refused")),
+        };
+        let status = status.as_u16();
+        let mut json = format!(r#"{{"type":"{kind}","title":"{title}","status":{status}"#);
+        let of_request = match self.refusal() {
+            Refusal::Denied(_) => false,
+            Refusal::Undecided(error) => error.kind() == ErrorKind::Request,
+            Refusal::NoKey => true,
+        };
+        if of_request {
+            json.push_str(r#","detail":"#);
+            push_text(&mut json, &self.to_string());
+        }
+        if let Refusal::Denied(_) = self.refusal() {
+            json.push_str(r#","violated-policies":["#);
+            for (index, name) in self.violated_policies().iter().enumerate() {
+                json.push_str(if index == 0 { "" } else { "," });
+                push_text(&mut json, name);
+            }
+            json.push(']');
+        }
+        json.push('}');
+        json
+    }
+}
+
+fn violated(decision: &Decision) -> Vec<String> {
+    let policies = decision.policies().filter(|policy| !policy.is_shadow());
+    let refuses = policies.clone().enumerate().filter(|(_, policy)| !policy.is_admitted());
+    let name = |(index, _)| structured::name(policies.clone(), index).map(Into::into);
+    refuses.filter_map(name).collect()
+}
+
+/// A text in quotes.
+fn push_text(json: &mut String, text: &str) {
+    json.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            '\0'..=' ' if character != ' ' => {
+                let _ = write!(json, "\\u{:04x}", u32::from(character));
+            }
+            _ => json.push(character),
+        }
+    }
+    json.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_escaped() {
+        let mut json = String::new();
+        push_text(&mut json, "a \"b\" \\ \n\t\u{1f} ß €");
+        assert_eq!(json, r#""a \"b\" \\ \u000a\u0009\u001f ß €""#);
+    }
+}

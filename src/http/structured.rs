@@ -1,0 +1,161 @@
+//! The lists and the dictionary of the drafts, as structured fields (RFC 9651).
+
+use std::borrow::Cow;
+
+use sfv::{
+    DictSerializer, Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref,
+};
+
+use super::fields::Standing;
+use crate::decision::{is_policy_name, is_policy_name_byte};
+use crate::{PolicyReport, QuotaUnit};
+
+const QUOTA: &KeyRef = key_ref("q");
+const UNIT: &KeyRef = key_ref("qu");
+const WINDOW: &KeyRef = key_ref("w");
+const PARTITION_KEY: &KeyRef = key_ref("pk");
+const REMAINING: &KeyRef = key_ref("r");
+const TIME: &KeyRef = key_ref("t");
+
+/// The longest name of a policy.
+const MAX_NAME: usize = 64;
+
+/// The largest integer of a structured field.
+const MAX_INTEGER: u64 = 999_999_999_999_999;
+
+/// `"burst";q=10;w=1, "daily";q=1000;w=86400`, of draft-11. `None` if there are none.
+pub(super) fn policies<'a>(
+    policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
+) -> Option<String> {
+    let mut list = ListSerializer::new();
+    for (index, policy) in policies.clone().enumerate() {
+        let name = name(policies.clone(), index)?;
+        let mut item = list.bare_item(StringRef::from_str(&name).ok()?);
+        item = item.parameter(QUOTA, integer(policy.quota().get_burst()));
+        item = match policy.unit() {
+            QuotaUnit::Requests => item,
+            QuotaUnit::ContentBytes => item.parameter(UNIT, CONTENT_BYTES),
+            QuotaUnit::ConcurrentRequests => item.parameter(UNIT, CONCURRENT_REQUESTS),
+        };
+        item = with_window(item, &policy);
+        _ = with_partition_key(item, &policy);
+    }
+    list.finish()
+}
+
+const CONTENT_BYTES: &StringRef = sfv::string_ref("content-bytes");
+const CONCURRENT_REQUESTS: &StringRef = sfv::string_ref("concurrent-requests");
+
+/// `"daily";r=100;t=36000`, of draft-11.
+pub(super) fn standing<'a>(
+    mut policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
+    at: Standing,
+) -> Option<String> {
+    let name = name(policies.clone(), at.index)?;
+    let policy = policies.nth(at.index)?;
+    let mut list = ListSerializer::new();
+    let mut item = list.bare_item(StringRef::from_str(&name).ok()?);
+    item = item.parameter(REMAINING, integer(at.remaining));
+    if at.has_reset {
+        item = item.parameter(TIME, integer(at.reset));
+    }
+    _ = with_partition_key(item, &policy);
+    list.finish()
+}
+
+/// `10;w=1, 1000;w=86400`, of draft-07 and -06. `None` if there are none.
+pub(super) fn quotas<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Option<String> {
+    let mut list = ListSerializer::new();
+    for policy in policies {
+        let item = list.bare_item(integer(policy.quota().get_burst()));
+        _ = with_window(item, &policy);
+    }
+    list.finish()
+}
+
+/// `limit=100, remaining=42, reset=13`, of draft-07.
+pub(super) fn dictionary(at: Standing) -> Option<String> {
+    let mut dictionary = DictSerializer::new();
+    _ = dictionary.bare_item(key_ref("limit"), integer(at.limit));
+    _ = dictionary.bare_item(key_ref("remaining"), integer(at.remaining));
+    _ = dictionary.bare_item(key_ref("reset"), integer(at.reset));
+    dictionary.finish()
+}
+
+type Parameters<'s> = ParameterSerializer<&'s mut String>;
+
+/// Adds a window of whole seconds.
+fn with_window<'s>(item: Parameters<'s>, policy: &PolicyReport<'_>) -> Parameters<'s> {
+    let window = policy.window();
+    match window.subsec_nanos() {
+        0 => item.parameter(WINDOW, integer(window.as_secs())),
+        _ => item,
+    }
+}
+
+fn with_partition_key<'s>(item: Parameters<'s>, policy: &PolicyReport<'_>) -> Parameters<'s> {
+    match policy.partition_key() {
+        Some(key) => item.parameter(PARTITION_KEY, &key[..]),
+        None => item,
+    }
+}
+
+fn integer(number: u64) -> Integer {
+    Integer::try_from(number.min(MAX_INTEGER)).unwrap_or_default()
+}
+
+/// The name of the policy at `index`, in the characters that a name may have. A list names no two
+/// alike, so a name that an earlier policy has gets a number.
+pub(super) fn name<'a>(
+    mut policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
+    index: usize,
+) -> Option<Cow<'a, str>> {
+    let mut before = policies.clone().take(index).map(|policy| permitted(policy.name()));
+    let name = permitted(policies.nth(index)?.name());
+    if !before.any(|earlier| earlier == name) {
+        return Some(name);
+    }
+    let number = format!("-{}", index + 1);
+    let kept = name.len().min(MAX_NAME - number.len());
+    Some(format!("{}{number}", &name[..kept]).into())
+}
+
+/// The name itself, if it has the form of one. Else every other character becomes a `-`.
+fn permitted(name: &str) -> Cow<'_, str> {
+    if is_policy_name(name) {
+        return name.into();
+    }
+    let permitted = |character: char| match u8::try_from(character) {
+        Ok(byte) if is_policy_name_byte(byte) => character,
+        _ => '-',
+    };
+    let permitted: String = name.chars().map(permitted).take(MAX_NAME).collect();
+    if permitted.is_empty() { "-".into() } else { permitted.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Quota;
+
+    fn shown(names: &[&str]) -> Vec<String> {
+        let policies = names.iter().map(|name| PolicyReport::new(name, Quota::per_second(1)));
+        (0..names.len()).map(|index| name(policies.clone(), index).unwrap().into()).collect()
+    }
+
+    #[test]
+    fn names_hold_permitted_characters_and_no_two_are_alike() {
+        let long = "x".repeat(70);
+        assert_eq!(shown(&["api", "a.b:c_d-0"]), ["api", "a.b:c_d-0"]);
+        assert_eq!(shown(&["my api", "größe \"1\"\r\n"]), ["my-api", "gr--e--1---"]);
+        assert_eq!(shown(&["", &long]), ["-", &long[..64]]);
+        assert_eq!(shown(&["a b", "a-b", "a;b"]), ["a-b", "a-b-2", "a-b-3"]);
+        assert_eq!(shown(&[&long, &long])[1], format!("{}-2", &long[..62]));
+    }
+
+    #[test]
+    fn numbers_are_those_of_a_structured_field() {
+        assert_eq!(i64::from(integer(u64::MAX)), 999_999_999_999_999);
+        assert_eq!(i64::from(integer(7)), 7);
+    }
+}

@@ -1,0 +1,190 @@
+//! Random answers, read back: here by a strict grammar of the two fields, and by Python's `http_sf`
+//! in `tests/headers.sh`.
+
+use std::fs;
+use std::future::ready;
+use std::sync::Mutex;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use fastrand::Rng;
+use serde_json::{Value, json};
+use sha2::Digest;
+use tower_sluice::{Charge, Description, Error, Limiter, LimiterExt, PolicyReport, QuotaUnit};
+
+use super::*;
+
+const ANSWERS: usize = 10_000;
+
+/// The fields of a decision of one to four policies, and what they are to say: name, `q`, `qu`, `w`
+/// of each, and the key whose digest is `pk`.
+struct Answer {
+    policy: String,
+    limit: String,
+    policies: Vec<Value>,
+    key: Option<String>,
+}
+
+fn answer(dice: &mut Rng) -> Answer {
+    let names: Vec<String> = (1..=dice.usize(1..=4)).map(|number| name(dice, number)).collect();
+    let outcome = match dice.u8(..3) {
+        0 => deny(Duration::from_millis(dice.u64(..100_000_000))),
+        1 => Outcome::Deny { retry_after: None },
+        _ => Outcome::Allow,
+    };
+    let mut expected = Vec::new();
+    let mut policies = Vec::new();
+    for name in &names {
+        let (quota, period) = quota(dice);
+        let unit = [QuotaUnit::Requests, QuotaUnit::ContentBytes, QuotaUnit::ConcurrentRequests]
+            [dice.usize(..3)];
+        let report = PolicyReport::new(name, quota).with_unit(unit).with_outcome(outcome);
+        let reset = Duration::from_micros(dice.u64(..1 << 50));
+        policies.push(report.with_report(dice.u64(..=2 * quota.limit()), reset));
+        let window = (period % 1_000_000 == 0).then_some(period / 1_000_000);
+        let unit = match unit {
+            QuotaUnit::ContentBytes => Some("content-bytes"),
+            QuotaUnit::ConcurrentRequests => Some("concurrent-requests"),
+            _ => None,
+        };
+        expected.push(json!({ "name": name, "q": quota.limit(), "qu": unit, "w": window }));
+    }
+    let decision = Decision::new(outcome).with_policies(policies);
+    let key = dice.bool().then(|| format!("user:{}", dice.u32(..)));
+    let decision = match &key {
+        Some(key) => with_partition_key(decision, key),
+        None => decision,
+    };
+    let headers = match decision.is_admitted() {
+        true => annotated(always(HeaderStyle::Draft11), decision),
+        false => rejected(HeaderStyle::Draft11, decision),
+    };
+    let text = |name| headers[name].to_str().unwrap().to_owned();
+    Answer { policy: text("ratelimit-policy"), limit: text("ratelimit"), policies: expected, key }
+}
+
+fn with_partition_key(decision: Decision, key: &str) -> Decision {
+    let decision = Mutex::new(Some(decision));
+    let once = move |_: &Charge| ready(Ok::<_, Error>(decision.lock().unwrap().take().unwrap()));
+    let limiter = once.describe(Description::new().partition_key());
+    tokio_test::block_on(limiter.check(&Charge::new(key))).unwrap()
+}
+
+/// A byte sequence of the first 8 bytes of a key's digest.
+fn digest(key: &str) -> String {
+    let digest = sha2::Sha256::digest(key.as_bytes());
+    format!(":{}:", BASE64_STANDARD.encode(&digest[..8]))
+}
+
+/// A quota in the range of exact integers, and its period in microseconds.
+fn quota(dice: &mut Rng) -> (Quota, u64) {
+    loop {
+        let limit = (1 << dice.u32(..=40)) + dice.u64(..1_000);
+        let period = dice.u64(1..=86_400) * if dice.bool() { 1_000_000 } else { 1_000 };
+        if let Ok(quota) = Quota::try_new(limit, Duration::from_micros(period)) {
+            return (quota, period);
+        }
+    }
+}
+
+/// A name that begins with its number, so that all are different.
+fn name(dice: &mut Rng, number: usize) -> String {
+    let others = b"abcxyzABCXYZ0189_.:-";
+    let rest = (0..dice.usize(..=63)).map(|_| char::from(others[dice.usize(..others.len())]));
+    format!("{number}{}", rest.collect::<String>())
+}
+
+/// A member of a list: a name, and integers, strings and bytes by key. Accepts nothing but the form
+/// that the document prescribes.
+fn member(text: &str) -> Option<(String, Vec<(String, Value)>)> {
+    let (name, mut rest) = text.strip_prefix('"')?.split_once('"')?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(is_name) {
+        return None;
+    }
+    let mut parameters = Vec::new();
+    while !rest.is_empty() {
+        let (key, after) = rest.strip_prefix(';')?.split_once('=')?;
+        if !key.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return None;
+        }
+        let end = after.find(';').unwrap_or(after.len());
+        let (value, after) = after.split_at(end);
+        let value = match value.strip_prefix('"').and_then(|value| value.strip_suffix('"')) {
+            Some(text) => Value::from(text),
+            None if key == "pk" => Value::from(value),
+            None if value.len() <= 15 && (value == "0" || !value.starts_with(['0', '+', '-'])) => {
+                Value::from(value.parse::<u64>().ok()?)
+            }
+            None => return None,
+        };
+        parameters.push((key.to_owned(), value));
+        rest = after;
+    }
+    Some((name.to_owned(), parameters))
+}
+
+#[test]
+fn ten_thousand_random_answers_are_read_back() {
+    let mut dice = Rng::with_seed(18);
+    for _ in 0..ANSWERS {
+        let Answer { policy, limit, policies, key } = answer(&mut dice);
+        let partition_key = key.map_or(Value::Null, |key| digest(&key).into());
+        let members: Vec<_> = policy.split(", ").map(member).collect();
+        assert_eq!(members.len(), policies.len(), "{policy}");
+        for (member, expected) in members.into_iter().zip(&policies) {
+            let (name, parameters) = member.unwrap_or_else(|| panic!("{policy}"));
+            assert_eq!(expected["name"], name, "{policy}");
+            // In this order, and no others.
+            let wanted = |key: &str| if key == "pk" { &partition_key } else { &expected[key] };
+            let keys = ["q", "qu", "w", "pk"].into_iter().filter(|key| !wanted(key).is_null());
+            assert!(parameters.iter().map(|(key, _)| key.as_str()).eq(keys), "{policy}");
+            for (key, value) in &parameters {
+                assert_eq!(value, wanted(key), "{policy}");
+            }
+        }
+        let (name, parameters) = member(&limit).unwrap_or_else(|| panic!("{limit}"));
+        let quota = policies.iter().find(|policy| policy["name"] == name).expect("a policy");
+        let (last, numbers) = match partition_key.is_null() {
+            true => (&Value::Null, &parameters[..]),
+            false => parameters.split_last().map(|((_, last), rest)| (last, rest)).unwrap(),
+        };
+        assert_eq!(last, &partition_key, "{limit}");
+        let keys: Vec<_> = numbers.iter().map(|(key, _)| key.as_str()).collect();
+        assert!(keys == ["r", "t"] || keys == ["r"], "{limit}");
+        assert!(parameters[0].1.as_u64() <= quota["q"].as_u64(), "{limit}");
+    }
+}
+
+/// A parser that reads everything would read these.
+#[test]
+fn the_grammar_is_strict() {
+    for text in [
+        "api;q=1",
+        r#""api"; q=1"#,
+        r#""api";q=01"#,
+        r#""api";q=-1"#,
+        r#""api";q=1.0"#,
+        r#""a b";q=1"#,
+        r#""";q=1"#,
+        r#""api";q"#,
+        r#""api";q=1;"#,
+        r#""api";q=1000000000000000"#,
+    ] {
+        assert_eq!(member(text), None, "{text}");
+    }
+    assert!(member(r#""api";q=100;qu="content-bytes";w=60"#).is_some());
+}
+
+/// Writes the answers for another parser, one JSON object in a line.
+#[test]
+#[ignore = "tests/headers.sh runs it"]
+fn write_answers() {
+    let path = std::env::var_os("ANSWERS").expect("the path of a file");
+    let mut dice = Rng::new();
+    let lines = (0..ANSWERS).map(|_| {
+        let Answer { policy, limit, policies, key } = answer(&mut dice);
+        let line = json!({ "policy": policy, "limit": limit, "policies": policies, "key": key });
+        line.to_string() + "\n"
+    });
+    fs::write(path, lines.collect::<String>()).expect("a file");
+}

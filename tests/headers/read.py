@@ -1,0 +1,39 @@
+"""Reads the answers that the test write_answers wrote, and compares them with what they were to say."""
+
+import hashlib
+import json
+import sys
+
+import http_sf
+
+
+def plain(parameters):
+    """Strings instead of the parser's own types."""
+    return {key: str(value) if isinstance(value, str) else value for key, value in parameters.items()}
+
+
+count = 0
+with open(sys.argv[1], encoding="ascii") as lines:
+    for line in lines:
+        answer = json.loads(line)
+        members = http_sf.parse(answer["policy"].encode(), tltype="list")
+        found = [(name, plain(parameters)) for name, parameters in members]
+        key = answer["key"]
+        pk = None if key is None else hashlib.sha256(key.encode()).digest()[:8]
+        wanted = []
+        for policy in answer["policies"]:
+            values = {**{name: policy[name] for name in ("q", "qu", "w")}, "pk": pk}
+            present = {name: value for name, value in values.items() if value is not None}
+            wanted.append((policy["name"], present))
+        assert found == wanted, line
+        assert all(list(one) == list(other) for (_, one), (_, other) in zip(found, wanted)), line
+
+        [(name, parameters)] = http_sf.parse(answer["limit"].encode(), tltype="list")
+        quota = dict(wanted)[name]["q"]
+        assert parameters.pop("pk", None) == pk, line
+        assert list(parameters) in (["r"], ["r", "t"]), line
+        assert all(type(value) is int for value in parameters.values()), line
+        assert 0 <= parameters["r"] <= quota, line
+        count += 1
+
+print(f"http_sf {http_sf.__version__} read {count} answers")
