@@ -1,5 +1,6 @@
 //! The answer to a charge.
 
+mod outcome;
 mod policies;
 mod policy;
 mod report;
@@ -8,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::outcome::{Origin, Outcome};
 pub use self::policies::Policies;
 pub(crate) use self::policy::{
     Figures, Policy, distinct_names, is_policy_name, is_policy_name_byte, make_distinct,
@@ -16,54 +18,6 @@ pub use self::policy::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;
 use crate::waiters::Waiters;
 use crate::{Error, Quota, Reservation};
-
-/// What a limiter decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Go now.
-    Allow,
-    /// A slot is reserved: sleep this long, then go, and do not ask again. In the answer to an
-    /// [`estimate`](crate::LimiterExt::estimate) it is what a check would reserve.
-    Wait(Duration),
-    /// Nothing is taken, and nothing can be reserved: ask again after this long.
-    Retry(Duration),
-    /// Nothing is taken.
-    Deny {
-        /// The time after which the charge would be admitted at once; `None` if it can never fit.
-        retry_after: Option<Duration>,
-    },
-}
-
-impl Outcome {
-    /// The time after which a refused charge would be admitted at once.
-    fn retry_after(self) -> Option<Duration> {
-        match self {
-            Outcome::Deny { retry_after } => retry_after,
-            Outcome::Retry(pause) => Some(pause),
-            _ => None,
-        }
-    }
-}
-
-/// Where a decision was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Origin {
-    /// The shared store.
-    Store,
-    /// This process.
-    Local,
-    /// Earlier, by the limiter inside of a [`DenyCache`](crate::DenyCache), which repeats the
-    /// refusal.
-    Cache,
-    /// Nowhere: [`FailOpen`](crate::FailOpen) admitted because the store was away.
-    FailOpen,
-    /// Nowhere: a [`Shadow`](crate::Shadow) admitted because its limiter could not decide.
-    Shadow,
-    /// Nowhere: a [`Switch`](crate::Switch) is off.
-    Off,
-}
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
