@@ -138,7 +138,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             return Box::default();
         }
         // No member waits longer than all of them do.
-        let check = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
+        let max_wait = check.max_wait.min(Self::max_wait(rule, state, now, check.cost));
+        let check = Check { max_wait, ..check };
         let verdict = |(rule, state)| judge::<A>(rule, state, now, check).0;
         each::<A>(rule, state).map(verdict).map(MemberAnswer::unreported).collect()
     }

@@ -37,6 +37,10 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
         self.0.quota()
     }
 
+    fn refills(&self, index: usize) -> bool {
+        self.0.refills(index)
+    }
+
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {
         let quota = quota.into();
         Ok(OwnRule { terms: quota.terms(), rule: self.0.rule(quota.one()?)? })
