@@ -5,8 +5,9 @@
 #   tests/fleet.sh                 on Redis 7.0 and Valkey 8.0, which tests/servers.sh finds
 #   tests/fleet.sh NAME...         on these servers
 #
-# FLEET_SECONDS and FLEET_CHARGES set the sizes (60 and 1,000,000). FLEET_ONLY picks the cases whose
-# names begin so. Each case prints one line: fleet name=... server=... over=... errors=...
+# FLEET_SECONDS and FLEET_CHARGES set the sizes (60 and 1,000,000); sentinels need 45 s. FLEET_ONLY
+# picks the cases whose names contain it: cluster, sentinel, cuts, memory. Each case prints one line:
+# fleet name=... server=... over=... errors=...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
