@@ -7,8 +7,8 @@ use tower::Layer;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::policy::{Policies, PolicyHandle, Rows};
 use tower_sluice::{
-    Charge, ClientIp, Decision, ErrorKind, HttpResponder, Limiter, Pool, Quota, RateLimit,
-    RateLimitLayer, Redis, SwitchMode,
+    Charge, ClientIp, Decision, ErrorKind, HttpResponder, Limiter, OnAdmitted, Pool, ProblemJson,
+    Quota, RateLimit, RateLimitHeaders, RateLimitLayer, Redis, SwitchMode,
 };
 
 use crate::meters::Meters;
@@ -21,13 +21,14 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_KEYS: usize = 1_000_000;
 
 /// The service that decides before its inner one is called.
-pub(crate) type Limited<S> = RateLimit<S, Policies, Policies, HttpResponder>;
+pub(crate) type Limited<S> = RateLimit<S, Policies, Policies, HttpResponder<ProblemJson>>;
 
 /// The table of policies. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     policies: Policies,
     meters: Meters,
+    fields: RateLimitHeaders,
     /// `None`: in memory, which always decides.
     probe: Option<Redis<TokenBucket>>,
 }
@@ -69,7 +70,8 @@ impl Gate {
             builder = builder.redis(pool);
         }
         let policies = builder.build(&Rows::default()).map_err(|error| error.to_string())?;
-        Ok(Self { policies, meters, probe })
+        let fields = RateLimitHeaders::new(settings.headers).on_admitted(OnAdmitted::Always);
+        Ok(Self { policies, meters, fields, probe })
     }
 
     /// Puts a table into force, or keeps the old one and says why.
@@ -86,7 +88,7 @@ impl Gate {
 
     /// The service that decides before `inner` is called.
     pub(crate) fn around<S>(&self, inner: S) -> Limited<S> {
-        let respond = HttpResponder::new();
+        let respond = HttpResponder::new().headers(self.fields).problem_json();
         RateLimitLayer::new(self.policies.clone(), self.policies.clone())
             .respond(respond)
             .layer(inner)

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use http::header::FORWARDED;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
+use tower_sluice::HeaderStyle;
 
 /// The settings of a process.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct Settings {
     /// `POLICIES`. Default: the file beside this package's manifest.
     pub(crate) policies: Option<PathBuf>,
     /// `HEADERS`. Default: draft-11.
-    pub(crate) headers: Headers,
+    pub(crate) headers: HeaderStyle,
     /// `TRUSTED`, networks of proxies. Default: none.
     pub(crate) trusted: Vec<IpNet>,
     /// `FORWARDED`: the one header that `TRUSTED` unlocks. Default: `x-forwarded-for`.
@@ -39,16 +40,6 @@ pub(crate) struct Upstream {
     pub(crate) base: String,
 }
 
-/// Which header fields tell a caller about its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Headers {
-    Draft11,
-    Draft07,
-    Draft06,
-    Legacy,
-    None,
-}
-
 impl Settings {
     /// Reads the variables that `get` knows.
     ///
@@ -57,17 +48,11 @@ impl Settings {
     /// A text that names the variable whose value is wrong.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = |name: &str| get(name).filter(|value| !value.is_empty());
-        let headers = match get("HEADERS").as_deref() {
-            None | Some("draft-11") => Headers::Draft11,
-            Some("draft-07") => Headers::Draft07,
-            Some("draft-06") => Headers::Draft06,
-            Some("legacy") => Headers::Legacy,
-            Some("none") => Headers::None,
-            Some(other) => {
-                let known = "draft-11, draft-07, draft-06, legacy or none";
-                return Err(format!("HEADERS is {other:?}, and must be {known}"));
-            }
-        };
+        let headers = get("HEADERS").unwrap_or_else(|| "draft-11".to_owned());
+        let headers = headers.parse().map_err(|_| {
+            let known = "draft-11, draft-07, draft-06, legacy or none";
+            format!("HEADERS is {headers:?}, and must be {known}")
+        })?;
         let forwarded = match get("FORWARDED").map(|name| name.to_ascii_lowercase()).as_deref() {
             None | Some("x-forwarded-for") => HeaderName::from_static("x-forwarded-for"),
             Some("forwarded") => FORWARDED,
@@ -139,7 +124,7 @@ mod tests {
         assert_eq!(settings.listen, "127.0.0.1:3000");
         assert_eq!(settings.admin, "127.0.0.1:3001");
         assert_eq!((settings.upstream, settings.token), (None, None));
-        assert_eq!(settings.headers, Headers::Draft11);
+        assert_eq!(settings.headers, HeaderStyle::Draft11);
         assert_eq!(settings.forwarded, "x-forwarded-for");
         assert_eq!(settings.trusted, []);
     }
