@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::{Limiter, Operation};
-use crate::observe::{Asked, Meter};
+use crate::observe::{Asked, Meter, PolicyMeters};
 use crate::{Charge, Decision, Error, Outcome, Reservation};
 
 /// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
@@ -21,7 +21,10 @@ pub trait MetricsExt: Limiter + Sized {
     /// Write it last, after `or_else`, `shadow` and `switch`, so that it sees what they do.
     #[must_use]
     fn metrics(self, limiter: impl Into<Arc<str>>) -> Metered<Self> {
-        Metered { inner: self, meter: Meter::new(limiter) }
+        Metered {
+            inner: self,
+            counts: Arc::new(Counts { meter: Meter::new(limiter), policies: None }),
+        }
     }
 }
 
@@ -80,14 +83,51 @@ impl<L: Limiter> MetricsExt for L {}
 #[derive(Clone, Debug)]
 pub struct Metered<L> {
     inner: L,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
     meter: Meter,
+    /// Where each policy is counted under its own name.
+    policies: Option<PolicyMeters>,
 }
 
 impl<L> Metered<L> {
+    /// Counts each [policy](Decision::policies) of a decision under its own name, in place of the
+    /// whole: by what that policy alone decided. Default: the whole, under the name given.
+    ///
+    /// For combinations and tables of policies. Where some policies refuse, the others have taken
+    /// nothing, and are not counted. What no policy decided keeps the name given: errors,
+    /// and what a switch or [`FailOpen`](crate::FailOpen) admits. So do the times.
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+    /// use tower_sluice::{Limiter, Memory, MetricsExt, Quota};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let burst = TokenBucket::new(Quota::per_second(10));
+    /// let daily = FixedWindow::new(Quota::per_day(1_000));
+    /// let limiter = Memory::new("api", (burst, daily)).metrics("api").per_policy();
+    /// limiter.check(&"alice".into()).await?;
+    /// // rate_limit_decisions_total{limiter="api-1",outcome="admitted"} 1
+    /// // rate_limit_decisions_total{limiter="api-2",outcome="admitted"} 1
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// The first 1,000 names have metrics of their own, all further ones are counted as `other`.
+    #[must_use]
+    pub fn per_policy(self) -> Self {
+        let counts =
+            Counts { meter: self.counts.meter.clone(), policies: Some(PolicyMeters::default()) };
+        Self { counts: Arc::new(counts), ..self }
+    }
+
     /// What counts its decisions.
     #[must_use]
     pub fn meter(&self) -> &Meter {
-        &self.meter
+        &self.counts.meter
     }
 }
 
@@ -96,8 +136,8 @@ impl<L: Limiter> Limiter for Metered<L> {
 
     fn check(&self, charge: &Charge) -> Self::Future {
         let asked = Asked::of(charge);
-        let counted = (self.meter.is_live() && !asked.is_peek()).then(|| Counted {
-            meter: self.meter.clone(),
+        let counted = (self.counts.meter.is_live() && !asked.is_peek()).then(|| Counted {
+            counts: Arc::clone(&self.counts),
             asked,
             begun: None,
         });
@@ -130,17 +170,18 @@ pin_project! {
 
 /// A charge that has no answer yet. It is counted when it is dropped, if it was begun.
 struct Counted {
-    meter: Meter,
+    counts: Arc<Counts>,
     asked: Asked,
     begun: Option<Instant>,
 }
 
 impl Counted {
     fn finish(mut self, answer: &mut Result<Decision, Error>) {
-        self.meter.record_after(&self.asked, answer.as_ref(), self.begun.take());
+        let Counts { meter, policies } = &*self.counts;
+        meter.record_after(&self.asked, answer.as_ref(), self.begun.take(), policies.as_ref());
         if let Ok(decision) = answer
             && matches!(decision.outcome(), Outcome::Wait(_) | Outcome::Retry(_))
-            && let Some(waiters) = self.meter.waiters()
+            && let Some(waiters) = self.counts.meter.waiters()
         {
             decision.add_waiters(waiters);
         }
@@ -150,7 +191,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         if self.begun.is_some() {
-            self.meter.record_abandoned();
+            self.counts.meter.record_abandoned();
         }
     }
 }

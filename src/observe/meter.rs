@@ -7,10 +7,11 @@ use metrics::{Counter, Gauge, Histogram};
 use tokio::time::Instant;
 
 use super::catalog;
+use super::policies::PolicyMeters;
 use super::recorder::{Handles, Value, counter, gauge, histogram};
 use super::verdict::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
 use crate::waiters::Waiters;
-use crate::{Charge, Decision, Error, Origin};
+use crate::{Charge, Decision, Error, Origin, PolicyReport};
 
 /// Counts decisions under the name of a limiter, for
 /// [`MetricsExt::metrics`](crate::MetricsExt::metrics). Cheap to clone: clones count together.
@@ -78,7 +79,24 @@ impl Meter {
     /// Counts a result, as [`Metered`](crate::Metered) does but for the time it took. A peek is not
     /// counted.
     pub fn record(&self, charge: &Charge, result: Result<&Decision, &Error>) {
-        self.record_after(&Asked::of(charge), result, None);
+        self.record_after(&Asked::of(charge), result, None, None);
+    }
+
+    /// Counts what one [policy](Decision::policies) of a decision decided, and nothing else of it:
+    /// for limiters that know the meter of each of their policies. A peek is not counted.
+    ///
+    /// [`Metered::per_policy`](crate::Metered::per_policy) does so for any limiter.
+    pub fn record_policy(&self, charge: &Charge, policy: &PolicyReport<'_>) {
+        let asked = Asked::of(charge);
+        if !asked.is_peek() {
+            self.count_policy(&asked, policy);
+        }
+    }
+
+    pub(super) fn count_policy(&self, asked: &Asked, policy: &PolicyReport<'_>) {
+        if let Some(handles) = self.handles() {
+            handles.count(asked.of_outcome(policy.outcome(), None), policy.is_shadow());
+        }
     }
 
     pub(crate) fn record_after(
@@ -86,6 +104,7 @@ impl Meter {
         asked: &Asked,
         result: Result<&Decision, &Error>,
         begun: Option<Instant>,
+        policies: Option<&PolicyMeters>,
     ) {
         let Some(handles) = self.handles().filter(|_| !asked.is_peek()) else { return };
         if let Some(begun) = begun {
@@ -93,7 +112,13 @@ impl Meter {
         }
         let is_shadow = result.is_ok_and(|decision| decision.shadowed().is_some());
         handles.count_faults(result);
-        handles.count(asked.verdict(result, begun), is_shadow);
+        let verdict = asked.verdict(result, begun);
+        if let (Some(policies), Verdict::Decided(_), Ok(decision)) = (policies, verdict, result)
+            && policies.count(asked, decision)
+        {
+            return;
+        }
+        handles.count(verdict, is_shadow);
     }
 
     /// Counts a charge whose caller has left.

@@ -5,10 +5,11 @@
 //! calls to Redis, connections and breakers. The page
 //! [what an operator sees](crate::guide::what_an_operator_sees) has each metric and each event.
 //!
-//! `catalog.rs` lists the metrics. `meter.rs` counts under one name, and `recorder.rs` asks for its
-//! handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often one may
-//! repeat. `verdict.rs` says what a result counts as. `breaker.rs`, `calls.rs` and `connections.rs`
-//! are what the rest of the crate reports to: without the two features they do nothing.
+//! `catalog.rs` lists the metrics. `meter.rs` counts under one name, `policies.rs` under that of
+//! each policy, and `recorder.rs` asks for handles. `tracer.rs` makes the events of `events.rs`,
+//! and `seldom.rs` says how often one may repeat. `verdict.rs` says what a result counts as.
+//! `breaker.rs`, `calls.rs` and `connections.rs` are what the rest of the crate reports to: without
+//! the two features they do nothing.
 
 mod breaker;
 #[cfg(feature = "redis")]
@@ -21,6 +22,8 @@ mod connections;
 mod events;
 #[cfg(feature = "metrics")]
 mod meter;
+#[cfg(feature = "metrics")]
+mod policies;
 #[cfg(feature = "metrics")]
 mod recorder;
 #[cfg(feature = "tracing")]
@@ -40,6 +43,8 @@ pub(crate) use self::calls::CallWatch;
 pub(crate) use self::connections::{ConnectionWatch, primary_changed, slots_moved};
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
+#[cfg(feature = "metrics")]
+pub(crate) use self::policies::PolicyMeters;
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
