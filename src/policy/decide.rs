@@ -7,7 +7,7 @@ use super::observe::{Event, Observer};
 use super::on_error::OnError;
 use super::table::{Asked, MAX_TOGETHER, Selection, Together};
 use super::taken::{Settler, Taken};
-use crate::limiter::{Limiter, memory};
+use crate::limiter::{Limiter, Operation, memory};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome};
 
 /// Decides about a request, and returns what it took.
@@ -97,29 +97,34 @@ async fn alone(asked: &Asked) -> Answer {
 async fn all(selection: &Selection, asked: &[Asked]) -> Answer {
     let (others, lone): (Vec<&Asked>, Vec<&Asked>) =
         asked.iter().partition(|asked| asked.armed.gate.joins_others());
-    let (mut tightest, mut taken) = (None, Taken::default());
-    for asked in lone {
+    let (mut decisions, mut taken) = (Vec::new(), Taken::default());
+    for (place, asked) in lone.iter().enumerate() {
         let max_wait = asked.charge.get_max_wait().unwrap_or_default();
         let (decision, own) = alone(asked).await?;
         if !decision.is_admitted() {
             let may_retry = matches!(decision.outcome(), Outcome::Retry(wait) if wait <= max_wait);
-            let decision = if may_retry { decision } else { decision.denied() };
-            return Ok((decision, Taken::default()));
+            if may_retry {
+                return Ok((decision, Taken::default()));
+            }
+            decisions.push(decision.denied());
+            let unasked = [&lone[place + 1..], &others[..]].concat();
+            return Ok((refused(decisions, &unasked).await, Taken::default()));
         }
         taken.extend(own);
-        keep_tightest(&mut tightest, decision);
+        decisions.push(decision);
     }
     let (decision, own) = match &others[..] {
-        [] => return tightest.map(|decision| (decision, taken)).ok_or_else(nobody),
+        [] => return joined(decisions).map(|decision| (decision, taken)).ok_or_else(nobody),
         [only] => alone(only).await?,
         others => together(selection, others).await?,
     };
-    if !decision.is_admitted() {
-        return Ok((decision, Taken::default()));
+    let is_admitted = decision.is_admitted();
+    decisions.push(decision);
+    if !is_admitted {
+        return Ok((refused(decisions, &[]).await, Taken::default()));
     }
     taken.extend(own);
-    keep_tightest(&mut tightest, decision);
-    tightest.map(|decision| (decision, taken)).ok_or_else(nobody)
+    joined(decisions).map(|decision| (decision, taken)).ok_or_else(nobody)
 }
 
 /// Asks policies that can decide together.
@@ -149,17 +154,50 @@ async fn together(selection: &Selection, asked: &[&Asked]) -> Answer {
 /// Asks policies that no call can decide about together, such as keys in different slots of a
 /// cluster. Nothing is reserved: a slot that one reserved would be no slot of the others.
 async fn in_turn(asked: &[&Asked]) -> Answer {
-    let (mut tightest, mut taken) = (None, Taken::default());
-    for asked in asked {
-        let charge = asked.charge.clone().max_wait(Duration::ZERO);
-        let (decision, own) = alone(&Asked { charge, ..(*asked).clone() }).await?;
+    let (mut decisions, mut taken) = (Vec::new(), Taken::default());
+    for (place, one) in asked.iter().enumerate() {
+        let charge = one.charge.clone().max_wait(Duration::ZERO);
+        let (decision, own) = alone(&Asked { charge, ..(*one).clone() }).await?;
         if !decision.is_admitted() {
-            return Ok((decision, Taken::default()));
+            decisions.push(decision);
+            return Ok((refused(decisions, &asked[place + 1..]).await, Taken::default()));
         }
         taken.extend(own);
-        keep_tightest(&mut tightest, decision);
+        decisions.push(decision);
     }
-    tightest.map(|decision| (decision, taken)).ok_or_else(nobody)
+    joined(decisions).map(|decision| (decision, taken)).ok_or_else(nobody)
+}
+
+/// The refusal of some policies, of which those that admitted give back what they took. Those that
+/// nobody has asked are asked how long they would refuse.
+async fn refused(decisions: Vec<Decision>, unasked: &[&Asked]) -> Decision {
+    let mut all = decisions;
+    for Asked { armed, charge, .. } in unasked {
+        let charge = charge.clone().max_wait(Duration::ZERO);
+        if let Some(estimate) = armed.gate.operate(Operation::Estimate, &charge)
+            && let Ok(decision) = estimate.await
+        {
+            all.push(decision.denied());
+        }
+    }
+    joined(all).unwrap_or_else(|| Decision::new(Outcome::Deny { retry_after: None }))
+}
+
+/// The decision of all: the longest refusal, else the longest wait, with every policy.
+fn joined(decisions: Vec<Decision>) -> Option<Decision> {
+    let policies: Vec<_> = decisions.iter().flat_map(Decision::to_policies).collect();
+    let rank = |decision: &Decision| match decision.outcome() {
+        Outcome::Deny { retry_after } => (true, retry_after.unwrap_or(Duration::MAX)),
+        Outcome::Retry(pause) => (true, pause),
+        _ => (false, decision.waited()),
+    };
+    let is_one = decisions.len() == 1;
+    // Of equal ones the first.
+    let mut decision = decisions.into_iter().rev().max_by_key(rank)?;
+    if !is_one {
+        decision.set_policies(policies.into());
+    }
+    Some(decision)
 }
 
 /// Decides in place of a store that cannot, if each of the policies has something that does.
@@ -198,17 +236,6 @@ fn with_taken(mut decision: Decision, settler: Settler) -> (Decision, Taken) {
     let mut taken = Taken::default();
     taken.add(settler, decision.take_reservation());
     (decision, taken)
-}
-
-/// Keeps the decision that delays, else the one with least left.
-fn keep_tightest(tightest: &mut Option<Decision>, decision: Decision) {
-    let rank = |decision: &Decision| {
-        let delay = decision.waited();
-        (std::cmp::Reverse(delay), decision.remaining().unwrap_or(u64::MAX))
-    };
-    if tightest.as_ref().is_none_or(|least| rank(&decision) < rank(least)) {
-        *tightest = Some(decision);
-    }
 }
 
 fn nobody() -> Error {

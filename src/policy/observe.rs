@@ -13,8 +13,8 @@ pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 /// What one policy decided about one request: what an
 /// [observer](super::PoliciesBuilder::on_decision) is shown.
 ///
-/// A request that one of its policies refuses is shown for that one alone, since the others have
-/// taken nothing.
+/// A request that is refused is shown for those of its policies that refuse it, since the others
+/// have taken nothing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -47,14 +47,19 @@ impl<'a> Event<'a> {
             let (result, origin) = match answer {
                 Err(error) => (Err(error), None),
                 Ok((decision, _)) => {
-                    let names = asked.len() == 1 || decision.limiter() == Some(policy.name());
-                    match decision.outcome() {
-                        outcome if names => (Ok(outcome), Some(decision.origin())),
-                        Outcome::Allow | Outcome::Wait(_) => {
-                            (Ok(Outcome::Allow), Some(decision.origin()))
-                        }
-                        _ => continue,
+                    let mut own = decision.policies();
+                    let own = own.find(|own| own.name() == policy.name()).map(|own| own.outcome());
+                    let outcome = match own.filter(|_| asked.len() > 1) {
+                        Some(own) => own,
+                        None => decision.outcome(),
+                    };
+                    // Nothing is taken under a policy that would have admitted it.
+                    if !decision.is_admitted()
+                        && matches!(outcome, Outcome::Allow | Outcome::Wait(_))
+                    {
+                        continue;
                     }
+                    (Ok(outcome), Some(decision.origin()))
                 }
             };
             show(Self { policy, result, origin, in_shadow: false });

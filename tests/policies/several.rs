@@ -208,3 +208,29 @@ async fn a_charge_of_another_limiter_is_an_error() {
         other.check(&charge(&other, &request("GET", "/", &["x-user: a"]))).await.unwrap();
     assert!(policies.settle(decision.take_reservation().unwrap(), 0).is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_reports_every_policy() {
+    let policies = policies(&format!(
+        "{TWO}
+        [[policy]]
+        name = 'waits'
+        limit = 2
+        period = '1s'
+        max_wait = '1s'
+        match = '/slow'"
+    ));
+    let told = |decision: &tower_sluice::Decision| -> Vec<_> {
+        let each = decision.policies();
+        each.map(|one| (one.name().to_owned(), one.remaining(), one.is_admitted())).collect()
+    };
+    let of = |name: &str, left, admits| (name.to_owned(), Some(left), admits);
+    let slow = request("GET", "/slow", &["x-user: a"]);
+    let first = decide(&policies, &slow).await;
+    assert_eq!(told(&first), [of("user", 2, true), of("all", 4, true), of("waits", 1, true)]);
+    assert_eq!(burst(&policies, &slow, 2).await, (1, vec![500], 0));
+    // Where one refuses, none waits.
+    let refused = decide(&policies, &slow).await;
+    assert_eq!(told(&refused), [of("user", 0, false), of("all", 2, true), of("waits", 0, false)]);
+    assert_eq!(refused.tightest().map(|one| one.name().to_owned()), Some("user".to_owned()));
+}
