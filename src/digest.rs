@@ -69,12 +69,12 @@ fn push_half(name: &mut String, digest: &[u8]) {
 mod tests {
     use super::*;
 
-    // Case 79.
     #[test]
     fn a_partition_key_is_the_start_of_the_digest() {
         assert_eq!(partition_key("user:42"), [0xea, 0x3f, 0xd4, 0x3b, 0xe1, 0xe5, 0x7d, 0x62]);
     }
 
+    // Case 79.
     #[test]
     fn short_keys_stay_and_no_key_takes_the_name_of_another() {
         let long = "x".repeat(65);

@@ -185,6 +185,7 @@ fn insert_each(headers: &mut HeaderMap, names: [HeaderName; 3], standing: Option
 mod tests {
     use super::*;
 
+    // Case 114.
     #[test]
     fn seconds_are_rounded_up_and_never_zero() {
         let table = [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (12_300, 13)];
