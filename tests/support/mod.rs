@@ -167,9 +167,11 @@ impl Server {
     pub async fn until_info(&self, word: &str) {
         let (mut connection, begun) = (self.connection().await, Instant::now());
         loop {
-            let info: String = redis::cmd("INFO").query_async(&mut connection).await.expect("info");
-            if info.contains(word) {
-                return;
+            match redis::cmd("INFO").query_async::<String>(&mut connection).await {
+                Ok(info) if info.contains(word) => return,
+                Ok(_) => {}
+                // Sentinels close all connections to a server whose role they change.
+                Err(_) => connection = self.connection().await,
             }
             assert!(begun.elapsed() < Duration::from_secs(60), "{word} never came");
             tokio::time::sleep(Duration::from_millis(10)).await;
