@@ -284,9 +284,10 @@ async fn a_killed_primary_is_replaced_and_only_lost_writes_are_admitted_twice() 
         }
     };
     let lost = admitted.saturating_sub(kept);
-    let again = Load::on(&counted, 64);
+    let (again, begun) = (Load::on(&counted, 64), Instant::now());
     while again.refused() < 100 {
-        assert!(killed.elapsed() < LONG, "never used up");
+        let seen = again.seen.lock().unwrap().errors.clone();
+        assert!(begun.elapsed() < LONG, "never used up: {} refused, {seen:?}", again.refused());
         sleep(Duration::from_millis(1)).await;
     }
     let total = admitted + again.stop().await.admitted();
