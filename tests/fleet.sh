@@ -6,7 +6,7 @@
 #   tests/fleet.sh NAME...         on these servers
 #
 # FLEET_SECONDS and FLEET_CHARGES set the sizes (60 and 1,000,000); sentinels need 45 s. FLEET_ONLY
-# picks the cases whose names contain it: cluster, sentinel, cuts, memory. Each case prints one line:
+# picks the cases whose names contain it: cluster, sentinel, cuts, memory. Each case prints a line:
 # fleet name=... server=... over=... errors=...
 set -euo pipefail
 cd "$(dirname "$0")/.."

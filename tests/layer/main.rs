@@ -72,7 +72,7 @@ async fn readiness_comes_after_admission() {
     let mut call = task::spawn(service.oneshot("hello"));
     assert_pending!(call.poll());
     tokio::time::advance(2 * SECOND).await;
-    // Admitted, and now held up by the inner service alone.
+    // The request is admitted. Only the inner service is not ready.
     assert_pending!(call.poll());
     handle.allow(1);
     assert!(call.is_woken());

@@ -160,7 +160,7 @@ async fn nobody_waits_longer_than_the_caller_would() {
 #[tokio::test(start_paused = true)]
 async fn where_nothing_can_be_reserved_it_asks_again_while_patience_lasts() {
     let limiter = Scripted::new().retry(SECOND).retry(SECOND).allow();
-    // Each pause is a little longer than it was told, so that not all come back at one moment.
+    // Each pause is a little longer than the limiter said, so that callers do not return at once.
     let jitter = Duration::from_millis(2);
     let patience = 2 * SECOND + jitter;
     let service = layer(&limiter).max_wait(patience).layer(Strict::default());

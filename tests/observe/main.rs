@@ -5,11 +5,15 @@ mod events;
 mod fallback_cause;
 mod inspect;
 #[cfg(feature = "metrics")]
+mod members;
+#[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(all(feature = "redis", feature = "metrics", feature = "tracing"))]
 mod over_redis;
 #[cfg(feature = "metrics")]
 mod pages;
+#[cfg(feature = "metrics")]
+mod recorder;
 #[cfg(all(feature = "redis", feature = "metrics", feature = "tracing"))]
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,117 +1,22 @@
-//! What is counted, with a recorder that the test reads.
+//! What is counted of one limiter.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::metrics::{Label, LocalRecorderGuard, set_default_local_recorder};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use ::metrics::Label;
+use metrics_util::debugging::DebugValue;
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::observe::{METRICS, MetricKind};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory,
-    Meter, MetricsExt, Operation, Origin, Outcome, Quota, Switch, SwitchMode,
+    Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Meter,
+    MetricsExt, Operation, Origin, Outcome, Quota, Switch, SwitchMode,
 };
 
+use super::recorder::{Page, Recorder, assert_counts};
 use super::{SECOND, one};
-
-/// A recorder for this thread, and what it has counted.
-pub(super) struct Recorder {
-    snapshotter: Snapshotter,
-    // Dropped before what it borrows.
-    _guard: LocalRecorderGuard<'static>,
-}
-
-impl Recorder {
-    pub(super) fn new() -> Self {
-        let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
-        Self { snapshotter: recorder.snapshotter(), _guard: set_default_local_recorder(recorder) }
-    }
-
-    /// Every series: its name with its labels, and its value since the last call.
-    pub(super) fn take(&self) -> Vec<(String, DebugValue)> {
-        let series = self.snapshotter.snapshot().into_vec().into_iter();
-        let mut series: Vec<_> = series
-            .map(|(key, _, _, value)| {
-                let label = |label: &Label| format!("{}={}", label.key(), label.value());
-                let labels: Vec<_> = key.key().labels().map(label).collect();
-                (format!("{}{{{}}}", key.key().name(), labels.join(",")), value)
-            })
-            .collect();
-        series.sort_by(|(one, _), (other, _)| one.cmp(other));
-        series
-    }
-
-    /// The counters that are not 0.
-    pub(super) fn counts_of(series: &[(String, DebugValue)]) -> Vec<(String, u64)> {
-        let counter = |(name, value): &(String, DebugValue)| match value {
-            DebugValue::Counter(count) if *count > 0 => Some((name.clone(), *count)),
-            _ => None,
-        };
-        series.iter().filter_map(counter).collect()
-    }
-
-    pub(super) fn histogram_of(series: &[(String, DebugValue)], name: &str) -> Vec<f64> {
-        match series.iter().find(|(series, _)| series == name) {
-            Some((_, DebugValue::Histogram(values))) => {
-                values.iter().map(|value| value.into_inner()).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn counts(&self) -> Vec<(String, u64)> {
-        Self::counts_of(&self.take())
-    }
-
-    fn histogram(&self, name: &str) -> Vec<f64> {
-        Self::histogram_of(&self.take(), name)
-    }
-}
-
-/// What Prometheus reads: unlike a snapshot, reading it changes nothing.
-pub(super) struct Page {
-    handle: PrometheusHandle,
-    _guard: LocalRecorderGuard<'static>,
-}
-
-impl Page {
-    pub(super) fn new() -> Self {
-        let recorder: &'static _ = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
-        Self { handle: recorder.handle(), _guard: set_default_local_recorder(recorder) }
-    }
-
-    /// The value of a series, as `name{label="value"}`.
-    pub(super) fn value(&self, series: &str) -> Option<f64> {
-        let page = self.handle.render();
-        let mut lines = page.lines();
-        lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
-    }
-
-    fn len(&self) -> usize {
-        self.handle.render().lines().filter(|line| !line.starts_with('#')).count()
-    }
-}
-
-/// The counters of a limiter called `api`, without their labels `limiter`.
-fn of_api(counts: Vec<(String, u64)>) -> Vec<(String, u64)> {
-    let short = |(name, count): (String, u64)| {
-        let name = name.replace("rate_limit_", "").replace("limiter=api", "").replace("{}", "");
-        (name.replace("{,", "{"), count)
-    };
-    counts.into_iter().map(short).collect()
-}
-
-macro_rules! assert_counts {
-    ($recorder:expr, $($name:literal: $count:expr),* $(,)?) => {
-        let counts = of_api($recorder.counts());
-        let counts: Vec<_> = counts.iter().map(|(name, count)| (&**name, *count)).collect();
-        assert_eq!(counts, [$(($name, $count)),*]);
-    };
-}
 
 #[tokio::test(start_paused = true)]
 async fn each_charge_counts_once_by_its_outcome() {
@@ -287,89 +192,6 @@ async fn peeks_operations_and_settlements_pass_uncounted() {
     limiter.settle(reservation, 1).unwrap();
     assert_eq!(scripted.settlements(), [(1, 1)]);
     assert_counts!(recorder, "decisions_total{outcome=admitted}": 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn members_of_a_combination_count_under_their_own_names() {
-    let recorder = Recorder::new();
-    let member = |name, limit| {
-        Memory::new(name, TokenBucket::new(Quota::per_hour(limit))).metrics(name).boxed()
-    };
-    let members = [member("user", 2), member("all", 100)];
-    let limiter = AllInTurn::new(members, |charge| [charge.clone(), Charge::new("all")]);
-    for _ in 0..3 {
-        limiter.check(&one()).await.unwrap();
-    }
-    let counts = recorder.counts();
-    let counts: Vec<_> = counts.iter().map(|(name, count)| (&**name, *count)).collect();
-    let expected = [
-        ("rate_limit_decisions_total{limiter=all,outcome=admitted}", 2),
-        ("rate_limit_decisions_total{limiter=user,outcome=admitted}", 2),
-        ("rate_limit_decisions_total{limiter=user,outcome=denied}", 1),
-    ];
-    assert_eq!(counts, expected);
-}
-
-/// In one decision, each policy by what it alone decides.
-#[tokio::test(start_paused = true)]
-async fn policies_of_a_combination_count_under_their_own_names() {
-    let recorder = Recorder::new();
-    let member = |name, limit| Memory::new(name, TokenBucket::new(Quota::per_hour(limit)));
-    let watched = member("watched", 1).shadow();
-    let members = [member("user", 2).boxed(), watched.boxed(), member("all", 100).boxed()];
-    let limiter = AllInTurn::new(members, |charge| [(); 3].map(|()| charge.clone()));
-    let limiter = limiter.metrics("gate").per_policy();
-    for _ in 0..3 {
-        limiter.check(&one()).await.unwrap();
-    }
-    let decisions = recorder.counts();
-    let counts: Vec<_> = decisions.iter().map(|(name, count)| (&**name, *count)).collect();
-    let expected = [
-        ("rate_limit_decisions_total{limiter=all,outcome=admitted}", 2),
-        ("rate_limit_decisions_total{limiter=user,outcome=admitted}", 2),
-        ("rate_limit_decisions_total{limiter=user,outcome=denied}", 1),
-        ("rate_limit_decisions_total{limiter=watched,outcome=admitted}", 1),
-        ("rate_limit_decisions_total{limiter=watched,outcome=denied}", 2),
-        ("rate_limit_shadow_refusals_total{limiter=watched}", 2),
-    ];
-    assert_eq!(counts, expected);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_no_policy_decided_keeps_the_name_of_the_whole() {
-    let recorder = Recorder::new();
-    let store = Scripted::new().allow().fail(ErrorKind::Infrastructure).fail(ErrorKind::State);
-    let limiter = store.or_else(FailOpen).metrics("api").per_policy();
-    for _ in 0..3 {
-        let _ = limiter.check(&one()).await;
-    }
-    assert_counts!(
-        recorder,
-        "decisions_total{outcome=admitted}": 1,
-        "decisions_total{outcome=undecided}": 1,
-        "errors_total{kind=infrastructure}": 1,
-        "errors_total{kind=state}": 1,
-        "fail_open_total": 1,
-    );
-}
-
-/// A limiter of the application's own may name its policies as it likes.
-#[tokio::test(start_paused = true)]
-async fn a_thousand_policies_have_names_of_their_own() {
-    let recorder = Recorder::new();
-    let careless = |charge: &Charge| {
-        let decision = Decision::new(Outcome::Allow);
-        let decision = decision.with_limiter(charge.key().into(), Quota::per_second(1));
-        std::future::ready(Ok(decision.with_report(0, SECOND)))
-    };
-    let limiter = careless.metrics("api").per_policy();
-    for key in 0..3_000 {
-        limiter.check(&Charge::new(format!("key-{key}"))).await.unwrap();
-    }
-    let series = recorder.take();
-    assert_eq!(series.len(), 1_002 * 18);
-    let others = "rate_limit_decisions_total{limiter=other,outcome=admitted}";
-    assert!(series.contains(&(others.into(), DebugValue::Counter(2_000))));
 }
 
 #[tokio::test(start_paused = true)]

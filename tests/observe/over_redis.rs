@@ -7,8 +7,8 @@ use tower_sluice::{
 };
 
 use super::events::Lines;
-use super::metrics::{Page, Recorder};
 use super::one;
+use super::recorder::{Page, Recorder};
 use super::support::faults::{LONG, trouble};
 use super::support::sentinel::Replicated;
 use super::support::{Server, free_port};

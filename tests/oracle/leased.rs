@@ -99,12 +99,12 @@ fn judge(algorithm: &Algorithm, rows: &[Row], findings: &mut Findings) {
             }
         }
         findings.admitted += 1;
-        // An instant in ns that is told in whole microseconds.
-        let told = |micros: i64| micros.cast_unsigned() * 1_000;
-        findings.of_leases += usize::from(told(row.now) + 999 < row.sent);
+        // The decision states its instant in whole microseconds. This is the same instant in ns.
+        let nanos = |micros: i64| micros.cast_unsigned() * 1_000;
+        findings.of_leases += usize::from(nanos(row.now) + 999 < row.sent);
         // It was not spent before it was asked for.
-        let in_time = row.sent <= told(row.now + validity) + 999;
-        findings.late += usize::from(!in_time || told(row.now) > row.received);
+        let in_time = row.sent <= nanos(row.now + validity) + 999;
+        findings.late += usize::from(!in_time || nanos(row.now) > row.received);
         grants.push(((row.now + row.wait).into(), row.cost.into()));
     }
     grants.retain(|grant| grant.1 > 0);

@@ -2,10 +2,12 @@
 //! for trouble and its end.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tokio::task::yield_now;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool, Quota, Redis};
@@ -163,4 +165,35 @@ pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64
 /// How often scripts ran, by the server's own count.
 pub async fn script_calls(connection: &mut MultiplexedConnection) -> u64 {
     calls(connection, "eval").await + calls(connection, "evalsha").await
+}
+
+/// Connections that clients made to the server so far, this test's own included.
+pub const RECEIVED: &str = "total_connections_received";
+
+/// Callers that ask again and again until they are stopped.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    callers: JoinSet<()>,
+}
+
+impl Load {
+    pub fn on(limiter: &Yearly, callers: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for _ in 0..callers {
+            let (limiter, stop) = (limiter.clone(), Arc::clone(&stop));
+            tasks.spawn(async move {
+                while !stop.load(Relaxed) {
+                    let _ = limiter.check(&one()).await;
+                    sleep(Duration::from_millis(1)).await;
+                }
+            });
+        }
+        Self { stop, callers: tasks }
+    }
+
+    pub async fn stop(self) {
+        self.stop.store(true, Relaxed);
+        self.callers.join_all().await;
+    }
 }

@@ -9,8 +9,7 @@ use tokio::time::Instant;
 /// sends a refund for 500 ms more.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
-/// How many keys of a shard are told apart. Of keys that share a slot, a change of one counts as a
-/// change of all.
+/// The slots of a shard's keys. A change of one key counts as a change of all keys in its slot.
 const SLOTS: usize = 1_024;
 
 /// The changes of one shard's keys.

@@ -78,9 +78,9 @@ impl Model for Anchored {
         self.latest.is_some_and(|(start, units)| text == format!("{start}:{units}"))
     }
 
-    /// Any stretch of a period meets two windows at most. (Where windows began cannot be told from
-    /// the grants alone once some were given back: that each holds no more than the limit is what
-    /// the replay shows.)
+    /// Any stretch of a period meets two windows at most. (Once some grants were refunded,
+    /// the others do not show where a window began. The replay shows that each window holds no more
+    /// than the limit.)
     fn excess(&self, grants: &[Grant]) -> usize {
         super::over_any_window(grants, self.period, 2 * self.limit)
     }
