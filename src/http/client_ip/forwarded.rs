@@ -27,7 +27,8 @@ fn is_escaped(before: &[u8]) -> bool {
 
 /// The value of the one parameter `for` of an element, without quotation marks.
 ///
-/// The other parameters may be anything but an open quotation mark: no proxy lies by a bad `proto`.
+/// The other parameters may be anything that ends where the element ends: no proxy lies by a bad
+/// `proto`.
 pub(super) fn parameter_for(element: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !element.is_ascii() {
         return None;
@@ -47,14 +48,17 @@ pub(super) fn parameter_for(element: &[u8]) -> Option<Cow<'_, [u8]>> {
     found
 }
 
-/// The first pair, and what follows its semicolon. `None` if a quotation mark is left open.
+/// The first pair, and what follows its semicolon. `None` if a quotation mark is left open, or a
+/// comma or a backslash stands outside of them: then a reader from the left would find other
+/// elements than [`last_comma`] did.
 fn split_pair(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (place, byte) in text.iter().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = is_quoted,
             b'"' => is_quoted = !is_quoted,
+            b'\\' if is_quoted => is_escaped = true,
+            b'\\' | b',' if !is_quoted => return None,
             b';' if !is_quoted => {
                 return Some((text[..place].trim_ascii(), Some(&text[place + 1..])));
             }
@@ -125,6 +129,9 @@ mod tests {
             r#"for=203.0.113.9;by=""#,
             r#"by="\";for=203.0.113.9"#,
             "for=203.0.113.9;host=é",
+            r#"for=203.0.113.9;by=\a"#,
+            r#"for=203.0.113.9;by=\"a""#,
+            r#"for=203.0.113.9;by="a","b"#,
         ] {
             assert_eq!(found(element), None, "{element}");
         }

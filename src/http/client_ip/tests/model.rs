@@ -59,22 +59,21 @@ fn elements(text: &str, is_list: bool) -> Vec<String> {
     }
 }
 
-/// Whether each quotation mark is closed, read from the left.
+/// Whether each quotation mark is closed, and no backslash stands outside, read from the left.
 fn is_balanced(text: &str) -> bool {
-    let (mut is_quoted, mut backslashes) = (false, 0);
+    let (mut is_quoted, mut is_escaped) = (false, false);
     for character in text.chars() {
-        if character == '"' && backslashes % 2 == 0 {
-            is_quoted = !is_quoted;
-        } else if character == '"' && !is_quoted {
+        if character == '\\' && !is_quoted {
             return false;
         }
-        backslashes = if character == '\\' { backslashes + 1 } else { 0 };
+        is_quoted ^= character == '"' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
     }
     !is_quoted
 }
 
 fn parameter(element: &str) -> Option<String> {
-    if !element.is_ascii() {
+    if !element.is_ascii() || !is_balanced(element) {
         return None;
     }
     // Pairs of a name and a value, where what is quoted is marked.
@@ -91,9 +90,6 @@ fn parameter(element: &str) -> Option<String> {
         }
         is_quoted ^= is_mark;
         is_escaped = is_backslash;
-    }
-    if is_quoted {
-        return None;
     }
     let mut values = vec![];
     for pair in pairs {
