@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests as `cargo test` does, but with several test binaries side by side: many of them
 # wait more than they compute. Takes cargo's options, such as --all-features. TEST_JOBS sets how
-# many run at once. Default: one for each core.
+# many run at once. Default: one more than there are cores.
 #
 # A binary that passes gets one line. One that fails gets its whole output, after all have ended.
 set -euo pipefail
@@ -26,7 +26,7 @@ first="oracle cluster twins redisson_twin faults composition"
 
 output=$(mktemp -d)
 trap 'rm -r "$output"' EXIT
-jobs=${TEST_JOBS:-$(getconf _NPROCESSORS_ONLN)}
+jobs=${TEST_JOBS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
 
 # Cargo names the path of each binary in a message of JSON.
 cargo test --no-run --message-format=json-render-diagnostics "$@" >"$output/messages"
