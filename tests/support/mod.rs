@@ -160,7 +160,16 @@ impl Server {
         // However busy the machine is.
         let patient =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        client.get_multiplexed_async_connection_with_config(&patient).await.expect("a connection")
+        let begun = Instant::now();
+        loop {
+            match client.get_multiplexed_async_connection_with_config(&patient).await {
+                Ok(connection) => return connection,
+                // Sentinels close all connections to a server whose role they change, new ones too.
+                Err(error) if begun.elapsed() < Duration::from_secs(5) && error.is_io_error() => {}
+                Err(error) => panic!("no connection: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Waits until `INFO` contains `word`.
