@@ -115,3 +115,14 @@ impl<F> fmt::Debug for TimeoutFuture<F> {
         f.debug_struct("TimeoutFuture").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_an_end_is_cut_to_a_year() {
+        let left = deadline(&Charge::new("key"), Duration::MAX) - Instant::now();
+        assert_eq!(left.as_secs().div_ceil(86_400), 365);
+    }
+}

@@ -179,4 +179,39 @@ mod tests {
         assert_eq!(lanes.next(true), None);
         assert_eq!(lanes.next(false), Some((0, 0)));
     }
+
+    #[test]
+    fn a_lane_is_kept_while_it_has_something_to_do() {
+        let mut lanes = Lanes::new(64);
+        lanes.set_max_in_flight(2);
+        let known = |lanes: &Lanes| lanes.lanes.len();
+        for requests in [1, 30] {
+            lanes.push(3, 7, requests);
+            assert_eq!((known(&lanes), lanes.next(false)), (1, Some((3, 7))));
+            lanes.pop(3);
+            lanes.shrink(3, requests);
+            lanes.call_begins(3, requests);
+            // It is listed no more, and its call runs.
+            assert_eq!((lanes.next(false), lanes.next(true)), (None, None));
+            assert_eq!(known(&lanes), 1);
+            lanes.call_ended(3, requests);
+            assert_eq!(known(&lanes), 0);
+        }
+        for is_listed_as_whole in [false, true] {
+            lanes.push(3, 7, 30);
+            lanes.pop(3);
+            lanes.shrink(3, 30);
+            assert_eq!(lanes.next(is_listed_as_whole), None);
+            assert_eq!(known(&lanes), 1, "listed elsewhere");
+            assert_eq!(lanes.next(!is_listed_as_whole), None);
+            assert_eq!(known(&lanes), 0);
+        }
+        lanes.push(3, 7, 1);
+        lanes.set_connecting(3, true);
+        lanes.pop(3);
+        lanes.shrink(3, 1);
+        assert_eq!((lanes.next(false), known(&lanes)), (None, 1));
+        lanes.set_connecting(3, false);
+        assert_eq!(known(&lanes), 0);
+    }
 }
