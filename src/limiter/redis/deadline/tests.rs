@@ -64,6 +64,13 @@ fn deadline(pool: &Pool) -> Deadline {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_is_over_once_no_time_is_left() {
+    let (pool, now) = (pool(), Instant::now());
+    let over = [now - D, now, now + D].map(|at| Deadline::new(at, &pool, 0).is_over());
+    assert_eq!(over, [true, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
     let deadline = deadline(&pool);

@@ -135,6 +135,16 @@ fn the_first_reason_stays() {
     assert_eq!(health.state(), ConnectionState::ReadOnly);
 }
 
+#[test]
+fn no_connection_to_a_server_that_was_left_is_used() {
+    let (first, second) = two();
+    second.retire(ConnectionState::ReadOnly);
+    first.server.leave();
+    let states = [first.state(), second.state(), Health::new(&first.server).state()];
+    let expected = [ConnectionState::Closed, ConnectionState::ReadOnly, ConnectionState::Closed];
+    assert_eq!(states, expected);
+}
+
 /// The error of a server that answers `reply`.
 fn answered(reply: &str) -> RedisError {
     parse_redis_value(reply.as_bytes()).unwrap().extract_error().unwrap_err()
