@@ -88,6 +88,21 @@ async fn timeouts_of_different_hours_are_two_silences() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_sent_long_after_the_last_timeout_begins_a_silence() {
+    let tick = Duration::from_micros(1);
+    for (pause, state) in [
+        (NEW_SILENCE_AFTER, ConnectionState::Silent),
+        (NEW_SILENCE_AFTER + tick, ConnectionState::Usable),
+    ] {
+        let (health, _) = two();
+        silent(&health, D).await;
+        advance(pause).await;
+        silent(&health, D).await;
+        assert_eq!(health.state(), state);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_busy_process_waits_longer() {
     let (health, _) = two();
     for limit in [MAX_SILENCE * BUSY_FACTOR - D, D] {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ErrorKind;
+use crate::algorithm::{Answer, Report};
 
 type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
@@ -34,9 +35,14 @@ fn queue(max_batch_size: usize, ops: impl IntoIterator<Item = Op>) -> (Queue, Ve
     (queue, receivers)
 }
 
+/// The operations of a call, in order; none if there is no call.
 fn ops(call: Option<Call>) -> Vec<Op> {
-    let batches = call.map(|call| call.batches).unwrap_or_default();
-    batches.into_iter().flat_map(|batch| batch.requests).map(|queued| queued.request.op).collect()
+    let Some(call) = call else { return Vec::new() };
+    let requests = call.batches.into_iter().flat_map(|batch| batch.requests);
+    let ops: Vec<_> = requests.map(|queued| queued.request.op).collect();
+    assert!(!ops.is_empty(), "a call without requests");
+    assert_eq!(ops.len(), call.requests);
+    ops
 }
 
 fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
@@ -52,7 +58,9 @@ fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
 fn charges_leave_in_order_of_arrival() {
     let (mut queue, _receivers) = queue(2, [check(1), check(2), check(3)]);
     queue.set_max_in_flight(2);
-    assert_eq!(ops(next_call(&mut queue, false)), [check(1), check(2)]);
+    let call = next_call(&mut queue, false).expect("a call");
+    assert!(!call.has_refunds());
+    assert_eq!(ops(Some(call)), [check(1), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
     assert_eq!(ops(next_call(&mut queue, false)), []);
 }
@@ -60,13 +68,73 @@ fn charges_leave_in_order_of_arrival() {
 #[test]
 fn refunds_leave_first_and_the_latest_before_all() {
     let (mut queue, _receivers) = queue(4, [check(1), refund(10), refund(30), refund(20)]);
-    assert_eq!(ops(next_call(&mut queue, false)), [refund(30), refund(20), refund(10), check(1)]);
+    let call = next_call(&mut queue, false).expect("a call");
+    assert!(call.has_refunds());
+    assert_eq!(ops(Some(call)), [refund(30), refund(20), refund(10), check(1)]);
+}
+
+#[test]
+fn refunds_of_one_mark_all_leave() {
+    let (mut queue, _receivers) = queue(4, [refund(10), refund(10), refund(10)]);
+    assert_eq!(ops(next_call(&mut queue, false)).len(), 3);
+}
+
+#[test]
+fn what_was_taken_for_a_caller_who_has_left_is_refunded() {
+    let answer = |verdict| {
+        let report = Report { remaining: 0, reset_after: 0 };
+        let mark = Some([5, 0, 0, 0].into());
+        ReplyEntry::Decided(Answer { verdict, report, members: [].into(), mark })
+    };
+    let given_back = |cost, entry, is_awaited| {
+        let (queued, receiver) = queued(0, check(cost));
+        let receiver = Some(receiver).filter(|_| is_awaited);
+        let refund = queued.complete(entry, 0, 0);
+        drop(receiver);
+        refund.map(|request| request.op)
+    };
+    let refund = Op::Refund { units: 3, cost: 3, mark: [5, 0, 0, 0].into() };
+    let allowed = || answer(Verdict::Allow);
+    assert_eq!(given_back(3, allowed(), false), Some(refund.clone()));
+    assert_eq!(given_back(3, answer(Verdict::Wait(1)), false), Some(refund));
+    assert_eq!(given_back(3, allowed(), true), None);
+    assert_eq!(given_back(0, allowed(), false), None);
+    assert_eq!(given_back(3, answer(Verdict::Deny(1)), false), None);
+    assert_eq!(given_back(3, ReplyEntry::Refunded { units: 3 }, false), None);
+}
+
+/// A refund may be redirected there, and what follows it could come first.
+#[test]
+fn in_a_cluster_a_slot_waits_for_its_refunds() {
+    let pool = Pool::connect("redis-cluster://127.0.0.1:1").unwrap();
+    let mut queue = Queue::new(pool, 1);
+    queue.set_max_in_flight(3);
+    let (refunds, _receiver) = queued(0, refund(10));
+    let (charge, _receiver) = queued(0, check(1));
+    [refunds, charge].into_iter().for_each(|queued| queue.push(queued));
+    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
+    assert_eq!(ops(next_call(&mut queue, false)), []);
+    queue.refunds_done(0);
+    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
+}
+
+#[test]
+fn a_slot_waits_in_its_lane_once() {
+    let (mut queue, _receivers) = queue(1, [refund(10)]);
+    queue.set_max_in_flight(3);
+    assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
+    let (charge, _receiver) = queued(0, check(1));
+    queue.push(charge);
+    queue.refunds_done(0);
+    assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
+    assert_eq!(queue.next_lane(false), None);
 }
 
 #[test]
 fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
     let (mut queue, _receivers) = queue(1, [refund(20), refund(10), check(1)]);
     queue.set_max_in_flight(3);
+    assert!(!queue.has_refunds_in_flight(0));
     assert_eq!(ops(next_call(&mut queue, false)), [refund(20)]);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
