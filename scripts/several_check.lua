@@ -1,7 +1,8 @@
 -- A charge fits when it fits all quotas. What fits at an instant fits at every later one.
 local fits_at, fits = now, true
 --@ if own_terms
-local in_time = true
+-- How long the quota that needs the longest wait lets a charge wait.
+local longest_wait = 0
 --@ end
 --@ each
 local instant_N
@@ -11,12 +12,16 @@ do
 end
 if not instant_N then
   fits = false
+  --@ if own_terms
+elseif instant_N > fits_at then
+  fits_at, longest_wait = instant_N, max_wait_N
+elseif instant_N == fits_at then
+  longest_wait = math.max(longest_wait, max_wait_N)
+  --@ else
 elseif instant_N > fits_at then
   fits_at = instant_N
+  --@ end
 end
---@ if own_terms
-in_time = in_time and instant_N and instant_N - now <= max_wait_N
---@ end
 --@ end
 if fits then
   wait = fits_at - now
@@ -28,7 +33,7 @@ if fits then
   if cost > 0 then
   --@ end
     --@ if own_terms
-    if in_time and wait <= max_wait then
+    if wait <= max_wait and wait <= longest_wait then
     --@ else
     if wait <= max_wait then
     --@ end

@@ -4,8 +4,8 @@
 //! The twin of `scripts/several.lua`, as the tuples in `several.rs`.
 
 use super::{
-    Algorithm, Check, Element, InLua, Mark, MemberAnswer, Refund, Report, ScriptPart, combined,
-    judge, sealed::Sealed, sealed::Single,
+    Algorithm, Check, Element, InLua, Mark, MemberAnswer, Refund, Report, ScriptPart, Verdict,
+    combined, judge, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -69,9 +69,16 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         rule.iter().map(A::horizon).fold(i64::MAX, i64::min)
     }
 
+    /// That of the member which needs the longest wait: the others fit sooner, or wait in line
+    /// behind what was reserved for it. Of members that need equally long, the one that allows
+    /// most.
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
-        let waits = each::<A>(rule, state).map(|(rule, one)| A::max_wait(rule, one, now, cost));
-        waits.fold(i64::MAX, i64::min)
+        let needs_and_allows = |(rule, one)| {
+            let instant = A::earliest_fit(rule, one, now, cost);
+            (instant, A::max_wait(rule, one, now, cost))
+        };
+        let longest = each::<A>(rule, state).map(needs_and_allows).max();
+        longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
     }
 
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
@@ -138,10 +145,21 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
             return Box::default();
         }
         // No member waits longer than all of them do.
-        let max_wait = check.max_wait.min(Self::max_wait(rule, state, now, check.cost));
-        let check = Check { max_wait, ..check };
-        let verdict = |(rule, state)| judge::<A>(rule, state, now, check).0;
-        each::<A>(rule, state).map(verdict).map(MemberAnswer::unreported).collect()
+        let most = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
+        let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
+        let mut members: Box<[_]> = alone.map(MemberAnswer::unreported).collect();
+        // Of a charge that waits, a member may wait longer than it would alone.
+        let refuses = |one: &MemberAnswer| matches!(one.verdict, Verdict::Deny(_));
+        if members.iter().any(refuses)
+            && let Verdict::Wait(_) = judge::<Self>(rule, state, now, check).0
+        {
+            for member in &mut members {
+                if let Verdict::Deny(wait) = member.verdict {
+                    member.verdict = Verdict::Wait(wait);
+                }
+            }
+        }
+        members
     }
 
     fn report_each(

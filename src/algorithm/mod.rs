@@ -202,7 +202,8 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// The longest wait that is reserved for any charge, in µs.
     fn horizon(rule: &Self::Rule) -> i64;
 
-    /// The longest wait that is reserved for a charge of this cost now, in µs.
+    /// The longest wait that is reserved for a charge of this cost now, in µs. Asked only of a
+    /// charge that has to wait.
     #[inline]
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
         let _ = (state, now, cost);
@@ -349,12 +350,16 @@ fn judge<A: Algorithm>(
     now: i64,
     check: Check,
 ) -> (Verdict, Option<i64>) {
-    let max_wait = check.max_wait.min(A::max_wait(rule, state, now, check.cost));
+    let may_wait = |wait| {
+        check.cost > 0
+            && wait <= check.max_wait
+            && wait <= A::max_wait(rule, state, now, check.cost)
+    };
     let instant = A::earliest_fit(rule, state, now, check.cost);
     let verdict = match instant.map(|instant| instant - now) {
         None => Verdict::Never,
         Some(0) => Verdict::Allow,
-        Some(wait) if check.cost > 0 && wait <= max_wait => Verdict::Wait(wait),
+        Some(wait) if may_wait(wait) => Verdict::Wait(wait),
         Some(wait) => Verdict::Deny(wait),
     };
     (verdict, instant)

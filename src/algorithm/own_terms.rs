@@ -51,9 +51,7 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
     }
 
     fn max_wait(rule: &Self::Rule, state: Option<&A::State>, now: i64, cost: i64) -> i64 {
-        let fit = Self::earliest_fit(rule, state, now, cost);
-        let is_in_time = fit.is_some_and(|instant| instant - now <= rule.terms.max_wait);
-        if is_in_time { A::horizon(&rule.rule) } else { 0 }
+        rule.terms.max_wait.min(A::max_wait(&rule.rule, state, now, rule.cost(cost)))
     }
 
     fn expires_at(rule: &Self::Rule, state: &A::State) -> i64 {

@@ -33,7 +33,8 @@ fn clock(now: &Arc<AtomicU64>) -> impl Fn() -> Duration + Send + Sync + 'static 
 fn said(decision: &Decision) -> String {
     let report =
         (decision.limiter(), decision.quota(), decision.remaining(), decision.reset_after());
-    format!("{:?} {report:?} {}", decision.outcome(), decision.reservation().is_some())
+    let each: Vec<_> = decision.policies().map(|one| (one.outcome(), one.remaining())).collect();
+    format!("{:?} {report:?} {each:?} {}", decision.outcome(), decision.reservation().is_some())
 }
 
 /// Runs random requests through a table in memory and the same one in Redis.
@@ -117,6 +118,16 @@ async fn several_policies_decide_alike_in_memory_and_in_redis() {
     ];
     assert_same(&server, &two.concat().replace("limit2 = 1", ""), 150).await;
     // The largest script: seven of the algorithm with the most variables.
+    // Some wait, and others do not.
+    let mixed = [
+        row(0, "token_bucket", "max_wait = '900ms'"),
+        row(1, "fixed_window", ""),
+        row(2, "sliding_log", "cost = 2"),
+        row(3, "sliding_window", "key = 'header:x-user'"),
+        row(4, "sliding_counter", ""),
+        row(5, "token_bucket", "burst = 2\ncost = 'content_length_kb'\nmax_wait = '3s'"),
+    ];
+    assert_same(&server, &mixed.concat(), 150).await;
     let seven: String =
         (0..7).map(|place| row(place, "smooth_warming_up", "max_wait = '1s'")).collect();
     assert_same(&server, &seven, 40).await;
