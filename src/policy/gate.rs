@@ -177,6 +177,9 @@ impl Limiter for Gate {
             #[cfg(feature = "redisson")]
             Gate::PermitLog(limiter) => limiter.settle(reservation, actual),
             #[cfg(feature = "redisson")]
+            // As Java's, which has no room for a debt.
+            #[cfg(feature = "redisson")]
+            Gate::PermitLog(_) if actual > reservation.cost() => Err(reservation),
             Gate::Redisson(limiter) => limiter.settle(reservation, actual),
         }
     }

@@ -74,8 +74,13 @@
 //! whatever way it is spelled: as `/%61pi/x` or `/x/../api/y` too.
 //!
 //! A request that no policy takes passes. One that several take is decided by all, all or nothing:
-//! in one call if they are in one Redis. Each policy keeps to its own `max_wait`. Those of Redisson
-//! are asked on their own, and so are keys in different slots of a cluster.
+//! in one call if they are in one Redis. It waits until it fits all of them. The policy that needs
+//! the longest wait says by its `max_wait` whether that may be reserved. Those of Redisson are
+//! asked on their own, and so are keys in different slots of a cluster.
+//!
+//! A request that costs more or less in the end, as [`actual_cost`] says, does so in proportion:
+//! seven times as much as it was charged is seven times as much under each policy. A policy of
+//! Redisson takes no more than was charged, since its format has no debts.
 //!
 //! The values of headers are digested before they become keys. The path is a key as it is meant, a
 //! host in lower case and without its port.
@@ -97,8 +102,11 @@
 //!
 //! # Other formats
 //!
-//! [`Rows`] is read by serde from TOML, JSON and YAML. [`Row::from_texts`] makes a row of texts, as
-//! a Redis hash has them. [`Source`] is whatever yields rows.
+//! [`Rows`] is read by serde from TOML, JSON and YAML; `5.0` is the number 5 in each of them.
+//! [`Row::from_texts`] makes a row of texts, as a Redis hash has them. [`Source`] is whatever
+//! yields rows.
+//!
+//! [`actual_cost`]: crate::RateLimitLayer::actual_cost
 
 mod address;
 mod builder;

@@ -246,12 +246,18 @@ impl Limiter for Policies {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
-        if reservation.owner() != self.shared.owner || actual > reservation.cost() {
+        if reservation.owner() != self.shared.owner {
             return Err(reservation);
         }
         let cost = reservation.cost();
         reservation.into_payload::<Kept>()?.settle(cost, actual);
         Ok(())
+    }
+
+    /// Always, whatever the table holds by then: a layer refuses requests otherwise. What a policy
+    /// of Redisson cannot take is not taken.
+    fn can_take_more(&self) -> bool {
+        true
     }
 }
 

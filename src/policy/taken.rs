@@ -43,44 +43,64 @@ impl Taken {
 pub(super) struct Kept(Vec<(Settler, Reservation)>);
 
 impl Kept {
-    /// Settles a charge of `cost` units that cost `actual` in the end. What has another cost is
-    /// given back as a whole, or kept.
+    /// Settles a charge of `cost` units that cost `actual` in the end.
     pub(super) fn settle(self, cost: u64, actual: u64) {
         for (settler, reservation) in self.0.into_iter().rev() {
-            let own = reservation.cost();
-            let actual = match &settler {
-                Settler::Gate(_) | Settler::Local(_) if own == cost => actual.min(cost),
-                _ if actual == 0 => 0,
-                _ => own,
-            };
-            if actual != own {
-                settler.settle(reservation, actual);
-            }
+            settler.settle(reservation, |own| in_proportion(own, cost, actual));
         }
     }
+}
+
+/// What `own` units come to where `cost` units came to `actual`: as much more or less, rounded up.
+fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
+    let units = u128::from(own) * u128::from(actual);
+    u64::try_from(units.div_ceil(u128::from(cost.max(1)))).unwrap_or(u64::MAX)
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         for (settler, reservation) in self.0.drain(..).rev() {
-            settler.settle(reservation, 0);
+            settler.settle(reservation, |_| 0);
         }
     }
 }
 
 impl Settler {
-    /// Best effort, as every settlement is.
-    fn settle(&self, reservation: Reservation, actual: u64) {
+    /// Settles a reservation: each policy's units come to `actual` of them in the end. Best effort,
+    /// as every settlement is.
+    fn settle(&self, reservation: Reservation, actual: impl Fn(u64) -> u64) {
+        let own = actual(reservation.cost());
         let _ = match self {
-            Self::Gate(armed) => armed.gate.settle(reservation, actual),
+            Self::Gate(armed) => armed.gate.settle(reservation, own),
             Self::Local(armed) => match &armed.local {
-                Some(local) => local.settle(reservation, actual),
+                Some(local) => local.settle(reservation, own),
                 None => Err(reservation),
             },
-            Self::Together(Together::Memory(together)) => together.refund(reservation),
+            Self::Together(Together::Memory(together)) => together.settle(reservation, actual),
             #[cfg(feature = "redis")]
-            Self::Together(Together::Redis(together)) => together.joined().settle(reservation, 0),
-            Self::LocalTogether(together) => together.refund(reservation),
+            Self::Together(Together::Redis(together)) => together.settle(reservation, actual),
+            Self::LocalTogether(together) => together.settle(reservation, actual),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cost_changes_in_the_same_proportion() {
+        for ((own, cost, actual), units) in [
+            ((1, 1, 7), 7),
+            ((3, 1, 7), 21),
+            ((3, 3, 0), 0),
+            ((10, 4, 1), 3),
+            ((1, 10, 4), 1),
+            ((1, 10, 11), 2),
+            ((0, 1, 5), 0),
+            ((u64::MAX, 1, u64::MAX), u64::MAX),
+        ] {
+            assert_eq!(in_proportion(own, cost, actual), units);
+        }
     }
 }

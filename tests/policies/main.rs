@@ -12,6 +12,7 @@ mod errors;
 mod over_redis;
 mod reload;
 mod rows;
+mod settling;
 mod several;
 mod switches;
 

@@ -12,6 +12,7 @@ use dice::Dice;
 use tower_sluice::policy::{Policies, PoliciesBuilder, Rows};
 use tower_sluice::{Decision, ErrorKind, LimiterExt, Origin, Pool};
 
+use super::settling::{COSTS, each_policy_settles_its_own_units};
 use super::support::Server;
 use super::support::faults::script_calls;
 use super::{HOUR, burst, check, decide, request, rows};
@@ -117,7 +118,6 @@ async fn several_policies_decide_alike_in_memory_and_in_redis() {
         row(3, "token_bucket", "cost = 'content_length_kb'\nkey = 'header:x-user'\nlimit2 = 1"),
     ];
     assert_same(&server, &two.concat().replace("limit2 = 1", ""), 150).await;
-    // The largest script: seven of the algorithm with the most variables.
     // Some wait, and others do not.
     let mixed = [
         row(0, "token_bucket", "max_wait = '900ms'"),
@@ -128,6 +128,7 @@ async fn several_policies_decide_alike_in_memory_and_in_redis() {
         row(5, "token_bucket", "burst = 2\ncost = 'content_length_kb'\nmax_wait = '3s'"),
     ];
     assert_same(&server, &mixed.concat(), 150).await;
+    // The largest script: seven of the algorithm with the most variables.
     let seven: String =
         (0..7).map(|place| row(place, "smooth_warming_up", "max_wait = '1s'")).collect();
     assert_same(&server, &seven, 40).await;
@@ -185,6 +186,17 @@ async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
     let alone =
         tower_sluice::Redis::new("bytes", tower_sluice::algorithm::FixedWindow::new(quota), pool);
     assert_eq!(alone.decision_timeout(PATIENT).peek("global").await.unwrap().remaining(), Some(44));
+}
+
+#[tokio::test]
+async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() {
+    let server = Server::start();
+    for table in [COSTS, &COSTS.replace("cost = 3", "cost = 3\nshadow = true")] {
+        let mut connection = server.connection().await;
+        redis::cmd("FLUSHALL").exec_async(&mut connection).await.expect("an empty server");
+        let policies = over(&server).build(&rows(table)).unwrap();
+        each_policy_settles_its_own_units(&policies).await;
+    }
 }
 
 #[tokio::test]

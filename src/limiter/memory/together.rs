@@ -10,7 +10,7 @@ use super::store::local_provenance;
 use crate::algorithm::{Algorithm, Mark, OwnTerms, Refund, sealed::Single};
 use crate::charge::Key;
 use crate::limiter::named::{NamedAlgorithm, check_key, expect_valid_quota, units};
-use crate::limiter::on_own_terms::whole;
+use crate::limiter::on_own_terms::{member_of, whole};
 use crate::quota::Quotas;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation, digest};
 
@@ -79,22 +79,46 @@ impl<A: Algorithm + Single> Together<A> {
         Ok(self.named.decision(parsed.quota, cost, answer, from, Key::Constant("")))
     }
 
-    /// Gives back all that a reservation of these limiters took.
-    pub(crate) fn refund(&self, reservation: Reservation) -> Result<(), Reservation> {
+    /// Settles what a reservation of these limiters took. Of each, `actual` says what its units
+    /// come to in the end. All of it is given back at once; else each is settled on its own.
+    pub(crate) fn settle(
+        &self,
+        reservation: Reservation,
+        actual: impl Fn(u64) -> u64,
+    ) -> Result<(), Reservation> {
         if reservation.owner() != self.named.owner {
             return Err(reservation);
         }
-        let cost = units(reservation.cost());
-        let Taken { names, quota, mark } = reservation.into_payload()?;
-        let Ok(rule) = self.named.rule(&quota) else { return Ok(()) };
-        let Ok(mut locked) = self.lock(names.iter().map(String::as_str)) else { return Ok(()) };
-        let Ok(states) = locked.states() else { return Ok(()) };
+        let cost = reservation.cost();
+        let taken = reservation.into_payload()?;
+        match actual(cost) {
+            0 => self.refund(taken, units(cost)),
+            _ => self.settle_each(taken, actual),
+        }
+        Ok(())
+    }
+
+    fn refund(&self, taken: Taken, cost: i64) {
+        let Taken { names, quota, mark } = taken;
+        let Ok(rule) = self.named.rule(&quota) else { return };
+        let Ok(mut locked) = self.lock(names.iter().map(String::as_str)) else { return };
+        let Ok(states) = locked.states() else { return };
         let (now, mut states) = (locked.now, Some(states));
         let refund = Refund::whole(cost, &mark);
         if Vec::<OwnTerms<A>>::refund(&rule, &mut states, now, &refund).is_some() {
             let _ = locked.store(&rule, states.unwrap_or_default());
         }
-        Ok(())
+    }
+
+    fn settle_each(&self, taken: Taken, actual: impl Fn(u64) -> u64) {
+        let Taken { names, quota, mark } = taken;
+        for (index, (one, name)) in self.members.iter().zip(names).enumerate() {
+            let Some((cost, payload)) = member_of(&quota, &mark, index, Key::Owned(name)) else {
+                continue;
+            };
+            // Best effort: the memory may have no room for a new debt.
+            let _ = one.store.settle(&payload, cost, actual(cost));
+        }
     }
 
     /// Locks the shards of these keys. Every caller locks them in the same order, so none waits for

@@ -4,12 +4,15 @@
 //! `all_at_once.rs` is the same for members that are known when the program is written.
 
 use super::assembly::local_names;
+use super::key::{self, key_suffixes};
 use super::request::Op;
-use super::{Redis, RedisFuture, key};
-use crate::Charge;
+use super::{Redis, RedisFuture};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
+use crate::charge::Key;
+use crate::limiter::Limiter;
 use crate::limiter::named::{NamedAlgorithm, check_key, expect_valid_quota};
-use crate::limiter::on_own_terms::whole;
+use crate::limiter::on_own_terms::{member_of, whole};
+use crate::{Charge, Reservation};
 
 /// What the algorithms of one script may declare. The loop around them needs the rest of the 200.
 const MAX_LOCAL_NAMES: usize = 136;
@@ -17,6 +20,7 @@ const MAX_LOCAL_NAMES: usize = 136;
 /// Two to eight limiters in one Redis.
 #[derive(Clone)]
 pub(crate) struct Together<A: InLua + Single> {
+    members: Vec<Redis<A>>,
     joined: Redis<Vec<OwnTerms<A>>>,
 }
 
@@ -45,7 +49,7 @@ impl<A: InLua + Single> Together<A> {
             joined.max_in_flight = config.max_in_flight;
             joined.queue_capacity = config.queue_capacity;
         });
-        Some(Self { joined })
+        Some(Self { members: members.iter().map(|one| (*one).clone()).collect(), joined })
     }
 
     /// Takes what each charge asks for, or nothing. Each says how many units it is and how long it
@@ -74,8 +78,28 @@ impl<A: InLua + Single> Together<A> {
         Some(inner.ask_keys(suffixes.concat(), &whole, op))
     }
 
-    /// The limiter that settles what they took: all of it, or nothing.
-    pub(crate) fn joined(&self) -> &Redis<Vec<OwnTerms<A>>> {
-        &self.joined
+    /// Settles what a reservation of these limiters took. Of each, `actual` says what its units
+    /// come to in the end. All of it is given back in one call; else each is settled on its own.
+    pub(crate) fn settle(
+        &self,
+        reservation: Reservation,
+        actual: impl Fn(u64) -> u64,
+    ) -> Result<(), Reservation> {
+        if actual(reservation.cost()) == 0 {
+            return self.joined.settle(reservation, 0);
+        }
+        let (_, payload) = self.joined.inner.named.open(reservation)?;
+        let suffixes = key_suffixes(payload.key.as_str(), self.members.len());
+        for (index, (one, suffix)) in self.members.iter().zip(suffixes).enumerate() {
+            let key = Key::Owned(suffix.to_owned());
+            let Some((cost, own)) = member_of(&payload.quota, &payload.mark, index, key) else {
+                continue;
+            };
+            // Best effort, as every settlement is.
+            if let Ok(Some(request)) = one.inner.settle(&own, cost, actual(cost)) {
+                let _ = one.inner.batcher.send_and_forget(request);
+            }
+        }
+        Ok(())
     }
 }

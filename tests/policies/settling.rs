@@ -1,0 +1,161 @@
+//! What a request costs in the end is settled under each of its policies, in proportion.
+
+use http::{Request, Response};
+use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::policy::Policies;
+use tower_sluice::{Decision, RateLimitLayer};
+
+use super::{decide, policies, request};
+
+/// Costs of 1, 3 and the kilobytes of a body.
+pub(super) const COSTS: &str = "
+    [[policy]]
+    name = 'requests'
+    algorithm = 'fixed_window'
+    limit = 1000
+    period = '1h'
+
+    [[policy]]
+    name = 'triple'
+    limit = 1000
+    period = '1h'
+    key = 'header:x-user'
+    cost = 3
+
+    [[policy]]
+    name = 'bytes'
+    algorithm = 'sliding_window'
+    limit = 1000
+    period = '1h'
+    cost = 'content_length_kb'
+";
+
+async fn left(policies: &Policies, names: [&str; 3]) -> [u64; 3] {
+    let mut left = [0; 3];
+    for (name, left) in names.into_iter().zip(&mut left) {
+        let policy = policies.get(name).expect("a policy");
+        let key = if name == "triple" { "alice" } else { "global" };
+        *left = policy.peek(&[key]).await.expect("a decision").remaining().expect("known");
+    }
+    left
+}
+
+/// Sends one request through a layer that says what it cost, and waits until so much is left.
+async fn settles(policies: &Policies, actual: u64, expected: [u64; 3]) {
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
+    let cost = move |_: &Decision, _: &Response<&'static str>| actual;
+    let layer = RateLimitLayer::new(policies.clone(), policies.clone()).actual_cost(cost);
+    let call = request("POST", "/", &["x-user: alice", "content-length: 2048"]);
+    let response = layer.layer(inner).oneshot(call).await.expect("a response");
+    assert_eq!(response.status(), 200);
+    let names = ["requests", "triple", "bytes"];
+    let mut found = left(policies, names).await;
+    // Over Redis the settlement is on its way.
+    for _ in 0..1_000 {
+        if found == expected {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        found = left(policies, names).await;
+    }
+    assert_eq!(found, expected);
+}
+
+/// More than was charged, less, and nothing: a unit, three and two are charged.
+pub(super) async fn each_policy_settles_its_own_units(policies: &Policies) {
+    settles(policies, 7, [993, 979, 986]).await;
+    settles(policies, 1, [992, 976, 984]).await;
+    settles(policies, 0, [992, 976, 984]).await;
+    let call = request("POST", "/", &["x-user: alice", "content-length: 2048"]);
+    decide(policies, &call).await;
+    settles(policies, 2, [989, 967, 978]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cost_more_or_less_does_so_under_every_policy() {
+    each_policy_settles_its_own_units(&policies(COSTS)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_policy_alone_settles_as_a_limiter_does() {
+    let policies = policies("[[policy]]\nname = 'a'\nlimit = 100\nperiod = '1h'\ncost = 10");
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
+    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    for (actual, left) in [(25, 75), (4, 71), (0, 71), (10, 61), (500, 0)] {
+        let layer = layer.clone().actual_cost(move |_: &Decision, _: &Response<&str>| actual);
+        let response = layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let decision = policies.get("a").unwrap().peek(&["global"]).await.unwrap();
+        assert_eq!(decision.remaining(), Some(left), "{actual}");
+    }
+    // The debt is remembered.
+    assert!(!decide(&policies, &request("GET", "/", &[])).await.is_admitted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_large_cost_is_given_back_under_every_policy() {
+    let policies = policies(
+        "
+        [[policy]]
+        name = 'tokens'
+        algorithm = 'fixed_window'
+        limit = 100000
+        period = '1h'
+        cost = 4000
+
+        [[policy]]
+        name = 'requests'
+        algorithm = 'sliding_counter'
+        limit = 10
+        period = '1h'
+        ",
+    );
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
+    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    let layer = layer.refund_unused(|_: &Decision, _: &Response<&str>| 1_000_u64);
+    layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
+    let left = async |name: &str| {
+        policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
+    };
+    // No request is less than one.
+    assert_eq!((left("tokens").await, left("requests").await), (99_000, 9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_watched_or_asked_on_its_own_is_settled_too() {
+    let policies = policies(&COSTS.replace("cost = 3", "cost = 3\nshadow = true"));
+    each_policy_settles_its_own_units(&policies).await;
+}
+
+#[cfg(feature = "redisson")]
+#[tokio::test(start_paused = true)]
+async fn javas_limiter_gives_back_and_takes_no_more_than_was_charged() {
+    let policies = policies(
+        "
+        [[policy]]
+        name = 'java'
+        algorithm = 'redisson'
+        limit = 100
+        period = '1h'
+        cost = 4
+
+        [[policy]]
+        name = 'mine'
+        algorithm = 'fixed_window'
+        limit = 100
+        period = '1h'
+        cost = 4
+        ",
+    );
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
+    let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+    let left = async |name: &str| {
+        policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
+    };
+    for (actual, java, mine) in [(9, 96, 91), (1, 95, 90), (0, 95, 90)] {
+        let layer = layer.clone().actual_cost(move |_: &Decision, _: &Response<&str>| actual);
+        let response = layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!((left("java").await, left("mine").await), (java, mine), "{actual}");
+    }
+}
