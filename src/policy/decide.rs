@@ -11,6 +11,9 @@ use crate::limiter::{Limiter, Operation, memory};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome};
 
 /// Decides about a request, and returns what it took.
+///
+/// Those in a shadow are asked last. So they take what they would take in force: nothing of a
+/// request that another one refuses.
 pub(super) async fn decide(
     selection: Arc<Selection>,
     charge: Charge,
@@ -18,24 +21,29 @@ pub(super) async fn decide(
 ) -> Result<(Decision, Taken), Error> {
     let in_force: Vec<Asked> = on_terms_of(&charge, &selection.in_force, true);
     let in_shadow = on_terms_of(&charge, &selection.in_shadow, false);
-    let (answer, (mut shadowed, shadow_taken)) =
-        tokio::join!(enforce(&selection, &in_force), shadow(&in_shadow));
+    let answer = enforce(&selection, &in_force).await;
     let observer = observer.filter(|_| charge.get_cost() > 0 && !will_ask_again(&charge, &answer));
+    let (mut shadowed, shadow_taken) = match &answer {
+        Some(Ok((decision, _))) if decision.is_admitted() => shadow(&in_shadow).await,
+        None => shadow(&in_shadow).await,
+        Some(Ok(_)) if observer.is_some() => (estimated(&in_shadow).await, Taken::default()),
+        Some(_) => Default::default(),
+    };
     if let Some(observer) = observer {
-        let events = in_shadow.iter().zip(&shadowed);
-        events.for_each(|(asked, decision)| observer(&Event::in_shadow(asked, decision)));
+        for (asked, decision) in &shadowed {
+            Event::in_shadow(asked, decision, &answer).iter().for_each(|event| observer(event));
+        }
         Event::each(&in_force, &answer, |event| observer(&event));
     }
-    let (decision, mut taken) = match answer {
-        Some(answer) => answer?,
+    Ok(match answer {
+        Some(answer) => {
+            let (decision, mut taken) = answer?;
+            taken.extend(shadow_taken);
+            (decision, taken)
+        }
         // All are in a shadow.
-        None => (shadowed.swap_remove(0), Taken::default()),
-    };
-    // What one that is in force refuses, one in a shadow does not take either.
-    if decision.is_admitted() {
-        taken.extend(shadow_taken);
-    }
-    Ok((decision, taken))
+        None => (shadowed.swap_remove(0).1, shadow_taken),
+    })
 }
 
 /// Whether the request waits, and then asks again.
@@ -62,15 +70,30 @@ fn on_terms_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked>
     asked
 }
 
+/// What policies in a shadow decided.
+type Shadowed<'a> = Vec<(&'a Asked, Decision)>;
+
 /// Asks the policies in a shadow, one after another, and admits whatever they say.
-async fn shadow(asked: &[Asked]) -> (Vec<Decision>, Taken) {
+async fn shadow(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
     let (mut decisions, mut taken) = (Vec::new(), Taken::default());
-    for Asked { armed, charge, .. } in asked {
-        let mut decision = Decision::in_shadow(armed.gate.check(charge).await);
-        taken.add(Settler::Gate(Arc::clone(armed)), decision.take_reservation());
-        decisions.push(decision);
+    for one in asked {
+        let mut decision = Decision::in_shadow(one.armed.gate.check(&one.charge).await);
+        taken.add(Settler::Gate(Arc::clone(&one.armed)), decision.take_reservation());
+        decisions.push((one, decision));
     }
     (decisions, taken)
+}
+
+/// What the policies in a shadow would have decided about a request that another one refuses, as
+/// far as they can say so without taking anything.
+async fn estimated(asked: &[Asked]) -> Shadowed<'_> {
+    let mut decisions = Vec::new();
+    for one in asked {
+        if let Some(estimate) = one.armed.gate.operate(Operation::Estimate, &one.charge) {
+            decisions.push((one, Decision::in_shadow(estimate.await)));
+        }
+    }
+    decisions
 }
 
 type Answer = Result<(Decision, Taken), Error>;

@@ -14,7 +14,7 @@ pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 /// [observer](super::PoliciesBuilder::on_decision) is shown.
 ///
 /// A request that is refused is shown for those of its policies that refuse it, since the others
-/// have taken nothing.
+/// have taken nothing. If it is undecided, those in a shadow are not asked, and not shown.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -29,10 +29,19 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    pub(super) fn in_shadow(asked: &'a Asked, decision: &'a Decision) -> Self {
+    /// What a policy in a shadow would have decided. `None` if it would have admitted a request
+    /// that another one refuses: it takes nothing of it.
+    pub(super) fn in_shadow(
+        asked: &'a Asked,
+        decision: &'a Decision,
+        answer: &Option<Result<(Decision, Taken), Error>>,
+    ) -> Option<Self> {
         let result = decision.shadowed().unwrap_or(Ok(decision.outcome()));
         let origin = result.is_ok().then(|| decision.origin());
-        Self { policy: &asked.armed.policy, result, origin, in_shadow: true }
+        let is_refused = matches!(answer, Some(Ok((decision, _))) if !decision.is_admitted());
+        let admits = matches!(result, Ok(Outcome::Allow | Outcome::Wait(_)));
+        let event = Self { policy: &asked.armed.policy, result, origin, in_shadow: true };
+        Some(event).filter(|_| !(is_refused && admits))
     }
 
     /// Shows what each of the policies in force decided.

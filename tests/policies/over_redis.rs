@@ -199,6 +199,40 @@ async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() 
     }
 }
 
+/// A bucket gives back only what nobody has charged since, so what it takes in vain is lost.
+#[tokio::test]
+async fn a_shadow_takes_nothing_of_requests_that_another_policy_refuses() {
+    let server = Server::start();
+    let policies = over(&server)
+        .build(&rows(
+            "
+            [[policy]]
+            name = 'watched'
+            limit = 500
+            period = '10000h'
+            shadow = true
+
+            [[policy]]
+            name = 'enforced'
+            algorithm = 'fixed_window'
+            limit = 5
+            period = '10000h'
+            ",
+        ))
+        .unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let policies = policies.clone();
+        tasks.spawn(async move {
+            let call = request("GET", "/", &[]);
+            u64::from(decide(&policies, &call).await.is_admitted())
+        });
+    }
+    assert_eq!(tasks.join_all().await.into_iter().sum::<u64>(), 5);
+    let watched = policies.get("watched").unwrap().peek(&["global"]).await.unwrap();
+    assert_eq!(watched.remaining(), Some(495));
+}
+
 #[tokio::test]
 async fn a_changed_table_keeps_its_keys_in_redis() {
     let server = Server::start();
