@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use clock::Clock;
+pub(crate) use clock::Clock;
 use store::Store;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
@@ -161,6 +161,13 @@ impl<A: Algorithm> Memory<A> {
     #[cfg(feature = "policies")]
     pub(crate) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         Ok(Self { store: Arc::new(self.store.with_algorithm(algorithm)?) })
+    }
+
+    /// Decides by a clock that other limiters have too, and forgets all keys.
+    #[cfg(feature = "policies")]
+    pub(crate) fn on_clock(mut self, clock: Clock) -> Self {
+        Arc::make_mut(&mut self.store).decide_by(clock);
+        self
     }
 
     /// Changes the state of a key under the limiter's own rule. `change` returns when the state

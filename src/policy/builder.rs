@@ -12,6 +12,7 @@ use super::policies::Policies;
 use super::row::Rows;
 #[cfg(feature = "redis")]
 use crate::Pool;
+use crate::limiter::memory::Clock as MemoryClock;
 use crate::{ClientIp, FindPeer};
 
 const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -28,7 +29,7 @@ pub struct PoliciesBuilder {
 impl PoliciesBuilder {
     pub(super) fn new() -> Self {
         let place = Place::Memory { max_keys: DEFAULT_MAX_KEYS };
-        let store = Store { place, clock: None };
+        let store = Store { place, clock: None, own_clock: MemoryClock::tokio() };
         Self { store, addresses: Arc::new(ClientIp::new()), observer: None }
     }
 

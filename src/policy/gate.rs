@@ -7,6 +7,7 @@ use super::rule::Policy;
 use super::setting::Choice;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::future::BoxedFuture;
+use crate::limiter::memory::Clock as MemoryClock;
 use crate::limiter::named::Clock;
 use crate::limiter::{Limiter, Operation};
 #[cfg(feature = "redisson")]
@@ -20,6 +21,8 @@ use crate::{Pool, Redis};
 pub(super) struct Store {
     pub(super) place: Place,
     pub(super) clock: Option<Clock>,
+    /// The clock of this process, one for all policies: they decide together.
+    pub(super) own_clock: MemoryClock,
 }
 
 #[derive(Clone)]
@@ -45,7 +48,7 @@ impl Store {
         };
         match self.clock.clone() {
             Some(clock) => memory.clock(move || clock()),
-            None => memory,
+            None => memory.on_clock(self.own_clock.clone()),
         }
     }
 }
@@ -174,12 +177,12 @@ impl Limiter for Gate {
             Gate::Memory(limiter) => limiter.settle(reservation, actual),
             #[cfg(feature = "redis")]
             Gate::Redis(limiter) => limiter.settle(reservation, actual),
-            #[cfg(feature = "redisson")]
-            Gate::PermitLog(limiter) => limiter.settle(reservation, actual),
-            #[cfg(feature = "redisson")]
             // As Java's, which has no room for a debt.
             #[cfg(feature = "redisson")]
             Gate::PermitLog(_) if actual > reservation.cost() => Err(reservation),
+            #[cfg(feature = "redisson")]
+            Gate::PermitLog(limiter) => limiter.settle(reservation, actual),
+            #[cfg(feature = "redisson")]
             Gate::Redisson(limiter) => limiter.settle(reservation, actual),
         }
     }

@@ -83,6 +83,26 @@ async fn rows_come_and_go_and_algorithms_change() {
     assert!(!decide(&policies, &call).await.is_admitted());
 }
 
+/// Policies decide together, so they need one time.
+#[tokio::test(start_paused = true)]
+async fn policies_of_different_ages_have_one_clock() {
+    let policies = Policies::builder().build(&table(5, "fixed_window")).unwrap();
+    // The time of day goes on while tokio's stands still, as where an operator sets a clock.
+    std::thread::sleep(Duration::from_millis(20));
+    policies.load(&table(5, "token_bucket")).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let mut rows = table(5, "token_bucket");
+    let new = rows.policy[1].clone().with("name", "c").with("match", "/c");
+    rows.policy.push(new);
+    policies.load(&rows).unwrap();
+    let time = async |name: &str| {
+        let policy = policies.get(name).unwrap();
+        policy.peek(&["global"]).await.unwrap().decided_at().unwrap()
+    };
+    let (a, b, c) = (time("a").await, time("b").await, time("c").await);
+    assert_eq!((a, b), (c, c));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_ends_under_the_table_that_charged_it() {
     let slow = "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nmax_wait = '1s'";

@@ -9,7 +9,7 @@ use crate::limiter::named::{self, checked_instant, instant, micros};
 
 /// A clock, in µs since the Unix epoch.
 #[derive(Clone)]
-pub(super) enum Clock {
+pub(crate) enum Clock {
     /// Tokio's, which was at `epoch_micros` at the instant `since`.
     Tokio {
         since: Instant,
@@ -19,7 +19,7 @@ pub(super) enum Clock {
 }
 
 impl Clock {
-    pub(super) fn tokio() -> Self {
+    pub(crate) fn tokio() -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::Tokio { since: Instant::now(), epoch_micros: micros(epoch) }
     }
