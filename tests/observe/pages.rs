@@ -32,7 +32,7 @@ fn the_page_lists_each_metric_as_the_code_has_it() {
 
 /// The expressions of the alerts, each with the name of its alert.
 fn alerts() -> Vec<(String, String)> {
-    let rules: Value = serde_norway::from_str(&read("observability/alerts.yaml")).expect("YAML");
+    let rules: Value = yaml_serde::from_str(&read("observability/alerts.yaml")).expect("YAML");
     let groups = rules["groups"].as_array().expect("groups");
     let rules = groups.iter().flat_map(|group| group["rules"].as_array().expect("rules"));
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
