@@ -3,6 +3,21 @@
 use std::error::Error;
 use std::fmt;
 
+/// The longest part of an error, in bytes.
+const MAX_SHOWN: usize = 500;
+
+/// The text in one line of bounded length, whatever a row holds.
+fn shown(text: &str) -> String {
+    let ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
+    let end = ends.take_while(|end| *end <= MAX_SHOWN).last().unwrap_or(0);
+    let plain = |character: char| if character.is_control() { ' ' } else { character };
+    let mut shown: String = text[..end].chars().map(plain).collect();
+    if end < text.len() {
+        shown.push_str(" ..");
+    }
+    shown
+}
+
 /// What is wrong with a table: at least one row and field. The table that was in force stays.
 ///
 /// Its text is one line that names each: by the row's name, or by its number from 1 if it has none.
@@ -54,17 +69,17 @@ impl fmt::Display for TableError {
 impl Error for TableError {}
 
 impl RowError {
-    /// An error of the row with this name, or else with this index in its table.
+    /// An error of the row with this name, or else with this index in its table: an endless name
+    /// tells nobody which row it is.
     pub(super) fn new(table: &'static str, name: Option<&str>, index: usize) -> Self {
+        let name = name.filter(|name| name.len() <= MAX_SHOWN);
         let row = name.map_or_else(|| (index + 1).to_string(), str::to_owned);
         Self { table, row, is_named: name.is_some(), field: None, message: String::new() }
     }
 
     /// The same row with what is wrong with one of its fields.
     pub(super) fn with(&self, field: &str, message: impl fmt::Display) -> Self {
-        // An error is one line, whatever a value holds.
-        let message = message.to_string().replace(['\n', '\r'], " ");
-        Self { field: Some(field.to_owned()), message, ..self.clone() }
+        Self { field: Some(shown(field)), message: shown(&message.to_string()), ..self.clone() }
     }
 
     /// The table that it stands in: `policy` or `interface`.

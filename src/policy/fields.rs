@@ -1,5 +1,6 @@
 //! Reads the fields of a row one by one, and keeps what is wrong with each.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,11 +10,14 @@ use serde_json::{Map, Value};
 
 use super::error::RowError;
 use super::row::Row;
+use super::value::with_whole_numbers;
 
 /// The fields of a row that are not read yet.
 pub(super) struct Fields {
     row: RowError,
     rest: Map<String, Value>,
+    /// Those whose values no field can have, each with the reason.
+    invalid: BTreeMap<String, String>,
     /// The fields that were asked for, and may be there.
     known: Vec<&'static str>,
     errors: Vec<RowError>,
@@ -22,13 +26,17 @@ pub(super) struct Fields {
 impl Fields {
     pub(super) fn new(table: &'static str, row: &Row, index: usize) -> Self {
         let error = RowError::new(table, row.name(), index);
-        Self { row: error, rest: row.fields(), known: Vec::new(), errors: Vec::new() }
+        let (rest, invalid) = (row.fields(), row.invalid().clone());
+        Self { row: error, rest, invalid, known: Vec::new(), errors: Vec::new() }
     }
 
     /// The value of a field. `None` if it is absent, or none that it can have.
     pub(super) fn optional<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
         self.known.push(field);
-        match serde_json::from_value(self.rest.remove(field)?) {
+        if let Some(why) = self.invalid.remove(field) {
+            return self.wrong(field, why);
+        }
+        match serde_json::from_value(with_whole_numbers(self.rest.remove(field)?)) {
             Ok(value) => Some(value),
             Err(error) => self.wrong(field, error),
         }
@@ -68,18 +76,21 @@ impl Fields {
 
     /// Whether a field is there and not read yet.
     pub(super) fn has(&self, field: &str) -> bool {
-        self.rest.contains_key(field)
+        self.rest.contains_key(field) || self.invalid.contains_key(field)
     }
 
     /// Passes over a field that may be there, but that nothing depends on now.
     pub(super) fn skip(&mut self, field: &'static str) {
         self.known.push(field);
+        if let Some(why) = self.invalid.remove(field) {
+            self.wrong::<()>(field, why);
+        }
         self.rest.remove(field);
     }
 
     /// Refuses a field that has no meaning here, if it is there.
     pub(super) fn refuse(&mut self, field: &'static str, why: impl fmt::Display) {
-        if self.rest.remove(field).is_some() {
+        if self.rest.remove(field).is_some() || self.invalid.remove(field).is_some() {
             self.wrong::<()>(field, why);
         }
     }
@@ -93,7 +104,7 @@ impl Fields {
 
     /// What is wrong with the row, which has been read.
     pub(super) fn end(mut self) -> Vec<RowError> {
-        let unknown: Vec<_> = self.rest.keys().cloned().collect();
+        let unknown: Vec<_> = self.rest.keys().chain(self.invalid.keys()).cloned().collect();
         for field in unknown {
             let known = self.known.join("`, `");
             self.wrong::<()>(&field, format!("no such field; there are `{known}`"));

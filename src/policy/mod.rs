@@ -127,6 +127,7 @@ mod setting;
 mod source;
 mod table;
 mod taken;
+mod value;
 
 pub use builder::PoliciesBuilder;
 pub use error::{RowError, TableError};

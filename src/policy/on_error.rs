@@ -1,8 +1,14 @@
 //! What a policy does while its store cannot decide.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind};
+use crate::algorithm::{Algorithm, AnyAlgorithm, SlidingLog, SlidingWindow};
+use crate::{Error, ErrorKind, Quota, QuotaError};
+
+/// The largest local share whose every charge is remembered.
+const MAX_LOGGED_SHARE: u64 = 1_000;
 
 /// What becomes of a request while the store cannot decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,4 +35,14 @@ impl OnError {
             }
         }
     }
+}
+
+/// What this process admits of a key: never more than `units` in a period.
+pub(super) fn share(units: u64, period: Duration) -> Result<AnyAlgorithm, QuotaError> {
+    let quota = Quota::try_new(units, period)?;
+    let share: AnyAlgorithm = match units {
+        ..=MAX_LOGGED_SHARE => SlidingLog::new(quota).into(),
+        _ => SlidingWindow::new(quota).cells(60).into(),
+    };
+    share.rule(quota).map(|_| share)
 }

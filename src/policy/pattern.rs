@@ -59,18 +59,31 @@ impl<'de> Deserialize<'de> for Pattern {
         };
         let Table { path, method, header, name } =
             serde_json::from_value(table).map_err(D::Error::custom)?;
+        let listed = |what, values: Option<Vec<String>>| match values {
+            Some(values) if values.is_empty() => Err(D::Error::custom(nothing(what))),
+            values => Ok(values.unwrap_or_default()),
+        };
         let header = match header {
             None => BTreeMap::new(),
             Some(Headers::Present(names)) => {
-                Vec::from(names).into_iter().map(|name| (name, None)).collect()
+                let names = listed("header", Some(names.into()))?;
+                names.into_iter().map(|name| (name, None)).collect()
+            }
+            Some(Headers::Holding(values)) if values.is_empty() => {
+                return Err(D::Error::custom(nothing("header")));
             }
             Some(Headers::Holding(values)) => {
                 values.into_iter().map(|(name, value)| (name, Some(value))).collect()
             }
         };
-        let listed = |values: Option<OneOrMany>| values.map_or_else(Vec::new, Vec::from);
-        Ok(Self { path: listed(path), method: listed(method), header, name })
+        let [path, method] = [path, method].map(|values| values.map(Vec::from));
+        Ok(Self { path: listed("path", path)?, method: listed("method", method)?, header, name })
     }
+}
+
+/// What is wrong with a list that names nothing.
+fn nothing(what: &str) -> String {
+    format!("{what} is empty, and would take no request")
 }
 
 impl Pattern {

@@ -1,7 +1,12 @@
 //! Rows as they are written: fields with values that nobody has checked yet.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
+
+use super::value::{Parsed, add};
 
 /// The rows of a table, as a file or another [`Source`](super::Source) has them.
 ///
@@ -27,14 +32,11 @@ use serde_json::{Map, Value};
 /// assert_eq!((rows.policy.len(), rows.interface.len()), (1, 1));
 /// # Ok::<(), toml::de::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// Policies: the [module](super) lists their fields.
-    #[serde(default)]
     pub policy: Vec<Row>,
     /// Interfaces of suppliers, whose calls are limited: `name`, `rate`, `cache` and `status`.
-    #[serde(default)]
     pub interface: Vec<Row>,
 }
 
@@ -48,9 +50,12 @@ pub struct Rows {
 /// let read = Row::from_texts([("name", "api"), ("limit", "5"), ("period", "1s")]);
 /// assert_eq!(written, read);
 /// ```
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(transparent)]
-pub struct Row(Map<String, Value>);
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    values: Map<String, Value>,
+    /// By its field, why something else is no value that a field can have.
+    invalid: BTreeMap<String, String>,
+}
 
 impl Row {
     /// A row without fields.
@@ -62,7 +67,9 @@ impl Row {
     /// Adds a field, or replaces it: a text, a number, `true`, or any other value of JSON.
     #[must_use]
     pub fn with(mut self, field: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.0.insert(field.into(), value.into());
+        let field = field.into();
+        self.invalid.remove(&field);
+        self.values.insert(field, value.into());
         self
     }
 
@@ -87,7 +94,7 @@ impl Row {
                 "name" => Value::String(text),
                 _ => serde_json::from_str(&text).unwrap_or(Value::String(text)),
             };
-            row.0.insert(field, value);
+            row.values.insert(field, value);
         }
         row
     }
@@ -96,18 +103,63 @@ impl Row {
     pub(super) fn fields(&self) -> Map<String, Value> {
         let is_present = |(_, value): &(&String, &Value)| !value.is_null();
         let own = |(field, value): (&String, &Value)| (field.clone(), value.clone());
-        self.0.iter().filter(is_present).map(own).collect()
+        self.values.iter().filter(is_present).map(own).collect()
+    }
+
+    /// The fields whose values none of them can have, each with the reason.
+    pub(super) fn invalid(&self) -> &BTreeMap<String, String> {
+        &self.invalid
     }
 
     /// The row's name, if it states one.
     pub(super) fn name(&self) -> Option<&str> {
-        self.0.get("name").and_then(Value::as_str)
+        self.values.get("name").and_then(Value::as_str)
     }
 }
 
 impl<F: Into<String>, V: Into<Value>> FromIterator<(F, V)> for Row {
     fn from_iter<I: IntoIterator<Item = (F, V)>>(fields: I) -> Self {
-        let fields = fields.into_iter();
-        Self(fields.map(|(field, value)| (field.into(), value.into())).collect())
+        fields.into_iter().fold(Self::new(), |row, (field, value)| row.with(field, value))
+    }
+}
+
+/// A file without rows is a table without policies.
+impl<'de> Deserialize<'de> for Rows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Tables {
+            policy: Option<Vec<Row>>,
+            interface: Option<Vec<Row>>,
+        }
+        let Tables { policy, interface } = Option::deserialize(deserializer)?.unwrap_or_default();
+        let [policy, interface] = [policy, interface].map(Option::unwrap_or_default);
+        Ok(Self { policy, interface })
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Row;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a row, which has fields")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Row, A::Error> {
+                let mut row = Row::new();
+                while let Some((field, Parsed(value))) = fields.next_entry::<String, Parsed>()? {
+                    let added = value.and_then(|value| add(&mut row.values, field.clone(), value));
+                    if let Err(why) = added {
+                        row.values.remove(&field);
+                        row.invalid.insert(field, why);
+                    }
+                }
+                Ok(row)
+            }
+        }
+        deserializer.deserialize_map(Fields)
     }
 }

@@ -1,5 +1,6 @@
 //! A policy: a row whose every field was checked.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -7,10 +8,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::error::{RowError, TableError};
 use super::fields::Fields;
 use super::key::Key;
-use super::on_error::OnError;
+use super::on_error::{self, OnError};
 use super::pattern::{Matcher, Pattern};
 use super::row::{Row, Rows};
 use super::setting::{Choice, Setting};
+use crate::algorithm::AnyAlgorithm;
 use crate::{Head, Quota};
 
 /// The longest name of a policy, which response headers hold.
@@ -18,6 +20,9 @@ const MAX_NAME_LENGTH: usize = 64;
 
 /// The bytes of a unit where the length of a body is the cost.
 const KB: u64 = 1_024;
+
+/// The largest cost. It is above every capacity, so what costs more can never pass either.
+const MAX_COST: u64 = 1 << 53;
 
 /// A policy of the table in force, as its row has it. It serializes as a row, with the defaults
 /// filled in.
@@ -41,6 +46,9 @@ pub struct Policy {
     shadow: bool,
     #[serde(skip)]
     pub(super) choice: Choice,
+    /// What this process admits while the store cannot decide, if the row says so.
+    #[serde(skip)]
+    pub(super) share: Option<AnyAlgorithm>,
     #[serde(skip)]
     quota: Quota,
     #[serde(skip)]
@@ -119,25 +127,27 @@ impl Policy {
                 let length = head.headers().get(http::header::CONTENT_LENGTH);
                 let length = length.and_then(|length| length.to_str().ok());
                 let bytes = length.and_then(|length| length.trim().parse::<u64>().ok());
-                bytes.unwrap_or(0).div_ceil(KB).max(1)
+                bytes.unwrap_or(0).div_ceil(KB).clamp(1, MAX_COST)
             }
         }
     }
 
     /// Checks the rows of a table.
     pub(super) fn of_rows(rows: &Rows) -> Result<Vec<Self>, TableError> {
-        let (mut policies, mut errors) = (Vec::new(), Vec::new());
+        let (mut policies, mut errors, mut names) = (Vec::new(), Vec::new(), HashSet::new());
         let tables = [("policy", &rows.policy), ("interface", &rows.interface)];
         for (table, rows) in tables {
             for (index, row) in rows.iter().enumerate() {
                 let read = if table == "policy" { Self::read } else { Self::interface };
                 match read(row, index) {
-                    Ok(policy) if policies.iter().any(|one: &Self| one.name == policy.name) => {
-                        let error = RowError::new(table, Some(&policy.name), index);
-                        errors.push(error.with("name", "another row has this name"));
-                    }
                     Ok(policy) => policies.push(policy),
                     Err(wrong) => errors.extend(wrong),
+                }
+                if let Some(name) = row.name()
+                    && !names.insert(name)
+                {
+                    let error = RowError::new(table, Some(name), index);
+                    errors.push(error.with("name", "another row has this name"));
                 }
             }
         }
@@ -152,9 +162,14 @@ impl Policy {
         let pattern: Option<Pattern> = fields.optional("match");
         let cost = fields.optional("cost");
         let on_error: Option<OnError> = fields.optional("on_error");
-        if on_error == Some(OnError::Local(0)) {
-            fields.wrong::<()>("on_error", "a local share is at least 1");
-        }
+        let share = match (on_error, &setting) {
+            (Some(OnError::Local(0)), _) => fields.wrong("on_error", "a local share is at least 1"),
+            (Some(OnError::Local(units)), Some(setting)) => {
+                let share = on_error::share(units, setting.quota.period());
+                share.or_else(|why| fields.wrong("on_error", why).ok_or(())).ok()
+            }
+            _ => None,
+        };
         let enabled = fields.optional::<Switched>("enabled");
         let shadow = fields.optional::<Switched>("shadow");
         let pattern = pattern.unwrap_or_default();
@@ -165,6 +180,7 @@ impl Policy {
             pattern,
             cost: cost.unwrap_or(Cost::Units(1)),
             on_error: on_error.unwrap_or_default(),
+            share,
             enabled: enabled.is_none_or(|Switched(on)| on),
             shadow: shadow.is_some_and(|Switched(on)| on),
             burst: (setting.name == "token_bucket").then(|| setting.quota.get_burst()),
@@ -185,6 +201,7 @@ impl Policy {
             pattern,
             cost: Cost::Units(1),
             on_error: OnError::default(),
+            share: None,
             enabled: status.is_none_or(|Switched(on)| on),
             shadow: false,
             burst: None,
@@ -204,7 +221,8 @@ impl Policy {
         else {
             return Err(errors);
         };
-        let Written { key, pattern, cost, on_error, enabled, shadow, burst } = written(&setting);
+        let Written { key, pattern, cost, on_error, share, enabled, shadow, burst } =
+            written(&setting);
         let Setting { name: algorithm, quota, choice, max_wait } = setting;
         let (limit, period) = (quota.limit(), quota.period());
         Ok(Self {
@@ -221,6 +239,7 @@ impl Policy {
             enabled,
             shadow,
             choice,
+            share,
             quota,
             matcher,
         })
@@ -233,6 +252,7 @@ struct Written {
     pattern: Pattern,
     cost: Cost,
     on_error: OnError,
+    share: Option<AnyAlgorithm>,
     enabled: bool,
     shadow: bool,
     burst: Option<u64>,
@@ -290,6 +310,7 @@ impl<'de> Deserialize<'de> for Cost {
         let value = serde_json::Value::deserialize(deserializer)?;
         match (value.as_u64(), value.as_str()) {
             (Some(0), _) => Err(D::Error::custom("a cost is at least 1")),
+            (Some(units), _) if units > MAX_COST => Err(D::Error::custom("a cost is at most 2^53")),
             (Some(units), _) => Ok(Self::Units(units)),
             (_, Some("content_length_kb")) => Ok(Self::ContentLengthKb),
             _ => Err(D::Error::custom(format!(

@@ -7,16 +7,12 @@ use std::time::Duration;
 
 use super::gate::{Gate, Store};
 use super::key::FindAddress;
-use super::on_error::OnError;
 use super::rule::Policy;
-use crate::algorithm::{AnyAlgorithm, SlidingLog, SlidingWindow};
+use crate::algorithm::AnyAlgorithm;
 use crate::limiter::memory::Together as MemoryTogether;
 #[cfg(feature = "redis")]
 use crate::limiter::redis::Together as RedisTogether;
-use crate::{Charge, Head, Memory, Quota, Switch, SwitchMode};
-
-/// The largest local share whose every charge is remembered.
-const MAX_LOGGED_SHARE: u64 = 1_000;
+use crate::{Charge, Head, Memory, Switch, SwitchMode};
 
 /// How many combinations of policies keep a limiter of their own.
 const MAX_COMBINATIONS: usize = 1_024;
@@ -47,13 +43,11 @@ impl Armed {
             Some(before) => before.gate.clone(),
             None => Gate::new(&policy, store, before.map(|before| &before.gate)),
         };
-        let local = match policy.on_error() {
-            OnError::Local(units) => {
-                let before = before.and_then(|before| before.local.as_ref());
-                Some(local(&policy, store, units, before))
-            }
-            _ => None,
-        };
+        let local = policy.share.map(|share| {
+            let before = before.and_then(|before| before.local.as_ref());
+            let kept = before.and_then(|before| before.with_algorithm(share).ok());
+            kept.unwrap_or_else(|| store.memory(policy.name(), share))
+        });
         Self { policy, gate, local, switch }
     }
 
@@ -79,23 +73,6 @@ impl Armed {
     }
 }
 
-/// What this process admits of a key: never more than `units` in a period.
-fn local(
-    policy: &Policy,
-    store: &Store,
-    units: u64,
-    before: Option<&Memory<AnyAlgorithm>>,
-) -> Memory<AnyAlgorithm> {
-    let period = policy.quota().period();
-    let quota = Quota::try_new(units, period).unwrap_or(policy.quota());
-    let log: AnyAlgorithm = match units {
-        ..=MAX_LOGGED_SHARE => SlidingLog::new(quota).into(),
-        _ => SlidingWindow::new(quota).cells(60).into(),
-    };
-    let kept = before.and_then(|before| before.with_algorithm(log).ok());
-    kept.unwrap_or_else(|| store.memory(policy.name(), log))
-}
-
 /// Several policies that decide together, all or nothing.
 #[derive(Clone)]
 pub(super) enum Together {
@@ -107,6 +84,8 @@ pub(super) enum Together {
 /// A table of policies.
 pub(super) struct Table {
     pub(super) armed: Vec<Arc<Armed>>,
+    /// The place of each policy by its name.
+    places: HashMap<String, usize>,
     /// By the places of the policies, what decides about them together.
     combinations: Mutex<HashMap<Vec<usize>, Together>>,
 }
@@ -131,11 +110,13 @@ pub(super) struct NoKey;
 
 impl Table {
     pub(super) fn new(armed: Vec<Arc<Armed>>) -> Self {
-        Self { armed, combinations: Mutex::default() }
+        let names = armed.iter().map(|one| one.policy.name().to_owned());
+        let places = names.zip(0..).collect();
+        Self { armed, places, combinations: Mutex::default() }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Armed>> {
-        self.armed.iter().find(|armed| armed.policy.name() == name)
+        self.places.get(name).map(|place| &self.armed[*place])
     }
 
     /// The policies that take a request.

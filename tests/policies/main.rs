@@ -7,7 +7,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/dice.rs"]
+mod dice;
 mod errors;
+mod formats;
+mod odd_rows;
 #[cfg(feature = "redis")]
 mod over_redis;
 mod reload;

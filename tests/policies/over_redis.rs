@@ -1,17 +1,14 @@
 //! Policies over a real server decide as in the memory of a process, in one call where several
 //! share it, and go on as their rows say while it is away.
 
-#[path = "../support/dice.rs"]
-mod dice;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use dice::Dice;
 use tower_sluice::policy::{Policies, PoliciesBuilder, Rows};
 use tower_sluice::{Decision, ErrorKind, LimiterExt, Origin, Pool};
 
+use super::dice::Dice;
 use super::settling::{COSTS, each_policy_settles_its_own_units};
 use super::support::Server;
 use super::support::faults::script_calls;
