@@ -76,9 +76,9 @@ impl HttpRefusal {
 
 fn violated(decision: &Decision) -> Vec<String> {
     let policies = decision.policies().filter(|policy| !policy.is_shadow());
-    let refuses = policies.clone().enumerate().filter(|(_, policy)| !policy.is_admitted());
-    let name = |(index, _)| structured::name(policies.clone(), index).map(Into::into);
-    refuses.filter_map(name).collect()
+    let names = structured::names(policies.clone());
+    let refuses = policies.zip(names).filter(|(policy, _)| !policy.is_admitted());
+    refuses.map(|(_, name)| name).collect()
 }
 
 /// A text in quotes.

@@ -1,6 +1,6 @@
 //! The lists and the dictionary of the drafts, as structured fields (RFC 9651).
 
-use std::borrow::Cow;
+use std::iter;
 
 use sfv::{
     DictSerializer, Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref,
@@ -21,15 +21,14 @@ const TIME: &KeyRef = key_ref("t");
 const MAX_NAME: usize = 64;
 
 /// The largest integer of a structured field.
-const MAX_INTEGER: u64 = 999_999_999_999_999;
+pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// `"burst";q=10;w=1, "daily";q=1000;w=86400`, of draft-11. `None` if there are none.
 pub(super) fn policies<'a>(
     policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
 ) -> Option<String> {
     let mut list = ListSerializer::new();
-    for (index, policy) in policies.clone().enumerate() {
-        let name = name(policies.clone(), index)?;
+    for (policy, name) in policies.clone().zip(names(policies)) {
         let mut item = list.bare_item(StringRef::from_str(&name).ok()?);
         item = item.parameter(QUOTA, integer(policy.quota().get_burst()));
         item = match policy.unit() {
@@ -51,7 +50,7 @@ pub(super) fn standing<'a>(
     mut policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
     at: Standing,
 ) -> Option<String> {
-    let name = name(policies.clone(), at.index)?;
+    let name = names(policies.clone()).swap_remove(at.index);
     let policy = policies.nth(at.index)?;
     let mut list = ListSerializer::new();
     let mut item = list.bare_item(StringRef::from_str(&name).ok()?);
@@ -104,33 +103,34 @@ fn integer(number: u64) -> Integer {
     Integer::try_from(number.min(MAX_INTEGER)).unwrap_or_default()
 }
 
-/// The name of the policy at `index`, in the characters that a name may have. A list names no two
-/// alike, so a name that an earlier policy has gets a number.
-pub(super) fn name<'a>(
-    mut policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
-    index: usize,
-) -> Option<Cow<'a, str>> {
-    let mut before = policies.clone().take(index).map(|policy| permitted(policy.name()));
-    let name = permitted(policies.nth(index)?.name());
-    if !before.any(|earlier| earlier == name) {
-        return Some(name);
+/// The names of the policies, in the characters that a name may have. A list names no two alike, so
+/// a name that an earlier policy has gets a number.
+pub(super) fn names<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (index, policy) in policies.enumerate() {
+        let plain = permitted(policy.name());
+        let numbered = (index + 1..).map(|number| {
+            let number = format!("-{number}");
+            let kept = plain.len().min(MAX_NAME - number.len());
+            plain[..kept].to_owned() + &number
+        });
+        let free = iter::once(plain.clone()).chain(numbered).find(|name| !names.contains(name));
+        names.extend(free);
     }
-    let number = format!("-{}", index + 1);
-    let kept = name.len().min(MAX_NAME - number.len());
-    Some(format!("{}{number}", &name[..kept]).into())
+    names
 }
 
 /// The name itself, if it has the form of one. Else every other character becomes a `-`.
-fn permitted(name: &str) -> Cow<'_, str> {
+fn permitted(name: &str) -> String {
     if is_policy_name(name) {
-        return name.into();
+        return name.to_owned();
     }
     let permitted = |character: char| match u8::try_from(character) {
         Ok(byte) if is_policy_name_byte(byte) => character,
         _ => '-',
     };
     let permitted: String = name.chars().map(permitted).take(MAX_NAME).collect();
-    if permitted.is_empty() { "-".into() } else { permitted.into() }
+    if permitted.is_empty() { "-".to_owned() } else { permitted }
 }
 
 #[cfg(test)]
@@ -139,8 +139,7 @@ mod tests {
     use crate::Quota;
 
     fn shown(names: &[&str]) -> Vec<String> {
-        let policies = names.iter().map(|name| PolicyReport::new(name, Quota::per_second(1)));
-        (0..names.len()).map(|index| name(policies.clone(), index).unwrap().into()).collect()
+        super::names(names.iter().map(|name| PolicyReport::new(name, Quota::per_second(1))))
     }
 
     #[test]
@@ -151,6 +150,9 @@ mod tests {
         assert_eq!(shown(&["", &long]), ["-", &long[..64]]);
         assert_eq!(shown(&["a b", "a-b", "a;b"]), ["a-b", "a-b-2", "a-b-3"]);
         assert_eq!(shown(&[&long, &long])[1], format!("{}-2", &long[..62]));
+        // Another policy is called as the number would make it.
+        assert_eq!(shown(&["a b", "a-b", "a-b-2"]), ["a-b", "a-b-2", "a-b-2-3"]);
+        assert_eq!(shown(&["a b-3", "a b", "a-b"]), ["a-b-3", "a-b", "a-b-4"]);
     }
 
     #[test]
