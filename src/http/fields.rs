@@ -121,21 +121,19 @@ impl RateLimitHeaders {
         if policy.is_admitted() && !decision.is_admitted() {
             return None;
         }
-        let limit = policy.quota().get_burst();
+        // A structured field holds no larger numbers, and those of the other styles are the same.
+        let limit = policy.quota().get_burst().min(structured::MAX_INTEGER);
         let remaining = policy.remaining()?.min(limit);
         let is_full = remaining == limit;
         // The response leaves once the reserved wait is over.
-        let waited = match decision.outcome() {
-            Outcome::Wait(wait) => wait,
-            _ => Duration::ZERO,
-        };
-        let full_in = policy.reset_after().map(|time| time.saturating_sub(waited));
+        let full_in = policy.reset_after().map(|time| time.saturating_sub(reserved(decision)));
         let (reset, has_reset) = match (decision.is_admitted(), decision.retry_after()) {
             (false, Some(wait)) => (whole_seconds(wait), true),
             _ if is_full => (0, false),
             (false, None) => (full_in.map_or(0, whole_seconds), false),
             (true, _) => (self.capped(full_in.map(whole_seconds)?, remaining, policy), true),
         };
+        let reset = reset.min(structured::MAX_INTEGER);
         Some(Standing { index, limit, remaining, reset, has_reset })
     }
 
@@ -156,11 +154,21 @@ pub(super) fn whole_seconds(time: Duration) -> u64 {
     whole.saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
 }
 
-/// The second of the Unix epoch that is `reset` seconds after the decision.
+/// The wait that was reserved.
+fn reserved(decision: &Decision) -> Duration {
+    match decision.outcome() {
+        Outcome::Wait(wait) => wait,
+        _ => Duration::ZERO,
+    }
+}
+
+/// The second of the Unix epoch that is `reset` seconds after the decision and its reserved wait.
 fn epoch(decision: &Decision, reset: u64) -> u64 {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let decided_at = decision.decided_at().unwrap_or_else(now);
-    whole_seconds(decided_at.saturating_add(Duration::from_secs(reset)))
+    let leaves = match decision.decided_at() {
+        Some(decided_at) => decided_at.saturating_add(reserved(decision)),
+        None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+    };
+    whole_seconds(leaves.saturating_add(Duration::from_secs(reset)))
 }
 
 fn append(headers: &mut HeaderMap, name: HeaderName, value: Option<String>) {

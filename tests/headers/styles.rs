@@ -114,8 +114,35 @@ fn the_reset_is_rounded_up_and_left_out_when_nothing_is_taken() {
     assert_eq!(full(HeaderStyle::Draft07), "ratelimit: limit=100, remaining=100, reset=0");
     assert_eq!(full(HeaderStyle::LegacyEpoch), "x-ratelimit-reset: 1767225600");
     // The response leaves once the reserved wait is over.
-    let waited = shown(HeaderStyle::Draft11, Outcome::Wait(2 * SECOND), 0, 60_500);
-    assert_eq!(waited, r#"ratelimit: "api";r=0;t=59"#);
+    let waited = |style| shown(style, Outcome::Wait(2 * SECOND), 0, 60_500);
+    assert_eq!(waited(HeaderStyle::Draft11), r#"ratelimit: "api";r=0;t=59"#);
+    // 59 s after the response, which leaves 2 s after the decision.
+    assert_eq!(waited(HeaderStyle::LegacyEpoch), "x-ratelimit-reset: 1767225661");
+}
+
+#[test]
+fn no_number_exceeds_those_of_a_structured_field() {
+    let most = 1_u64 << 50;
+    let shown = |style, outcome, left| {
+        let decision = Decision::new(outcome)
+            .with_limiter("huge".into(), Quota::new(most, Duration::from_micros(1)))
+            .with_report(left, SECOND);
+        lines(&annotated(always(style), decision))
+    };
+    let policy = r#"ratelimit-policy: "huge";q=999999999999999"#;
+    let draft_11 = |left| shown(HeaderStyle::Draft11, Outcome::Allow, left);
+    // As much as the quota says.
+    assert_eq!(draft_11(most - 1), [policy, r#"ratelimit: "huge";r=999999999999999"#]);
+    assert_eq!(draft_11(7), [policy, r#"ratelimit: "huge";r=7;t=1"#]);
+    assert_eq!(
+        shown(HeaderStyle::Draft06, Outcome::Allow, most),
+        [
+            "ratelimit-policy: 999999999999999",
+            "ratelimit-limit: 999999999999999",
+            "ratelimit-remaining: 999999999999999",
+            "ratelimit-reset: 0",
+        ]
+    );
 }
 
 #[test]
