@@ -167,7 +167,9 @@ async fn the_length_of_a_body_is_a_cost() {
     assert_eq!(remaining("1025").await, (true, Some(2), None));
     assert_eq!(remaining("4096").await, (true, Some(0), None));
     // It can never fit.
-    assert_eq!(remaining("4097").await, (false, Some(4), None));
+    for length in ["4097", "18446744073709551615"] {
+        assert_eq!(remaining(length).await, (false, Some(4), None), "{length}");
+    }
     let without = decide(&policies, &request("POST", "/", &[])).await;
     assert_eq!(without.remaining(), Some(3));
 }
