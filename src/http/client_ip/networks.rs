@@ -28,9 +28,17 @@ pub(super) fn parse(list: &str) -> Result<Vec<IpNet>, NetworksError> {
     let texts = list.split(',').map(str::trim).filter(|text| !text.is_empty());
     let network = |text: &str| {
         let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        network.map_err(|_| NetworksError { text: text.to_owned() })
+        let network = network.ok().filter(|network| !is_half_mapped(network));
+        network.ok_or_else(|| NetworksError { text: text.to_owned() })
     };
     texts.map(network).collect()
+}
+
+/// Whether it is written as an IPv4 address that is mapped into IPv6, with the bits of an IPv4
+/// network: `::ffff:10.0.0.0/8`. That would be `::/8`, where clients behind NAT64 are.
+fn is_half_mapped(network: &IpNet) -> bool {
+    let IpNet::V6(network) = network else { return false };
+    network.addr().to_ipv4_mapped().is_some() && network.prefix_len() < MAPPED_BITS
 }
 
 /// The network as addresses are tested against it: one of mapped IPv4 addresses is one of IPv4.
@@ -57,7 +65,14 @@ mod tests {
         let read: Vec<_> = read(list).collect();
         assert_eq!(read, ["10.0.0.0/8", "127.0.0.1/32", "::1/128", "fd00::/8", "192.0.2.0/24"]);
         assert_eq!(parse("").unwrap(), []);
-        for wrong in ["10.0.0.0/33", "10.0.0/8", "proxy", "10.0.0.1:80", "10.0.0.0/8;::1"] {
+        for wrong in [
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "proxy",
+            "10.0.0.1:80",
+            "10.0.0.0/8;::1",
+            "::ffff:10.0.0.0/8",
+        ] {
             let error = parse(&format!("127.0.0.1, {wrong}")).unwrap_err();
             assert!(error.to_string().contains(wrong), "{error}");
         }
