@@ -1,5 +1,6 @@
 //! The answer to a charge.
 
+mod details;
 mod outcome;
 mod policies;
 mod policy;
@@ -9,6 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::details::Details;
+use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
 pub use self::policies::Policies;
 pub(crate) use self::policy::{
@@ -27,31 +30,8 @@ pub struct Decision {
     origin: Origin,
     /// Whether this denial was an [`Outcome::Retry`], which says nothing of how long it holds.
     was_retry: bool,
-    /// `None` if only the outcome is known. On the heap, so that futures and results are small.
-    details: Option<Box<Details>>,
-}
-
-/// What a limiter reports besides the outcome.
-#[derive(Default)]
-pub(crate) struct Details {
-    pub(crate) limiter: Option<Arc<str>>,
-    pub(crate) quota: Option<Quota>,
-    pub(crate) remaining: Option<u64>,
-    pub(crate) reset_after: Option<Duration>,
-    pub(crate) decided_at: Option<Duration>,
-    pub(crate) batch_position: u16,
-    /// Whether the units of the only policy come back one by one.
-    pub(crate) refills: bool,
-    /// All policies. `None`: the only one is what the fields above say.
-    pub(crate) policies: Option<Arc<[Policy]>>,
-    pub(crate) retried_for: Duration,
-    pub(crate) reservation: Option<Reservation>,
-    /// What it would have been outside of a shadow. Boxed, since few decisions have it.
-    pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
-    /// Why a fallback decided. Boxed for the same reason.
-    pub(crate) fallback_cause: Option<Box<Error>>,
-    /// Who counts the request while it waits.
-    pub(crate) waiters: Option<Arc<dyn Waiters>>,
+    /// `None` if only the outcome is known.
+    details: Option<Held>,
 }
 
 impl Decision {
@@ -64,7 +44,7 @@ impl Decision {
 
     #[inline]
     pub(crate) fn with_details(outcome: Outcome, origin: Origin, details: Details) -> Self {
-        Self { outcome, origin, was_retry: false, details: Some(Box::new(details)) }
+        Self { outcome, origin, was_retry: false, details: Some(Held::new(details)) }
     }
 
     /// What was decided.
@@ -97,39 +77,39 @@ impl Decision {
     /// The name of the limiter that decided, if it has one.
     #[must_use]
     pub fn limiter(&self) -> Option<&str> {
-        self.details.as_ref()?.limiter.as_deref()
+        self.details()?.limiter.as_deref()
     }
 
     /// The quota that decided: of several that of the [`tightest`](Decision::tightest) policy.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
-        self.details.as_ref()?.quota
+        self.details()?.quota
     }
 
     /// The units that would be admitted right now, after this decision. Of several policies the
     /// least number.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
-        self.details.as_ref()?.remaining
+        self.details()?.remaining
     }
 
     /// The time until the whole quota is there again, reservations included. Of several policies
     /// the latest.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
-        self.details.as_ref()?.reset_after
+        self.details()?.reset_after
     }
 
     /// When it was decided, since the Unix epoch, by the clock that decided.
     #[must_use]
     pub fn decided_at(&self) -> Option<Duration> {
-        self.details.as_ref()?.decided_at
+        self.details()?.decided_at
     }
 
     /// Its position, from 0, among the decisions that were made at that instant, in one batch.
     #[must_use]
     pub fn batch_position(&self) -> u16 {
-        self.details.as_ref().map_or(0, |details| details.batch_position)
+        self.details().map_or(0, |details| details.batch_position)
     }
 
     /// How long an admitted charge was delayed: the reserved wait, or, where nothing can be
@@ -139,7 +119,7 @@ impl Decision {
     pub fn waited(&self) -> Duration {
         match self.outcome {
             Outcome::Wait(wait) => wait,
-            _ => self.details.as_ref().map_or(Duration::ZERO, |details| details.retried_for),
+            _ => self.details().map_or(Duration::ZERO, |details| details.retried_for),
         }
     }
 
@@ -155,7 +135,7 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn shadowed(&self) -> Option<Result<Outcome, &Error>> {
-        let shadowed = self.details.as_ref()?.shadowed.as_deref()?;
+        let shadowed = self.details()?.shadowed.as_deref()?;
         Some(shadowed.as_ref().map(|outcome| *outcome))
     }
 
@@ -182,14 +162,14 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn fallback_cause(&self) -> Option<&Error> {
-        self.details.as_ref()?.fallback_cause.as_deref()
+        self.details()?.fallback_cause.as_deref()
     }
 
     /// What was taken. `None` if nothing was, or if it was handed out already.
     #[must_use]
     #[inline]
     pub fn reservation(&self) -> Option<&Reservation> {
-        self.details.as_ref()?.reservation.as_ref()
+        self.details()?.reservation.as_ref()
     }
 
     /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if
@@ -198,7 +178,7 @@ impl Decision {
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[inline]
     pub fn take_reservation(&mut self) -> Option<Reservation> {
-        self.details.as_mut()?.reservation.take()
+        self.details.as_mut()?.reserved()?.take()
     }
 
     /// Sets where it was decided. Default: [`Origin::Local`].
@@ -211,7 +191,7 @@ impl Decision {
     /// Names the limiter and the quota that it decided by.
     #[must_use]
     pub fn with_limiter(mut self, name: Arc<str>, quota: Quota) -> Self {
-        let details = self.details.get_or_insert_default();
+        let details = self.details_mut();
         (details.limiter, details.quota) = (Some(name), Some(quota));
         self
     }
@@ -219,7 +199,7 @@ impl Decision {
     /// Sets what is left of the quota, and the time until all of it is there again.
     #[must_use]
     pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
-        let details = self.details.get_or_insert_default();
+        let details = self.details_mut();
         (details.remaining, details.reset_after) = (Some(remaining), Some(reset_after));
         self
     }
@@ -227,7 +207,7 @@ impl Decision {
     /// Sets when it was decided, and its position in the batch of that instant: 0 for one alone.
     #[must_use]
     pub fn with_instant(mut self, decided_at: Duration, batch_position: u16) -> Self {
-        let details = self.details.get_or_insert_default();
+        let details = self.details_mut();
         (details.decided_at, details.batch_position) = (Some(decided_at), batch_position);
         self
     }
@@ -235,27 +215,33 @@ impl Decision {
     /// Adds what was taken. Default: nothing, which is right for a refusal and for a peek.
     #[must_use]
     pub fn with_reservation(mut self, reservation: Reservation) -> Self {
-        self.details.get_or_insert_default().reservation = Some(reservation);
+        self.details_mut().reservation = Some(reservation);
         self
     }
 
     /// Says that a fallback decided, and why. Default: none did.
     #[must_use]
     pub fn with_fallback_cause(mut self, error: Error) -> Self {
-        self.details.get_or_insert_default().fallback_cause = Some(Box::new(error));
+        self.details_mut().fallback_cause = Some(Box::new(error));
         self
+    }
+
+    /// How long before this answer it was decided, where an earlier decision is repeated.
+    pub(crate) fn age(&self) -> Duration {
+        self.details().map_or(Duration::ZERO, |details| details.age)
     }
 
     /// What was taken.
     pub(crate) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
-        self.details.as_mut()?.reservation.as_mut()
+        self.details.as_mut()?.reserved()?.as_mut()
     }
 
     /// The same denial `later`: the charge waits for less time now, and nothing else has changed.
     pub(crate) fn repeated(&self, later: Duration) -> Self {
         let left = |time: Duration| time.saturating_sub(later);
-        let details = self.details.as_ref().map(|details| Details {
+        let details = self.details().map(|details| Details {
             reset_after: details.reset_after.map(left),
+            age: details.age.saturating_add(later),
             retried_for: Duration::ZERO,
             policies: details.policies_later(later, 0),
             ..details.without_reservation()
@@ -264,7 +250,7 @@ impl Decision {
             outcome: Outcome::Deny { retry_after: self.retry_after().map(left) },
             origin: Origin::Cache,
             was_retry: false,
-            details: details.map(Box::new),
+            details: details.map(Held::new),
         }
     }
 
@@ -280,7 +266,7 @@ impl Decision {
         decision.outcome = Outcome::Allow;
         decision.mark_policies_as_shadows();
         // Of two shadows the inner one knows.
-        let details = decision.details.get_or_insert_default();
+        let details = decision.details_mut();
         details.shadowed.get_or_insert_with(|| Box::new(shadowed));
         decision
     }
@@ -288,7 +274,7 @@ impl Decision {
     /// Counts the request while it waits, besides those who do already.
     #[cfg(feature = "metrics")]
     pub(crate) fn add_waiters(&mut self, waiters: Arc<dyn Waiters>) {
-        let details = self.details.get_or_insert_default();
+        let details = self.details_mut();
         details.waiters = Some(match details.waiters.take() {
             Some(others) => Arc::new((others, waiters)),
             None => waiters,
@@ -297,18 +283,39 @@ impl Decision {
 
     /// Who counts the request while it waits.
     pub(crate) fn take_waiters(&mut self) -> Option<Arc<dyn Waiters>> {
-        self.details.as_mut()?.waiters.take()
+        self.details.as_mut()?.own().waiters.take()
     }
 
     /// Sets how long it was delayed before the attempt that was admitted.
     pub(crate) fn set_retried_for(&mut self, retried_for: Duration) {
-        self.details.get_or_insert_default().retried_for = retried_for;
+        self.details_mut().retried_for = retried_for;
     }
 
     /// The same answer once more, for others who get a part of what was taken.
     pub(crate) fn without_reservation(&self) -> Self {
-        let details = self.details.as_ref().map(|details| details.without_reservation().into());
+        let details = self.details().map(|details| Held::new(details.without_reservation()));
         Self { details, ..*self }
+    }
+
+    /// The same answer for those who read it later. However often it is made, the details are
+    /// copied once.
+    pub(crate) fn shared(&mut self) -> Self {
+        let details = self.details.as_mut().map(Held::share);
+        Self { details, ..*self }
+    }
+
+    /// As [`shared`](Self::shared), where nothing can be kept for the next time.
+    pub(crate) fn to_shared(&self) -> Self {
+        let details = self.details.as_ref().map(Held::to_shared);
+        Self { details, ..*self }
+    }
+
+    fn details(&self) -> Option<&Details> {
+        self.details.as_ref().map(Held::get)
+    }
+
+    fn details_mut(&mut self) -> &mut Details {
+        self.details.get_or_insert_with(|| Held::new(Details::default())).own()
     }
 
     /// The denial that an [`Outcome::Retry`] becomes when no time to wait is left.
@@ -323,20 +330,6 @@ impl Decision {
     /// Whether [`denied`](Self::denied) made this denial.
     pub(crate) fn was_retry(&self) -> bool {
         self.was_retry
-    }
-}
-
-impl Details {
-    fn without_reservation(&self) -> Self {
-        Self {
-            limiter: self.limiter.clone(),
-            policies: self.policies.clone(),
-            reservation: None,
-            shadowed: self.shadowed.clone(),
-            fallback_cause: self.fallback_cause.clone(),
-            waiters: None,
-            ..*self
-        }
     }
 }
 

@@ -6,8 +6,9 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Decision;
+use super::details::{Details, Held};
 use super::policy::{Figures, Policy, PolicyReport};
-use super::{Decision, Details};
 
 /// The policies that took part in a decision, in order: see [`Decision::policies`].
 #[derive(Clone)]
@@ -23,7 +24,7 @@ impl Decision {
     /// Each has its own `remaining` and `reset_after`.
     #[must_use]
     pub fn policies(&self) -> Policies<'_> {
-        let several = self.details.as_ref().and_then(|details| details.policies.as_deref());
+        let several = self.details().and_then(|details| details.policies.as_deref());
         let only = if several.is_some() { None } else { self.only_policy() };
         Policies { only, several: several.unwrap_or_default().iter() }
     }
@@ -59,7 +60,7 @@ impl Decision {
         let figures = || policies.iter().map(|policy| policy.figures);
         // Who refuses may not say by which policy.
         let has_decided = self.is_admitted() || !tightest.is_admitted();
-        let details = self.details.get_or_insert_default();
+        let details = self.details_mut();
         if has_decided {
             details.limiter.get_or_insert_with(|| tightest.name().into());
             details.quota = Some(tightest.quota());
@@ -71,7 +72,7 @@ impl Decision {
 
     /// The policies, to be reported by another decision.
     pub(crate) fn to_policies(&self) -> Vec<Policy> {
-        let Some(details) = &self.details else { return Vec::new() };
+        let Some(details) = self.details() else { return Vec::new() };
         match (&details.policies, &details.limiter, self.only_policy()) {
             (Some(several), ..) => several.to_vec(),
             (None, Some(limiter), Some(only)) => vec![only.to_policy_called(Arc::clone(limiter))],
@@ -81,9 +82,10 @@ impl Decision {
 
     /// The same after `elapsed` time, with `more` units left.
     pub(crate) fn later(mut self, elapsed: Duration, more: u64) -> Self {
-        if let Some(details) = &mut self.details {
+        if let Some(details) = self.details.as_mut().map(Held::own) {
             details.remaining = details.remaining.map(|units| units.saturating_add(more));
             details.reset_after = details.reset_after.map(|time| time.saturating_sub(elapsed));
+            details.age = details.age.saturating_add(elapsed);
             details.policies = details.policies_later(elapsed, more);
         }
         self
@@ -91,7 +93,7 @@ impl Decision {
 
     /// What is reported of one policy, while several are not listed.
     fn only_policy(&self) -> Option<PolicyReport<'_>> {
-        let details = self.details.as_deref()?;
+        let details = self.details()?;
         let figures = Figures {
             outcome: match details.shadowed.as_deref() {
                 Some(Ok(outcome)) => *outcome,
@@ -108,7 +110,7 @@ impl Decision {
 
     /// Marks several policies as watched. The only one is, if the decision has been in shadow.
     pub(super) fn mark_policies_as_shadows(&mut self) {
-        if let Some(details) = &mut self.details {
+        if let Some(details) = self.details.as_mut().map(Held::own) {
             details.change_policies(|figures| figures.is_shadow = true);
         }
     }

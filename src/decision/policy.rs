@@ -179,6 +179,11 @@ impl<'a> PolicyReport<'a> {
         self
     }
 
+    /// What it says besides its name, and whatever is decided.
+    pub(crate) fn terms(&self) -> (Quota, QuotaUnit, bool) {
+        (self.figures.quota, self.figures.unit, self.figures.refills)
+    }
+
     pub(super) fn to_policy(self) -> Policy {
         self.to_policy_called(self.name.into())
     }

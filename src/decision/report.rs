@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use super::Decision;
 
-/// A [`Decision`] that can be cloned, since it holds no [`Reservation`](crate::Reservation).
+/// A [`Decision`] that can be cloned, since it holds no [`Reservation`](crate::Reservation). Clones
+/// share what they say.
 ///
 /// [`HttpResponder`](crate::HttpResponder) puts it into the extensions of an admitted request,
 /// where handlers find it, and into those of the response, admitted or refused, where layers
@@ -28,9 +29,16 @@ use super::Decision;
 /// ```
 pub struct DecisionReport(Decision);
 
+impl DecisionReport {
+    /// The report of a decision that makes several: the details are copied for the first one.
+    pub(crate) fn of(decision: &mut Decision) -> Self {
+        Self(decision.shared())
+    }
+}
+
 impl From<&Decision> for DecisionReport {
     fn from(decision: &Decision) -> Self {
-        Self(decision.without_reservation())
+        Self(decision.to_shared())
     }
 }
 

@@ -143,6 +143,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             refills: self.refills,
             policies,
             decided_at: Some(duration(from.now)),
+            age: Duration::ZERO,
             batch_position: from.batch_position,
             retried_for: Duration::ZERO,
             reservation: is_taken.then(|| {
@@ -152,6 +153,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             shadowed: None,
             fallback_cause: None,
             waiters: None,
+            shared: None,
         };
         Decision::with_details(outcome, from.origin, details)
     }

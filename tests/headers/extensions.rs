@@ -120,3 +120,31 @@ async fn a_report_reads_as_its_decision_and_takes_nothing() {
     assert!(DecisionReport::from(decision).reservation().is_none());
     assert_eq!(limiter.peek("key").await.unwrap().remaining(), Some(1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_report_share_what_they_say() {
+    let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(2)));
+    let decision = limiter.check(&Charge::new("key")).await.unwrap();
+    let report = DecisionReport::from(decision);
+    let first = report.clone();
+    let allocated = allocation_counter::measure(|| drop(first.clone()));
+    assert_eq!(allocated.count_total, 0);
+    assert_eq!(format!("{report:?}"), format!("{first:?}"));
+}
+
+#[tokio::test]
+async fn extensions_may_be_left_out() {
+    let limiter = Scripted::new().allow().deny(SECOND);
+    let respond = HttpResponder::new().extensions(false);
+    let layer = RateLimitLayer::new(limiter, |_: &Request<()>| "key").respond(respond);
+    let inner = async |request: Request<()>| {
+        assert!(request.extensions().get::<DecisionReport>().is_none());
+        Ok::<_, Infallible>(Response::new(()))
+    };
+    let service = tower::Layer::layer(&layer, tower::service_fn(inner));
+    for status in [200, 429] {
+        let response = service.clone().oneshot(Request::new(())).await.unwrap();
+        assert_eq!(response.status(), status);
+        assert!(response.extensions().get::<DecisionReport>().is_none());
+    }
+}

@@ -88,7 +88,7 @@ impl Gate {
 
     /// The service that decides before `inner` is called.
     pub(crate) fn around<S>(&self, inner: S) -> Limited<S> {
-        let respond = HttpResponder::new().headers(self.fields).problem_json();
+        let respond = HttpResponder::new().headers(self.fields).extensions(false).problem_json();
         RateLimitLayer::new(self.policies.clone(), self.policies.clone())
             .respond(respond)
             .layer(inner)

@@ -1,0 +1,112 @@
+//! What a decision says besides its outcome, and who holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::policy::Policy;
+use crate::waiters::Waiters;
+use crate::{Error, Outcome, Quota, Reservation};
+
+/// What a limiter reports besides the outcome.
+#[derive(Default)]
+pub(crate) struct Details {
+    pub(crate) limiter: Option<Arc<str>>,
+    pub(crate) quota: Option<Quota>,
+    pub(crate) remaining: Option<u64>,
+    pub(crate) reset_after: Option<Duration>,
+    pub(crate) decided_at: Option<Duration>,
+    /// How long before this answer that was, where it is repeated.
+    pub(crate) age: Duration,
+    pub(crate) batch_position: u16,
+    /// Whether the units of the only policy come back one by one.
+    pub(crate) refills: bool,
+    /// All policies. `None`: the only one is what the fields above say.
+    pub(crate) policies: Option<Arc<[Policy]>>,
+    pub(crate) retried_for: Duration,
+    pub(crate) reservation: Option<Reservation>,
+    /// What it would have been outside of a shadow. Boxed, since few decisions have it.
+    pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
+    /// Why a fallback decided. Boxed for the same reason.
+    pub(crate) fallback_cause: Option<Box<Error>>,
+    /// Who counts the request while it waits.
+    pub(crate) waiters: Option<Arc<dyn Waiters>>,
+    /// The copy that reports share, once there is one.
+    pub(crate) shared: Option<Arc<Details>>,
+}
+
+/// The details of a decision, on the heap so that futures and results are small.
+pub(super) enum Held {
+    /// Those of the decision itself, which has the reservation.
+    Own(Box<Details>),
+    /// Those of its reports, which have none.
+    Shared(Arc<Details>),
+}
+
+impl Details {
+    pub(super) fn without_reservation(&self) -> Self {
+        Self {
+            limiter: self.limiter.clone(),
+            policies: self.policies.clone(),
+            reservation: None,
+            shadowed: self.shadowed.clone(),
+            fallback_cause: self.fallback_cause.clone(),
+            waiters: None,
+            shared: None,
+            ..*self
+        }
+    }
+}
+
+impl Held {
+    #[inline]
+    pub(super) fn new(details: Details) -> Self {
+        Self::Own(Box::new(details))
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> &Details {
+        match self {
+            Self::Own(own) => own,
+            Self::Shared(shared) => shared,
+        }
+    }
+
+    /// The details to be changed. Reports that exist keep theirs.
+    pub(super) fn own(&mut self) -> &mut Details {
+        if let Self::Shared(shared) = self {
+            *self = Self::new(shared.without_reservation());
+        }
+        let Self::Own(own) = self else { unreachable!("they were made its own") };
+        own.shared = None;
+        own
+    }
+
+    /// Where the reservation is, which no report has.
+    #[inline]
+    pub(super) fn reserved(&mut self) -> Option<&mut Option<Reservation>> {
+        match self {
+            Self::Own(own) => Some(&mut own.reservation),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// Those of a report. The copy is kept for the next one.
+    pub(super) fn share(&mut self) -> Self {
+        let copy = self.to_shared();
+        if let (Self::Own(own), Self::Shared(copy)) = (self, &copy) {
+            own.shared.get_or_insert_with(|| Arc::clone(copy));
+        }
+        copy
+    }
+
+    /// Those of a report.
+    pub(super) fn to_shared(&self) -> Self {
+        Self::Shared(match self {
+            Self::Shared(shared) => Arc::clone(shared),
+            Self::Own(own) => match &own.shared {
+                Some(shared) => Arc::clone(shared),
+                None => Arc::new(own.without_reservation()),
+            },
+        })
+    }
+}
