@@ -7,14 +7,14 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use tokio::runtime::Builder;
 use tower::{Layer, Service};
 use tower_sluice::algorithm::{Algorithm, FixedWindow, TokenBucket};
 use tower_sluice::{
-    Breaker, Charge, Decision, Error, Global, HeaderStyle, HttpResponder, Limiter, LimiterExt,
-    Memory, OnAdmitted, Origin, Outcome, Quota, Raise, RateLimitHeaders, RateLimitLayer, Refusal,
-    Respond,
+    Breaker, Charge, ClientIp, Decision, Error, Global, HeaderStyle, HttpResponder, KeyExtractor,
+    Limiter, LimiterExt, Memory, OnAdmitted, Origin, Outcome, PeerAddr, Quota, Raise,
+    RateLimitHeaders, RateLimitLayer, Refusal, Respond, by_api_key, by_head,
 };
 
 use crate::measure::median_of;
@@ -48,11 +48,20 @@ pub(crate) fn run() {
         ("deny_cache_hot", deny_cache(1)),
         ("lease", lease()),
         ("http", http(|_: Request<()>, _: Refusal| Response::new(()))),
+        ("http_bare", http(HttpResponder::new().headers(HeaderStyle::None).extensions(false))),
         ("http_extensions", http(HttpResponder::new().headers(HeaderStyle::None))),
         ("http_draft_11", http(with_headers(HeaderStyle::Draft11))),
         ("http_draft_07", http(with_headers(HeaderStyle::Draft07))),
         ("http_draft_06", http(with_headers(HeaderStyle::Draft06))),
         ("http_legacy", http(with_headers(HeaderStyle::Legacy))),
+        ("head", extracted(by_head(|_| "key"))),
+        ("head_text", extracted(by_head(|head| head.header("x-api-key")))),
+        ("client_ip", extracted(ClientIp::new())),
+        ("client_ip_x_forwarded_for", extracted(behind_proxies())),
+        ("client_ip_forwarded", extracted(behind_proxies().header(http::header::FORWARDED))),
+        ("client_ip_v6", extracted(ClientIp::new().trusted_hops(1).header(CLIENT_V6))),
+        ("api_key", extracted(by_api_key("x-api-key"))),
+        ("api_key_secret", extracted(by_api_key("x-api-key").secret("pepper"))),
     ];
     let mut rounds = vec![Vec::new(); cases.len()];
     cases.iter_mut().for_each(|(_, calls)| calls(KEYS));
@@ -146,6 +155,27 @@ where
 
 fn with_headers(style: HeaderStyle) -> HttpResponder {
     HttpResponder::new().headers(RateLimitHeaders::new(style).on_admitted(OnAdmitted::Always))
+}
+
+const CLIENT_V6: HeaderName = HeaderName::from_static("x-client");
+
+fn behind_proxies() -> ClientIp {
+    ClientIp::new().try_trusted_networks("10.0.0.0/8, fd00::/8").expect("networks")
+}
+
+/// The key of a request with a few headers, which two proxies have passed on.
+fn extracted(key: impl KeyExtractor<Request<()>> + 'static) -> Calls {
+    let request = Request::get("/api")
+        .header("host", "example.com")
+        .header("user-agent", "bench")
+        .header("x-api-key", "sk_live_4242424242424242")
+        .header("x-forwarded-for", "198.51.100.7, 203.0.113.9, 10.0.0.7")
+        .header("forwarded", "for=198.51.100.7, for=203.0.113.9;proto=https, for=10.0.0.7")
+        .header(CLIENT_V6, "2001:db8:1:2:3::9")
+        .extension(PeerAddr(([10, 0, 0, 5], 443).into()))
+        .body(())
+        .expect("a request");
+    repeated(move || drop(black_box(key.extract(black_box(&request)))))
 }
 
 /// What all cases with keys do besides.

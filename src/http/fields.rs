@@ -1,15 +1,17 @@
 //! Writes what a decision says into the fields of a response.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
+use super::line::{self, Line};
+use super::policy_list::{Form, PolicyList};
+use super::standing::{self, Standing};
 use super::structured;
-use crate::{Decision, Origin, Outcome, PolicyReport};
+use crate::{Decision, Origin};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const DRAFT_06: [HeaderName; 3] = [
     HeaderName::from_static("ratelimit-limit"),
     HeaderName::from_static("ratelimit-remaining"),
@@ -21,19 +23,6 @@ const LEGACY: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-reset"),
 ];
 
-/// How a caller stands under one policy, in numbers of fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
-    /// The index of the policy.
-    pub(super) index: usize,
-    pub(super) limit: u64,
-    pub(super) remaining: u64,
-    /// In seconds.
-    pub(super) reset: u64,
-    /// Whether `reset` says more than that nothing is taken.
-    pub(super) has_reset: bool,
-}
-
 impl RateLimitHeaders {
     /// Adds the fields to the response of an admitted request, if it is to have them.
     pub(super) fn write_admitted(
@@ -42,15 +31,12 @@ impl RateLimitHeaders {
         is_redirect: bool,
         headers: &mut HeaderMap,
     ) {
+        let is_shown =
+            self.on_admitted != OnAdmitted::Never && !(self.skips_redirects && is_redirect);
         // Without initial headers of its own a gRPC response has trailers only.
-        let is_trailer = headers.contains_key("grpc-status");
-        if self.on_admitted == OnAdmitted::Never
-            || self.skips_redirects && is_redirect
-            || is_trailer
-        {
-            return;
+        if is_shown && !headers.contains_key(GRPC_STATUS) {
+            self.write(decision, headers);
         }
-        self.write(decision, headers);
     }
 
     /// Adds the fields to a response.
@@ -61,39 +47,37 @@ impl RateLimitHeaders {
             return;
         }
         let policies = || decision.policies().filter(|policy| !policy.is_shadow());
-        let tightest = policies()
-            .enumerate()
-            .min_by(|(_, one), (_, other)| one.compare_tightness(other))
-            .map(|(index, policy)| self.standing(decision, index, &policy));
+        let each = policies().enumerate();
+        let tightest = each.min_by(|(_, one), (_, other)| one.compare_tightness(other));
         // Which policies decide is unknown.
-        let Some(standing) = tightest else { return };
+        let Some((index, tightest)) = tightest else { return };
+        let standing = self.standing(decision, &tightest);
         if !self.is_near_enough(decision, standing) {
             return;
         }
         match self.style {
             HeaderStyle::Draft11 => {
-                append(headers, POLICY, structured::policies(policies()));
-                append(
-                    headers,
-                    RATE_LIMIT,
-                    standing.and_then(|at| structured::standing(policies(), at)),
-                );
+                let list = PolicyList::of(Form::Named, policies());
+                append(headers, POLICY, list.field.clone());
+                let name = list.names.get(index).zip(standing);
+                let of = |(name, at): (&String, _)| draft_11(name, at, tightest.partition_key());
+                append(headers, RATE_LIMIT, name.and_then(of));
             }
             HeaderStyle::Draft07 => {
-                append(headers, POLICY, structured::quotas(policies()));
+                append(headers, POLICY, PolicyList::of(Form::Bare, policies()).field.clone());
                 if let Some(at) = standing.filter(|_| !headers.contains_key(RATE_LIMIT)) {
-                    append(headers, RATE_LIMIT, structured::dictionary(at));
+                    append(headers, RATE_LIMIT, draft_07(at));
                 }
             }
             HeaderStyle::Draft06 => {
-                append(headers, POLICY, structured::quotas(policies()));
+                append(headers, POLICY, PolicyList::of(Form::Bare, policies()).field.clone());
                 insert_each(headers, DRAFT_06, standing.map(|at| (at, at.reset)));
             }
             HeaderStyle::Legacy => {
                 insert_each(headers, LEGACY, standing.map(|at| (at, at.reset)));
             }
             HeaderStyle::LegacyEpoch => {
-                let reset = |at: Standing| (at, epoch(decision, at.reset));
+                let reset = |at: Standing| (at, standing::epoch(decision, at.reset));
                 insert_each(headers, LEGACY, standing.map(reset));
             }
             HeaderStyle::None => {}
@@ -110,69 +94,27 @@ impl RateLimitHeaders {
             _ => true,
         }
     }
+}
 
-    /// `None` if the limiter does not say what is left, or which policy refuses.
-    fn standing(
-        &self,
-        decision: &Decision,
-        index: usize,
-        policy: &PolicyReport<'_>,
-    ) -> Option<Standing> {
-        if policy.is_admitted() && !decision.is_admitted() {
-            return None;
-        }
-        // A structured field holds no larger numbers, and those of the other styles are the same.
-        let limit = policy.quota().get_burst().min(structured::MAX_INTEGER);
-        let remaining = policy.remaining()?.min(limit);
-        let is_full = remaining == limit;
-        // The response leaves once the reserved wait is over.
-        let full_in = policy.reset_after().map(|time| time.saturating_sub(reserved(decision)));
-        let (reset, has_reset) = match (decision.is_admitted(), decision.retry_after()) {
-            (false, Some(wait)) => (whole_seconds(wait), true),
-            _ if is_full => (0, false),
-            (false, None) => (full_in.map_or(0, whole_seconds), false),
-            (true, _) => (self.capped(full_in.map(whole_seconds)?, remaining, policy), true),
-        };
-        let reset = reset.min(structured::MAX_INTEGER);
-        Some(Standing { index, limit, remaining, reset, has_reset })
+/// `"daily";r=100;t=36000`. A name holds nothing to be escaped, so these are the bytes that a
+/// serializer writes.
+fn draft_11(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<HeaderValue> {
+    if partition_key.is_some() {
+        return HeaderValue::try_from(structured::standing(name, at, partition_key)?).ok();
     }
-
-    /// Raises a reset until what is left, spread over it, keeps to the rate of the policy.
-    fn capped(&self, reset: u64, remaining: u64, policy: &PolicyReport<'_>) -> u64 {
-        if !self.caps_rate {
-            return reset;
-        }
-        let window = policy.window().as_micros() * u128::from(remaining);
-        let paced = window.div_ceil(u128::from(policy.quota().get_burst()) * 1_000_000);
-        reset.max(u64::try_from(paced).unwrap_or(u64::MAX))
-    }
+    let line = Line::new().text("\"").text(name).text("\";r=").number(at.remaining);
+    if at.has_reset { line.text(";t=").number(at.reset) } else { line }.value()
 }
 
-/// A time as `Retry-After` and the resets state it: rounded up, and never 0.
-pub(super) fn whole_seconds(time: Duration) -> u64 {
-    let whole = time.as_secs();
-    whole.saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
+/// `limit=100, remaining=42, reset=13`.
+fn draft_07(at: Standing) -> Option<HeaderValue> {
+    let line = Line::new().text("limit=").number(at.limit);
+    let line = line.text(", remaining=").number(at.remaining);
+    line.text(", reset=").number(at.reset).value()
 }
 
-/// The wait that was reserved.
-fn reserved(decision: &Decision) -> Duration {
-    match decision.outcome() {
-        Outcome::Wait(wait) => wait,
-        _ => Duration::ZERO,
-    }
-}
-
-/// The second of the Unix epoch that is `reset` seconds after the decision and its reserved wait.
-fn epoch(decision: &Decision, reset: u64) -> u64 {
-    let leaves = match decision.decided_at() {
-        Some(decided_at) => decided_at.saturating_add(reserved(decision)),
-        None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-    };
-    whole_seconds(leaves.saturating_add(Duration::from_secs(reset)))
-}
-
-fn append(headers: &mut HeaderMap, name: HeaderName, value: Option<String>) {
-    if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+fn append(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
+    if let Some(value) = value {
         headers.append(name, value);
     }
 }
@@ -185,21 +127,36 @@ fn insert_each(headers: &mut HeaderMap, names: [HeaderName; 3], standing: Option
     }
     let values = [standing.limit, standing.remaining, reset];
     for (name, value) in names.into_iter().zip(values) {
-        headers.insert(name, value.into());
+        append(headers, name, line::number(value));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sfv::{DictSerializer, Integer, KeyRef};
+
     use super::*;
 
-    // Case 114.
+    /// What is written by hand is what the library writes.
     #[test]
-    fn seconds_are_rounded_up_and_never_zero() {
-        let table = [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (12_300, 13)];
-        for (millis, seconds) in table {
-            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
+    fn a_standing_is_written_as_a_serializer_writes_it() {
+        let mut dice = fastrand::Rng::with_seed(11);
+        let integer = |number| Integer::try_from(number).expect("in range");
+        for _ in 0..1_000 {
+            let mut number = || dice.u64(..=structured::MAX_INTEGER) >> dice.u32(..50);
+            let [limit, remaining, reset] = [number(), number(), number()];
+            let has_reset = dice.bool();
+            let at = Standing { limit, remaining, reset, has_reset };
+            let name = "a.B:c_d-9".repeat(dice.usize(1..=7));
+            let list = structured::standing(&name, at, None).unwrap();
+            assert_eq!(draft_11(&name, at, None).unwrap(), list);
+
+            let mut dictionary = DictSerializer::new();
+            let values = [("limit", limit), ("remaining", remaining), ("reset", reset)];
+            for (key, value) in values {
+                _ = dictionary.bare_item(KeyRef::from_str(key).unwrap(), integer(value));
+            }
+            assert_eq!(draft_07(at).unwrap(), dictionary.finish().unwrap());
         }
-        assert_eq!(whole_seconds(Duration::MAX), u64::MAX);
     }
 }

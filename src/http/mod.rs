@@ -6,9 +6,12 @@ pub(crate) mod client_ip;
 mod fields;
 mod head;
 mod headers;
+mod line;
+mod policy_list;
 mod problem;
 mod refusal;
 mod responder;
+mod standing;
 mod structured;
 
 pub use api_key::{ApiKey, by_api_key, by_bearer_token};

@@ -2,11 +2,9 @@
 
 use std::iter;
 
-use sfv::{
-    DictSerializer, Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref,
-};
+use sfv::{Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref};
 
-use super::fields::Standing;
+use super::standing::Standing;
 use crate::decision::{is_policy_name, is_policy_name_byte};
 use crate::{PolicyReport, QuotaUnit};
 
@@ -37,7 +35,7 @@ pub(super) fn policies<'a>(
             QuotaUnit::ConcurrentRequests => item.parameter(UNIT, CONCURRENT_REQUESTS),
         };
         item = with_window(item, &policy);
-        _ = with_partition_key(item, &policy);
+        _ = with_partition_key(item, policy.partition_key());
     }
     list.finish()
 }
@@ -46,19 +44,14 @@ const CONTENT_BYTES: &StringRef = sfv::string_ref("content-bytes");
 const CONCURRENT_REQUESTS: &StringRef = sfv::string_ref("concurrent-requests");
 
 /// `"daily";r=100;t=36000`, of draft-11.
-pub(super) fn standing<'a>(
-    mut policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
-    at: Standing,
-) -> Option<String> {
-    let name = names(policies.clone()).swap_remove(at.index);
-    let policy = policies.nth(at.index)?;
+pub(super) fn standing(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<String> {
     let mut list = ListSerializer::new();
-    let mut item = list.bare_item(StringRef::from_str(&name).ok()?);
+    let mut item = list.bare_item(StringRef::from_str(name).ok()?);
     item = item.parameter(REMAINING, integer(at.remaining));
     if at.has_reset {
         item = item.parameter(TIME, integer(at.reset));
     }
-    _ = with_partition_key(item, &policy);
+    _ = with_partition_key(item, partition_key);
     list.finish()
 }
 
@@ -72,15 +65,6 @@ pub(super) fn quotas<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Op
     list.finish()
 }
 
-/// `limit=100, remaining=42, reset=13`, of draft-07.
-pub(super) fn dictionary(at: Standing) -> Option<String> {
-    let mut dictionary = DictSerializer::new();
-    _ = dictionary.bare_item(key_ref("limit"), integer(at.limit));
-    _ = dictionary.bare_item(key_ref("remaining"), integer(at.remaining));
-    _ = dictionary.bare_item(key_ref("reset"), integer(at.reset));
-    dictionary.finish()
-}
-
 type Parameters<'s> = ParameterSerializer<&'s mut String>;
 
 /// Adds a window of whole seconds.
@@ -92,8 +76,8 @@ fn with_window<'s>(item: Parameters<'s>, policy: &PolicyReport<'_>) -> Parameter
     }
 }
 
-fn with_partition_key<'s>(item: Parameters<'s>, policy: &PolicyReport<'_>) -> Parameters<'s> {
-    match policy.partition_key() {
+fn with_partition_key(item: Parameters<'_>, key: Option<[u8; 8]>) -> Parameters<'_> {
+    match key {
         Some(key) => item.parameter(PARTITION_KEY, &key[..]),
         None => item,
     }

@@ -3,6 +3,8 @@
 #![cfg(feature = "redis")]
 
 mod answers;
+mod cost;
+mod epoch;
 mod examples;
 mod extensions;
 mod obedient;

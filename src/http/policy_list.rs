@@ -1,0 +1,145 @@
+//! The field `RateLimit-Policy`, which changes only with the policies: each thread keeps the last
+//! ones that it wrote.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use http::HeaderValue;
+
+use super::structured;
+use crate::{PolicyReport, Quota, QuotaUnit};
+
+/// How many lists a thread keeps. The oldest one makes room for a new one.
+const MOST: usize = 32;
+
+thread_local! {
+    static KEPT: RefCell<VecDeque<Rc<PolicyList>>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// How the members of the list are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `"api";q=100;w=60`, of draft-11.
+    Named,
+    /// `100;w=60`, of draft-07 and -06.
+    Bare,
+}
+
+/// A list of policies, and the field that says it.
+pub(super) struct PolicyList {
+    form: Form,
+    members: Vec<Member>,
+    /// `None` if the list is empty.
+    pub(super) field: Option<HeaderValue>,
+    /// What the field calls the policies.
+    pub(super) names: Vec<String>,
+}
+
+/// All that the field says of a policy.
+#[derive(PartialEq, Eq)]
+struct Member {
+    name: String,
+    terms: (Quota, QuotaUnit, bool),
+}
+
+impl PolicyList {
+    /// The list of these policies. It is not kept if it shows whose quota it is.
+    pub(super) fn of<'a>(
+        form: Form,
+        policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
+    ) -> Rc<Self> {
+        let make = || Rc::new(Self::new(form, policies.clone()));
+        if policies.clone().any(|policy| policy.partition_key().is_some()) {
+            return make();
+        }
+        let kept = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if let Some(list) = kept.iter().find(|list| list.says(form, policies.clone())) {
+                return Rc::clone(list);
+            }
+            if kept.len() == MOST {
+                kept.pop_front();
+            }
+            let list = make();
+            kept.push_back(Rc::clone(&list));
+            list
+        });
+        // The thread ends.
+        kept.unwrap_or_else(|_| make())
+    }
+
+    fn new<'a>(form: Form, policies: impl Iterator<Item = PolicyReport<'a>> + Clone) -> Self {
+        let text = match form {
+            Form::Named => structured::policies(policies.clone()),
+            Form::Bare => structured::quotas(policies.clone()),
+        };
+        let names = structured::names(policies.clone());
+        let member = |policy: PolicyReport<'_>| Member {
+            name: policy.name().to_owned(),
+            terms: policy.terms(),
+        };
+        let field = text.and_then(|text| HeaderValue::try_from(text).ok());
+        Self { form, members: policies.map(member).collect(), field, names }
+    }
+
+    fn says<'a>(&self, form: Form, mut policies: impl Iterator<Item = PolicyReport<'a>>) -> bool {
+        let is_next = |member: &Member| {
+            let next = policies.next();
+            next.is_some_and(|next| member.name == next.name() && member.terms == next.terms())
+        };
+        self.form == form && self.members.iter().all(is_next) && policies.next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn field(form: Form, policies: &[PolicyReport<'_>]) -> String {
+        let list = PolicyList::of(form, policies.iter().copied());
+        list.field.as_ref().unwrap().to_str().unwrap().to_owned()
+    }
+
+    /// Each change of a policy is another list, also where the one before is kept.
+    #[test]
+    fn a_list_says_what_its_policies_say_now() {
+        let api = PolicyReport::new("api", Quota::per_second(5));
+        let day = PolicyReport::new("day", Quota::per_day(9));
+        let burst = PolicyReport::new("api", Quota::per_second(5).burst(7));
+        let bytes = api.with_unit(QuotaUnit::ContentBytes);
+        for _ in 0..2 {
+            for (form, policies, text) in [
+                (Form::Named, &[api][..], r#""api";q=5;w=1"#),
+                (Form::Bare, &[api], "5;w=1"),
+                (Form::Named, &[api, day], r#""api";q=5;w=1, "day";q=9;w=86400"#),
+                (Form::Named, &[day, api], r#""day";q=9;w=86400, "api";q=5;w=1"#),
+                (Form::Named, &[day], r#""day";q=9;w=86400"#),
+                (Form::Named, &[burst], r#""api";q=7;w=2"#),
+                (Form::Named, &[bytes], r#""api";q=5;qu="content-bytes";w=1"#),
+            ] {
+                // What was decided is no part of it.
+                let decided = policies.iter().map(|one| one.with_report(3, Duration::ZERO));
+                assert_eq!(field(form, policies), text);
+                assert_eq!(field(form, &decided.collect::<Vec<_>>()), text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_is_written_once_and_few_are_kept() {
+        let names: Vec<String> = (0..2 * MOST).map(|number| format!("api-{number}")).collect();
+        let list = |name| {
+            let policy = PolicyReport::new(name, Quota::per_second(5));
+            PolicyList::of(Form::Named, [policy].into_iter())
+        };
+        let first = list(&names[0]);
+        assert!(Rc::ptr_eq(&first, &list(&names[0])));
+        for name in &names {
+            assert_eq!(list(name).names, [name.as_str()]);
+        }
+        assert!(KEPT.with_borrow(|kept| kept.len() == MOST));
+        assert!(!Rc::ptr_eq(&first, &list(&names[0])));
+    }
+}

@@ -1,0 +1,94 @@
+//! What the fields say of a caller, in whole units and seconds.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::headers::RateLimitHeaders;
+use super::structured::MAX_INTEGER;
+use crate::{Decision, Outcome, PolicyReport};
+
+/// How a caller stands under one policy, in numbers of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
+    /// In seconds.
+    pub(super) reset: u64,
+    /// Whether `reset` says more than that nothing is taken.
+    pub(super) has_reset: bool,
+}
+
+impl RateLimitHeaders {
+    /// `None` if the limiter does not say what is left, or which policy refuses.
+    pub(super) fn standing(
+        &self,
+        decision: &Decision,
+        policy: &PolicyReport<'_>,
+    ) -> Option<Standing> {
+        if policy.is_admitted() && !decision.is_admitted() {
+            return None;
+        }
+        // A structured field holds no larger numbers, and those of the other styles are the same.
+        let limit = policy.quota().get_burst().min(MAX_INTEGER);
+        let remaining = policy.remaining()?.min(limit);
+        let is_full = remaining == limit;
+        // The response leaves once the reserved wait is over.
+        let full_in = policy.reset_after().map(|time| time.saturating_sub(reserved(decision)));
+        let (reset, has_reset) = match (decision.is_admitted(), decision.retry_after()) {
+            (false, Some(wait)) => (whole_seconds(wait), true),
+            _ if is_full => (0, false),
+            (false, None) => (full_in.map_or(0, whole_seconds), false),
+            (true, _) => (self.capped(full_in.map(whole_seconds)?, remaining, policy), true),
+        };
+        let reset = reset.min(MAX_INTEGER);
+        Some(Standing { limit, remaining, reset, has_reset })
+    }
+
+    /// Raises a reset until what is left, spread over it, keeps to the rate of the policy.
+    fn capped(&self, reset: u64, remaining: u64, policy: &PolicyReport<'_>) -> u64 {
+        if !self.caps_rate {
+            return reset;
+        }
+        let window = policy.window().as_micros() * u128::from(remaining);
+        let paced = window.div_ceil(u128::from(policy.quota().get_burst()) * 1_000_000);
+        reset.max(u64::try_from(paced).unwrap_or(u64::MAX))
+    }
+}
+
+/// A time as `Retry-After` and the resets state it: rounded up, and never 0.
+pub(super) fn whole_seconds(time: Duration) -> u64 {
+    let whole = time.as_secs();
+    whole.saturating_add(u64::from(time.subsec_nanos() > 0)).max(1)
+}
+
+/// The wait that was reserved.
+fn reserved(decision: &Decision) -> Duration {
+    match decision.outcome() {
+        Outcome::Wait(wait) => wait,
+        _ => Duration::ZERO,
+    }
+}
+
+/// The second of the Unix epoch that is `reset` seconds after the response, by the clock that
+/// decided. It leaves once the reserved wait is over.
+pub(super) fn epoch(decision: &Decision, reset: u64) -> u64 {
+    let leaves = match decision.decided_at() {
+        Some(decided_at) => decided_at.saturating_add(decision.age() + reserved(decision)),
+        None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+    };
+    whole_seconds(leaves.saturating_add(Duration::from_secs(reset)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Case 114.
+    #[test]
+    fn seconds_are_rounded_up_and_never_zero() {
+        let table = [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (12_300, 13)];
+        for (millis, seconds) in table {
+            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds);
+        }
+        assert_eq!(whole_seconds(Duration::MAX), u64::MAX);
+    }
+}
