@@ -54,10 +54,7 @@ impl Part {
             Self::ClientIp => addresses.of_request(head),
             // A header may be a secret, and no store should be searched for it.
             Self::Header(name) => by_api_key(name.clone()).of(*head),
-            Self::Path => {
-                let path = head.uri().path();
-                Some(canonical(path).unwrap_or_else(|| path.to_owned()))
-            }
+            Self::Path => Some(canonical(head.uri().path()).into_owned()),
             Self::Host => {
                 let header = || head.headers().get(HOST)?.to_str().ok();
                 let host = head.uri().authority().map(|authority| authority.as_str());
@@ -75,7 +72,7 @@ impl Part {
                 let text = text.trim_ascii();
                 (!text.is_empty()).then(|| by_api_key(name.clone()).key_for(text))
             }
-            Self::Path => Some(canonical(text).unwrap_or_else(|| text.to_owned())),
+            Self::Path => Some(canonical(text).into_owned()),
             Self::Host => host_name(text),
             Self::Global => (text == "global").then(|| text.to_owned()),
         }

@@ -70,8 +70,12 @@
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
 //!
-//! All that is stated must hold. `match = "/api/{*rest}"` is short for a path. A path is taken in
-//! whatever way it is spelled: as `/%61pi/x` or `/x/../api/y` too.
+//! All that is stated must hold. `match = "/api/{*rest}"` is short for a path.
+//!
+//! A path is taken however it is spelled: percent-encoded or not, with empty segments, with `.` and
+//! `..`, with `%2F` or a backslash in place of a slash. A path that servers read in several ways is
+//! taken in each of them. `/API`, `/api/` and `/api;a=b` are other paths than `/api`. For a server
+//! that takes them for the same, list them, or match by `name` behind its router.
 //!
 //! A request that no policy takes passes. One that several take is decided by all, all or nothing:
 //! in one call if they are in one Redis. It waits until it fits all of them. The policy that needs
@@ -82,8 +86,8 @@
 //! seven times as much as it was charged is seven times as much under each policy. A policy of
 //! Redisson takes no more than was charged, since its format has no debts.
 //!
-//! The values of headers are digested before they become keys. The path is a key as it is meant, a
-//! host in lower case and without its port.
+//! The values of headers are digested before they become keys. All spellings of a path are one key.
+//! A host is a key in lower case and without its port.
 //!
 //! # Interfaces of suppliers
 //!
@@ -121,6 +125,7 @@ mod path;
 mod pattern;
 mod policies;
 mod policy_handle;
+mod routes;
 mod row;
 mod rule;
 mod setting;

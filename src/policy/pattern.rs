@@ -8,7 +8,7 @@ use matchit::Router;
 use serde::{Deserialize, Serialize};
 
 use super::fields::OneOrMany;
-use super::path::canonical;
+use super::path::{Readings, Separators, spelled};
 use crate::Head;
 
 /// Which requests a row takes, as it writes it. All that it states must hold.
@@ -97,12 +97,21 @@ impl Pattern {
     pub(super) fn matcher(&self) -> Result<Matcher, String> {
         let mut paths = Vec::new();
         for path in &self.path {
+            let wrong = |why: &dyn fmt::Display| format!("the path {path:?}: {why}");
             if !path.starts_with('/') {
                 return Err(format!("the path {path:?} does not begin with a slash"));
             }
+            let route = route(path);
+            let mut before_last = route.split('/').skip(1).peekable();
+            while let Some(segment) = before_last.next() {
+                let is_last = before_last.peek().is_none();
+                if [".", ".."].contains(&segment) || segment.is_empty() && !is_last {
+                    return Err(wrong(&"no path has an empty segment, `.` or `..`"));
+                }
+            }
             let mut router = Router::new();
-            router.insert(path, ()).map_err(|error| format!("the path {path:?}: {error}"))?;
-            paths.push(router);
+            router.insert(&route, ()).map_err(|error| wrong(&error))?;
+            paths.push((route, router));
         }
         let method = |name: &String| {
             let method = Method::from_bytes(name.to_ascii_uppercase().as_bytes());
@@ -121,33 +130,67 @@ impl Pattern {
     }
 }
 
+/// A pattern whose literal text is in the spelling of the paths that it is held against.
+fn route(pattern: &str) -> String {
+    let (mut route, mut literal) = (String::new(), String::new());
+    let mut rest = pattern;
+    while let Some(next) = rest.chars().next() {
+        let placeholder = match rest.get(..2) {
+            // An escape, as matchit has it.
+            Some(twice @ ("{{" | "}}")) => {
+                literal.push(next);
+                rest = &rest[twice.len()..];
+                continue;
+            }
+            _ if next == '{' => rest.find('}').map_or(rest, |end| &rest[..=end]),
+            _ if next == '}' => "}",
+            _ => "",
+        };
+        if placeholder.is_empty() {
+            literal.push(next);
+            rest = &rest[next.len_utf8()..];
+        } else {
+            route += &spelled(&std::mem::take(&mut literal), Separators::Decoded);
+            route += placeholder;
+            rest = &rest[placeholder.len()..];
+        }
+    }
+    route + &spelled(&literal, Separators::Decoded)
+}
+
 /// Decides whether a policy takes a request.
 #[derive(Clone)]
 pub(super) struct Matcher {
     /// One for each path, since routes of one router may not overlap.
-    paths: Vec<Router<()>>,
+    paths: Vec<(String, Router<()>)>,
     methods: Vec<Method>,
     headers: Vec<(HeaderName, Option<String>)>,
     name: Option<String>,
 }
 
 impl Matcher {
-    /// Whether it takes a request, which may have been given a name.
-    pub(super) fn matches(&self, head: &Head<'_>, name: Option<&str>) -> bool {
+    /// Whether it takes a request with a path of these readings, which may have been given a name.
+    pub(super) fn matches(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> bool {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
             let mut lines = head.headers().get_all(name).iter();
             lines.any(|line| value.as_ref().is_none_or(|value| line.as_bytes() == value.as_bytes()))
         };
+        let takes = |path: &str| self.paths.iter().any(|(_, router)| router.at(path).is_ok());
         self.name.as_deref() == name
             && (self.methods.is_empty() || self.methods.contains(head.method()))
             && self.headers.iter().all(has_header)
-            && self.takes_path(head.uri().path())
+            && (self.paths.is_empty() || path.iter().any(takes))
     }
 
-    /// A path is also taken by what it means, so that no spelling of it gets around a limit.
-    fn takes_path(&self, path: &str) -> bool {
-        let takes = |path: &str| self.paths.iter().any(|route| route.at(path).is_ok());
-        self.paths.is_empty() || takes(path) || canonical(path).is_some_and(|path| takes(&path))
+    /// How each path that it takes begins: the whole segments before the first placeholder. `None`
+    /// if it takes every path.
+    pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
+        let beginning = |(route, _): &'_ (String, _)| -> usize {
+            let literal = route.find('{').map(|end| route[..end].rfind('/').unwrap_or(0));
+            literal.unwrap_or(route.len())
+        };
+        let each = self.paths.iter().map(move |path| &path.0[..beginning(path)]);
+        (!self.paths.is_empty()).then_some(each)
     }
 }
 

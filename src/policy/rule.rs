@@ -115,8 +115,8 @@ impl Policy {
         &self.key
     }
 
-    pub(super) fn matches(&self, head: &Head<'_>, name: Option<&str>) -> bool {
-        self.matcher.matches(head, name)
+    pub(super) fn matcher(&self) -> &Matcher {
+        &self.matcher
     }
 
     /// The units that a request costs.

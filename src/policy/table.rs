@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::gate::{Gate, Store};
 use super::key::FindAddress;
+use super::path::Readings;
+use super::routes::Routes;
 use super::rule::Policy;
 use crate::algorithm::AnyAlgorithm;
 use crate::limiter::memory::Together as MemoryTogether;
@@ -86,6 +88,7 @@ pub(super) struct Table {
     pub(super) armed: Vec<Arc<Armed>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
+    routes: Routes,
     /// By the places of the policies, what decides about them together.
     combinations: Mutex<HashMap<Vec<usize>, Together>>,
 }
@@ -112,7 +115,8 @@ impl Table {
     pub(super) fn new(armed: Vec<Arc<Armed>>) -> Self {
         let names = armed.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
-        Self { armed, places, combinations: Mutex::default() }
+        let routes = Routes::new(armed.iter().map(|armed| armed.policy.matcher()));
+        Self { armed, places, routes, combinations: Mutex::default() }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Armed>> {
@@ -128,10 +132,12 @@ impl Table {
         addresses: &dyn FindAddress,
     ) -> Result<Selection, NoKey> {
         let (mut in_force, mut in_shadow) = (Vec::new(), Vec::new());
-        for (place, armed) in self.armed.iter().enumerate() {
+        let path = Readings::of(head.uri().path());
+        for place in self.routes.places(&path) {
+            let armed = &self.armed[place];
             let policy = &armed.policy;
             let mode = armed.mode(global);
-            if mode == SwitchMode::Off || !policy.matches(head, name) {
+            if mode == SwitchMode::Off || !policy.matcher().matches(head, &path, name) {
                 continue;
             }
             let Some(key) = policy.key().of_request(head, addresses) else {

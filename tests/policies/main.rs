@@ -14,6 +14,7 @@ mod formats;
 mod odd_rows;
 #[cfg(feature = "redis")]
 mod over_redis;
+mod paths;
 mod reload;
 mod rows;
 mod settling;

@@ -1,0 +1,143 @@
+//! No spelling of a path gets around the policies that take it.
+
+use tower_sluice::policy::Policies;
+
+use super::{burst, check, decide, policies, request, rows};
+
+/// A policy that takes these patterns.
+fn taking(patterns: &str) -> Policies {
+    policies(&format!(
+        "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nmatch = {{ path = {patterns} }}"
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_spelling_of_a_path_gets_around_a_policy() {
+    for (pattern, paths) in [
+        ("/api/{*rest}", &["/api/x", "/%61pi/x", "//api/x", "/x/../api/y", "/./api//x"][..]),
+        // What a server sees that decodes a path before it splits it, and one that never does.
+        ("/api/{*rest}", &["/api%2Fx", "/api%2f%2e/x", "/x%2F..%2fapi/y", "/api\\x", "/api%5cx"]),
+        ("/api/{*rest}", &["/api/x/../../y", "/api%2F../y", "/api//../y"]),
+        ("/a/b", &["/a/b", "/a//../b", "/a/./b", "/a/c/../b", "/a%2Fb", "/a/%62"]),
+        ("/users/{id}", &["/users/7", "/users/a%2Fb", "/users//7", "/users/%2e"]),
+        ("/v1/messages:send", &["/v1/messages:send", "/v1/messages%3Asend", "/v1/messages%3asend"]),
+        ("/v1/messages%3Asend", &["/v1/messages:send", "/v1/messages%3asend"]),
+        ("/a@b", &["/a@b", "/a%40b"]),
+        ("/caf%c3%a9", &["/caf%C3%A9", "/caf%c3%a9", "/caf\u{e9}", "/c%61f%c3%A9"]),
+        ("/caf%C3%A9", &["/caf%C3%A9", "/caf%c3%a9", "/caf\u{e9}"]),
+        ("/caf\u{e9}", &["/caf%C3%A9", "/caf%c3%a9", "/caf\u{e9}"]),
+        ("/a%2Fb", &["/a%2Fb", "/a%2fb", "/a/b"]),
+        ("/{{id}}/{id}", &["/{id}/7", "/%7Bid%7d/7"]),
+        ("/100%", &["/100%", "/100%25"]),
+        ("/.well-known/{*rest}", &["/.well-known/x", "/%2Ewell-known/x", "/a/../.well-known/x"]),
+        ("/", &["/", "//", "/.", "/a/..", "/%2F"]),
+    ] {
+        let policies = taking(&format!("'{pattern}'"));
+        for path in paths {
+            let taken = check(&policies, &request("GET", path, &[])).await;
+            assert!(taken.is_some(), "{pattern} {path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_paths_are_not_taken() {
+    for (pattern, paths) in [
+        ("/api/{*rest}", &["/", "/api", "/apis/x", "/API/x", "/x/api/y", "/api%252Fx"][..]),
+        ("/users/{id}", &["/users", "/users/", "/users/7/x"]),
+        ("/a:b", &["/a%253Ab", "/a;b"]),
+        ("/", &["/a", "/%61"]),
+    ] {
+        let policies = taking(&format!("'{pattern}'"));
+        for path in paths {
+            let taken = check(&policies, &request("GET", path, &[])).await;
+            assert!(taken.is_none(), "{pattern} {path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_spellings_of_a_path_are_one_key() {
+    let policies = policies("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = 'path'");
+    for (path, spellings) in [
+        ("/a/b", &["/a//b", "/a%2Fb", "/%61/b?x=1", "/c/../a/./b", "/a\\b"][..]),
+        ("/caf%C3%A9", &["/caf%c3%a9", "/caf\u{e9}"]),
+        ("/x:y", &["/x%3Ay", "/x%3ay"]),
+    ] {
+        let mut left = decide(&policies, &request("GET", path, &[])).await.remaining().unwrap();
+        for spelling in spellings {
+            left -= 1;
+            let decision = decide(&policies, &request("GET", spelling, &[])).await;
+            assert_eq!(decision.remaining(), Some(left), "{spelling}");
+        }
+        for spelling in spellings.iter().filter(|spelling| !spelling.contains('?')) {
+            let peeked = policies.get("a").unwrap().peek(&[spelling]).await.unwrap();
+            assert_eq!(peeked.remaining(), Some(left), "{spelling}");
+        }
+    }
+    for path in ["/a%252Fb", "/a%20b", "/A/b", "/a/b/", "/a;b"] {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        assert_eq!(decision.remaining(), Some(98), "{path}");
+    }
+}
+
+#[test]
+fn a_pattern_that_no_path_can_have_is_an_error() {
+    for pattern in ["/a//b", "/./a", "/a/..", "/a/%2e%2E/b", "//", "/a%2F%2Fb"] {
+        let table =
+            format!("[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nmatch = '{pattern}'");
+        let error = Policies::builder().build(&rows(&table)).expect_err(pattern);
+        assert_eq!(error.rows()[0].field(), Some("match"), "{error}");
+    }
+    for name in [".", ".."] {
+        let table = format!("[[interface]]\nname = '{name}'\nrate = 5");
+        let error = Policies::builder().build(&rows(&table)).expect_err(name);
+        assert_eq!(error.rows()[0].field(), Some("name"), "{error}");
+    }
+}
+
+/// Rows are found by the beginning of a path, and decide in their order.
+#[tokio::test(start_paused = true)]
+async fn every_row_that_takes_a_path_is_found() {
+    let row = |name: &str, rest: &str| {
+        format!("[[policy]]\nname = '{name}'\nlimit = 9\nperiod = '1h'\n{rest}\n")
+    };
+    let table = [
+        row("id", "match = '/users/{id}'"),
+        row("all", ""),
+        row("any", "match = '/{*rest}'"),
+        row("several", "match = { path = ['/users/7', '/users/{id}', '/x'] }"),
+        row("one", "match = '/{first}/{second}'"),
+        row("users", "match = '/users'"),
+        row("inner", "match = '/users/{id}/orders/{order}'"),
+        row("root", "match = '/'"),
+    ];
+    let policies = policies(&table.concat());
+    for (path, names) in [
+        ("/users/7", &["id", "all", "any", "several", "one"][..]),
+        ("/users/8?x=/", &["id", "all", "any", "several", "one"]),
+        ("/users", &["all", "any", "users"]),
+        ("/users/7/orders/9", &["all", "any", "inner"]),
+        ("/x", &["all", "any", "several"]),
+        ("/x/y", &["all", "any", "one"]),
+        ("/", &["all", "root"]),
+        ("/x/../users", &["all", "any", "users"]),
+        ("*", &["all"]),
+    ] {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
+        assert_eq!(found, names, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_table_of_interfaces_limits_each_alone() {
+    let table: String =
+        (0..2_000).map(|number| format!("[[interface]]\nname = 's{number}'\nrate = 5\n")).collect();
+    let policies = policies(&table);
+    for path in ["/s0", "/s1999/x", "/./s77//x"] {
+        let call = request("GET", path, &[]);
+        assert_eq!(burst(&policies, &call, 10).await, (5, vec![200, 400], 3), "{path}");
+    }
+    assert!(check(&policies, &request("GET", "/s2000", &[])).await.is_none());
+}
