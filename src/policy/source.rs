@@ -31,13 +31,13 @@ pub trait Source {
     /// # Errors
     ///
     /// If they cannot be read, or are no rows.
-    fn rows(&self) -> impl Future<Output = Result<Rows, BoxError>>;
+    fn rows(&self) -> impl Future<Output = Result<Rows, BoxError>> + Send;
 }
 
 impl<F, Fut, E> Source for F
 where
-    F: Fn() -> Fut,
-    Fut: Future<Output = Result<Rows, E>>,
+    F: Fn() -> Fut + Sync,
+    Fut: Future<Output = Result<Rows, E>> + Send,
     E: Into<BoxError>,
 {
     async fn rows(&self) -> Result<Rows, BoxError> {

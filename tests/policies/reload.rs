@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
-use tower_sluice::policy::{Policies, Rows};
+use tower_sluice::policy::{Policies, Rows, Source};
 use tower_sluice::{LimiterExt, Outcome, RateLimitLayer};
 
 use super::{burst, decide, policies, request, rows};
@@ -101,6 +101,41 @@ async fn policies_of_different_ages_have_one_clock() {
     };
     let (a, b, c) = (time("a").await, time("b").await, time("c").await);
     assert_eq!((a, b), (c, c));
+}
+
+/// A program follows a source in a task of its own, whichever source it is.
+async fn follow<S: Source + Send + Sync + 'static>(policies: &Policies, source: S) {
+    let policies = policies.clone();
+    let following = tokio::spawn(async move { policies.reload(&source).await });
+    following.await.expect("no panic").expect("a table");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_is_followed_in_a_task() {
+    struct Fixed(u64);
+    impl Source for Fixed {
+        async fn rows(&self) -> Result<Rows, BoxError> {
+            tokio::task::yield_now().await;
+            Ok(table(self.0, "fixed_window"))
+        }
+    }
+    let policies = policies("");
+    let limit = |policies: &Policies| policies.get("a").expect("a policy").policy().quota().limit();
+    follow(&policies, Fixed(2)).await;
+    assert_eq!(limit(&policies), 2);
+    follow(&policies, async || -> Result<Rows, BoxError> {
+        tokio::task::yield_now().await;
+        Ok(table(3, "fixed_window"))
+    })
+    .await;
+    assert_eq!(limit(&policies), 3);
+    let text = Arc::new(String::from("[[policy]]\nname = 'a'\nlimit = 4\nperiod = '1s'"));
+    follow(&policies, move || {
+        let text = Arc::clone(&text);
+        async move { toml::from_str(&text) }
+    })
+    .await;
+    assert_eq!(limit(&policies), 4);
 }
 
 #[tokio::test(start_paused = true)]
