@@ -36,7 +36,7 @@ macro_rules! any_algorithm {
         /// assert!(!limiter.check(&Charge::new("alice")).await?.is_admitted());
         /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
         /// ```
-        #[derive(Clone, Copy, Debug)]
+        #[derive(Clone, Copy, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum AnyAlgorithm {
             $($(#[$doc])* $member($member)),+

@@ -44,7 +44,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(check(1_000_000, 1, 3_000_000), Wait(1_000_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedWindow {
     quota: Quota,
     horizon: Duration,

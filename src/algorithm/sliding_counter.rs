@@ -50,7 +50,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(check(1_100_000, 1, 500_000), Wait(100_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingCounter {
     quota: Quota,
     horizon: Duration,

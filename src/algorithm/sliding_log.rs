@@ -62,7 +62,7 @@ const PRUNED: usize = 256;
 /// assert_eq!(check(1_000_000, 1, 0), Deny(150_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingLog {
     quota: Quota,
     horizon: Duration,

@@ -48,7 +48,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(check(1_100_000, 1, 0), Deny(100_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlidingWindow {
     quota: Quota,
     horizon: Duration,

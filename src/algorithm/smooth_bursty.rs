@@ -49,7 +49,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(check(0, 1, 500_000), Wait(400_000));
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothBursty {
     quota: Quota,
     horizon: Duration,

@@ -51,7 +51,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(answers, [Allow, Wait(580_000), Wait(1_120_000), Wait(1_620_000)]);
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothWarmingUp {
     quota: Quota,
     warm_up: Duration,

@@ -48,7 +48,7 @@ use crate::quota::{Quota, QuotaError, Quotas};
 /// assert_eq!(answers[7..], [Deny(600_000); 3]);
 /// # Ok::<(), tower_sluice::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenBucket {
     quota: Quota,
     horizon: Duration,

@@ -108,7 +108,7 @@ impl Policy {
 
     /// Whether both decide alike about a key, whatever requests they take.
     pub(super) fn decides_as(&self, other: &Self) -> bool {
-        format!("{:?}", self.choice) == format!("{:?}", other.choice)
+        self.choice == other.choice
     }
 
     pub(super) fn key(&self) -> &Key {

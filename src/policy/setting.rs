@@ -27,7 +27,7 @@ const ALGORITHMS: [(&str, &[&str]); 8] = [
 ];
 
 /// What decides about the keys of a policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Choice {
     Any(AnyAlgorithm),
     /// Java's limiter, on its own keys.
