@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::fields::Fields;
+use crate::Quota;
 use crate::algorithm::{
-    Algorithm, AnyAlgorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, FixedWindow, INEXACT, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Rate};
@@ -117,7 +118,8 @@ fn quota(fields: &mut Fields) -> Option<Quota> {
     };
     match Quota::try_new(limit?, period?) {
         Ok(quota) => Some(quota),
-        Err(error) if error.to_string().starts_with("the period") => fields.wrong("period", error),
+        // With this period no limit is right.
+        Err(error) if Quota::try_new(1, period?).is_err() => fields.wrong("period", error),
         Err(error) => fields.wrong("limit", error),
     }
 }
@@ -127,9 +129,10 @@ fn share(stored: Duration, ratio: f64) -> Duration {
     Duration::try_from_secs_f64(stored.as_secs_f64() * ratio).unwrap_or(Duration::MAX)
 }
 
-/// How long the quota takes for so many units.
+/// How long the quota takes for so many units, rounded up: a store of less would not hold them.
 fn time_of(quota: Quota, units: u64) -> Duration {
-    let micros = quota.period().as_micros() * u128::from(units) / u128::from(quota.limit());
+    let micros = quota.period().as_micros() * u128::from(units);
+    let micros = micros.div_ceil(u128::from(quota.limit()));
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
@@ -138,6 +141,8 @@ struct Unhorizoned {
     kind: Kind,
     /// The time that its whole store takes to fill.
     stored: Duration,
+    /// The field that sets the store.
+    store: &'static str,
 }
 
 enum Kind {
@@ -166,7 +171,7 @@ impl Unhorizoned {
         }
         let bursts = fields.count("burst");
         let (mut quota, period) = (quota, quota.period());
-        let mut stored = period;
+        let (mut stored, mut store) = (period, "limit");
         let kind = match name {
             "token_bucket" => {
                 if let Some(burst) = bursts {
@@ -196,6 +201,11 @@ impl Unhorizoned {
                     return fields.wrong("max_burst", "a row has burst or max_burst, not both");
                 }
                 stored = stated.unwrap_or_else(|| bursts.map_or(period, |all| time_of(quota, all)));
+                store = match (stated, bursts) {
+                    (Some(_), _) => "max_burst",
+                    (_, Some(_)) => "burst",
+                    _ => store,
+                };
                 let mut pace = SmoothBursty::new(quota).max_burst(stored);
                 if fields.optional("start_empty").unwrap_or_default() {
                     pace = pace.start_empty();
@@ -207,7 +217,9 @@ impl Unhorizoned {
             }
             "smooth_warming_up" => {
                 only_the_limit(fields, quota, bursts, "what is stored follows from warm_up")?;
-                let warm_up = fields.duration("warm_up").unwrap_or(period);
+                let warm_up = fields.duration("warm_up");
+                store = warm_up.map_or(store, |_| "warm_up");
+                let warm_up = warm_up.unwrap_or(period);
                 let mut pace = SmoothWarmingUp::new(quota, warm_up);
                 if let Some(factor) = fields.optional::<f64>("cold_factor") {
                     if !(1.0..=1_000.0).contains(&factor) {
@@ -229,7 +241,7 @@ impl Unhorizoned {
             #[cfg(not(feature = "redisson"))]
             _ => return None,
         };
-        Some((quota, Self { kind, stored }))
+        Some((quota, Self { kind, stored, store }))
     }
 
     fn with_horizon(self, fields: &mut Fields, quota: Quota, horizon: Duration) -> Option<Choice> {
@@ -260,20 +272,8 @@ impl Unhorizoned {
         };
         match any.rule(quota) {
             Ok(_) => Some(Choice::Any(any)),
-            Err(error) => fields.wrong(blamed(&any, &error), error),
+            Err(error) => fields.wrong(self.store, error),
         }
-    }
-}
-
-/// The field that is to blame for a quota that an algorithm cannot follow.
-fn blamed(algorithm: &AnyAlgorithm, error: &QuotaError) -> &'static str {
-    let text = error.to_string();
-    match algorithm {
-        AnyAlgorithm::SmoothBursty(_) if text.contains("max_burst") || text.contains("store") => {
-            "max_burst"
-        }
-        AnyAlgorithm::SmoothWarmingUp(_) if text.contains("warm-up") => "warm_up",
-        _ => "limit",
     }
 }
 

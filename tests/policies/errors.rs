@@ -95,6 +95,12 @@ fn a_quota_that_cannot_be_is_an_error_of_its_field() {
         ("limit = 5\nperiod = '100years'", "period"),
         ("limit = 5\nperiod = 1", "period"),
         ("limit = 20000\nperiod = '1s'\nalgorithm = 'sliding_log'", "limit"),
+        ("limit = 9007199254740993\nperiod = '1s'", "limit"),
+        ("limit = 5\nperiod = '1s'\nalgorithm = 'smooth_bursty'\nburst = 900000000000000", "burst"),
+        (
+            "limit = 1000003\nperiod = '1s'\nalgorithm = 'smooth_bursty'\nmax_burst = '3years'",
+            "max_burst",
+        ),
         ("limit = 5\nperiod = '1500us'\nalgorithm = 'redisson'", "period"),
     ] {
         if fields.contains("redisson") && cfg!(not(feature = "redisson")) {
