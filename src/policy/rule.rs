@@ -161,6 +161,11 @@ impl Policy {
         let key = fields.optional("key");
         let pattern: Option<Pattern> = fields.optional("match");
         let cost = fields.optional("cost");
+        if let (Some(Cost::Units(units)), Some(setting)) = (cost, setting)
+            && let Err(why) = setting.check_cost(units)
+        {
+            fields.wrong::<()>("cost", why);
+        }
         let on_error: Option<OnError> = fields.optional("on_error");
         let share = match (on_error, &setting) {
             (Some(OnError::Local(0)), _) => fields.wrong("on_error", "a local share is at least 1"),

@@ -10,10 +10,12 @@ use crate::algorithm::{
 };
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Rate};
-use crate::{Quota, QuotaError};
 
 /// The longest wait that an algorithm reserves unless its row says more.
 const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
+
+/// What is wrong with a cost that no key has room for.
+const NEVER: &str = "a request of so many units never fits";
 
 /// The names of algorithms, each with the settings that not every algorithm has.
 const ALGORITHMS: [(&str, &[&str]); 8] = [
@@ -84,6 +86,33 @@ impl Setting {
             return fields.wrong("rate", error);
         }
         Some(Self { name: "smooth_bursty", quota, choice: Choice::Any(pace.into()), max_wait })
+    }
+
+    /// Why a request of so many units is never admitted, whatever was taken before.
+    pub(super) fn check_cost(&self, units: u64) -> Result<(), String> {
+        match self.choice {
+            Choice::Any(algorithm) => self.check_cost_under(algorithm, units),
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) if units > self.quota.limit() => Err(NEVER.to_owned()),
+            #[cfg(feature = "redisson")]
+            Choice::Redisson(_) => Ok(()),
+        }
+    }
+
+    fn check_cost_under(&self, algorithm: AnyAlgorithm, units: u64) -> Result<(), String> {
+        let rule = algorithm.rule(self.quota).map_err(|error| error.to_string())?;
+        let units = i64::try_from(units).ok().filter(|units| *units <= INEXACT);
+        let at = 0;
+        let fit = |units| AnyAlgorithm::earliest_fit(&rule, None, at, units);
+        let instant = units.and_then(fit).ok_or(NEVER)?;
+        // A pace that warms up has its longest waits at first.
+        let is_least = !matches!(algorithm, AnyAlgorithm::SmoothWarmingUp(_));
+        let wait = Duration::from_micros(instant.abs_diff(at));
+        if is_least && wait > self.max_wait {
+            let wait = humantime::format_duration(wait);
+            return Err(format!("so many units wait for {wait} at least, longer than max_wait"));
+        }
+        Ok(())
     }
 }
 
