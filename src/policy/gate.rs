@@ -140,21 +140,42 @@ impl Gate {
     }
 
     /// The name of a client's key in this limiter.
-    pub(super) fn name_of_key(&self, policy: &str, key: String) -> String {
+    pub(super) fn name_of_key(&self, policy: &Policy, key: String) -> String {
         let _ = policy;
         match self {
             // The key is the name of Java's limiter, and shared by all policies.
             #[cfg(feature = "redisson")]
-            Gate::Redisson(_) if key == "global" => policy.to_owned(),
+            Gate::Redisson(_) if policy.key().is_global() => policy.name().to_owned(),
             #[cfg(feature = "redisson")]
             Gate::Redisson(_) => {
-                let mut name = format!("{policy}:");
+                let mut name = format!("{}:", policy.name());
                 crate::limiter::redis::push_verbatim_or_digest(&mut name, &key);
                 name
             }
             _ => key,
         }
     }
+}
+
+/// The policies of Redisson whose limiter may be that of a client's key under another one.
+pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
+    #[cfg(feature = "redisson")]
+    let is_javas = |policy: &&Policy| matches!(policy.choice, Choice::Redisson(_));
+    #[cfg(not(feature = "redisson"))]
+    let is_javas = |_: &&Policy| false;
+    let own = |policy: &Policy, other: &Policy| {
+        let rest = policy.name().strip_prefix(other.name());
+        rest.is_some_and(|rest| rest.starts_with(':')) && !other.key().is_global()
+    };
+    let javas: Vec<_> = policies.iter().filter(is_javas).collect();
+    let mut shared = Vec::new();
+    for policy in &javas {
+        if let Some(other) = javas.iter().find(|other| own(policy, other)) {
+            let why = format!("a key of the policy {:?} may have this limiter", other.name());
+            shared.push((*policy, why));
+        }
+    }
+    shared
 }
 
 impl Limiter for Gate {

@@ -95,6 +95,11 @@ impl Key {
         Self(vec![Part::Global])
     }
 
+    /// Whether all requests have one key.
+    pub(super) fn is_global(&self) -> bool {
+        self.0 == [Part::Global]
+    }
+
     /// How many parts it has.
     pub(super) fn len(&self) -> usize {
         self.0.len()

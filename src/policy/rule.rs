@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::{RowError, TableError};
 use super::fields::Fields;
+use super::gate::shared_limiters;
 use super::key::Key;
 use super::on_error::{self, OnError};
 use super::pattern::{Matcher, Pattern};
@@ -150,6 +151,9 @@ impl Policy {
                     errors.push(error.with("name", "another row has this name"));
                 }
             }
+        }
+        for (policy, why) in shared_limiters(&policies) {
+            errors.push(RowError::new("policy", Some(&policy.name), 0).with("name", why));
         }
         if errors.is_empty() { Ok(policies) } else { Err(TableError::new(errors)) }
     }

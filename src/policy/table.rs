@@ -71,7 +71,7 @@ impl Armed {
 
     /// The charge of a key.
     pub(super) fn charge(&self, key: String) -> Charge {
-        Charge::new(self.gate.name_of_key(self.policy.name(), key))
+        Charge::new(self.gate.name_of_key(&self.policy, key))
     }
 }
 

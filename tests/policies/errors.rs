@@ -86,6 +86,7 @@ fn every_error_names_its_row_and_its_field() {
     #[cfg(feature = "redisson")]
     for (fields, field) in [
         ("algorithm = 'redisson'\nburst = 9", "burst"),
+        ("algorithm = 'redisson'\ncost = 6", "cost"),
         ("algorithm = 'redisson'\nrate_type = 'all'", "rate_type"),
         ("algorithm = 'redisson'\nkeep_alive = '1ms'", "keep_alive"),
     ] {
@@ -135,6 +136,54 @@ fn a_row_without_a_name_has_a_number_and_names_are_not_shared() {
         "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\n[[interface]]\nname = 'a'\nrate = 5";
     let error = Policies::builder().build(&rows(both)).unwrap_err();
     assert_eq!(error.to_string(), "interface \"a\": name: another row has this name");
+}
+
+/// A cost that fits, or that a row lets wait, is no error.
+#[test]
+fn a_cost_may_be_all_that_fits() {
+    for fields in [
+        "cost = 5",
+        "cost = 8\nburst = 8",
+        "cost = 5\nalgorithm = 'sliding_counter'",
+        "cost = 9\nalgorithm = 'smooth_bursty'",
+        "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\nmax_wait = '1s'",
+        "cost = 9\nalgorithm = 'smooth_warming_up'",
+        "cost = 9\nalgorithm = 'smooth_bursty'\nstart_empty = true",
+        "limit2 = 3\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\nburst = 1",
+    ] {
+        let row = format!("[[policy]]\n{BASE}{fields}");
+        let row = if fields.contains("limit2") { row.replace("limit = 5\n", "") } else { row };
+        let built = Policies::builder().build(&rows(&row.replace("limit2", "limit")));
+        assert!(built.is_ok(), "{fields}: {built:?}");
+    }
+}
+
+/// A client that names its host could use up another policy, which has the name of its limiter.
+#[cfg(feature = "redisson")]
+#[test]
+fn no_key_of_a_redisson_policy_is_the_limiter_of_another() {
+    let row = |name: &str, key: &str, algorithm: &str| {
+        format!(
+            "[[policy]]\nname = '{name}'\nlimit = 5\nperiod = '1s'\nkey = '{key}'\nalgorithm = '{algorithm}'\n"
+        )
+    };
+    for (first, second, is_wrong) in [
+        (row("api", "host", "redisson"), row("api:v1", "global", "redisson"), true),
+        (row("api", "host", "redisson"), row("api:v1", "path", "redisson"), true),
+        (row("api", "global", "redisson"), row("api:v1", "global", "redisson"), false),
+        (row("api", "host", "redisson"), row("api:v1", "global", "token_bucket"), false),
+        (row("api", "host", "redisson"), row("api-v1", "global", "redisson"), false),
+    ] {
+        for table in [format!("{first}{second}"), format!("{second}{first}")] {
+            let built = Policies::builder().build(&rows(&table));
+            assert_eq!(built.is_err(), is_wrong, "{table}");
+            if let Err(error) = built {
+                let text =
+                    r#"policy "api:v1": name: a key of the policy "api" may have this limiter"#;
+                assert_eq!(error.to_string(), text);
+            }
+        }
+    }
 }
 
 #[test]

@@ -298,6 +298,25 @@ async fn javas_limiter_keeps_to_its_own_keys() {
     assert_eq!(orders.peek(&["global"]).await.unwrap().remaining(), Some(0));
 }
 
+/// `global` is a name that a host can have.
+#[cfg(feature = "redisson")]
+#[tokio::test]
+async fn only_the_key_of_all_requests_is_javas_limiter_of_the_policys_name() {
+    let server = Server::for_redisson();
+    let pool = Pool::connect(&server.admin_url()).unwrap();
+    let table = "[[policy]]\nname = 'orders'\nalgorithm = 'redisson'\nlimit = 5\nperiod = '1h'
+        key = 'host'";
+    let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
+    let policies = policies.build(&rows(table)).unwrap();
+    decide(&policies, &request("GET", "/", &["host: global"])).await;
+    let mut connection = server.connection().await;
+    let exists = async |key: &str, connection: &mut _| -> bool {
+        redis::cmd("EXISTS").arg(key).query_async(connection).await.unwrap()
+    };
+    assert!(exists("orders:global", &mut connection).await);
+    assert!(!exists("orders", &mut connection).await);
+}
+
 const ON_ERROR: &str = "
     [[policy]]
     name = 'deny'
