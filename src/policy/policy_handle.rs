@@ -9,6 +9,9 @@ use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
 
 /// A policy in force: what its row says, its switch, and its keys. Cheap to clone.
 ///
+/// It stands for the policy of its name. After a reload its keys are those of the new row; what
+/// [`policy`](Self::policy) says is of the row that was in force when the handle was made.
+///
 /// A key is written as a client sends it: an API key itself, an address, a host, `global`. Its
 /// parts are those of the row's `key`, in order.
 ///
@@ -40,7 +43,7 @@ impl PolicyHandle {
         Self { policies, armed }
     }
 
-    /// What its row says.
+    /// What its row said when the handle was made by [`Policies::get`].
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.armed.policy
@@ -53,9 +56,11 @@ impl PolicyHandle {
     }
 
     /// What holds for it: the laxest of its row, its own switch and that of all policies.
+    /// [`Off`](SwitchMode::Off) if its row is gone.
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
-        self.armed.mode(self.policies.shared.global.mode())
+        let global = self.policies.shared.global.mode();
+        self.in_force().map_or(SwitchMode::Off, |armed| armed.mode(global))
     }
 
     /// How many parts its keys have.
@@ -68,10 +73,11 @@ impl PolicyHandle {
     ///
     /// # Errors
     ///
-    /// Of kind [`Request`](ErrorKind::Request) if the parts are no key of this policy; else as a
-    /// decision.
+    /// Of kind [`Request`](ErrorKind::Request) if the parts are no key of this policy, and of kind
+    /// [`Configuration`](ErrorKind::Configuration) if its row is gone; else as a decision.
     pub async fn peek<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        self.armed.gate.peek(self.charge(parts)?).await
+        let (armed, charge) = self.charge(parts)?;
+        armed.gate.peek(charge).await
     }
 
     /// Starts a key anew.
@@ -80,11 +86,11 @@ impl PolicyHandle {
     ///
     /// As [`peek`](Self::peek).
     pub async fn reset<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
-        let charge = self.charge(parts)?;
-        if let Some(local) = &self.armed.local {
+        let (armed, charge) = self.charge(parts)?;
+        if let Some(local) = &armed.local {
             local.reset(charge.clone()).await?;
         }
-        self.armed.gate.reset(charge).await
+        armed.gate.reset(charge).await
     }
 
     /// Takes units of a key, whether or not they fit.
@@ -98,12 +104,21 @@ impl PolicyHandle {
         parts: &[T],
         units: u64,
     ) -> Result<Decision, Error> {
-        self.armed.gate.penalize(self.charge(parts)?.cost(units)).await
+        let (armed, charge) = self.charge(parts)?;
+        armed.gate.penalize(charge.cost(units)).await
     }
 
-    fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<Charge, Error> {
-        let key = self.armed.policy.key().of_texts(parts, &*self.policies.shared.addresses);
+    /// The policy of this name in the table of now.
+    fn in_force(&self) -> Option<Arc<Armed>> {
+        self.policies.table().get(self.armed.policy.name()).cloned()
+    }
+
+    fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<Armed>, Charge), Error> {
+        let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
+        let armed = self.in_force().ok_or_else(gone)?;
+        let key = armed.policy.key().of_texts(parts, &*self.policies.shared.addresses);
         let none = || Error::new(ErrorKind::Request, "the parts are no key of this policy");
-        key.map(|key| self.armed.charge(key)).ok_or_else(none)
+        let charge = armed.charge(key.ok_or_else(none)?);
+        Ok((armed, charge))
     }
 }

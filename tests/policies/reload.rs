@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tokio::task::JoinSet;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::policy::{Policies, Rows, Source};
-use tower_sluice::{LimiterExt, Outcome, RateLimitLayer};
+use tower_sluice::{ErrorKind, LimiterExt, Outcome, RateLimitLayer, SwitchMode};
 
 use super::{burst, decide, policies, request, rows};
 
@@ -101,6 +101,26 @@ async fn policies_of_different_ages_have_one_clock() {
     };
     let (a, b, c) = (time("a").await, time("b").await, time("c").await);
     assert_eq!((a, b), (c, c));
+}
+
+/// Nobody is punished by a quota that is not in force any more.
+#[tokio::test(start_paused = true)]
+async fn a_handle_stands_for_the_policy_of_its_name() {
+    let policies = Policies::builder().build(&table(5, "fixed_window")).unwrap();
+    let a = policies.get("a").unwrap();
+    policies.load(&table(9, "fixed_window")).unwrap();
+    assert_eq!(a.peek(&["global"]).await.unwrap().remaining(), Some(9));
+    assert_eq!(a.penalize(&["global"], 7).await.unwrap().remaining(), Some(2));
+    assert_eq!(decide(&policies, &request("GET", "/", &[])).await.remaining(), Some(1));
+    let mut off = table(9, "fixed_window");
+    off.policy[0] = off.policy[0].clone().with("enabled", false).with("key", "header:x-user");
+    policies.load(&off).unwrap();
+    assert_eq!((a.mode(), a.key_parts()), (SwitchMode::Off, 1));
+    assert_eq!(a.peek(&["alice"]).await.unwrap().remaining(), Some(9));
+    policies.load(&rows("")).unwrap();
+    assert_eq!(a.mode(), SwitchMode::Off);
+    let error = a.reset(&["global"]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
 }
 
 /// A program follows a source in a task of its own, whichever source it is.
