@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::combinations::Together;
 use super::observe::{Event, Observer};
 use super::on_error::OnError;
-use super::table::{Asked, MAX_TOGETHER, Selection, Together};
+use super::table::{Asked, MAX_TOGETHER, Selection};
 use super::taken::{Settler, Taken};
 use crate::limiter::{Limiter, Operation, memory};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome};

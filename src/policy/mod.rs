@@ -114,6 +114,7 @@
 
 mod address;
 mod builder;
+mod combinations;
 mod decide;
 mod error;
 mod fields;

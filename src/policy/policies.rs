@@ -20,6 +20,7 @@ use super::taken::Kept;
 use crate::future::BoxedFuture;
 use crate::{
     Charge, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Owner, Reservation, Switch,
+    SwitchMode,
 };
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones are
@@ -93,7 +94,7 @@ impl Policies {
         observer: Option<Observer>,
     ) -> Self {
         let shared = Shared {
-            table: RwLock::new(Arc::new(Table::new(Vec::new()))),
+            table: RwLock::new(Arc::new(Table::new(Vec::new(), None))),
             switches: Mutex::default(),
             global: Switch::new(),
             store,
@@ -123,7 +124,8 @@ impl Policies {
             let before = before.get(policy.name()).map(|armed| &**armed);
             Arc::new(Armed::new(policy, &self.shared.store, switch, before))
         };
-        let table = Arc::new(Table::new(policies.into_iter().map(arm).collect()));
+        let armed = policies.into_iter().map(arm).collect();
+        let table = Arc::new(Table::new(armed, Some(&before)));
         *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         Ok(())
     }

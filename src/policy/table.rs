@@ -2,22 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::combinations::{Combinations, Together};
 use super::gate::{Gate, Store};
 use super::key::FindAddress;
 use super::path::Readings;
 use super::routes::Routes;
 use super::rule::Policy;
 use crate::algorithm::AnyAlgorithm;
-use crate::limiter::memory::Together as MemoryTogether;
-#[cfg(feature = "redis")]
-use crate::limiter::redis::Together as RedisTogether;
 use crate::{Charge, Head, Memory, Switch, SwitchMode};
-
-/// How many combinations of policies keep a limiter of their own.
-const MAX_COMBINATIONS: usize = 1_024;
 
 /// How many policies one call decides about.
 pub(super) const MAX_TOGETHER: usize = 8;
@@ -27,6 +23,8 @@ pub(super) const MAX_TOGETHER: usize = 8;
 pub(super) struct Armed {
     pub(super) policy: Policy,
     pub(super) gate: Gate,
+    /// The same for each table that keeps the gate.
+    pub(super) gate_id: u64,
     /// What this process admits while the store is away.
     pub(super) local: Option<Memory<AnyAlgorithm>>,
     pub(super) switch: Switch,
@@ -40,17 +38,21 @@ impl Armed {
         switch: Switch,
         before: Option<&Armed>,
     ) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let is_same = |before: &&Armed| before.policy.decides_as(&policy);
-        let gate = match before.filter(is_same) {
-            Some(before) => before.gate.clone(),
-            None => Gate::new(&policy, store, before.map(|before| &before.gate)),
+        let (gate, gate_id) = match before.filter(is_same) {
+            Some(before) => (before.gate.clone(), before.gate_id),
+            None => {
+                let gate = Gate::new(&policy, store, before.map(|before| &before.gate));
+                (gate, NEXT_ID.fetch_add(1, Relaxed))
+            }
         };
         let local = policy.share.map(|share| {
             let before = before.and_then(|before| before.local.as_ref());
             let kept = before.and_then(|before| before.with_algorithm(share).ok());
             kept.unwrap_or_else(|| store.memory(policy.name(), share))
         });
-        Self { policy, gate, local, switch }
+        Self { policy, gate, gate_id, local, switch }
     }
 
     /// The laxest of its row, its own switch and the global one.
@@ -75,28 +77,18 @@ impl Armed {
     }
 }
 
-/// Several policies that decide together, all or nothing.
-#[derive(Clone)]
-pub(super) enum Together {
-    Memory(Arc<MemoryTogether<AnyAlgorithm>>),
-    #[cfg(feature = "redis")]
-    Redis(Arc<RedisTogether<AnyAlgorithm>>),
-}
-
 /// A table of policies.
 pub(super) struct Table {
     pub(super) armed: Vec<Arc<Armed>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
     routes: Routes,
-    /// By the places of the policies, what decides about them together.
-    combinations: Mutex<HashMap<Vec<usize>, Together>>,
+    combinations: Combinations,
 }
 
 /// A policy that takes a request, and what that costs under it.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    pub(super) place: usize,
     pub(super) armed: Arc<Armed>,
     pub(super) charge: Charge,
 }
@@ -112,11 +104,13 @@ pub(super) struct Selection {
 pub(super) struct NoKey;
 
 impl Table {
-    pub(super) fn new(armed: Vec<Arc<Armed>>) -> Self {
+    /// The table that follows the one `before`.
+    pub(super) fn new(armed: Vec<Arc<Armed>>, before: Option<&Table>) -> Self {
         let names = armed.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
         let routes = Routes::new(armed.iter().map(|armed| armed.policy.matcher()));
-        Self { armed, places, routes, combinations: Mutex::default() }
+        let combinations = before.map(|before| before.combinations.kept(&armed));
+        Self { armed, places, routes, combinations: combinations.unwrap_or_default() }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Armed>> {
@@ -148,7 +142,7 @@ impl Table {
                 return Err(NoKey);
             };
             let charge = armed.charge(key).cost(policy.cost_of(head)).max_wait(policy.max_wait());
-            let asked = Asked { place, armed: Arc::clone(armed), charge };
+            let asked = Asked { armed: Arc::clone(armed), charge };
             match mode {
                 SwitchMode::Shadow => in_shadow.push(asked),
                 _ => in_force.push(asked),
@@ -162,28 +156,13 @@ impl Table {
         if asked.len() > MAX_TOGETHER {
             return None;
         }
-        let places: Vec<usize> = asked.iter().map(|asked| asked.place).collect();
-        let mut known = self.combinations.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(&places) {
-            return Some(found.clone());
-        }
-        let together = combined(asked)?;
-        if known.len() >= MAX_COMBINATIONS {
-            known.clear();
-        }
-        known.insert(places, together.clone());
-        Some(together)
+        self.combinations.of(asked)
     }
-}
 
-fn combined(asked: &[&Asked]) -> Option<Together> {
-    let gates = asked.iter().map(|asked| &asked.armed.gate);
-    #[cfg(feature = "redis")]
-    if let Some(members) = gates.clone().map(Gate::redis).collect::<Option<Vec<_>>>() {
-        return Some(Together::Redis(RedisTogether::new(&members)?.into()));
+    #[cfg(test)]
+    pub(super) fn combinations(&self) -> &Combinations {
+        &self.combinations
     }
-    let members = gates.map(Gate::memory).collect::<Option<Vec<_>>>()?;
-    Some(Together::Memory(MemoryTogether::new(&members).into()))
 }
 
 impl Selection {

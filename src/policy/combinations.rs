@@ -1,0 +1,166 @@
+//! The limiters of policies that decide together: made when a request first needs them, and kept
+//! from one table to the next.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::gate::Gate;
+use super::table::{Armed, Asked};
+use crate::algorithm::AnyAlgorithm;
+use crate::limiter::memory::Together as MemoryTogether;
+#[cfg(feature = "redis")]
+use crate::limiter::redis::Together as RedisTogether;
+
+/// How many combinations of policies keep a limiter of their own.
+const MAX_COMBINATIONS: usize = 1_024;
+
+/// Several policies that decide together, all or nothing.
+#[derive(Clone)]
+pub(super) enum Together {
+    Memory(Arc<MemoryTogether<AnyAlgorithm>>),
+    #[cfg(feature = "redis")]
+    Redis(Arc<RedisTogether<AnyAlgorithm>>),
+}
+
+/// By the gates of their policies, what decides about them.
+#[derive(Default)]
+pub(super) struct Combinations {
+    known: RwLock<HashMap<Vec<u64>, Known>>,
+}
+
+struct Known {
+    /// `None` if nothing decides about all of them.
+    together: Option<Together>,
+    /// Whether a request needed it since the last search for one that none needs.
+    was_needed: AtomicBool,
+}
+
+impl Known {
+    fn new(together: Option<Together>) -> Self {
+        Self { together, was_needed: AtomicBool::new(true) }
+    }
+
+    fn get(&self) -> Option<Together> {
+        // A load first: many cores share it, where each store takes it from the others.
+        if !self.was_needed.load(Relaxed) {
+            self.was_needed.store(true, Relaxed);
+        }
+        self.together.clone()
+    }
+}
+
+impl Combinations {
+    /// What decides about these policies together. `None` if nothing can.
+    pub(super) fn of(&self, asked: &[&Asked]) -> Option<Together> {
+        let gates: Vec<u64> = asked.iter().map(|asked| asked.armed.gate_id).collect();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&gates) {
+            return known.get();
+        }
+        drop(known);
+        // Made while others decide: it assembles scripts.
+        let made = Known::new(combined(asked));
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_COMBINATIONS && !known.contains_key(&gates) {
+            forget_one(&mut known);
+        }
+        known.entry(gates).or_insert(made).get()
+    }
+
+    /// Those whose policies are all among these, for the next table.
+    pub(super) fn kept(&self, armed: &[Arc<Armed>]) -> Self {
+        let gates: Vec<u64> = armed.iter().map(|armed| armed.gate_id).collect();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let is_kept = |ids: &[u64]| ids.iter().all(|id| gates.contains(id));
+        let kept = known.iter().filter(|(ids, _)| is_kept(ids));
+        let kept = kept.map(|(ids, known)| (ids.clone(), Known::new(known.together.clone())));
+        Self { known: RwLock::new(kept.collect()) }
+    }
+}
+
+/// Makes room for another one, if possible in place of one that no request has needed lately.
+fn forget_one(known: &mut HashMap<Vec<u64>, Known>) {
+    let unneeded = known.iter().find(|(_, known)| !known.was_needed.swap(false, Relaxed));
+    let victim = unneeded.or_else(|| known.iter().next()).map(|(gates, _)| gates.clone());
+    victim.and_then(|gates| known.remove(&gates));
+}
+
+fn combined(asked: &[&Asked]) -> Option<Together> {
+    let gates = asked.iter().map(|asked| &asked.armed.gate);
+    #[cfg(feature = "redis")]
+    if let Some(members) = gates.clone().map(Gate::redis).collect::<Option<Vec<_>>>() {
+        return Some(Together::Redis(RedisTogether::new(&members)?.into()));
+    }
+    let members = gates.map(Gate::memory).collect::<Option<Vec<_>>>()?;
+    Some(Together::Memory(MemoryTogether::new(&members).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::policy::{Policies, Row, Rows};
+    use crate::{Head, Keyed};
+
+    /// Each takes requests with a header of its name.
+    fn rows(names: &[&str], limit: u64) -> Rows {
+        let row = |name: &&str| {
+            let of = serde_json::json!({ "header": name });
+            Row::new()
+                .with("name", *name)
+                .with("limit", limit)
+                .with("period", "1h")
+                .with("match", of)
+        };
+        Rows { policy: names.iter().map(row).collect(), ..Rows::default() }
+    }
+
+    fn together(policies: &Policies, headers: &[&str]) -> Arc<MemoryTogether<AnyAlgorithm>> {
+        let mut request = Request::new(());
+        for name in headers {
+            let name: http::HeaderName = name.parse().unwrap();
+            request.headers_mut().insert(name, http::HeaderValue::from_static("1"));
+        }
+        let Keyed::Charge(charge) = policies.charge(Head::from(&request)) else { panic!() };
+        let selection = charge.attachment::<Arc<crate::policy::table::Selection>>().unwrap();
+        let asked: Vec<_> = selection.in_force.iter().collect();
+        match selection.table.together(&asked) {
+            Some(Together::Memory(together)) => together,
+            _ => panic!("no memory"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_keeps_the_combinations_whose_policies_stay() {
+        let policies = Policies::builder().build(&rows(&["a", "b", "c"], 5)).unwrap();
+        let [ab, bc] = [["a", "b"], ["b", "c"]].map(|both| together(&policies, &both));
+        let is = |one, names: [&str; 2]| Arc::ptr_eq(one, &together(&policies, &names));
+        // In other places, and with a row fewer.
+        policies.load(&rows(&["x", "b", "c"], 5)).unwrap();
+        assert!(is(&bc, ["b", "c"]));
+        policies.load(&rows(&["a", "b", "c"], 5)).unwrap();
+        assert!(is(&bc, ["b", "c"]) && !is(&ab, ["a", "b"]));
+        policies.load(&rows(&["a", "b", "c"], 6)).unwrap();
+        assert!(!is(&bc, ["b", "c"]));
+    }
+
+    /// A client that chooses its headers chooses among 2,000 combinations.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_requests_need_outlives_a_flood_of_others() {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+        let policies = Policies::builder().build(&rows(&names, 5)).unwrap();
+        let needed = together(&policies, &["a", "b"]);
+        for subset in 1_u32..1 << names.len() {
+            let headers: Vec<_> = (0..names.len()).filter(|bit| subset >> bit & 1 == 1).collect();
+            if (2..=8).contains(&headers.len()) {
+                let headers: Vec<_> = headers.into_iter().map(|bit| names[bit]).collect();
+                together(&policies, &headers);
+                assert!(Arc::ptr_eq(&needed, &together(&policies, &["a", "b"])), "{headers:?}");
+            }
+        }
+        let known = policies.table();
+        assert_eq!(known.combinations().known.read().unwrap().len(), MAX_COMBINATIONS);
+    }
+}
