@@ -105,6 +105,12 @@ impl Switch {
     pub fn shadow_counts(&self) -> ShadowCounts {
         self.shared.counters.counts()
     }
+
+    /// Whether somebody else has this switch too.
+    #[cfg(feature = "policies")]
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
+    }
 }
 
 impl fmt::Debug for Switch {

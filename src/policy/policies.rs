@@ -72,7 +72,7 @@ pub struct Policies {
 
 pub(super) struct Shared {
     pub(super) table: RwLock<Arc<Table>>,
-    /// One for each name that a table had, so that it survives the row.
+    /// By the names of policies. One that somebody has set survives its row.
     switches: Mutex<HashMap<String, Switch>>,
     pub(super) global: Switch,
     pub(super) store: Store,
@@ -126,7 +126,13 @@ impl Policies {
         };
         let armed = policies.into_iter().map(arm).collect();
         let table = Arc::new(Table::new(armed, Some(&before)));
+        let of_rows = Arc::clone(&table);
         *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        // A switch that is off or in a shadow waits for its row to come back.
+        drop(before);
+        switches.retain(|name, switch| {
+            switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
+        });
         Ok(())
     }
 
@@ -269,5 +275,37 @@ impl fmt::Debug for Policies {
             .field("policies", &self.table())
             .field("switch", &self.shared.global)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Row;
+
+    fn rows(name: &str) -> Rows {
+        let row = Row::new().with("name", name).with("limit", 5).with("period", "1s");
+        Rows { policy: vec![row], ..Rows::default() }
+    }
+
+    #[test]
+    fn only_a_switch_that_somebody_uses_outlives_its_row() {
+        let policies = Policies::builder().build(&rows("off")).unwrap();
+        policies.get("off").unwrap().switch().set(SwitchMode::Off);
+        policies.load(&rows("held")).unwrap();
+        let held = policies.get("held").unwrap();
+        for name in 0..100 {
+            policies.load(&rows(&name.to_string())).unwrap();
+        }
+        assert_eq!(policies.shared.switches.lock().unwrap().len(), 3);
+        held.switch().set(SwitchMode::Shadow);
+        drop(held);
+        policies.load(&rows("held")).unwrap();
+        assert_eq!(policies.get("held").unwrap().mode(), SwitchMode::Shadow);
+        policies.load(&rows("off")).unwrap();
+        assert_eq!(policies.get("off").unwrap().mode(), SwitchMode::Off);
+        policies.get("off").unwrap().switch().set(SwitchMode::On);
+        policies.load(&rows("last")).unwrap();
+        assert_eq!(policies.shared.switches.lock().unwrap().len(), 2);
     }
 }
