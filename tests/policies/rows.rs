@@ -307,6 +307,19 @@ fn a_policy_serializes_as_a_row() {
     );
 }
 
+/// A `Debug` text stands in logs. Serialized, a row is whole.
+#[test]
+fn values_of_headers_show_in_no_debug_text() {
+    let table = "[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'
+        match = { header = { x-internal = 's3cret' } }";
+    let policies = policies(table);
+    let handle = &policies.policies()[0];
+    let shown = format!("{policies:?} {handle:?} {:?}", handle.policy());
+    assert!(shown.contains("x-internal") && !shown.contains("s3cret"), "{shown}");
+    let row = serde_json::to_value(handle.policy()).unwrap();
+    assert_eq!(row["match"]["header"]["x-internal"], "s3cret");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_has_its_address_as_its_key() {
     let client_ip = ClientIp::new().try_trusted_networks("10.0.0.0/8").unwrap();
