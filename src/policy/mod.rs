@@ -37,6 +37,9 @@
 //! | `enabled` | `false`: requests pass, and nothing is taken | `true` |
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
 //!
+//! `content_length_kb` reads the header field `content-length`. A body without one, such as a
+//! chunked body, costs 1 however long it is. Where that matters, refuse it in a layer outside.
+//!
 //! A field that no row has is an error. So is a second row of the same name.
 //!
 //! # Algorithms
@@ -70,7 +73,9 @@
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
 //!
-//! All that is stated must hold. `match = "/api/{*rest}"` is short for a path.
+//! All that is stated must hold. `match = "/api/{*rest}"` is short for a path. `GET` takes no
+//! `HEAD`, which many servers answer as they do a `GET`: list both. The value of a header is no
+//! place for a secret, since a policy that is serialized shows it.
 //!
 //! A path is taken however it is spelled: percent-encoded or not, with empty segments, with `.` and
 //! `..`, with `%2F` or a backslash in place of a slash. A path that servers read in several ways is
