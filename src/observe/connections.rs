@@ -1,7 +1,7 @@
 //! What pools of connections report.
 
 #[cfg(feature = "tracing")]
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 #[cfg(feature = "metrics")]
 use metrics::Counter;
@@ -92,10 +92,44 @@ pub(crate) fn primary_changed(service: &str, address: &str) {
     let _ = (service, address);
 }
 
-/// So many hash slots of a cluster have moved.
-pub(crate) fn slots_moved(slots: usize) {
+/// Reports the hash slots of a cluster that have moved.
+pub(crate) struct SlotWatch {
+    /// How many are not reported yet.
     #[cfg(feature = "tracing")]
-    events::slots_moved(slots);
-    #[cfg(not(feature = "tracing"))]
-    let _ = slots;
+    unsaid: AtomicUsize,
+    #[cfg(feature = "tracing")]
+    redirected: Seldom,
+}
+
+#[allow(clippy::unused_self, reason = "it reports nothing without the feature")]
+impl SlotWatch {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(feature = "tracing")]
+            unsaid: AtomicUsize::new(0),
+            #[cfg(feature = "tracing")]
+            redirected: Seldom::new(),
+        }
+    }
+
+    /// A redirect said that one has moved. A second's redirects are one event; the map tells of all
+    /// others.
+    pub(crate) fn redirected(&self) {
+        #[cfg(feature = "tracing")]
+        {
+            self.unsaid.fetch_add(1, Relaxed);
+            self.redirected.emit(|_| self.mapped(0));
+        }
+    }
+
+    /// The map said that so many have moved, besides those of redirects.
+    pub(crate) fn mapped(&self, slots: usize) {
+        #[cfg(feature = "tracing")]
+        match self.unsaid.swap(0, Relaxed) + slots {
+            0 => {}
+            slots => events::slots_moved(slots),
+        }
+        #[cfg(not(feature = "tracing"))]
+        let _ = slots;
+    }
 }

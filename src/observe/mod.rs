@@ -40,7 +40,7 @@ pub(crate) use self::breaker::{BreakerWatch, State as WatchedState};
 #[cfg(feature = "redis")]
 pub(crate) use self::calls::CallWatch;
 #[cfg(feature = "redis")]
-pub(crate) use self::connections::{ConnectionWatch, primary_changed, slots_moved};
+pub(crate) use self::connections::{ConnectionWatch, SlotWatch, primary_changed};
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]

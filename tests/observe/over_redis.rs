@@ -9,6 +9,7 @@ use tower_sluice::{
 use super::events::Lines;
 use super::one;
 use super::recorder::{Page, Recorder};
+use super::support::cluster::{Cluster, keys_in};
 use super::support::faults::{LONG, trouble};
 use super::support::sentinel::Replicated;
 use super::support::{Server, free_port};
@@ -125,4 +126,44 @@ async fn another_primary_is_said_once() {
     let port = replicated.servers[1].port();
     let expected = format!("service=\"main\" address=\"redis at 127.0.0.1:{port}\"");
     assert!(of_primary[0].contains(&expected), "{of_primary:?}");
+}
+
+#[tokio::test]
+async fn slots_of_a_cluster_that_have_moved_are_said() {
+    let cluster = Cluster::start().await;
+    let (lines, _guard) = Lines::listen();
+    let pool = Pool::connect(&cluster.url()).expect("an address");
+    let limiter = limiter(pool);
+    let charge = Charge::new(keys_in(7..=7).next().expect("a key"));
+    limiter.check(&charge).await.unwrap();
+    let said = || {
+        let lines = lines.of("connection").into_iter();
+        lines.filter(|line| line.contains("have moved")).collect::<Vec<_>>()
+    };
+    // The first map moves nothing.
+    assert_eq!(said(), [] as [&str; 0]);
+    // One that moves alone is said, whether or not the map is read soon after.
+    cluster.move_slot(7, 1).await;
+    limiter.check(&charge).await.unwrap();
+    assert_eq!(
+        said(),
+        ["INFO tower_sluice::connection  message=slots of the cluster have moved slots=1"]
+    );
+    // The map tells of those that no charge was redirected for.
+    cluster.until_agreed().await;
+    for slot in 8..11 {
+        cluster.move_slot(slot, 1).await;
+    }
+    let (mut redirected, mut moved) = (0, 0);
+    while moved <= redirected {
+        // Back and forth, so that a redirect has the map read.
+        let to = if cluster.master_of(7).await == 1 { 2 } else { 1 };
+        cluster.move_slot(7, to).await;
+        cluster.until_agreed().await;
+        redirected += 1;
+        limiter.check(&charge).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let slots = |line: String| line.rsplit('=').next()?.parse::<u32>().ok();
+        moved += said().into_iter().filter_map(slots).sum::<u32>();
+    }
 }

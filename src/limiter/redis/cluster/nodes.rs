@@ -11,7 +11,7 @@ use super::super::key::HASH_SLOTS;
 use super::node::{Node, NodeSettings};
 use super::slot_map::SlotMap;
 use crate::Error;
-use crate::observe::slots_moved;
+use crate::observe::SlotWatch;
 
 /// A slot that no server is known to hold.
 const UNKNOWN: u16 = u16::MAX;
@@ -23,6 +23,7 @@ const KEEP_AFTER_REDIRECT: Duration = Duration::from_secs(60);
 pub(super) struct Nodes {
     slots: Box<[AtomicU16]>,
     known: RwLock<Vec<Option<Known>>>,
+    watch: SlotWatch,
 }
 
 struct Known {
@@ -34,7 +35,7 @@ struct Known {
 impl Default for Nodes {
     fn default() -> Self {
         let slots = (0..HASH_SLOTS).map(|_| AtomicU16::new(UNKNOWN)).collect();
-        Self { slots, known: RwLock::default() }
+        Self { slots, known: RwLock::default(), watch: SlotWatch::new() }
     }
 }
 
@@ -53,9 +54,12 @@ impl Nodes {
         Some((number, Arc::clone(node)))
     }
 
-    /// Records that a server holds a slot.
+    /// Records that a server holds a slot, as a redirect said.
     pub(super) fn assign(&self, hash_slot: u16, number: u16) {
-        self.slots[usize::from(hash_slot)].store(number, Relaxed);
+        let before = self.slots[usize::from(hash_slot)].swap(number, Relaxed);
+        if has_moved(before, number) {
+            self.watch.redirected();
+        }
     }
 
     /// One slot of each server that holds any.
@@ -99,11 +103,7 @@ impl Nodes {
         }
         let mut moved = 0;
         for (slot, number) in self.slots.iter().zip(&numbers) {
-            let before = slot.swap(*number, Relaxed);
-            moved += usize::from(before != UNKNOWN && before != *number);
-        }
-        if moved > 0 {
-            slots_moved(moved);
+            moved += usize::from(has_moved(slot.swap(*number, Relaxed), *number));
         }
         let now = Instant::now();
         for (entry, number) in known.iter_mut().zip(0..) {
@@ -114,6 +114,9 @@ impl Nodes {
                 *entry = None;
             }
         }
+        // Whoever listens may use the cluster, so nothing is locked.
+        drop(known);
+        self.watch.mapped(moved);
         Ok(())
     }
 
@@ -124,6 +127,11 @@ impl Nodes {
     fn write(&self) -> RwLockWriteGuard<'_, Vec<Option<Known>>> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a slot of one server became that of another.
+fn has_moved(before: u16, number: u16) -> bool {
+    before != UNKNOWN && before != number
 }
 
 /// The number of the server at an address, added if it is not known.
