@@ -10,6 +10,7 @@ mod support;
 #[path = "../support/dice.rs"]
 mod dice;
 mod errors;
+mod flapping;
 mod formats;
 mod odd_rows;
 #[cfg(feature = "redis")]

@@ -17,7 +17,7 @@ use super::{HOUR, burst, check, decide, request, rows};
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
 
-fn over(server: &Server) -> PoliciesBuilder {
+pub(super) fn over(server: &Server) -> PoliciesBuilder {
     let pool = Pool::connect(&server.url()).expect("an address");
     Policies::builder().redis(pool).decision_timeout(PATIENT)
 }
