@@ -28,8 +28,14 @@ pub struct PoliciesBuilder {
 
 impl PoliciesBuilder {
     pub(super) fn new() -> Self {
-        let place = Place::Memory { max_keys: DEFAULT_MAX_KEYS };
-        let store = Store { place, clock: None, own_clock: MemoryClock::tokio() };
+        let store = Store {
+            place: Place::Memory,
+            max_keys: DEFAULT_MAX_KEYS,
+            #[cfg(feature = "redis")]
+            decision_timeout: crate::limiter::redis::DEFAULT_DECISION_TIMEOUT,
+            clock: None,
+            own_clock: MemoryClock::tokio(),
+        };
         Self { store, addresses: Arc::new(ClientIp::new()), observer: None }
     }
 
@@ -37,18 +43,14 @@ impl PoliciesBuilder {
     /// request are decided in one call. Default: in this process.
     #[cfg(feature = "redis")]
     pub fn redis(mut self, pool: Pool) -> Self {
-        let decision_timeout = crate::limiter::redis::DEFAULT_DECISION_TIMEOUT;
-        self.store.place = Place::Redis { pool, decision_timeout };
+        self.store.place = Place::Redis(pool);
         self
     }
 
-    /// Sets how long a decision in Redis may take. Default: 100 ms. It means nothing before
-    /// [`redis`](Self::redis).
+    /// Sets how long a decision in Redis may take. Default: 100 ms.
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
-        if let Place::Redis { decision_timeout, .. } = &mut self.store.place {
-            *decision_timeout = timeout;
-        }
+        self.store.decision_timeout = timeout;
         self
     }
 
@@ -62,13 +64,10 @@ impl PoliciesBuilder {
         self
     }
 
-    /// Sets how many live keys each policy has in the memory of this process. Default: 100,000.
+    /// Sets how many live keys each policy has in the memory of this process: those of its local
+    /// share too, if it is in Redis. Default: 100,000.
     pub fn max_keys(mut self, keys: usize) -> Self {
-        match &mut self.store.place {
-            Place::Memory { max_keys } => *max_keys = keys,
-            #[cfg(feature = "redis")]
-            Place::Redis { .. } => {}
-        }
+        self.store.max_keys = keys;
         self
     }
 
@@ -103,5 +102,22 @@ impl PoliciesBuilder {
 impl fmt::Debug for PoliciesBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoliciesBuilder").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn settings_hold_in_any_order() {
+        let (second, pool) = (Duration::from_secs(1), Pool::connect("redis://127.0.0.1:1"));
+        let pool = pool.expect("an address");
+        for builder in [
+            PoliciesBuilder::new().decision_timeout(second).redis(pool.clone()),
+            PoliciesBuilder::new().redis(pool).decision_timeout(second),
+        ] {
+            assert_eq!(builder.store.decision_timeout, second);
+        }
     }
 }

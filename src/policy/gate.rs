@@ -20,6 +20,10 @@ use crate::{Pool, Redis};
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) place: Place,
+    /// How many live keys a limiter of this process has.
+    pub(super) max_keys: usize,
+    #[cfg(feature = "redis")]
+    pub(super) decision_timeout: Duration,
     pub(super) clock: Option<Clock>,
     /// The clock of this process, one for all policies: they decide together.
     pub(super) own_clock: MemoryClock,
@@ -27,25 +31,15 @@ pub(super) struct Store {
 
 #[derive(Clone)]
 pub(super) enum Place {
-    Memory {
-        max_keys: usize,
-    },
+    Memory,
     #[cfg(feature = "redis")]
-    Redis {
-        pool: Pool,
-        decision_timeout: Duration,
-    },
+    Redis(Pool),
 }
 
 impl Store {
     /// A limiter in this process.
     pub(super) fn memory<A: Algorithm>(&self, name: &str, algorithm: A) -> Memory<A> {
-        let memory = Memory::new(name, algorithm);
-        let memory = match self.place {
-            Place::Memory { max_keys } => memory.max_keys(max_keys),
-            #[cfg(feature = "redis")]
-            Place::Redis { .. } => memory,
-        };
+        let memory = Memory::new(name, algorithm).max_keys(self.max_keys);
         match self.clock.clone() {
             Some(clock) => memory.clock(move || clock()),
             None => memory.on_clock(self.own_clock.clone()),
@@ -73,7 +67,7 @@ impl Gate {
         #[cfg(feature = "redis")]
         let fits = "a policy's algorithm follows its quota";
         match (policy.choice, &store.place) {
-            (Choice::Any(algorithm), Place::Memory { .. }) => {
+            (Choice::Any(algorithm), Place::Memory) => {
                 let kept = match before {
                     Some(Gate::Memory(memory)) => memory.with_algorithm(algorithm).ok(),
                     _ => None,
@@ -81,16 +75,16 @@ impl Gate {
                 Gate::Memory(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
             }
             #[cfg(feature = "redis")]
-            (Choice::Any(algorithm), Place::Redis { pool, decision_timeout }) => {
+            (Choice::Any(algorithm), Place::Redis(pool)) => {
                 let limiter = Redis::try_new(policy.name(), algorithm, pool.clone()).expect(fits);
-                let limiter = limiter.decision_timeout(*decision_timeout);
+                let limiter = limiter.decision_timeout(store.decision_timeout);
                 Gate::Redis(match store.clock.clone() {
                     Some(clock) => limiter.clock(move || clock()),
                     None => limiter,
                 })
             }
             #[cfg(feature = "redisson")]
-            (Choice::Redisson(_), Place::Memory { .. }) => {
+            (Choice::Redisson(_), Place::Memory) => {
                 let algorithm = PermitLog::new(policy.quota());
                 let kept = match before {
                     Some(Gate::PermitLog(memory)) => memory.with_algorithm(algorithm).ok(),
@@ -99,9 +93,9 @@ impl Gate {
                 Gate::PermitLog(kept.unwrap_or_else(|| store.memory(policy.name(), algorithm)))
             }
             #[cfg(feature = "redisson")]
-            (Choice::Redisson(rate), Place::Redis { pool, decision_timeout }) => {
+            (Choice::Redisson(rate), Place::Redis(pool)) => {
                 let limiter = Redisson::new(pool.clone()).default_rate(rate);
-                let limiter = limiter.decision_timeout(*decision_timeout);
+                let limiter = limiter.decision_timeout(store.decision_timeout);
                 Gate::Redisson(match store.clock.clone() {
                     Some(clock) => limiter.clock(move || clock()),
                     None => limiter,

@@ -369,6 +369,16 @@ async fn while_the_store_is_away_each_row_says_what_happens() {
     assert!(decide(&policies, &call("/share", "c")).await.is_admitted());
     let watched = decide(&policies, &call("/shadow", "a")).await;
     assert_eq!((watched.is_admitted(), watched.origin()), (true, Origin::Shadow));
+    // The settings hold in any order.
+    for settings in [
+        |pool| Policies::builder().max_keys(1).decision_timeout(PATIENT).redis(pool),
+        |pool| Policies::builder().redis(pool).max_keys(1).decision_timeout(PATIENT),
+    ] {
+        let small = settings(Pool::connect(&url).unwrap()).build(&rows(ON_ERROR)).unwrap();
+        decide(&small, &call("/local", "a")).await;
+        let error = check(&small, &call("/local", "b")).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Capacity);
+    }
     // A table may change meanwhile, and the share is kept.
     policies.load(&rows(&ON_ERROR.replace("limit = 5", "limit = 6"))).unwrap();
     assert!(!decide(&policies, &call("/local", "a")).await.is_admitted());
