@@ -115,3 +115,6 @@ pub use ::bb8_redis::{self, bb8};
 pub use ::ipnet;
 #[cfg(feature = "redis")]
 pub use ::redis;
+// The values that `policy::Row::with` takes.
+#[cfg(feature = "policies")]
+pub use ::serde_json;

@@ -33,6 +33,10 @@ mod tracer;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod verdict;
 
+// The unit of a `Metric`.
+#[cfg(feature = "metrics")]
+pub use ::metrics::Unit;
+
 #[cfg(feature = "metrics")]
 pub use self::catalog::{BATCH_BUCKETS, METRICS, Metric, MetricKind, SECONDS_BUCKETS};
 
