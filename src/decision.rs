@@ -15,7 +15,8 @@ use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
 pub use self::policies::Policies;
 pub(crate) use self::policy::{
-    Figures, Policy, distinct_names, is_policy_name, is_policy_name_byte, make_distinct,
+    Figures, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name, is_policy_name_byte,
+    make_distinct,
 };
 pub use self::policy::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;

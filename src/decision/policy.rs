@@ -260,9 +260,12 @@ impl Figures {
     }
 }
 
+/// The longest name of a policy.
+pub(crate) const MAX_POLICY_NAME: usize = 64;
+
 /// Whether it may name a policy: 1 to 64 letters, digits or any of `_.:-`.
 pub(crate) fn is_policy_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(is_policy_name_byte)
+    (1..=MAX_POLICY_NAME).contains(&name.len()) && name.bytes().all(is_policy_name_byte)
 }
 
 pub(crate) fn is_policy_name_byte(byte: u8) -> bool {

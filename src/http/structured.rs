@@ -5,7 +5,7 @@ use std::iter;
 use sfv::{Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref};
 
 use super::standing::Standing;
-use crate::decision::{is_policy_name, is_policy_name_byte};
+use crate::decision::{MAX_POLICY_NAME, is_policy_name, is_policy_name_byte};
 use crate::{PolicyReport, QuotaUnit};
 
 const QUOTA: &KeyRef = key_ref("q");
@@ -14,9 +14,6 @@ const WINDOW: &KeyRef = key_ref("w");
 const PARTITION_KEY: &KeyRef = key_ref("pk");
 const REMAINING: &KeyRef = key_ref("r");
 const TIME: &KeyRef = key_ref("t");
-
-/// The longest name of a policy.
-const MAX_NAME: usize = 64;
 
 /// The largest integer of a structured field.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
@@ -95,7 +92,7 @@ pub(super) fn names<'a>(policies: impl Iterator<Item = PolicyReport<'a>>) -> Vec
         let plain = permitted(policy.name());
         let numbered = (index + 1..).map(|number| {
             let number = format!("-{number}");
-            let kept = plain.len().min(MAX_NAME - number.len());
+            let kept = plain.len().min(MAX_POLICY_NAME - number.len());
             plain[..kept].to_owned() + &number
         });
         let free = iter::once(plain.clone()).chain(numbered).find(|name| !names.contains(name));
@@ -113,7 +110,7 @@ fn permitted(name: &str) -> String {
         Ok(byte) if is_policy_name_byte(byte) => character,
         _ => '-',
     };
-    let permitted: String = name.chars().map(permitted).take(MAX_NAME).collect();
+    let permitted: String = name.chars().map(permitted).take(MAX_POLICY_NAME).collect();
     if permitted.is_empty() { "-".to_owned() } else { permitted }
 }
 

@@ -14,10 +14,8 @@ use super::pattern::{Matcher, Pattern};
 use super::row::{Row, Rows};
 use super::setting::{Choice, Setting};
 use crate::algorithm::AnyAlgorithm;
+use crate::decision::is_policy_name;
 use crate::{Head, Quota};
-
-/// The longest name of a policy, which response headers hold.
-const MAX_NAME_LENGTH: usize = 64;
 
 /// The bytes of a unit where the length of a body is the cost.
 const KB: u64 = 1_024;
@@ -270,10 +268,9 @@ struct Written {
 /// A name that response headers and labels can hold as it is.
 fn name(fields: &mut Fields) -> Option<String> {
     let name: String = fields.required("name")?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
-    match name.len() {
-        1..=MAX_NAME_LENGTH if name.bytes().all(is_plain) => Some(name),
-        _ => fields.wrong("name", "a name has 1 to 64 letters, digits and characters of _.:-"),
+    match is_policy_name(&name) {
+        true => Some(name),
+        false => fields.wrong("name", "a name has 1 to 64 letters, digits and characters of _.:-"),
     }
 }
 
