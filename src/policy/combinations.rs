@@ -114,7 +114,7 @@ mod tests {
                 .with("period", "1h")
                 .with("match", of)
         };
-        Rows { policy: names.iter().map(row).collect(), ..Rows::default() }
+        names.iter().map(row).collect()
     }
 
     fn together(policies: &Policies, headers: &[&str]) -> Arc<MemoryTogether<AnyAlgorithm>> {

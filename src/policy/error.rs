@@ -26,7 +26,7 @@ fn shown(text: &str) -> String {
 /// use tower_sluice::policy::{Policies, Row, Rows};
 ///
 /// let row = Row::new().with("name", "api").with("limit", 0).with("period", "1s");
-/// let rows = Rows { policy: vec![row], ..Rows::default() };
+/// let rows = Rows::from_iter([row]);
 /// let error = Policies::builder().build(&rows).unwrap_err();
 /// assert_eq!(error.to_string(), r#"policy "api": limit: a quota of 0 admits nothing"#);
 /// assert_eq!((error.rows()[0].row(), error.rows()[0].field()), ("api", Some("limit")));

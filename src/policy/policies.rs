@@ -60,7 +60,7 @@ use crate::{
 ///
 /// // Another table, from the next request on. What alice took stays taken.
 /// let api = rows.policy[0].clone().with("limit", 3);
-/// policies.load(&Rows { policy: vec![api], ..Rows::default() })?;
+/// policies.load(&Rows::from_iter([api]))?;
 /// assert_eq!(service.oneshot(get("/api/users")).await?.status(), 200);
 /// # Ok::<(), BoxError>(()) })?;
 /// # Ok::<(), BoxError>(())
@@ -175,7 +175,7 @@ impl Policies {
     ///     ("period", "1h"),
     ///     ("match", r#"{"name": "upload"}"#),
     /// ]);
-    /// let rows = Rows { policy: vec![row], ..Rows::default() };
+    /// let rows = Rows::from_iter([row]);
     /// let policies = Policies::builder().build(&rows)?;
     /// // Around the routes that take uploads:
     /// let layer = RateLimitLayer::new(policies.clone(), policies.named("upload"));
@@ -285,7 +285,7 @@ mod tests {
 
     fn rows(name: &str) -> Rows {
         let row = Row::new().with("name", name).with("limit", 5).with("period", "1s");
-        Rows { policy: vec![row], ..Rows::default() }
+        Rows::from_iter([row])
     }
 
     #[test]

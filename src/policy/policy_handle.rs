@@ -22,7 +22,7 @@ use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
 /// # builder.enable_time().build()?.block_on(async {
 /// let row = Row::new().with("name", "api").with("limit", 5).with("period", "1h");
 /// let row = row.with("key", vec!["header:x-api-key", "path"]);
-/// let policies = Policies::builder().build(&Rows { policy: vec![row], ..Rows::default() })?;
+/// let policies = Policies::builder().build(&Rows::from_iter([row]))?;
 ///
 /// let api = policies.get("api").expect("a policy");
 /// assert_eq!(api.peek(&["alice", "/users"]).await?.remaining(), Some(5));

@@ -32,7 +32,18 @@ use super::value::{Parsed, add};
 /// assert_eq!((rows.policy.len(), rows.interface.len()), (1, 1));
 /// # Ok::<(), toml::de::Error>(())
 /// ```
+///
+/// A program that makes rows itself collects them: they are policies.
+///
+/// ```
+/// use tower_sluice::policy::{Row, Rows};
+///
+/// let api = Row::new().with("name", "api").with("limit", 5).with("period", "1s");
+/// let mut rows = Rows::from_iter([api]);
+/// rows.interface.push(Row::new().with("name", "weather").with("rate", 5));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Rows {
     /// Policies: the [module](super) lists their fields.
     pub policy: Vec<Row>,
@@ -120,6 +131,13 @@ impl Row {
 impl<F: Into<String>, V: Into<Value>> FromIterator<(F, V)> for Row {
     fn from_iter<I: IntoIterator<Item = (F, V)>>(fields: I) -> Self {
         fields.into_iter().fold(Self::new(), |row, (field, value)| row.with(field, value))
+    }
+}
+
+impl FromIterator<Row> for Rows {
+    /// A table of policies.
+    fn from_iter<I: IntoIterator<Item = Row>>(rows: I) -> Self {
+        Self { policy: rows.into_iter().collect(), interface: Vec::new() }
     }
 }
 

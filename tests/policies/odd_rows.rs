@@ -176,7 +176,7 @@ fn row(dice: &mut Dice, name: &str) -> Row {
 async fn an_odd_row_is_a_policy_or_an_error_of_its_field() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let good = Row::new().with("name", "good").with("limit", 5).with("period", "1h");
-    let good = Rows { policy: vec![good], ..Rows::default() };
+    let good = Rows::from_iter([good]);
     let policies = Policies::builder().build(&good).unwrap();
     let calls = [
         request("GET", "/a/b", &["x-a: 1", "content-length: 18446744073709551615"]),
@@ -185,7 +185,7 @@ async fn an_odd_row_is_a_policy_or_an_error_of_its_field() {
     let (mut made, mut refused) = (0, 0);
     for _ in 0..20_000 {
         let odd = row(&mut dice, "odd");
-        let rows = Rows { policy: vec![odd.clone()], ..Rows::default() };
+        let rows = Rows::from_iter([odd.clone()]);
         let Err(error) = policies.load(&rows) else {
             made += 1;
             for call in &calls {
@@ -228,7 +228,8 @@ fn an_odd_row_of_a_supplier_is_a_policy_or_an_error_of_its_field() {
         for _ in 0..=dice.below(2) {
             row = row.with(dice.pick(&["name", "rate", "cache", "status", "x"]), value(&mut dice));
         }
-        let rows = Rows { interface: vec![row.clone()], ..Rows::default() };
+        let mut rows = Rows::default();
+        rows.interface.push(row.clone());
         if let Err(error) = Policies::builder().build(&rows) {
             assert!(error.rows().iter().all(|wrong| wrong.field().is_some()), "{row:?}: {error}");
         }
@@ -240,7 +241,7 @@ fn a_share_of_this_process_is_checked_with_the_row() {
     for units in [0, (1 << 50) + 1, u64::MAX] {
         let row = Row::new().with("name", "a").with("limit", 5).with("period", "1s");
         let row = row.with("on_error", json!({ "local": units }));
-        let error = Policies::builder().build(&Rows { policy: vec![row], ..Rows::default() });
+        let error = Policies::builder().build(&Rows::from_iter([row]));
         assert_eq!(error.unwrap_err().rows()[0].field(), Some("on_error"), "{units}");
     }
 }
@@ -250,7 +251,7 @@ async fn a_body_of_any_length_is_refused_for_good_where_it_cannot_fit() {
     for algorithm in &ALGORITHMS[..5] {
         let row = Row::new().with("name", "a").with("limit", 5).with("period", "1s");
         let row = row.with("algorithm", *algorithm).with("cost", "content_length_kb");
-        let rows = Rows { policy: vec![row], ..Rows::default() };
+        let rows = Rows::from_iter([row]);
         let policies = Policies::builder().build(&rows).unwrap();
         for length in ["6000", "18446744073709551614", "18446744073709551615"] {
             let call = request("POST", "/", &[&format!("content-length: {length}")]);

@@ -284,12 +284,12 @@ async fn rows_are_the_same_in_every_format() {
         ("enabled", "true"),
         ("shadow", "false"),
     ]);
-    let from_texts = Rows { policy: vec![texts], ..Rows::default() };
+    let from_texts = Rows::from_iter([texts]);
     assert_eq!(from_toml, from_texts);
     assert!(Policies::builder().build(&from_texts).is_ok());
     // As a table of SQL has them.
     let numbers = rows(API).policy[0].clone().with("enabled", 1).with("shadow", 0);
-    assert!(Policies::builder().build(&Rows { policy: vec![numbers], ..Rows::default() }).is_ok());
+    assert!(Policies::builder().build(&Rows::from_iter([numbers])).is_ok());
 }
 
 #[test]
