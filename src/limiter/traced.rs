@@ -43,7 +43,7 @@ impl<L: Limiter> TraceExt for L {}
 /// limiter.check(&Charge::new("alice")).await?;
 /// // DEBUG tower_sluice::decision: decided limiter="api" outcome="admitted" cost=1 remaining=1 ..
 ///
-/// // With a digest of the key, as its name in Redis holds one:
+/// // With a digest of the key, as the names of long keys in Redis hold one:
 /// let limiter = limiter.key_digests();
 /// # limiter.check(&Charge::new("alice")).await?;
 /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
