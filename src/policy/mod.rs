@@ -40,6 +40,9 @@
 //! `content_length_kb` reads the header field `content-length`. A body without one, such as a
 //! chunked body, costs 1 however long it is. Where that matters, refuse it in a layer outside.
 //!
+//! A request without the header field of its key has no key, and gets 400. With that field in
+//! `match`, the policy takes only requests that have it.
+//!
 //! A field that no row has is an error. So is a second row of the same name.
 //!
 //! # Algorithms
@@ -51,7 +54,7 @@
 //! | `sliding_log` | `max_limit`: the largest limit that it may have | 10,000 |
 //! | `sliding_window` | `cells`, 1 to 60 | 10 |
 //! | `sliding_counter` | | |
-//! | `smooth_bursty` | `burst` in units, or `max_burst` as the time in which they come | the limit |
+//! | `smooth_bursty` | `burst` in units, or `max_burst` as the time in which they come | the limit, where [`SmoothBursty`](crate::algorithm::SmoothBursty) stores a second |
 //! | | `wait_for_own_cost`: a request waits for its own units, not for those before it | `false` |
 //! | | `start_empty`: a new key has nothing stored | `false` |
 //! | `smooth_warming_up` | `warm_up` | the period |

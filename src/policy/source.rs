@@ -10,19 +10,27 @@ use super::row::Rows;
 
 /// Yields the rows of a table: a file, a database, a Redis hash.
 ///
-/// Every closure that returns a future of [`Rows`] is one. To follow changes, ask it again whenever
-/// there may be some, with [`Policies::reload`].
+/// Every function or closure that returns a future of [`Rows`] is one. In a spawned task write a
+/// function: the compiler takes no closure there whose error is a boxed one. To follow changes, ask
+/// it again whenever there may be some, with [`Policies::reload`].
 ///
 /// ```
 /// use tower_sluice::policy::{Policies, Rows};
 ///
-/// # async fn run(policies: Policies) {
-/// let file = async || -> Result<Rows, Box<dyn std::error::Error + Send + Sync>> {
+/// # type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// # fn run(policies: Policies) {
+/// async fn file() -> Result<Rows, BoxError> {
 ///     Ok(toml::from_str(&std::fs::read_to_string("policies.toml")?)?)
-/// };
-/// if let Err(error) = policies.reload(&file).await {
-///     eprintln!("the policies stay as they were: {error}");
 /// }
+///
+/// tokio::spawn(async move {
+///     loop {
+///         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+///         if let Err(error) = policies.reload(&file).await {
+///             eprintln!("the policies stay as they were: {error}");
+///         }
+///     }
+/// });
 /// # }
 /// ```
 pub trait Source {
