@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +22,8 @@ const DEFAULT_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/policies.toml")
 const QUIET: Duration = Duration::from_millis(50);
 /// How long a file that is written again and again is left alone at most.
 const LONGEST_QUIET: Duration = Duration::from_millis(200);
+/// How often the file is looked at without an event.
+const LOOK: Duration = Duration::from_millis(400);
 /// How long a file of no bytes is left alone: most editors empty a file before they write it.
 const EMPTY: Duration = Duration::from_millis(150);
 
@@ -111,10 +114,21 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
 }
 
-/// Says when something in the file's folder has changed.
+/// Says when the file, or something in its folder, has changed.
 struct Changes {
+    path: PathBuf,
+    /// The file as it was when it was last read.
+    seen: Option<Stamp>,
     events: mpsc::Receiver<()>,
     _watcher: RecommendedWatcher,
+}
+
+/// What differs between two versions of a file: its place, its length and the time of its change.
+type Stamp = (u64, u64, u64, i64, i64);
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
 }
 
 impl Changes {
@@ -141,17 +155,29 @@ impl Changes {
         }
         // A file that is mounted alone changes without its folder.
         let _ = watcher.watch(path, RecursiveMode::NonRecursive);
-        Ok(Self { events, _watcher: watcher })
+        Ok(Self { path: path.to_owned(), seen: stamp(path), events, _watcher: watcher })
     }
 
     /// Waits for a change, and then until nothing changes any more.
     async fn next(&mut self) -> bool {
-        if self.events.recv().await.is_none() {
-            return false;
+        tokio::select! {
+            event = self.events.recv() => if event.is_none() {
+                return false;
+            },
+            () = differs(&self.path, self.seen) => {}
         }
         let quiet = async { while let Ok(Some(())) = timeout(QUIET, self.events.recv()).await {} };
         let _ = timeout(LONGEST_QUIET, quiet).await;
+        self.seen = stamp(&self.path);
         true
+    }
+}
+
+/// Waits until the file is another one. Not every change is an event: the folder may have been
+/// replaced, the link may lead elsewhere by now, and some file systems report nothing.
+async fn differs(path: &Path, seen: Option<Stamp>) {
+    while stamp(path) == seen {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

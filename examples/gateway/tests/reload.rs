@@ -63,6 +63,48 @@ fn a_file_behind_a_link_is_seen() {
 }
 
 #[test]
+fn a_file_is_seen_wherever_its_link_leads_by_now() {
+    let folders = [support::folder(), support::folder(), support::folder()];
+    let [own, one, two] = &folders;
+    std::fs::write(one.join("a.toml"), table(5)).unwrap();
+    std::fs::write(two.join("b.toml"), table(6)).unwrap();
+    let (file, next) = (own.join("policies.toml"), own.join("next"));
+    std::os::unix::fs::symlink(one.join("a.toml"), &file).unwrap();
+    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", support::TOKEN)];
+    let gateway = Gateway::run(own.clone(), &variables).unwrap();
+    std::os::unix::fs::symlink(two.join("b.toml"), &next).unwrap();
+    std::fs::rename(next, &file).unwrap();
+    assert!(until_limit(&gateway, 6) < SEEN);
+    // The other folder was not there when the gateway began to watch.
+    std::fs::write(two.join("b.toml"), table(7)).unwrap();
+    assert!(until_limit(&gateway, 7) < SEEN);
+    std::fs::write(two.join("new"), table(8)).unwrap();
+    std::fs::rename(two.join("new"), two.join("b.toml")).unwrap();
+    assert!(until_limit(&gateway, 8) < SEEN);
+    let _ = folders[1..].iter().map(std::fs::remove_dir_all).collect::<Vec<_>>();
+}
+
+#[test]
+fn a_file_is_seen_in_a_folder_that_was_replaced() {
+    let folder = support::folder();
+    let (now, next) = (folder.join("now"), folder.join("next"));
+    let write = |folder: &std::path::Path, limit| {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join("policies.toml"), table(limit)).unwrap();
+    };
+    write(&now, 5);
+    let file = now.join("policies.toml");
+    let variables = [("POLICIES", file.to_str().unwrap()), ("ADMIN_TOKEN", support::TOKEN)];
+    let gateway = Gateway::run(folder.clone(), &variables).unwrap();
+    write(&next, 6);
+    std::fs::rename(&now, folder.join("old")).unwrap();
+    std::fs::rename(&next, &now).unwrap();
+    assert!(until_limit(&gateway, 6) < SEEN);
+    write(&now, 7);
+    assert!(until_limit(&gateway, 7) < SEEN);
+}
+
+#[test]
 fn the_state_of_keys_is_kept() {
     let gateway = Gateway::with_policies(&table(5));
     for _ in 0..3 {
