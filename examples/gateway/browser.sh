@@ -76,7 +76,7 @@ browse --dump-dom >"$folder/first"
 for policy in $(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/policies.toml"); do
   grep -q "data-policy=\"$policy\"" "$folder/first" || fail "the page does not show the policy $policy"
 done
-for outcome in admitted delayed denied; do
+for outcome in admitted delayed denied shadow; do
   [ "$(count "$outcome" "$folder/first")" -gt 0 ] || fail "the page shows nothing that was $outcome"
   grep -q "<rect class=\"$outcome\" x=" "$folder/first" || fail "the graph shows nothing that was $outcome"
 done

@@ -29,6 +29,19 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// The decision, as `Meter::record` counts it. In a shadow the request is admitted, and the
+    /// decision holds what would have been decided.
+    ///
+    /// # Errors
+    ///
+    /// Why a policy in force could not decide.
+    pub fn decision(&self) -> Result<Decision, Error> {
+        let origin = self.origin.unwrap_or(Origin::Local);
+        let decision = |outcome| Decision::new(outcome).with_origin(origin);
+        let answer = self.result.map(decision).map_err(Clone::clone);
+        if self.in_shadow { Ok(Decision::in_shadow(answer)) } else { answer }
+    }
+
     /// What a policy in a shadow would have decided. `None` if it would have admitted a request
     /// that another one refuses: it takes nothing of it.
     pub(super) fn in_shadow(

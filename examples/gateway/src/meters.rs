@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tower_sluice::policy::Event;
-use tower_sluice::{Charge, Decision, Meter, Origin};
+use tower_sluice::{Charge, Meter};
 
 /// A meter for each policy that was ever in force. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -19,13 +19,12 @@ impl Meters {
         meters.entry(policy.to_owned()).or_insert_with(|| Meter::new(policy));
     }
 
-    /// Counts what a policy decided, in a shadow too.
+    /// Counts what a policy decided. A refusal in a shadow is counted as one besides.
     pub(crate) fn record(&self, event: &Event<'_>) {
         let meters = self.by_policy.read().unwrap_or_else(PoisonError::into_inner);
         let Some(meter) = meters.get(event.policy.name()) else { return };
-        let origin = event.origin.unwrap_or(Origin::Local);
-        let decision = event.result.map(|outcome| Decision::new(outcome).with_origin(origin));
+        let decision = event.decision();
         // What counts is the outcome: the key is nobody's business here.
-        meter.record(&Charge::from_static(""), decision.as_ref().map_err(|error| *error));
+        meter.record(&Charge::from_static(""), decision.as_ref());
     }
 }

@@ -11,6 +11,9 @@ use crate::metrics::Metrics;
 /// How many seconds are kept.
 const SECONDS: usize = 60;
 
+/// The outcome that refusals in a shadow are shown as. They are `denied` or `undecided` besides.
+const SHADOW: &str = "shadow";
+
 /// How often each policy decided, by outcome: `counts["api"]["denied"]`.
 type Counts = BTreeMap<String, BTreeMap<String, u64>>;
 
@@ -69,9 +72,8 @@ impl Minute {
 fn decisions(text: &str) -> Counts {
     let mut counts = Counts::new();
     for line in text.lines() {
-        let Some((labels, value)) = line
-            .strip_prefix("rate_limit_decisions_total{")
-            .and_then(|rest| rest.rsplit_once("} "))
+        let Some((name, (labels, value))) =
+            line.split_once('{').and_then(|(name, rest)| Some((name, rest.rsplit_once("} ")?)))
         else {
             continue;
         };
@@ -80,8 +82,13 @@ fn decisions(text: &str) -> Counts {
             let text = labels.split(',').find_map(|label| label.strip_prefix(name))?;
             text.strip_prefix("=\"")?.strip_suffix('"')
         };
+        let outcome = match name {
+            "rate_limit_decisions_total" => label("outcome"),
+            "rate_limit_shadow_refusals_total" => Some(SHADOW),
+            _ => None,
+        };
         if let (Some(limiter), Some(outcome), Ok(value)) =
-            (label("limiter"), label("outcome"), value.parse::<u64>())
+            (label("limiter"), outcome, value.parse::<u64>())
         {
             *counts
                 .entry(limiter.to_owned())
@@ -102,6 +109,7 @@ mod tests {
             "# TYPE rate_limit_decisions_total counter\n\
              rate_limit_decisions_total{{limiter=\"api\",outcome=\"admitted\"}} {admitted}\n\
              rate_limit_decisions_total{{limiter=\"api\",outcome=\"denied\"}} {denied}\n\
+             rate_limit_shadow_refusals_total{{limiter=\"api\"}} {denied}\n\
              other_total{{limiter=\"api\",outcome=\"denied\"}} 9\n"
         )
     }
@@ -112,7 +120,7 @@ mod tests {
         minute.push(decisions(""));
         minute.push(decisions(&text(5, 0)));
         minute.push(decisions(&text(7, 3)));
-        let expected = json!({ "api": { "admitted": [5, 2], "denied": [0, 3] } });
+        let expected = json!({ "api": { "admitted": [5, 2], "denied": [0, 3], "shadow": [0, 3] } });
         assert_eq!(minute.seconds(), expected);
     }
 

@@ -197,6 +197,12 @@ fn shadow_takes_and_never_refuses() {
         }
         assert_eq!(remaining(&gateway.admin("GET", "/keys/api/alice", "")), 0);
         assert!(gateway.counter("", &["limiter=\"api\"", "outcome="]) >= 10);
+        assert_eq!(gateway.counter("rate_limit_shadow_refusals_total", &["\"api\""]), 5);
+        support::until("the page shows what a shadow would refuse", || {
+            let shown = get(gateway.admin, "/metrics.json").json();
+            let seconds = shown["seconds"]["api"]["shadow"].as_array().cloned().unwrap_or_default();
+            seconds.iter().filter_map(serde_json::Value::as_u64).sum::<u64>() == 5
+        });
         assert!(gateway.admin("PUT", path, "on").status < 300);
         assert_eq!(gateway.get_as("alice", "/api/x").status, 429);
     }
