@@ -155,6 +155,7 @@ fn what_is_wrong_is_a_4xx() {
         "/keys/api/alice/penalize",
         "/keys/api/alice/penalize?units=x",
         "/keys/api/alice/penalize?units=-5",
+        "/keys/api/alice/penalize?units=+5",
         "/keys/api/alice/penalize?units=0",
         "/keys/api/alice/penalize?units=99999999999999999999999",
     ] {

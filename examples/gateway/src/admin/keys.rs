@@ -66,8 +66,9 @@ fn units(query: Option<&str>) -> Result<u64, String> {
     let units = query.into_iter().flat_map(|query| query.split('&'));
     let units = units.filter_map(|pair| pair.strip_prefix("units=")).next_back();
     let units = units.ok_or("the query must state units, as in ?units=5")?;
+    let is_number = units.bytes().all(|byte| byte.is_ascii_digit());
     match units.parse::<u64>() {
-        Ok(units) if units > 0 => Ok(units),
+        Ok(units) if is_number && units > 0 => Ok(units),
         _ => Err(format!("units is {units:?}, and must be a whole number of 1 or more")),
     }
 }
@@ -98,6 +99,7 @@ mod tests {
             "/keys/api/alice/penalize?units=",
             "/keys/api/alice/penalize?units=0",
             "/keys/api/alice/penalize?units=-1",
+            "/keys/api/alice/penalize?units=+1",
             "/keys/api/alice/penalize?units=1.5",
             "/keys/api/alice/penalize?units=99999999999999999999",
             "/keys/api/alice?units=5",
