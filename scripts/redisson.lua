@@ -9,7 +9,7 @@
 --         Where Redis refused a command, its error.
 -- Stored  name     a hash, the configuration: rate, interval (ms), type (0 everybody, 1 each
 --                  client), keepAliveTime (ms)
---         value    the free permits; below 0 where a lower rate found more in use
+--         value    the free permits; below 0 where a lower rate, or a penalty, found more in use
 --         permits  a sorted set with a member for each grant, its score the time in ms. A member
 --                  ends with its permits, four bytes in the order of this machine; before them
 --                  stand random bytes, and how many those are.
@@ -293,6 +293,18 @@ end
 
 -- Releases permits of the oldest members that have not expired. Returns how many, and whether
 -- there may be more.
+-- Takes permits whether or not they fit. The value may fall below 0.
+function operations.penalize(limiter, now, permits, random)
+  permits = tonumber(permits)
+  remove_expired(limiter, now)
+  repair(limiter)
+  write('ZADD', limiter.permits_key, now, member_of(random, permits))
+  limiter.value, limiter.count = limiter.value - permits, limiter.count + 1
+  store_value(limiter)
+  set_expiry(limiter)
+  return report(limiter, now, DONE, 0)
+end
+
 function operations.release(limiter, now, permits)
   permits = tonumber(permits)
   local freed, seen, chunk = 0, 0, nil

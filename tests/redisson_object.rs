@@ -213,7 +213,20 @@ async fn a_reset_forgets_what_was_taken_and_keeps_the_rate() {
     bench.all(&[(4, 0, Granted(6))]).await;
     assert_eq!(bench.redisson.reset("r").await.unwrap().remaining(), Some(10));
     assert_eq!(bench.ask::<Vec<String>>(&["KEYS", "*"]).await, ["r"]);
-    assert_eq!(message(bench.redisson.penalize("r")).await.0, ErrorKind::Configuration);
+}
+
+#[tokio::test]
+async fn a_penalty_is_a_grant_that_java_sees_and_that_ends_with_its_interval() {
+    let mut bench = Bench::of(10, 1_000).await;
+    let penalized = bench.redisson.penalize(Charge::new("r").cost(4)).await.unwrap();
+    assert_eq!(penalized.remaining(), Some(6));
+    bench.all(&[(6, 0, Granted(0))]).await;
+    // Whether or not it fits.
+    let penalized = bench.redisson.penalize(Charge::new("r").cost(25)).await.unwrap();
+    assert_eq!(penalized.remaining(), Some(0));
+    assert_eq!(bench.ask::<i64>(&["GET", "{r}:value"]).await, -25);
+    assert_eq!(bench.java("acquire", 1, 500).await, "503");
+    bench.all(&[(1, 999, Wait(1)), (10, 1_000, Granted(0))]).await;
 }
 
 #[tokio::test]

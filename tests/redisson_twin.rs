@@ -176,7 +176,7 @@ impl Twins {
         let kinds = match history {
             History::WithJava => 14,
             History::Tame => 15,
-            History::Wild => 20,
+            History::Wild => 21,
         };
         match self.dice.u8(..kinds) {
             0..8 => {
@@ -228,6 +228,13 @@ impl Twins {
                 assert_eq!(self.call("set", &arguments).await, [0, 1]);
                 let rule = self.rule();
                 PermitLog::keep_state(&rule, &mut self.state, self.now);
+            }
+            20 => {
+                let (permits, grant) = (permits * 2, self.dice.u128(..).to_ne_bytes());
+                let text = permits.to_string();
+                let reply = self.call("penalize", &[text.as_bytes(), &grant]).await;
+                let report = PermitLog::penalize(&rule, &mut self.state, self.now, permits, &grant);
+                self.assert_reply(&reply, Verdict::Allow, report, place);
             }
             16 => {
                 self.run(cmd("DEL").arg("{r}:permits")).await;

@@ -94,7 +94,7 @@ impl Gate {
             }
             #[cfg(feature = "redisson")]
             (Choice::Redisson(rate), Place::Redis(pool)) => {
-                let limiter = Redisson::new(pool.clone()).default_rate(rate);
+                let limiter = Redisson::new(pool.clone()).name(policy.name()).default_rate(rate);
                 let limiter = limiter.decision_timeout(store.decision_timeout);
                 Gate::Redisson(match store.clock.clone() {
                     Some(clock) => limiter.clock(move || clock()),

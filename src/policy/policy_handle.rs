@@ -97,8 +97,7 @@ impl PolicyHandle {
     ///
     /// # Errors
     ///
-    /// As [`peek`](Self::peek); and of kind [`Configuration`](ErrorKind::Configuration) if the
-    /// algorithm cannot, as Redisson's.
+    /// As [`peek`](Self::peek).
     pub async fn penalize<T: AsRef<str>>(
         &self,
         parts: &[T],

@@ -49,7 +49,7 @@ use crate::future::BoxedFuture;
 use crate::limiter::redis::sending::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 
-/// The name of the limiter in its decisions.
+/// The name of a limiter in its decisions, unless it is given one.
 const NAME: &str = "redisson";
 
 /// The rate limiters of Redisson in one Redis. A charge's key is the name of a limiter. Cheap to
@@ -79,8 +79,9 @@ const NAME: &str = "redisson";
 /// its limiter. Names are used as they are. Give a name that comes from a request a prefix:
 /// without one, a request could name any key.
 ///
-/// It refunds, and resets. It cannot take more than was reserved, nor
-/// [`penalize`](crate::LimiterExt::penalize): the format has no room for a debt.
+/// It refunds, resets, and [`penalize`](crate::LimiterExt::penalize)s: a penalty is a grant of this
+/// instant, whether or not it fits, so Java waits for it too. It cannot settle more than was
+/// reserved.
 #[derive(Clone)]
 pub struct Redisson {
     inner: Arc<Inner>,
@@ -109,6 +110,14 @@ impl Redisson {
     pub fn client_id(mut self, id: impl Into<Arc<str>>) -> Self {
         let inner = self.detached();
         inner.client = id.into();
+        self
+    }
+
+    /// Sets the name of the limiter in its decisions, and so in header fields and metrics. It is no
+    /// part of any key. Default: `redisson`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        Arc::make_mut(&mut self.inner).name = name.into();
         self
     }
 
@@ -192,13 +201,19 @@ impl Limiter for Redisson {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        if operation != Operation::Reset {
-            return None;
-        }
+        let is_reset = match operation {
+            Operation::Reset => true,
+            Operation::Penalize => false,
+            Operation::Estimate => return None,
+        };
         let (inner, charge) = (Arc::clone(&self.inner), self.inner.read(charge));
         Some(Box::pin(async move {
-            let ParsedCharge { keys, deadline, .. } = charge?;
-            let request = Request::new(&keys, "reset", [""; 0]);
+            let ParsedCharge { keys, permits, deadline, .. } = charge?;
+            let request = match is_reset {
+                true => Request::new(&keys, "reset", [""; 0]),
+                false if permits == 0 => Request::new(&keys, "available", [""; 0]),
+                false => Request::penalize(&keys, permits, &inner.grants.next()),
+            };
             let call = || inner.sender.call(&request, deadline);
             let reply = inner.with_default_rate(&keys, deadline, call).await;
             inner.queues.forget_refusal(keys.name());

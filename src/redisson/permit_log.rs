@@ -83,6 +83,20 @@ impl PermitLog {
         state.add(rule, now, permits, member)
     }
 
+    /// Takes permits whether or not they fit. The count may fall below 0.
+    pub fn penalize(
+        rule: &Rule,
+        state: &mut State,
+        now: i64,
+        permits: i64,
+        grant: &[u8],
+    ) -> Report {
+        let settled = state.remove_expired(rule, now / 1_000);
+        state.value = Some(state.repair(rule, settled) - permits);
+        state.members.insert((now / 1_000, member_of(grant, permits)));
+        state.report(rule, now)
+    }
+
     /// The wait until a permit is free, in µs.
     pub fn next_permit(rule: &Rule, state: &State, now: i64) -> i64 {
         match state.value {
@@ -220,9 +234,8 @@ impl Algorithm for PermitLog {
     fn consume(rule: &Rule, state: Option<State>, at: i64, cost: i64, _: i64) -> State {
         let mut state = state.unwrap_or_default();
         state.grant_count += 1;
-        let settled = state.remove_expired(rule, at / 1_000);
-        state.value = Some(state.repair(rule, settled) - cost);
-        state.members.insert((at / 1_000, member_of(&numbered(exact(state.grant_count)), cost)));
+        let grant = numbered(exact(state.grant_count));
+        Self::penalize(rule, &mut state, at, cost, &grant);
         state
     }
 

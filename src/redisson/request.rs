@@ -28,6 +28,11 @@ impl Request {
         Self::new(keys, "acquire", [permits.to_string().as_bytes(), grant])
     }
 
+    /// Takes permits whether or not they fit.
+    pub(super) fn penalize(keys: &Keys, permits: u32, grant: &GrantId) -> Self {
+        Self::new(keys, "penalize", [permits.to_string().as_bytes(), grant])
+    }
+
     /// Gives a limiter a rate if nothing is stored under its name.
     pub(super) fn set_if_absent(keys: &Keys, rate: Rate) -> Result<Self, Error> {
         let only_if_absent = String::from("1");

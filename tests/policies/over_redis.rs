@@ -296,6 +296,14 @@ async fn javas_limiter_keeps_to_its_own_keys() {
         (2, vec![], 1)
     );
     assert_eq!(orders.peek(&["global"]).await.unwrap().remaining(), Some(0));
+
+    // Fields and metrics name the policy, not the algorithm.
+    assert_eq!(orders.reset(&["global"]).await.unwrap().limiter(), Some("orders"));
+    let both = decide(&policies, &request("GET", "/u", &["x-user: bob"])).await;
+    let names: Vec<_> = both.policies().map(|policy| policy.name().to_owned()).collect();
+    assert_eq!(names, ["orders", "users"]);
+    assert_eq!(orders.penalize(&["global"], 3).await.unwrap().remaining(), Some(1));
+    assert_eq!(orders.penalize(&["global"], 3).await.unwrap().remaining(), Some(0));
 }
 
 /// `global` is a name that a host can have.

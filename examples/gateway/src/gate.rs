@@ -155,12 +155,9 @@ impl Gate {
             KeyAction::Reset => policy.reset(parts).await,
             KeyAction::Penalize(units) => policy.penalize(parts, units).await,
         };
-        // Java's limiter knows no penalty.
-        let cannot =
-            matches!(action, KeyAction::Penalize(_)) && policy.policy().algorithm() == "redisson";
         match answer {
             Ok(decision) => Ok(stands(&decision)),
-            Err(error) if error.kind() == ErrorKind::Request || cannot => {
+            Err(error) if error.kind() == ErrorKind::Request => {
                 Err(AdminError::Invalid(error.to_string()))
             }
             Err(error) => Err(AdminError::Undecided(error.to_string())),

@@ -61,6 +61,24 @@ fn gateways_share_one_redis() {
 }
 
 #[test]
+fn a_redisson_policy_is_named_and_penalized_as_the_others() {
+    let redis = Redis::start();
+    let java = "[[policy]]\nname = \"java\"\nalgorithm = \"redisson\"\nlimit = 5\n\
+                period = \"1h\"\nkey = \"global\"\n";
+    let gateway = Gateway::start(java, &[("REDIS_URL", &redis.url())]);
+    let answer = gateway.get("/");
+    assert_eq!(answer.header("ratelimit-policy"), Some("\"java\";q=5;w=3600"));
+    assert!(answer.header("ratelimit").unwrap().starts_with("\"java\";r=4;"), "{answer:?}");
+    let penalized = gateway.admin("POST", "/keys/java/global/penalize?units=3", "");
+    assert_eq!((penalized.status, &penalized.json()["remaining"]), (200, &1.into()));
+    assert_eq!((gateway.get("/").status, gateway.get("/").status), (200, 429));
+    let penalized = gateway.admin("POST", "/keys/java/global/penalize?units=100", "");
+    assert_eq!((penalized.status, &penalized.json()["remaining"]), (200, &0.into()));
+    let reset = gateway.admin("DELETE", "/keys/java/global", "");
+    assert_eq!((reset.status, &reset.json()["remaining"]), (200, &5.into()));
+}
+
+#[test]
 fn while_redis_is_away_each_policy_does_what_it_says() {
     let mut redis = Redis::start();
     let gateway = Gateway::start(TABLE, &[("REDIS_URL", &redis.url())]);

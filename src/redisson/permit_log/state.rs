@@ -15,7 +15,7 @@ const SUM_LIMIT: usize = 256;
 /// The state of a limiter, without its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The free permits; below 0 where a lower rate found more in use.
+    /// The free permits; below 0 where a lower rate, or a penalty, found more in use.
     pub value: Option<i64>,
     /// The time of each grant, in ms, and its bytes, in the order of a sorted set.
     pub members: BTreeSet<(i64, Vec<u8>)>,
