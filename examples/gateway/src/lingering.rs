@@ -14,6 +14,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use crate::stalled::Patience;
+
 /// How long it reads on at most.
 const LONGEST: Duration = Duration::from_secs(2);
 
@@ -21,6 +23,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(crate) struct Lingering<T> {
     inner: T,
     tunnel: Tunnel,
+    /// With a caller that takes nothing.
+    patience: Patience,
     /// Set once our side is closed.
     until: Option<Pin<Box<Sleep>>>,
 }
@@ -37,13 +41,26 @@ impl Tunnel {
 }
 
 impl<T> Lingering<T> {
-    pub(crate) fn new(inner: T) -> Self {
-        Self { inner, tunnel: Tunnel::default(), until: None }
+    pub(crate) fn new(inner: T, patience: Patience) -> Self {
+        Self { inner, tunnel: Tunnel::default(), patience, until: None }
     }
 
     /// The handle to make a tunnel of it.
     pub(crate) fn tunnel(&self) -> Tunnel {
         self.tunnel.clone()
+    }
+
+    /// A caller that takes nothing is given up at last.
+    fn taken(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(_) => self.patience.renew(),
+            Poll::Pending => return self.patience.poll_over(cx).map(Err),
+        }
+        written
     }
 }
 
@@ -63,7 +80,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.taken(written, cx)
     }
 
     fn poll_write_vectored(
@@ -71,7 +89,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.taken(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -113,11 +132,17 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
+    use crate::running::Running;
+    use crate::stalled::Moved;
+
+    fn patience() -> Patience {
+        Patience::new(Running::new(), Moved::default())
+    }
 
     #[tokio::test]
     async fn it_reads_until_the_caller_has_closed_its_side() {
         let (mut caller, server) = duplex(64);
-        let mut server = Lingering::new(server);
+        let mut server = Lingering::new(server, patience());
         server.write_all(b"refused").await.unwrap();
         let closed = tokio::spawn(async move { server.shutdown().await });
         caller.write_all(&[0; 100_000]).await.unwrap();
@@ -132,7 +157,7 @@ mod tests {
     async fn it_waits_for_a_silent_caller_and_not_for_ever() {
         let (_caller, server) = duplex(64);
         let begun = tokio::time::Instant::now();
-        Lingering::new(server).shutdown().await.unwrap();
+        Lingering::new(server, patience()).shutdown().await.unwrap();
         assert!(begun.elapsed() >= LONGEST);
     }
 }

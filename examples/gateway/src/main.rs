@@ -19,8 +19,10 @@ mod origin;
 mod policy_file;
 mod proxy;
 mod running;
+mod sent;
 mod serve;
 mod settings;
+mod stalled;
 mod tunnel;
 
 use std::env;
@@ -29,6 +31,7 @@ use std::process::ExitCode;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use self::admin::Admin;
 use self::gate::Gate;
@@ -51,7 +54,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs until SIGTERM or SIGINT, and then until what runs has ended.
+/// Runs until SIGTERM or SIGINT, and then until what runs has ended, or until a second signal.
 async fn run() -> Result<(), Box<dyn Error>> {
     let settings = Settings::read(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()))?;
     rustls::crypto::ring::default_provider().install_default().expect("installed once");
@@ -76,14 +79,21 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
     let running = Running::new();
     let origin = Origin::new(&settings, running.clone())?;
-    let ended = async {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
+    let (ended, again) = (CancellationToken::new(), CancellationToken::new());
+    let signals = [ended.clone(), again.clone()];
+    tokio::spawn(async move {
+        for signal in signals {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+            signal.cancel();
         }
-    };
-    serve::serve(listen, gate.around(origin), running, ended).await;
-    Ok(())
+    });
+    tokio::select! {
+        () = serve::serve(listen, gate.around(origin), running, ended.cancelled_owned()) => Ok(()),
+        () = again.cancelled() => Err("a second signal ended it while requests ran".into()),
+    }
 }
 
 async fn bind(name: &str, address: &str) -> Result<TcpListener, String> {

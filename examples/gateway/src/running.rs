@@ -5,10 +5,13 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
 use http::Response;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::sent::Unread;
+use crate::stalled::Moved;
 
 /// Counts what runs. Clones are one count.
 #[derive(Clone, Debug)]
@@ -19,7 +22,11 @@ pub(crate) struct Running {
 
 /// Counts as one that runs until it is dropped.
 #[derive(Debug)]
-pub(crate) struct One(#[expect(dead_code, reason = "dropped at the end")] TaskTrackerToken);
+pub(crate) struct One {
+    _token: TaskTrackerToken,
+    moved: Moved,
+    unread: Unread,
+}
 
 impl Running {
     pub(crate) fn new() -> Self {
@@ -28,7 +35,8 @@ impl Running {
 
     /// Counts one more.
     pub(crate) fn begin(&self) -> One {
-        One(self.tracker.token())
+        let (moved, unread) = (Moved::default(), Unread::default());
+        One { _token: self.tracker.token(), moved, unread }
     }
 
     /// How many run now.
@@ -54,19 +62,26 @@ impl Running {
 }
 
 impl One {
+    /// What tells that something of it has moved.
+    pub(crate) fn moved(&self) -> Moved {
+        self.moved.clone()
+    }
+
+    /// Where the rest of its body is kept.
+    pub(crate) fn unread(&self) -> Unread {
+        self.unread.clone()
+    }
+
     /// Counts until the body of `response` has ended.
     pub(crate) fn until_end_of(self, response: Response<Body>) -> Response<Body> {
-        if response.body().is_end_stream() {
-            return response;
-        }
-        response.map(|body| Body::new(Counted { body, _one: self }))
+        response.map(|body| Body::new(Counted { body, one: self }))
     }
 }
 
 /// A body that counts as running.
 struct Counted {
     body: Body,
-    _one: One,
+    one: One,
 }
 
 impl http_body::Body for Counted {
@@ -77,7 +92,11 @@ impl http_body::Body for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_ready() {
+            self.one.moved.mark();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -18,6 +18,8 @@ use tower_sluice::PeerAddr;
 
 use crate::lingering::Lingering;
 use crate::running::Running;
+use crate::sent::Sent;
+use crate::stalled::{Moved, Patience};
 
 /// How long a caller may take for the head of a request, or keep an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,7 +27,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// Serves until `ended`. Then it closes the listening socket and idle connections, and returns when
-/// the requests and tunnels that run have ended.
+/// the requests and tunnels that run have ended. Callers that stop in the middle are given up.
 pub(crate) async fn serve<S>(
     listener: TcpListener,
     service: S,
@@ -49,12 +51,15 @@ pub(crate) async fn serve<S>(
             accepted = accept(&listener) => accepted,
             () = &mut ended => break,
         };
-        let stream = Lingering::new(stream);
+        let patience = Patience::new(running.clone(), Moved::default());
+        let stream = Lingering::new(stream, patience);
         let (service, running, tunnel) = (service.clone(), running.clone(), stream.tunnel());
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let (service, one, tunnel) = (service.clone(), running.begin(), tunnel.clone());
+            let patience = Patience::new(running.clone(), one.moved());
+            let unread = one.unread();
             async move {
-                let mut request = request.map(Body::new);
+                let mut request = request.map(|body| Sent::body(body, patience, unread));
                 request.extensions_mut().insert(tunnel);
                 request.extensions_mut().insert(PeerAddr(peer));
                 request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));

@@ -79,6 +79,44 @@ fn an_upload_finishes() {
 }
 
 #[test]
+fn callers_that_stop_in_the_middle_do_not_hold_it_up_for_ever() {
+    let mut gateway = Gateway::with_policies("");
+    let mut owes = Connection::open(gateway.listen);
+    owes.send_head("POST", "/echo", &[], Some(10));
+    owes.send(b"first");
+    assert_eq!(owes.head().0, 200);
+    // One that sends all the time and reads nothing.
+    let mut takes_nothing = TcpStream::connect(gateway.listen).unwrap();
+    let head = b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n";
+    takes_nothing.write_all(head).unwrap();
+    takes_nothing.set_nonblocking(true).unwrap();
+    let mut full_since = Instant::now();
+    until("nothing more is taken", || {
+        while takes_nothing.write(&[0; 65_536]).is_ok() {
+            full_since = Instant::now();
+        }
+        full_since.elapsed() > Duration::from_secs(1)
+    });
+    gateway.signal("TERM");
+    let status = gateway.wait();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut gateway = Gateway::with_policies("");
+    let mut connection = Connection::open(gateway.listen);
+    connection.send_head("POST", "/echo", &[], Some(10));
+    connection.send(b"first");
+    assert_eq!(connection.head().0, 200);
+    gateway.signal("TERM");
+    until("the listening socket is closed", || TcpStream::connect(gateway.listen).is_err());
+    gateway.signal("INT");
+    assert!(!gateway.wait().success());
+    assert!(gateway.stderr().contains("second signal"), "{}", gateway.stderr());
+}
+
+#[test]
 fn a_silent_tunnel_does_not_hold_it_up() {
     let upstream = Upstream::start(|_, mut stream| {
         let answer =
