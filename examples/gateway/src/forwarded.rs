@@ -5,7 +5,7 @@
 //! | `X-Forwarded-For` | the peer's address, appended |
 //! | `Forwarded` | `for`, `host` and `proto`, appended where it is there or `FORWARDED=forwarded` |
 //! | `X-Forwarded-Host`, `X-Forwarded-Proto` | the caller's, unless a trusted proxy has set them |
-//! | `Via` | `1.1 gateway`, appended |
+//! | `Via` | the version of the caller's HTTP and `gateway`, as in `1.1 gateway`, appended |
 //! | `Host` | the caller's |
 //!
 //! Appending says nothing about what stood there before: an upstream reads from the right, past the
@@ -14,16 +14,17 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HOST, HeaderName, VIA};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, HeaderValue, Uri, Version};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Adds them to `headers`. `uri` is the target as the caller sent it.
+/// Adds them to `headers`. `uri` is the target as the caller sent it, in this version of HTTP.
 pub(crate) fn add(
     headers: &mut HeaderMap,
     uri: &Uri,
+    version: Version,
     peer: SocketAddr,
     peer_is_trusted: bool,
     always_forwarded: bool,
@@ -40,7 +41,12 @@ pub(crate) fn add(
         append(headers, FORWARDED, &element(address, host.as_ref()));
     }
     append(headers, X_FORWARDED_FOR, &address.to_string());
-    append(headers, VIA, "1.1 gateway");
+    let via = match version {
+        Version::HTTP_10 => "1.0 gateway",
+        Version::HTTP_2 => "2 gateway",
+        _ => "1.1 gateway",
+    };
+    append(headers, VIA, via);
     if !(peer_is_trusted && headers.contains_key(X_FORWARDED_PROTO)) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
     }
@@ -78,7 +84,8 @@ mod tests {
     use super::*;
 
     fn added(headers: &mut HeaderMap, peer: &str, trusted: bool, always: bool) {
-        add(headers, &Uri::from_static("/x"), peer.parse().unwrap(), trusted, always);
+        let (uri, peer) = (Uri::from_static("/x"), peer.parse().unwrap());
+        add(headers, &uri, Version::HTTP_11, peer, trusted, always);
     }
 
     #[test]

@@ -7,10 +7,12 @@
 
 mod admin;
 mod built_in;
+mod client;
 mod forwarded;
 mod gate;
 mod health;
 mod hop_by_hop;
+mod http2;
 mod lingering;
 mod meters;
 mod metrics;

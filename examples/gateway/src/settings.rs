@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use http::header::FORWARDED;
+use http::uri::Scheme;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
 use tower_sluice::HeaderStyle;
@@ -34,7 +35,10 @@ pub(crate) struct Settings {
 /// Where admitted requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
-    pub(crate) scheme: http::uri::Scheme,
+    /// `http` or `https`.
+    pub(crate) scheme: Scheme,
+    /// Whether every request is forwarded by HTTP/2: `h2c://`.
+    pub(crate) by_http2: bool,
     pub(crate) authority: http::uri::Authority,
     /// Without a slash at its end; often empty.
     pub(crate) base: String,
@@ -91,9 +95,11 @@ impl Upstream {
         let wrong = |why: &str| format!("UPSTREAM is {url:?}, {why}");
         let uri: Uri = url.parse().map_err(|error| wrong(&format!("which is no URL: {error}")))?;
         let parts = uri.into_parts();
-        let scheme = match parts.scheme {
-            Some(scheme) if scheme.as_str() == "http" || scheme.as_str() == "https" => scheme,
-            _ => return Err(wrong("and must begin with http:// or https://")),
+        let (scheme, by_http2) = match parts.scheme.as_ref().map(Scheme::as_str) {
+            Some("http") => (Scheme::HTTP, false),
+            Some("https") => (Scheme::HTTPS, false),
+            Some("h2c") => (Scheme::HTTP, true),
+            _ => return Err(wrong("and must begin with http://, https:// or h2c://")),
         };
         let authority = parts.authority.ok_or_else(|| wrong("and must name a host"))?;
         if authority.as_str().contains('@') {
@@ -104,7 +110,7 @@ impl Upstream {
             return Err(wrong("and must not hold a query"));
         }
         let base = target.as_ref().map_or("", |target| target.path()).trim_end_matches('/');
-        Ok(Self { scheme, authority, base: base.to_owned() })
+        Ok(Self { scheme, by_http2, authority, base: base.to_owned() })
     }
 }
 
@@ -153,5 +159,12 @@ mod tests {
         assert_eq!(upstream.authority.as_str(), "example.com:8443");
         assert_eq!(upstream.base, "/base");
         assert_eq!(Upstream::parse("http://example.com").unwrap().base, "");
+    }
+
+    #[test]
+    fn an_upstream_may_speak_http_2_alone() {
+        let upstream = Upstream::parse("h2c://example.com:50051").unwrap();
+        assert_eq!((upstream.scheme.as_str(), upstream.by_http2), ("http", true));
+        assert!(!Upstream::parse("http://example.com").unwrap().by_http2);
     }
 }

@@ -42,6 +42,18 @@ impl Upstream {
         })
     }
 
+    /// The same, and reads what the request still brings, so that nothing resets the connection.
+    pub fn answering_at_once(head: &'static str, body: &'static str) -> Self {
+        Self::start(move |_, mut stream| {
+            let length = body.len();
+            let _ = write!(
+                stream.get_mut(),
+                "{head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        })
+    }
+
     /// Answers each request of a connection with a word.
     pub fn keeping_alive() -> Self {
         Self::start(|_, mut stream| {

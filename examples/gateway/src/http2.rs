@@ -1,0 +1,87 @@
+//! One connection of HTTP/2 to the upstream. All requests share it; it is opened when the first one
+//! comes, and again when it has closed.
+
+use std::error::Error;
+use std::time::Instant;
+
+use axum::body::Body;
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::Mutex;
+use tower::ServiceExt;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A client of HTTP/2.
+pub(crate) struct Http2 {
+    connector: HttpsConnector<HttpConnector>,
+    target: Uri,
+    state: Mutex<State>,
+}
+
+enum State {
+    Closed,
+    Open(SendRequest<Body>),
+    /// When the last attempt to connect failed, and why.
+    Failed(Instant, String),
+}
+
+impl Http2 {
+    /// A client of the host of `target`.
+    pub(crate) fn new(connector: HttpsConnector<HttpConnector>, target: Uri) -> Self {
+        Self { connector, target, state: Mutex::new(State::Closed) }
+    }
+
+    /// Sends a request; over another connection if this one closes before anything was sent.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, BoxError> {
+        let mut is_again = false;
+        loop {
+            let answer = self.connection().await?.try_send_request(request).await;
+            match answer.map_err(|mut error| (error.take_message(), error)) {
+                Ok(response) => return Ok(response),
+                Err((Some(unsent), _)) if !is_again => {
+                    (request, is_again) = (unsent, true);
+                }
+                Err((_, error)) => return Err(error.into_error().into()),
+            }
+        }
+    }
+
+    /// The connection. Who waits while another caller fails to open it does not try once more.
+    async fn connection(&self) -> Result<SendRequest<Body>, BoxError> {
+        let asked = Instant::now();
+        let mut state = self.state.lock().await;
+        match &*state {
+            State::Open(sender) if !sender.is_closed() => return Ok(sender.clone()),
+            State::Failed(at, why) if *at >= asked => return Err(why.clone().into()),
+            _ => {}
+        }
+        let opened = self.open().await;
+        *state = match &opened {
+            Ok(sender) => State::Open(sender.clone()),
+            Err(error) => State::Failed(Instant::now(), error.to_string()),
+        };
+        opened
+    }
+
+    async fn open(&self) -> Result<SendRequest<Body>, BoxError> {
+        let stream = self.connector.clone().oneshot(self.target.clone()).await?;
+        if self.target.scheme_str() == Some("https") && !stream.connected().is_negotiated_h2() {
+            return Err("the upstream does not speak HTTP/2".into());
+        }
+        let mut http = Builder::new(TokioExecutor::new());
+        let (sender, connection) = http.timer(TokioTimer::new()).handshake(stream).await?;
+        tokio::spawn(async move {
+            // Its requests are answered with the error, too.
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+}

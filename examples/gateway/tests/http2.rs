@@ -1,0 +1,84 @@
+//! Callers of HTTP/2 without an upgrade.
+
+mod support;
+
+use std::net::SocketAddr;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use support::Gateway;
+use support::upstream::Upstream;
+use tokio::net::TcpStream;
+
+const UPLOADS: &str = r#"
+    [[policy]]
+    name = "uploads"
+    algorithm = "token_bucket"
+    limit = 100
+    period = "1h"
+    cost = "content_length_kb"
+    key = "global"
+"#;
+
+async fn connect(gateway: SocketAddr) -> SendRequest<Body> {
+    let stream = TcpStream::connect(gateway).await.expect("a connection");
+    let (sender, connection) =
+        handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+async fn post(sender: &mut SendRequest<Body>, path: &str, body: Vec<u8>) -> Response<Incoming> {
+    let request = Request::post(format!("http://gateway.test{path}"))
+        .version(Version::HTTP_2)
+        .header("content-length", body.len())
+        .body(Body::from(body))
+        .expect("a request");
+    sender.send_request(request).await.expect("an answer")
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    let bytes = to_bytes(Body::new(response.into_body()), usize::MAX).await.expect("a body");
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_arrives_although_its_body_is_not_read() {
+    let gateway = Gateway::with_policies(UPLOADS);
+    let mut sender = connect(gateway.listen).await;
+    for _ in 0..20 {
+        let refused = post(&mut sender, "/echo", vec![0; 4_000_000]).await;
+        assert_eq!(refused.status(), 429);
+        assert_eq!(refused.headers().get("retry-after"), None);
+        assert!(text(refused).await.contains("uploads"));
+    }
+    let echo = post(&mut sender, "/echo", vec![b'x'; 50_000]).await;
+    assert_eq!((echo.status().as_u16(), text(echo).await.len()), (200, 50_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_the_upstream_arrives_before_the_body_is_read() {
+    let upstream = Upstream::answering_at_once("HTTP/1.1 413 Content Too Large", "too much");
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    let mut sender = connect(gateway.listen).await;
+    for _ in 0..20 {
+        let answer = post(&mut sender, "/", vec![0; 4_000_000]).await;
+        assert_eq!((answer.status().as_u16(), text(answer).await.as_str()), (413, "too much"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_is_that_of_the_target() {
+    let upstream = Upstream::showing_heads();
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    let mut sender = connect(gateway.listen).await;
+    let seen = text(post(&mut sender, "/x?y", Vec::new()).await).await;
+    let lines: Vec<_> = seen.lines().collect();
+    assert_eq!(lines[0], "POST /x?y HTTP/1.1");
+    for line in ["host: gateway.test", "x-forwarded-host: gateway.test", "via: 2 gateway"] {
+        assert!(lines.contains(&line), "{line}: {seen}");
+    }
+}
