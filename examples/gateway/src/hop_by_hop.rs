@@ -1,19 +1,21 @@
 //! Header fields that concern one connection, and are not forwarded (RFC 9110, section 7.6.1).
 
+use http::HeaderValue;
 use http::header::{
-    CONNECTION, HeaderMap, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
-use http::{HeaderValue, header};
 
-/// Removes them, and with them each field that `Connection` names.
+/// Removes them, and with them each field that `Connection` names. `Trailer` stays, since trailers
+/// are forwarded.
 pub(crate) fn remove(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
         .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        .filter(|name| !is_for_all(name))
         .collect();
     // A length beside another framing is not to be believed.
     if headers.contains_key(TRANSFER_ENCODING) {
-        headers.remove(header::CONTENT_LENGTH);
+        headers.remove(CONTENT_LENGTH);
     }
     let takes_trailers = tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     for name in named {
@@ -24,7 +26,6 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
         PROXY_AUTHENTICATE,
         PROXY_AUTHORIZATION,
         TE,
-        TRAILER,
         TRANSFER_ENCODING,
         UPGRADE,
         HeaderName::from_static("keep-alive"),
@@ -37,10 +38,25 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocol to which a message changes its connection, if it does.
+/// Whether a field is for everybody on the way. A caller that named it in `Connection` would hide
+/// from the upstream where the request is addressed, and where it came from.
+fn is_for_all(name: &HeaderName) -> bool {
+    [HOST, CONTENT_LENGTH, FORWARDED, VIA].contains(name)
+        || name.as_str().starts_with("x-forwarded-")
+}
+
+/// The protocol to which a message changes its connection, if it does. Never one that carries HTTP:
+/// its requests would pass without limits.
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let carries_http = |protocol: &str| {
+        let name = protocol.split('/').next().unwrap_or_default();
+        ["h2c", "h2", "http", "tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
+    };
     let upgrades = tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
-    upgrades.then(|| headers.get(UPGRADE).cloned()).flatten()
+    if !upgrades || tokens(headers, &UPGRADE).any(carries_http) {
+        return None;
+    }
+    headers.get(UPGRADE).cloned()
 }
 
 /// Writes the fields that [`remove`] took, for a message that changes its connection.
@@ -69,7 +85,10 @@ mod tests {
     #[test]
     fn fields_of_the_connection_and_those_it_names_go() {
         let mut fields = headers(&[
-            ("connection", "close, X-Hop"),
+            ("connection", "close, X-Hop, Host, X-Forwarded-For"),
+            ("host", "a"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("trailer", "x-sum"),
             ("x-hop", "1"),
             ("keep-alive", "timeout=5"),
             ("te", "gzip, trailers"),
@@ -78,7 +97,14 @@ mod tests {
             ("x-end", "2"),
         ]);
         remove(&mut fields);
-        assert_eq!(fields, headers(&[("te", "trailers"), ("x-end", "2")]));
+        let left = [
+            ("host", "a"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("trailer", "x-sum"),
+            ("te", "trailers"),
+            ("x-end", "2"),
+        ];
+        assert_eq!(fields, headers(&left));
     }
 
     #[test]
@@ -87,5 +113,14 @@ mod tests {
         assert_eq!(upgrade(&both).unwrap(), "websocket");
         assert_eq!(upgrade(&headers(&[("upgrade", "websocket")])), None);
         assert_eq!(upgrade(&headers(&[("connection", "upgrade")])), None);
+    }
+
+    #[test]
+    fn a_connection_never_changes_to_a_protocol_that_carries_requests() {
+        for protocol in ["h2c", "H2C", "websocket, h2c", "HTTP/2.0", "TLS/1.0"] {
+            let fields =
+                headers(&[("connection", "upgrade, http2-settings"), ("upgrade", protocol)]);
+            assert_eq!(upgrade(&fields), None, "{protocol}");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod built_in;
 mod client;
 mod forwarded;
 mod gate;
+mod head;
 mod health;
 mod hop_by_hop;
 mod http2;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::{Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -20,6 +21,7 @@ use crate::lingering::Lingering;
 use crate::running::Running;
 use crate::sent::Sent;
 use crate::stalled::{Moved, Patience};
+use crate::{built_in, head};
 
 /// How long a caller may take for the head of a request, or keep an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -59,6 +61,11 @@ pub(crate) async fn serve<S>(
             let patience = Patience::new(running.clone(), one.moved());
             let unread = one.unread();
             async move {
+                if let Some((status, why)) = head::wrong(&request) {
+                    let mut response = built_in::status(status, why);
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    return Ok(response);
+                }
                 let mut request = request.map(|body| Sent::body(body, patience, unread));
                 request.extensions_mut().insert(tunnel);
                 request.extensions_mut().insert(PeerAddr(peer));

@@ -1,0 +1,191 @@
+//! Heads that two readers read in two ways, and what must not pass a proxy.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use support::client::Connection;
+use support::upstream::{Upstream, read_body};
+use support::{Gateway, PATIENCE};
+
+/// A gateway before an upstream that answers with the head it has seen.
+fn showing() -> Gateway {
+    Gateway::start("", &[("UPSTREAM", &Upstream::showing_heads().url())])
+}
+
+/// The status of the answer to these bytes.
+fn status(address: SocketAddr, bytes: &str) -> u16 {
+    let mut connection = Connection::open(address);
+    connection.send(bytes.as_bytes());
+    connection.head().0
+}
+
+#[test]
+fn a_head_with_two_readings_is_refused() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let upstream = Upstream::start(move |_, mut stream| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let _ = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
+    });
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    for (expected, head) in [
+        (400, "GET / HTTP/1.1"),
+        (400, "GET / HTTP/1.1\r\nhost: a\r\nhost: b"),
+        (400, "GET / HTTP/1.1\r\nhost: a\r\nhost: a"),
+        (400, "GET / HTTP/1.1\r\nhost: a b"),
+        (400, "GET / HTTP/1.1\r\nhost: user@a"),
+        (400, "GET http://user:secret@b/ HTTP/1.1\r\nhost: a"),
+        (400, "GET b:80 HTTP/1.1\r\nhost: a"),
+        (400, "GET / HTTP/1.1\r\nhost: a\r\nx: 1\r\n folded"),
+        (400, "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2"),
+        (400, "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: +1"),
+        (400, "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding : chunked"),
+        (400, "POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked"),
+        (501, "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked"),
+    ] {
+        assert_eq!(status(gateway.listen, &format!("{head}\r\n\r\n")), expected, "{head}");
+    }
+    assert_eq!(seen.load(Ordering::Relaxed), 0);
+    assert_eq!(status(gateway.listen, "GET / HTTP/1.0\r\n\r\n"), 200);
+}
+
+#[test]
+fn a_length_beside_chunks_is_not_believed() {
+    let gateway = showing();
+    let mut connection = Connection::open(gateway.listen);
+    connection.send(
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 6\r\ntransfer-encoding: chunked\r\n\r\n\
+          0\r\n\r\nGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n",
+    );
+    let seen = connection.answer("POST").text();
+    assert!(seen.contains("chunked") && !seen.contains("content-length"), "{seen}");
+    assert!(connection.is_closed(), "what follows may be a part of the body");
+}
+
+#[test]
+fn a_connection_hides_nothing_that_is_for_all() {
+    let gateway = showing();
+    let headers = [
+        ("host", "example.com"),
+        ("connection", "host, x-forwarded-for, via, x-hop"),
+        ("x-forwarded-for", "192.0.2.7"),
+        ("via", "1.1 other"),
+        ("x-hop", "1"),
+    ];
+    let seen = gateway.send("GET", "/", &headers, b"").text();
+    for line in ["host: example.com", "x-forwarded-for: 192.0.2.7", "via: 1.1 other"] {
+        assert!(seen.lines().any(|seen| seen == line), "{line}: {seen}");
+    }
+    assert!(!seen.contains("x-hop"), "{seen}");
+}
+
+#[test]
+fn no_connection_changes_to_a_protocol_that_carries_requests() {
+    // It would change to whatever is asked.
+    let upstream = Upstream::start(|head, mut stream| {
+        let asked = head.iter().any(|line| line.to_ascii_lowercase().starts_with("upgrade"));
+        let answer: &[u8] = match asked {
+            true => b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+            false => b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        };
+        let _ = stream.get_mut().write_all(answer);
+    });
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    for (protocol, expected) in [("h2c", 200), ("HTTP/2.0", 200), ("websocket, h2c", 200)] {
+        let headers = [("connection", "Upgrade, HTTP2-Settings"), ("upgrade", protocol)];
+        assert_eq!(gateway.send("GET", "/", &headers, b"").status, expected, "{protocol}");
+    }
+    // Asked for one protocol, it changes to another.
+    let headers = [("connection", "upgrade"), ("upgrade", "websocket")];
+    assert_eq!(gateway.send("GET", "/", &headers, b"").status, 502);
+}
+
+#[test]
+fn an_upgrade_that_is_refused_is_an_answer() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 426 Upgrade Required\r\nupgrade: websocket",
+        "only with websocket",
+    );
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    let answer = gateway.send("GET", "/", &[("connection", "upgrade"), ("upgrade", "x")], b"");
+    assert_eq!((answer.status, answer.header("upgrade")), (426, Some("websocket")));
+    assert_eq!(answer.text(), "only with websocket");
+}
+
+#[test]
+fn trailers_pass_both_ways() {
+    let (seen, request) = mpsc::channel();
+    let upstream = Upstream::start(move |_, mut stream| {
+        let body = String::from_utf8(read_body(&mut stream, 25)).unwrap();
+        seen.send(body).unwrap();
+        let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-end\r\n\r\n\
+                      3\r\nabc\r\n0\r\nx-end: 1\r\n\r\n";
+        stream.get_mut().write_all(answer.as_bytes()).unwrap();
+    });
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    let mut stream = TcpStream::connect(gateway.listen).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntrailer: x-sum\r\nconnection: close\r\n\
+                transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 12345\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(request.recv_timeout(PATIENCE).unwrap(), "3\r\nabc\r\n0\r\nx-sum: 12345\r\n");
+    assert!(answer.contains("trailer: x-end\r\n"), "{answer}");
+    assert!(answer.ends_with("3\r\nabc\r\n0\r\nx-end: 1\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn a_caller_that_breaks_its_body_is_no_fault_of_the_upstream() {
+    let upstream = Upstream::start(|_, mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+    assert_eq!(status(gateway.listen, &format!("{chunked}no size\r\n")), 400);
+    let mut stream = TcpStream::connect(gateway.listen).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(!gateway.stderr().contains(&upstream.address.to_string()), "{}", gateway.stderr());
+}
+
+#[test]
+fn an_answer_comes_before_the_body_is_read() {
+    let upstream = Upstream::answering_at_once("HTTP/1.1 413 Content Too Large", "too much");
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    let mut connection = Connection::open(gateway.listen);
+    connection.send_head("POST", "/", &[], Some(1_000_000));
+    connection.send(b"the first of many bytes");
+    let answer = connection.answer("POST");
+    assert_eq!((answer.status, answer.text().as_str()), (413, "too much"));
+}
+
+#[test]
+fn the_server_as_a_whole_is_a_target() {
+    let upstream = Upstream::showing_heads();
+    for (base, expected) in [("", "OPTIONS * HTTP/1.1"), ("/base", "OPTIONS /base HTTP/1.1")] {
+        let url = format!("{}{base}", upstream.url());
+        let gateway = Gateway::start("", &[("UPSTREAM", &url)]);
+        let seen = gateway.send("OPTIONS", "*", &[], b"").text();
+        assert_eq!(seen.lines().next(), Some(expected));
+    }
+}
+
+#[test]
+fn via_names_the_version_of_the_caller() {
+    let gateway = showing();
+    let mut connection = Connection::open(gateway.listen);
+    connection.send(b"GET / HTTP/1.0\r\nhost: a\r\n\r\n");
+    let seen = connection.answer("GET").text();
+    assert!(seen.contains("via: 1.0 gateway"), "{seen}");
+    let seen = gateway.get("/").text();
+    assert!(seen.contains("via: 1.1 gateway"), "{seen}");
+}
