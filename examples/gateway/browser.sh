@@ -51,6 +51,7 @@ load() {
   while :; do
     curl -s -o "$folder/answer-$1" -H "x-api-key: key-$1" "$listen/api/[1-4]" || true
     curl -s -o "$folder/answer-$1" "$listen${paths[RANDOM % ${#paths[@]}]}" || true
+    curl -s -o "$folder/answer-$1" "$listen/{fixed_window,}?[1-4]" || true
     curl -s -o "$folder/answer-$1" -d 'some bytes' "$listen/echo" || true
   done
 }
