@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::combinations::Together;
 use super::observe::{Event, Observer};
 use super::on_error::OnError;
+use super::shadow;
 use super::table::{Asked, MAX_TOGETHER, Selection};
 use super::taken::{Settler, Taken};
 use crate::limiter::{Limiter, Operation, memory};
@@ -25,9 +26,9 @@ pub(super) async fn decide(
     let answer = enforce(&selection, &in_force).await;
     let observer = observer.filter(|_| charge.get_cost() > 0 && !will_ask_again(&charge, &answer));
     let (mut shadowed, shadow_taken) = match &answer {
-        Some(Ok((decision, _))) if decision.is_admitted() => shadow(&in_shadow).await,
-        None => shadow(&in_shadow).await,
-        Some(Ok(_)) if observer.is_some() => (estimated(&in_shadow).await, Taken::default()),
+        Some(Ok((decision, _))) if decision.is_admitted() => shadow::check(&in_shadow).await,
+        None => shadow::check(&in_shadow).await,
+        Some(Ok(_)) if observer.is_some() => (shadow::estimate(&in_shadow).await, Taken::default()),
         Some(_) => Default::default(),
     };
     if let Some(observer) = observer {
@@ -69,32 +70,6 @@ fn on_terms_of(whole: &Charge, asked: &[Asked], is_in_force: bool) -> Vec<Asked>
         }
     }
     asked
-}
-
-/// What policies in a shadow decided.
-type Shadowed<'a> = Vec<(&'a Asked, Decision)>;
-
-/// Asks the policies in a shadow, one after another, and admits whatever they say.
-async fn shadow(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
-    let (mut decisions, mut taken) = (Vec::new(), Taken::default());
-    for one in asked {
-        let mut decision = Decision::in_shadow(one.armed.gate.check(&one.charge).await);
-        taken.add(Settler::Gate(Arc::clone(&one.armed)), decision.take_reservation());
-        decisions.push((one, decision));
-    }
-    (decisions, taken)
-}
-
-/// What the policies in a shadow would have decided about a request that another one refuses, as
-/// far as they can say so without taking anything.
-async fn estimated(asked: &[Asked]) -> Shadowed<'_> {
-    let mut decisions = Vec::new();
-    for one in asked {
-        if let Some(estimate) = one.armed.gate.operate(Operation::Estimate, &one.charge) {
-            decisions.push((one, Decision::in_shadow(estimate.await)));
-        }
-    }
-    decisions
 }
 
 type Answer = Result<(Decision, Taken), Error>;

@@ -138,6 +138,7 @@ mod routes;
 mod row;
 mod rule;
 mod setting;
+mod shadow;
 mod source;
 mod table;
 mod taken;

@@ -248,6 +248,23 @@ async fn a_changed_table_keeps_its_keys_in_redis() {
     assert!(!decide(&again, &call).await.is_admitted());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_once_for_all_policies_in_a_shadow() {
+    // It takes connections, and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let row =
+        |n: u32| format!("[[policy]]\nname = 'p{n}'\nlimit = 5\nperiod = '1h'\nshadow = true\n");
+    let policies = Policies::builder()
+        .redis(Pool::connect(&url).unwrap())
+        .decision_timeout(PATIENT)
+        .build(&rows(&(0..6).map(row).collect::<String>()))
+        .unwrap();
+    let begun = tokio::time::Instant::now();
+    assert!(decide(&policies, &request("GET", "/", &[])).await.is_admitted());
+    assert!(begun.elapsed() < PATIENT * 2, "{:?}", begun.elapsed());
+}
+
 #[cfg(feature = "redisson")]
 #[tokio::test]
 async fn javas_limiter_keeps_to_its_own_keys() {
