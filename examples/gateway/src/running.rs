@@ -84,6 +84,12 @@ struct Counted {
     one: One,
 }
 
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.one.unread.read_on();
+    }
+}
+
 impl http_body::Body for Counted {
     type Data = Bytes;
     type Error = axum::Error;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -59,7 +59,7 @@ pub(crate) async fn serve<S>(
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let (service, one, tunnel) = (service.clone(), running.begin(), tunnel.clone());
             let patience = Patience::new(running.clone(), one.moved());
-            let unread = one.unread();
+            let unread = (request.version() == Version::HTTP_2).then(|| one.unread());
             async move {
                 if let Some((status, why)) = head::wrong(&request) {
                     let mut response = built_in::status(status, why);

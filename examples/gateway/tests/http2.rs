@@ -2,7 +2,9 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, Version};
@@ -57,6 +59,52 @@ async fn a_refusal_arrives_although_its_body_is_not_read() {
     }
     let echo = post(&mut sender, "/echo", vec![b'x'; 50_000]).await;
     assert_eq!((echo.status().as_u16(), text(echo).await.len()), (200, 50_000));
+}
+
+/// A frame: its kind, its flags, and its stream.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Reads a frame, and returns its kind and its flags.
+fn read_frame(stream: &mut std::net::TcpStream) -> (u8, u8) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).expect("a frame");
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    stream.read_exact(&mut vec![0; length as usize]).expect("its payload");
+    (head[3], head[4])
+}
+
+#[test]
+fn a_caller_may_finish_a_body_that_is_not_wanted() {
+    const DATA: (u8, u8) = (0, 1);
+    const RESET: u8 = 3;
+    let gateway = Gateway::with_policies(UPLOADS);
+    let mut stream = std::net::TcpStream::connect(gateway.listen).unwrap();
+    stream.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    stream.write_all(&frame(4, 0, 0, b"")).unwrap();
+    // POST, http, and three fields as literals.
+    let head = b"\x83\x86\0\x05:path\x05/echo\0\x0a:authority\x01a\0\x0econtent-length\x06200000";
+    stream.write_all(&frame(1, 4, 1, head)).unwrap();
+    stream.write_all(&frame(0, 0, 1, &[0; 16_000])).unwrap();
+    while read_frame(&mut stream) != DATA {}
+    let refused = Instant::now();
+    // Its settings are taken, and with them a larger window.
+    stream.write_all(&frame(4, 1, 0, b"")).unwrap();
+    for _ in 0..11 {
+        stream.write_all(&frame(0, 0, 1, &[0; 16_000])).unwrap();
+    }
+    stream.write_all(&frame(0, 1, 1, &[0; 8_000])).unwrap();
+    stream.write_all(&frame(6, 0, 0, b"are done")).unwrap();
+    loop {
+        match read_frame(&mut stream) {
+            (6, 1) => break,
+            (RESET, _) => assert!(refused.elapsed() > Duration::from_secs(2), "reset at once"),
+            _ => {}
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
