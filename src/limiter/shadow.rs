@@ -82,8 +82,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    fn add(&self, answer: &Result<Decision, Error>) {
-        let counter = match answer.as_ref().map(Decision::outcome) {
+    pub(super) fn add(&self, answer: Result<Outcome, &Error>) {
+        let counter = match answer {
             Ok(Outcome::Allow) => &self.admitted,
             Ok(Outcome::Wait(_)) => &self.delayed,
             Ok(Outcome::Retry(_) | Outcome::Deny { .. }) => &self.refused,
@@ -178,7 +178,7 @@ where
         let this = self.project();
         let answer = ready!(this.answer.poll(cx));
         if let Verdict::AdmitsAndCounts(counters) = &*this.verdict {
-            counters.add(&answer);
+            counters.add(answer.as_ref().map(Decision::outcome));
         }
         Poll::Ready(match this.verdict {
             Verdict::Passes => answer,

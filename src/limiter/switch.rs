@@ -111,6 +111,13 @@ impl Switch {
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
+
+    /// Counts what a charge in a shadow would have been, for limiters that look at the mode
+    /// themselves.
+    #[cfg(feature = "policies")]
+    pub(crate) fn count(&self, shadowed: Result<Outcome, &Error>) {
+        self.shared.counters.add(shadowed);
+    }
 }
 
 impl fmt::Debug for Switch {

@@ -121,15 +121,18 @@
 //! [`actual_cost`]: crate::RateLimitLayer::actual_cost
 
 mod address;
+mod at_once;
 mod builder;
 mod combinations;
 mod decide;
+mod enforce;
 mod error;
 mod fields;
 mod gate;
 mod key;
 mod observe;
 mod on_error;
+mod parts;
 mod path;
 mod pattern;
 mod policies;

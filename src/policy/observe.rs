@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::enforce::Answer;
+use super::parts::Verdict;
 use super::rule::Policy;
 use super::table::Asked;
-use super::taken::Taken;
 use crate::{Decision, Error, Origin, Outcome};
 
 /// Sees what each policy decided.
@@ -24,6 +25,8 @@ pub struct Event<'a> {
     pub result: Result<Outcome, &'a Error>,
     /// Where it was decided. `None` if it was not.
     pub origin: Option<Origin>,
+    /// Why its `on_error` decided: the error of the store that could not. `None` if the store did.
+    pub cause: Option<&'a Error>,
     /// Whether the policy is in a shadow, so that the request passes whatever it decided.
     pub in_shadow: bool,
 }
@@ -37,7 +40,13 @@ impl<'a> Event<'a> {
     /// Why a policy in force could not decide.
     pub fn decision(&self) -> Result<Decision, Error> {
         let origin = self.origin.unwrap_or(Origin::Local);
-        let decision = |outcome| Decision::new(outcome).with_origin(origin);
+        let decision = |outcome| {
+            let decision = Decision::new(outcome).with_origin(origin);
+            match self.cause {
+                Some(cause) => decision.with_fallback_cause(cause.clone()),
+                None => decision,
+            }
+        };
         let answer = self.result.map(decision).map_err(Clone::clone);
         if self.in_shadow { Ok(Decision::in_shadow(answer)) } else { answer }
     }
@@ -47,44 +56,42 @@ impl<'a> Event<'a> {
     pub(super) fn in_shadow(
         asked: &'a Asked,
         decision: &'a Decision,
-        answer: &Option<Result<(Decision, Taken), Error>>,
+        answer: &Option<Answer>,
     ) -> Option<Self> {
         let result = decision.shadowed().unwrap_or(Ok(decision.outcome()));
         let origin = result.is_ok().then(|| decision.origin());
         let is_refused = matches!(answer, Some(Ok((decision, _))) if !decision.is_admitted());
         let admits = matches!(result, Ok(Outcome::Allow | Outcome::Wait(_)));
-        let event = Self { policy: &asked.armed.policy, result, origin, in_shadow: true };
+        let policy = &asked.armed.policy;
+        let event = Self { policy, result, origin, cause: None, in_shadow: true };
         Some(event).filter(|_| !(is_refused && admits))
     }
 
     /// Shows what each of the policies in force decided.
     pub(super) fn each(
         asked: &'a [Asked],
-        answer: &'a Option<Result<(Decision, Taken), Error>>,
+        answer: &'a Option<Answer>,
+        verdicts: &'a [Verdict],
         mut show: impl FnMut(Self),
     ) {
-        let Some(answer) = answer else { return };
-        for Asked { armed, .. } in asked {
-            let policy = &armed.policy;
-            let (result, origin) = match answer {
-                Err(error) => (Err(error), None),
-                Ok((decision, _)) => {
-                    let mut own = decision.policies();
-                    let own = own.find(|own| own.name() == policy.name()).map(|own| own.outcome());
-                    let outcome = match own.filter(|_| asked.len() > 1) {
-                        Some(own) => own,
-                        None => decision.outcome(),
-                    };
+        match answer {
+            None => {}
+            Some(Err(error)) => asked.iter().for_each(|one| {
+                let policy = &one.armed.policy;
+                let (origin, cause) = (None, None);
+                show(Self { policy, result: Err(error), origin, cause, in_shadow: false });
+            }),
+            Some(Ok((decision, _))) => {
+                for Verdict { armed, outcome, origin, cause } in verdicts {
                     // Nothing is taken under a policy that would have admitted it.
-                    if !decision.is_admitted()
-                        && matches!(outcome, Outcome::Allow | Outcome::Wait(_))
-                    {
-                        continue;
+                    let admits = matches!(outcome, Outcome::Allow | Outcome::Wait(_));
+                    if decision.is_admitted() || !admits {
+                        let policy = &armed.policy;
+                        let (result, origin, cause) = (Ok(*outcome), Some(*origin), cause.as_ref());
+                        show(Self { policy, result, origin, cause, in_shadow: false });
                     }
-                    (Ok(outcome), Some(decision.origin()))
                 }
-            };
-            show(Self { policy, result, origin, in_shadow: false });
+            }
         }
     }
 }

@@ -151,6 +151,9 @@ impl Policies {
     }
 
     /// The switch of all policies. Of it, that of a policy and what its row says, the laxest holds.
+    ///
+    /// Its [`shadow_counts`](Switch::shadow_counts) are those of all policies while it is set to
+    /// [`Shadow`](crate::SwitchMode::Shadow), one for each policy of a request.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.shared.global
@@ -193,7 +196,7 @@ impl Policies {
 
     fn charge_as(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
         let Shared { global, addresses, .. } = &*self.shared;
-        let selection = match self.table().select(head, name, global.mode(), &**addresses) {
+        let selection = match self.table().select(head, name, global, &**addresses) {
             Ok(selection) => selection,
             Err(NoKey) => return Keyed::Missing,
         };
@@ -241,11 +244,11 @@ impl Limiter for Policies {
             let error = Error::new(ErrorKind::Configuration, message);
             return Box::pin(std::future::ready(Err(error)));
         }
-        let (charge, observer) = (charge.clone(), self.shared.observer.clone());
-        let owner = self.shared.owner;
+        let (charge, shared) = (charge.clone(), Arc::clone(&self.shared));
         Box::pin(async move {
             let cost = charge.get_cost();
-            let (decision, taken) = decide(selection, charge, observer).await?;
+            let (decision, taken) = decide(selection, charge, &shared).await?;
+            let owner = shared.owner;
             Ok(match taken.kept() {
                 Some(kept) => decision.with_reservation(Reservation::new(owner, cost, kept)),
                 None => decision,

@@ -50,6 +50,9 @@ impl PolicyHandle {
     }
 
     /// Its own switch, which outlives the row and the table.
+    ///
+    /// Its [`shadow_counts`](Switch::shadow_counts) are those of the policy, whatever put it into a
+    /// shadow: its row, this switch or that of all.
     #[must_use]
     pub fn switch(&self) -> &Switch {
         &self.armed.switch

@@ -98,6 +98,8 @@ pub(super) struct Selection {
     pub(super) table: Arc<Table>,
     pub(super) in_force: Vec<Asked>,
     pub(super) in_shadow: Vec<Asked>,
+    /// The switch of all policies, if it puts them into a shadow.
+    pub(super) global_shadow: Option<Switch>,
 }
 
 /// A policy takes the request, which has no key for it.
@@ -122,15 +124,16 @@ impl Table {
         self: &Arc<Self>,
         head: &Head<'_>,
         name: Option<&str>,
-        global: SwitchMode,
+        global: &Switch,
         addresses: &dyn FindAddress,
     ) -> Result<Selection, NoKey> {
+        let all = global.mode();
         let (mut in_force, mut in_shadow) = (Vec::new(), Vec::new());
         let path = Readings::of(head.uri().path());
         for place in self.routes.places(&path) {
             let armed = &self.armed[place];
             let policy = &armed.policy;
-            let mode = armed.mode(global);
+            let mode = armed.mode(all);
             if mode == SwitchMode::Off || !policy.matcher().matches(head, &path, name) {
                 continue;
             }
@@ -148,7 +151,8 @@ impl Table {
                 _ => in_force.push(asked),
             }
         }
-        Ok(Selection { table: Arc::clone(self), in_force, in_shadow })
+        let global_shadow = (all == SwitchMode::Shadow).then(|| global.clone());
+        Ok(Selection { table: Arc::clone(self), in_force, in_shadow, global_shadow })
     }
 
     /// What decides about these policies together. `None` if nothing can.

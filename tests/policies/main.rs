@@ -12,6 +12,7 @@ mod dice;
 mod errors;
 mod flapping;
 mod formats;
+mod given_back;
 mod odd_rows;
 #[cfg(feature = "redis")]
 mod over_redis;
@@ -20,7 +21,12 @@ mod reload;
 mod rows;
 mod settling;
 mod several;
+mod shadow_counts;
+#[cfg(feature = "redis")]
+mod shadows;
 mod switches;
+#[cfg(feature = "redis")]
+mod why;
 
 use std::time::Duration;
 

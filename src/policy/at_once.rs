@@ -1,0 +1,45 @@
+//! Several futures at once.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
+/// What the futures return, in their order. They run at once, in the task of the caller.
+pub(super) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|cx| {
+        for (future, output) in &mut running {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(cx)
+            {
+                *output = Some(ready);
+            }
+        }
+        match running.iter().all(|(_, output)| output.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_run_at_once_and_keep_their_order() {
+        let begun = Instant::now();
+        let slow = async |seconds| {
+            sleep(Duration::from_secs(seconds)).await;
+            seconds
+        };
+        assert_eq!(at_once([3, 1, 2].map(slow).into()).await, [3, 1, 2]);
+        assert_eq!(begun.elapsed().as_secs(), 3);
+        assert!(at_once([0; 0].map(slow).into()).await.is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! How the policies in force decide about a request: all or nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::at_once::at_once;
+use super::combinations::Together;
+use super::on_error::OnError;
+use super::parts::{Part, Verdict, joined};
+use super::table::{Armed, Asked, MAX_TOGETHER, Selection};
+use super::taken::{Settler, Taken};
+use crate::limiter::{Limiter, Operation, memory};
+use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
+
+/// What was decided, and what was taken.
+pub(super) type Answer = Result<(Decision, Taken), Error>;
+
+/// What each policy decided, and what was taken.
+type Parts = Result<(Vec<Part>, Taken), Error>;
+
+/// Asks the policies in force. `None` if there are none. Beside the answer stands what each of them
+/// decided.
+pub(super) async fn enforce(
+    selection: &Selection,
+    asked: &[Asked],
+) -> (Option<Answer>, Vec<Verdict>) {
+    let parts = match asked {
+        [] => return (None, Vec::new()),
+        [only] => alone(only).await.map(|(part, taken)| (vec![part], taken)),
+        _ => all(selection, asked).await,
+    };
+    let place = |armed: &Arc<Armed>| asked.iter().position(|one| Arc::ptr_eq(&one.armed, armed));
+    match parts {
+        Ok((parts, taken)) => {
+            let mut verdicts: Vec<Verdict> = parts.iter().flat_map(Part::verdicts).collect();
+            verdicts.sort_by_key(|one| place(&one.armed));
+            let decision = joined(parts, place).ok_or_else(nobody);
+            (Some(decision.map(|decision| (decision, taken))), verdicts)
+        }
+        Err(error) => (Some(Err(error)), Vec::new()),
+    }
+}
+
+/// Asks one policy.
+async fn alone(asked: &Asked) -> Result<(Part, Taken), Error> {
+    match asked.armed.gate.check(&asked.charge).await {
+        Ok(decision) => {
+            let units = decision.reservation().map_or(0, Reservation::cost);
+            let (decision, taken) = with_taken(decision, Settler::Gate(Arc::clone(&asked.armed)));
+            Ok((Part::of_one(asked, decision, units), taken))
+        }
+        Err(error) => {
+            let (mut parts, taken) = fall_back(&[asked], error).await?;
+            Ok((parts.pop().ok_or_else(nobody)?, taken))
+        }
+    }
+}
+
+/// Asks several policies: first those that decide alone, and give back what they took if the others
+/// refuse; then all others together.
+async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
+    let (others, lone): (Vec<&Asked>, Vec<&Asked>) =
+        asked.iter().partition(|asked| asked.armed.gate.joins_others());
+    let (mut parts, mut taken) = (Vec::new(), Taken::default());
+    for (index, asked) in lone.iter().enumerate() {
+        let max_wait = asked.charge.get_max_wait().unwrap_or_default();
+        let (part, own) = alone(asked).await?;
+        if !part.is_admitted() {
+            if matches!(part.outcome(), Outcome::Retry(wait) if wait <= max_wait) {
+                return Ok((vec![part], Taken::default()));
+            }
+            parts.push(part.denied());
+            let unasked = lone[index + 1..].iter().chain(&others);
+            let unasked = unasked.map(|one| (*one).clone()).collect();
+            return Ok(refused(parts, taken, unasked).await);
+        }
+        taken.extend(own);
+        parts.push(part);
+    }
+    let (own_parts, own) = match &others[..] {
+        [] => return Ok((parts, taken)),
+        [only] => alone(only).await.map(|(part, own)| (vec![part], own))?,
+        others => together(selection, others).await?,
+    };
+    let is_admitted = own_parts.iter().all(Part::is_admitted);
+    if !is_admitted {
+        let (before, _) = refused(parts, taken, Vec::new()).await;
+        return Ok((before.into_iter().chain(own_parts).collect(), own));
+    }
+    parts.extend(own_parts);
+    taken.extend(own);
+    Ok((parts, taken))
+}
+
+/// Asks policies that can decide together.
+async fn together(selection: &Selection, asked: &[&Asked]) -> Parts {
+    let charges: Vec<Charge> = asked.iter().map(|asked| asked.charge.clone()).collect();
+    let (answer, settler) = match selection.table.together(asked) {
+        None => return in_turn(asked).await,
+        Some(Together::Memory(together)) => {
+            (together.check(&charges), Settler::Together(Together::Memory(together)))
+        }
+        #[cfg(feature = "redis")]
+        Some(Together::Redis(together)) => match together.check(&charges) {
+            None => return in_turn(asked).await,
+            Some(check) => (check.await, Settler::Together(Together::Redis(together))),
+        },
+    };
+    match answer {
+        Ok(decision) => {
+            let (decision, taken) = with_taken(decision, settler);
+            Ok((vec![Part::of_all(asked, decision)], taken))
+        }
+        Err(error) => fall_back(asked, error).await,
+    }
+}
+
+/// Asks policies that no call can decide about together, such as keys in different slots of a
+/// cluster. Nothing is reserved: a slot that one reserved would be no slot of the others.
+async fn in_turn(asked: &[&Asked]) -> Parts {
+    let (mut parts, mut taken) = (Vec::new(), Taken::default());
+    let unreserved = |one: &&Asked| Asked {
+        charge: one.charge.clone().max_wait(Duration::ZERO),
+        ..(*one).clone()
+    };
+    for (index, one) in asked.iter().enumerate() {
+        let (part, own) = alone(&unreserved(one)).await?;
+        let is_admitted = part.is_admitted();
+        parts.push(part);
+        if !is_admitted {
+            let unasked = asked[index + 1..].iter().map(unreserved).collect();
+            return Ok(refused(parts, taken, unasked).await);
+        }
+        taken.extend(own);
+    }
+    Ok((parts, taken))
+}
+
+/// A refusal: those that admitted get back what they took. Those that nobody has asked are asked
+/// how long they would refuse, all at once.
+async fn refused(parts: Vec<Part>, taken: Taken, unasked: Vec<Asked>) -> (Vec<Part>, Taken) {
+    drop(taken);
+    let estimates = unasked.into_iter().map(|asked| async move {
+        let estimate = asked.armed.gate.operate(Operation::Estimate, &asked.charge)?;
+        let decision = estimate.await.ok()?.denied();
+        Some(Part::of_one(&asked, decision, 0))
+    });
+    let estimates = at_once(estimates.collect()).await.into_iter().flatten();
+    (parts.into_iter().map(Part::given_back).chain(estimates).collect(), Taken::default())
+}
+
+/// Decides in place of a store that cannot, if each of the policies has something that does.
+async fn fall_back(asked: &[&Asked], error: Error) -> Parts {
+    if !asked.iter().all(|asked| asked.armed.policy.on_error().stands_in(&error)) {
+        return Err(error);
+    }
+    let is_local = |asked: &&Asked| matches!(asked.armed.policy.on_error(), OnError::Local(_));
+    let (local, open): (Vec<&Asked>, Vec<&Asked>) = asked.iter().copied().partition(is_local);
+    let (mut parts, mut taken) = (Vec::new(), Taken::default());
+    if !local.is_empty() {
+        let (decision, settler) = match share(&local).await {
+            Some(answer) => answer?,
+            None => return Err(error),
+        };
+        let units = decision.reservation().map_or(0, Reservation::cost);
+        let (decision, own) = with_taken(decision.with_fallback_cause(error.clone()), settler);
+        taken.extend(own);
+        parts.push(match &local[..] {
+            [only] => Part::of_one(only, decision, units),
+            several => Part::of_all(several, decision),
+        });
+    }
+    if !open.is_empty() {
+        let decision = Decision::new(Outcome::Allow).with_origin(Origin::FailOpen);
+        parts.push(Part::of_all(&open, decision.with_fallback_cause(error)));
+    }
+    Ok((parts, taken))
+}
+
+/// Asks the shares of this process. `None` if they are too many, or one has none.
+async fn share(asked: &[&Asked]) -> Option<Result<(Decision, Settler), Error>> {
+    match asked {
+        [only] => {
+            let decision = only.armed.local.as_ref()?.check(&only.charge).await;
+            Some(decision.map(|decision| (decision, Settler::Local(Arc::clone(&only.armed)))))
+        }
+        several if several.len() > MAX_TOGETHER => None,
+        several => {
+            let locals = several.iter().map(|asked| asked.armed.local.as_ref());
+            let together = Arc::new(memory::Together::new(&locals.collect::<Option<Vec<_>>>()?));
+            let charges: Vec<Charge> = several.iter().map(|asked| asked.charge.clone()).collect();
+            let decision = together.check(&charges);
+            Some(decision.map(|decision| (decision, Settler::LocalTogether(together))))
+        }
+    }
+}
+
+/// The decision without its reservation, which is kept with the limiter that settles it.
+fn with_taken(mut decision: Decision, settler: Settler) -> (Decision, Taken) {
+    let mut taken = Taken::default();
+    taken.add(settler, decision.take_reservation());
+    (decision, taken)
+}
+
+fn nobody() -> Error {
+    Error::new(ErrorKind::Configuration, "no policy takes the request")
+}

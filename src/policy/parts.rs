@@ -1,0 +1,105 @@
+//! What policies of one request decided apart, and the one decision that it makes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::table::{Armed, Asked};
+use crate::{Decision, Error, Origin, Outcome};
+
+/// What one policy decided, or several of them together.
+pub(super) struct Part {
+    policies: Vec<Arc<Armed>>,
+    decision: Decision,
+    /// The units that one policy took.
+    taken: u64,
+}
+
+/// What one policy decided.
+pub(super) struct Verdict {
+    pub(super) armed: Arc<Armed>,
+    pub(super) outcome: Outcome,
+    pub(super) origin: Origin,
+    /// Why something else decided in place of its store.
+    pub(super) cause: Option<Error>,
+}
+
+impl Part {
+    /// What several policies decided together.
+    pub(super) fn of_all(asked: &[&Asked], decision: Decision) -> Self {
+        let policies = asked.iter().map(|one| Arc::clone(&one.armed)).collect();
+        Self { policies, decision, taken: 0 }
+    }
+
+    /// What one policy decided, which took so many units.
+    pub(super) fn of_one(asked: &Asked, decision: Decision, taken: u64) -> Self {
+        Self { policies: vec![Arc::clone(&asked.armed)], decision, taken }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        self.decision.outcome()
+    }
+
+    pub(super) fn is_admitted(&self) -> bool {
+        self.decision.is_admitted()
+    }
+
+    /// The same where nobody asks again.
+    pub(super) fn denied(self) -> Self {
+        Self { decision: self.decision.denied(), ..self }
+    }
+
+    /// The same once the policy has what it took of it again.
+    pub(super) fn given_back(self) -> Self {
+        Self { decision: self.decision.later(Duration::ZERO, self.taken), taken: 0, ..self }
+    }
+
+    /// What each of the policies decided.
+    pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
+        let Self { policies, decision, .. } = self;
+        // A decision that no policy made, as of `FailOpen`, is that of all.
+        let is_each = policies.len() > 1 && decision.policies().len() == policies.len();
+        let own = decision.policies().map(|policy| policy.outcome()).filter(move |_| is_each);
+        let outcomes = own.chain(std::iter::repeat(decision.outcome()));
+        policies.iter().zip(outcomes).map(|(armed, outcome)| Verdict {
+            armed: Arc::clone(armed),
+            outcome,
+            origin: decision.origin(),
+            cause: decision.fallback_cause().cloned(),
+        })
+    }
+}
+
+/// The decision of all: the longest refusal, else the longest wait, with every policy in the order
+/// of `place`, and the error that a fallback stands in for. `None` if there are no parts.
+pub(super) fn joined(
+    mut parts: Vec<Part>,
+    place: impl Fn(&Arc<Armed>) -> Option<usize>,
+) -> Option<Decision> {
+    if parts.len() == 1 {
+        return parts.pop().map(|part| part.decision);
+    }
+    let mut policies: Vec<_> = parts
+        .iter()
+        .flat_map(|part| part.policies.iter().zip(part.decision.to_policies()))
+        .map(|(armed, policy)| (place(armed), policy))
+        .collect();
+    policies.sort_by_key(|(place, _)| *place);
+    let cause = parts.iter().find_map(|part| part.decision.fallback_cause().cloned());
+    let rank = |decision: &Decision| {
+        let (refuses, time) = match decision.outcome() {
+            Outcome::Deny { retry_after } => (true, retry_after.unwrap_or(Duration::MAX)),
+            Outcome::Retry(pause) => (true, pause),
+            _ => (false, decision.waited()),
+        };
+        // Where one has decided, the whole was decided.
+        (refuses, time, decision.origin() != Origin::FailOpen)
+    };
+    // Of equal ones the first.
+    let decisions = parts.into_iter().rev().map(|part| part.decision);
+    let mut decision = decisions.max_by_key(rank)?;
+    decision.set_policies(policies.into_iter().map(|(_, policy)| policy).collect());
+    Some(match cause {
+        Some(cause) if decision.fallback_cause().is_none() => decision.with_fallback_cause(cause),
+        _ => decision,
+    })
+}

@@ -1,0 +1,104 @@
+//! What policies that are asked in turn took is given back before a refusal is reported.
+
+use super::{burst, decide, policies, request};
+
+/// Name and units left of each policy in the report of a decision.
+fn left(decision: &tower_sluice::Decision) -> Vec<(String, Option<u64>)> {
+    decision.policies().map(|one| (one.name().to_owned(), one.remaining())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_in_turn_reports_what_was_given_back_as_left() {
+    // More than one call decides about.
+    let row = |number: u64| {
+        format!("[[policy]]\nname = 'p{number}'\nlimit = {}\nperiod = '1h'\n", 20 - number)
+    };
+    let policies = policies(&(0..12).map(row).collect::<String>());
+    let call = request("GET", "/", &[]);
+    assert_eq!(burst(&policies, &call, 9).await, (9, vec![], 0));
+    let refused = decide(&policies, &call).await;
+    let expected: Vec<_> =
+        (0..12).map(|number| (format!("p{number}"), Some(11 - number))).collect();
+    assert_eq!(left(&refused), expected);
+    assert_eq!(refused.limiter(), Some("p11"));
+}
+
+#[cfg(feature = "redisson")]
+#[tokio::test(start_paused = true)]
+async fn javas_limiter_reports_what_it_gave_back_and_rows_keep_their_order() {
+    let policies = policies(
+        "
+        [[policy]]
+        name = 'mine'
+        limit = 1
+        period = '1h'
+
+        [[policy]]
+        name = 'java'
+        algorithm = 'redisson'
+        limit = 5
+        period = '1h'
+        ",
+    );
+    let call = request("GET", "/", &[]);
+    let told = |mine, java| [("mine".to_owned(), Some(mine)), ("java".to_owned(), Some(java))];
+    assert_eq!(left(&decide(&policies, &call).await), told(0, 4));
+    assert_eq!(left(&decide(&policies, &call).await), told(0, 4));
+}
+
+#[cfg(all(feature = "redis", feature = "redisson"))]
+#[tokio::test]
+async fn javas_limiter_in_redis_is_called_as_its_policy() {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use tower_sluice::policy::Policies;
+    use tower_sluice::{Outcome, Pool};
+
+    use super::rows;
+    use super::support::Server;
+
+    let server = Server::for_redisson();
+    let pool = Pool::connect(&server.admin_url()).unwrap();
+    let denied: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&denied);
+    let table = rows(
+        "
+        [[policy]]
+        name = 'java'
+        algorithm = 'redisson'
+        limit = 5
+        period = '1h'
+
+        [[policy]]
+        name = 'other'
+        algorithm = 'redisson'
+        limit = 5
+        period = '1h'
+        key = 'path'
+
+        [[policy]]
+        name = 'mine'
+        limit = 1
+        period = '1h'
+        ",
+    );
+    let policies = Policies::builder()
+        .redis(pool)
+        .decision_timeout(Duration::from_secs(20))
+        .on_decision(move |event| {
+            if let Ok(Outcome::Deny { .. }) = event.result {
+                sink.lock().unwrap().push(event.policy.name().to_owned());
+            }
+        })
+        .build(&table)
+        .unwrap();
+    let call = request("GET", "/", &[]);
+    let told = |java| ["java", "other", "mine"].map(String::from).into_iter().zip(java);
+    let first = decide(&policies, &call).await;
+    assert_eq!(left(&first), told([Some(4), Some(4), Some(0)]).collect::<Vec<_>>());
+    let refused = decide(&policies, &call).await;
+    assert_eq!(left(&refused), told([Some(4), Some(4), Some(0)]).collect::<Vec<_>>());
+    // What admitted and gave back is not blamed.
+    assert_eq!(*denied.lock().unwrap(), ["mine"]);
+}
