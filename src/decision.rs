@@ -88,14 +88,14 @@ impl Decision {
     }
 
     /// The units that would be admitted right now, after this decision. Of several policies the
-    /// least number.
+    /// least number; one in a shadow does not count, unless all are.
     #[must_use]
     pub fn remaining(&self) -> Option<u64> {
         self.details()?.remaining
     }
 
     /// The time until the whole quota is there again, reservations included. Of several policies
-    /// the latest.
+    /// the latest; one in a shadow does not count, unless all are.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         self.details()?.reset_after
@@ -141,7 +141,8 @@ impl Decision {
     }
 
     /// Why a fallback decided: the error of the limiter that could not. `None` if no
-    /// [`or_else`](crate::LimiterExt::or_else) asked its fallback.
+    /// [`or_else`](crate::LimiterExt::or_else) asked its fallback, and no policy's `on_error` stood
+    /// in for the store.
     ///
     /// Of an `or_else` inside the fallback of another one, the error of the outer one stays: it is
     /// that of the limiter that was asked first.
@@ -266,7 +267,7 @@ impl Decision {
         };
         decision.outcome = Outcome::Allow;
         decision.mark_policies_as_shadows();
-        // Of two shadows the inner one knows.
+        // A shadow inside of this one has set it already.
         let details = decision.details_mut();
         details.shadowed.get_or_insert_with(|| Box::new(shadowed));
         decision

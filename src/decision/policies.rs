@@ -57,8 +57,11 @@ impl Decision {
     pub(crate) fn set_policies(&mut self, policies: Arc<[Policy]>) {
         let tightest = policies.iter().map(Policy::report).min_by(PolicyReport::compare_tightness);
         let Some(tightest) = tightest else { return };
-        let figures = || policies.iter().map(|policy| policy.figures);
-        // Who refuses may not say by which policy.
+        // One that refuses nobody limits nobody, unless there is no other.
+        let are_all_shadows = tightest.is_shadow();
+        let counts = |one: &Figures| are_all_shadows || !one.is_shadow;
+        let figures = || policies.iter().map(|policy| policy.figures).filter(counts);
+        // A limiter may refuse and not say which policy does.
         let has_decided = self.is_admitted() || !tightest.is_admitted();
         let details = self.details_mut();
         if has_decided {

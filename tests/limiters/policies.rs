@@ -180,6 +180,8 @@ async fn limiters_around_a_limiter_keep_its_policies() {
     let shadows: Vec<_> = admitted.policies().map(|policy| policy.is_shadow()).collect();
     assert_eq!((shadows, admitted.limiter()), (vec![false, true], Some("new")));
     assert_eq!(admitted.tightest().unwrap().name(), "old");
+    // What a shadow has left limits nobody.
+    assert_eq!((admitted.remaining(), admitted.reset_after()), (Some(8), Some(SECOND / 5)));
 }
 
 #[tokio::test(start_paused = true)]
