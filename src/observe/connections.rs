@@ -26,6 +26,8 @@ pub(crate) struct ConnectionWatch {
     failed: Seldom,
     #[cfg(feature = "tracing")]
     lost: Seldom,
+    #[cfg(feature = "tracing")]
+    again: Seldom,
 }
 
 #[allow(clippy::unused_self, reason = "it reports nothing without the features")]
@@ -40,6 +42,8 @@ impl ConnectionWatch {
             failed: Seldom::new(),
             #[cfg(feature = "tracing")]
             lost: Seldom::new(),
+            #[cfg(feature = "tracing")]
+            again: Seldom::new(),
         }
     }
 
@@ -47,7 +51,10 @@ impl ConnectionWatch {
         #[cfg(feature = "metrics")]
         self.count(0);
         #[cfg(feature = "tracing")]
-        events::connected(&address(), self.has_failed.swap(false, Relaxed));
+        match self.has_failed.swap(false, Relaxed) {
+            true => self.again.emit(|suppressed| events::connected_again(&address(), suppressed)),
+            false => events::connected(&address()),
+        }
         let _ = address;
     }
 

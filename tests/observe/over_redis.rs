@@ -1,5 +1,7 @@
 //! What a limiter in Redis reports of its calls and connections.
 
+use std::time::Instant;
+
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{
@@ -10,7 +12,8 @@ use super::events::Lines;
 use super::one;
 use super::recorder::{Page, Recorder};
 use super::support::cluster::{Cluster, keys_in};
-use super::support::faults::{LONG, trouble};
+use super::support::faults::{LONG, run, trouble};
+use super::support::proxy::Proxy;
 use super::support::sentinel::Replicated;
 use super::support::{Server, free_port};
 
@@ -106,6 +109,30 @@ async fn a_connection_that_comes_back_is_said() {
     };
     assert!(position("DEBUG tower_sluice::connection  message=connected address") == 0);
     assert!(position("a connection was lost") < position("connected again"));
+}
+
+/// A server that lets callers in and closes each connection fills no log.
+#[tokio::test]
+async fn connections_that_come_and_go_are_said_once_a_second() {
+    let (lines, _guard) = Lines::listen();
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let limiter = limiter(Pool::connect(&proxy.url()).expect("an address"));
+    let mut admin = server.connection().await;
+    let begun = Instant::now();
+    for _ in 0..20 {
+        let before = proxy.connections();
+        while limiter.check(&one()).await.is_err() {}
+        run(&mut admin, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        while proxy.connections() == before || limiter.check(&one()).await.is_err() {
+            let _ = limiter.check(&one()).await;
+        }
+    }
+    let lines = lines.take();
+    for text in ["connected again", "a connection was lost"] {
+        let said = lines.iter().filter(|line| line.contains(text)).count();
+        assert!(said >= 1 && said as u64 <= begun.elapsed().as_secs() + 1, "{said} {text}");
+    }
 }
 
 #[tokio::test]

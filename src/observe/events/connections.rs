@@ -7,13 +7,13 @@ use crate::Error;
 
 const CONNECTION: &str = "tower_sluice::connection";
 
-/// `again`: after a connection was lost, or an attempt failed.
-pub(in crate::observe) fn connected(address: &str, again: bool) {
-    if again {
-        info!(target: CONNECTION, address, "connected again");
-    } else {
-        debug!(target: CONNECTION, address, "connected");
-    }
+pub(in crate::observe) fn connected(address: &str) {
+    debug!(target: CONNECTION, address, "connected");
+}
+
+/// After a connection was lost, or an attempt failed.
+pub(in crate::observe) fn connected_again(address: &str, suppressed: u64) {
+    info!(target: CONNECTION, address, suppressed, "connected again");
 }
 
 pub(in crate::observe) fn connect_failed(address: &str, error: &Error, suppressed: u64) {
