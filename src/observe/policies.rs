@@ -8,7 +8,7 @@ use super::verdict::Asked;
 use crate::{Decision, Outcome};
 
 /// How many names have metrics of their own: a limiter of the application's own could make up one
-/// for each key.
+/// for each key. Names that come first at the same instant may be a few more.
 const MAX_NAMES: usize = 1_000;
 
 /// What all further names are counted under.
@@ -36,12 +36,15 @@ impl PolicyMeters {
     fn with_meter(&self, name: &str, count: impl FnOnce(&Meter)) {
         // Nothing panics while the table is locked, so it is whole.
         let meters = self.meters.read().unwrap_or_else(PoisonError::into_inner);
+        let is_other = meters.len() >= MAX_NAMES && !meters.contains_key(name);
+        let name = if is_other { OTHERS } else { name };
         if let Some(meter) = meters.get(name) {
             return count(meter);
         }
         drop(meters);
+        // Outside of the lock, since this runs code of the recorder.
+        let meter = Meter::new(name);
         let mut meters = self.meters.write().unwrap_or_else(PoisonError::into_inner);
-        let name = if meters.len() < MAX_NAMES { name } else { OTHERS };
-        count(meters.entry(name.into()).or_insert_with(|| Meter::new(name)));
+        count(meters.entry(name.into()).or_insert(meter));
     }
 }
