@@ -143,7 +143,14 @@ pub(crate) const KINDS: [(ErrorKind, &str); 6] = [
 
 /// Where a kind stands in [`KINDS`].
 pub(crate) fn kind_index(kind: ErrorKind) -> usize {
-    KINDS.iter().position(|(known, _)| *known == kind).expect("each kind has a name")
+    match kind {
+        ErrorKind::Infrastructure => 0,
+        ErrorKind::Saturation => 1,
+        ErrorKind::Capacity => 2,
+        ErrorKind::Configuration => 3,
+        ErrorKind::Request => 4,
+        ErrorKind::State => 5,
+    }
 }
 
 /// The error that a result holds, be it that a fallback or a shadow hides it.
@@ -153,5 +160,17 @@ pub(crate) fn error_of<'a>(result: Result<&'a Decision, &'a Error>) -> Option<&'
             decision.fallback_cause().or_else(|| decision.shadowed().and_then(Result::err))
         }
         Err(error) => Some(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_stands_at_its_index() {
+        for (index, (kind, _)) in KINDS.into_iter().enumerate() {
+            assert_eq!(kind_index(kind), index);
+        }
     }
 }
