@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 #[cfg(feature = "metrics")]
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+#[cfg(feature = "metrics")]
 use metrics::{Counter, Gauge};
 
 #[cfg(feature = "metrics")]
@@ -29,6 +32,9 @@ pub(crate) struct BreakerWatch {
     name: Option<Arc<str>>,
     #[cfg(feature = "metrics")]
     handles: Handles<(Gauge, Counter)>,
+    /// The last state, for a recorder that comes later.
+    #[cfg(feature = "metrics")]
+    state: AtomicU8,
     #[cfg(feature = "tracing")]
     opened: Seldom,
     #[cfg(feature = "tracing")]
@@ -41,6 +47,8 @@ impl BreakerWatch {
             name,
             #[cfg(feature = "metrics")]
             handles: Handles::new(),
+            #[cfg(feature = "metrics")]
+            state: AtomicU8::new(State::Asks as u8),
             #[cfg(feature = "tracing")]
             opened: Seldom::new(),
             #[cfg(feature = "tracing")]
@@ -77,8 +85,11 @@ impl BreakerWatch {
 
     pub(crate) fn set_state(&self, state: State) {
         #[cfg(feature = "metrics")]
-        if let Some((gauge, _)) = self.handles() {
-            gauge.set(f64::from(state as u8));
+        {
+            self.state.store(state as u8, Relaxed);
+            if let Some((gauge, _)) = self.handles() {
+                gauge.set(f64::from(state as u8));
+            }
         }
         let _ = state;
     }
@@ -87,7 +98,9 @@ impl BreakerWatch {
     fn handles(&self) -> Option<&(Gauge, Counter)> {
         let name = [Value::Name(self.name.as_ref()?)];
         self.handles.get(|| {
-            (gauge(&catalog::BREAKER_STATE, &name), counter(&catalog::BREAKER_REFUSALS, &name))
+            let state = gauge(&catalog::BREAKER_STATE, &name);
+            state.set(f64::from(self.state.load(Relaxed)));
+            (state, counter(&catalog::BREAKER_REFUSALS, &name))
         })
     }
 }

@@ -244,6 +244,18 @@ async fn a_breaker_shows_its_state_and_what_it_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_recorder_that_comes_late_sees_the_state_of_an_open_breaker() {
+    let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
+    let limiter = store.breaker(Breaker::new().name("redis").min_failures(5));
+    for _ in 0..5 {
+        limiter.check(&one()).await.unwrap_err();
+    }
+    let page = Page::new();
+    limiter.check(&one()).await.unwrap_err();
+    assert_eq!(page.value("rate_limit_breaker_state{breaker=\"redis\"}"), Some(2.0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_number_of_series_does_not_depend_on_the_number_of_keys() {
     let recorder = Recorder::new();
     let bucket = TokenBucket::new(Quota::per_hour(1));
