@@ -91,7 +91,8 @@ impl<L> Traced<L> {
     /// Default: nothing.
     ///
     /// So the events of one caller can be found. Whoever can guess a key can tell its digest: of an
-    /// IP address by trying all. Several keys of one charge have commas between them.
+    /// IP address by trying all. Several keys of one charge have commas between them, and an
+    /// absent one leaves its place empty.
     #[must_use]
     pub fn key_digests(self) -> Self {
         Self { shown_key: ShownKey::Digest, ..self }
@@ -112,8 +113,9 @@ impl ShownKey {
         match self {
             Self::None => None,
             _ if charge.has_parts() => {
-                let parts = charge.parts().iter().flatten();
-                Some(parts.filter_map(|part| self.of(part)).collect::<Vec<_>>().join(","))
+                let of = |part: &Option<Charge>| self.of(part.as_ref()?);
+                let parts = charge.parts().iter().map(|part| of(part).unwrap_or_default());
+                Some(parts.collect::<Vec<_>>().join(","))
             }
             Self::Digest => {
                 let mut digest = String::new();

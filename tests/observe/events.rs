@@ -143,6 +143,10 @@ async fn no_event_shows_a_key_unless_it_is_asked_to() {
         };
         assert!(!shown.is_empty() && shown.iter().all(is_found), "{shown:#?}");
     }
+    // An absent part leaves its place empty.
+    let [one, other] = ["alice", "all"].map(|key| Some(Charge::new(key)));
+    let _ = store().trace("api").raw_keys().check(&Charge::several([one, None, other])).await;
+    assert!(lines.of("decision")[0].contains("key=\"alice,,all\""));
 }
 
 #[tokio::test(start_paused = true)]
