@@ -54,7 +54,6 @@ pin_project! {
         Asking { #[pin] check: C },
         Waiting { sleep: Pin<Box<Sleep>>, due: Instant },
         Pausing { sleep: Pin<Box<Sleep>> },
-        Done,
     }
 }
 
@@ -161,7 +160,6 @@ impl<C> Admission<C> {
                         this.attempts.as_mut().expect("only a charge that may wait pauses");
                     State::Asking { check: limiter.check(&attempts.begin_again()) }
                 }
-                StateProj::Done => panic!("polled after it was done"),
             };
             this.state.set(next);
         }
