@@ -1,10 +1,10 @@
 //! What a limiter in Redis reports of its calls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 #[cfg(feature = "metrics")]
 use metrics::{Counter, Histogram};
+use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
 use super::catalog;
@@ -47,9 +47,10 @@ impl CallWatch {
         }
     }
 
-    pub(crate) fn answered(&self, after: Duration) {
+    /// A call that left at this instant has an answer.
+    pub(crate) fn answered(&self, sent: Instant) {
         if let Some(handles) = self.handles() {
-            handles.call_seconds.record(after);
+            handles.call_seconds.record(sent.elapsed());
         }
     }
 
@@ -78,7 +79,7 @@ impl CallWatch {
 
     pub(crate) fn sent(&self, _requests: usize) {}
 
-    pub(crate) fn answered(&self, _after: Duration) {}
+    pub(crate) fn answered(&self, _sent: Instant) {}
 
     pub(crate) fn unanswered(&self) {}
 }

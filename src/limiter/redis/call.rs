@@ -202,7 +202,7 @@ impl Wait {
     fn record(&self, outcome: &CallOutcome, sent: Instant, is_in_time: bool) {
         let pool = &self.config.pool;
         if outcome.was_answered {
-            self.config.calls.answered(sent.elapsed());
+            self.config.calls.answered(sent);
         }
         for hash_slot in self.other_slots.iter().chain([&self.first_slot]) {
             match (outcome.was_answered, is_in_time) {
