@@ -33,7 +33,8 @@ impl<L: Limiter> MetricsExt for L {}
 /// A limiter whose decisions are counted: made by [`MetricsExt::metrics`].
 ///
 /// The application installs a recorder, such as metrics-exporter-prometheus. Until then nothing is
-/// counted, and it costs a few nanoseconds.
+/// counted, and it costs a few nanoseconds. A recorder of your own needs at least one field: one of
+/// no size is taken for none. A limiter keeps the recorder that it was first used with.
 ///
 /// ```
 /// use metrics_exporter_prometheus::PrometheusBuilder;
