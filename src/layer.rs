@@ -23,12 +23,12 @@ const DEFAULT_MAX_WAITERS: usize = 1_024;
 /// use http::{Request, Response};
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};
 /// use tower_sluice::algorithm::TokenBucket;
-/// use tower_sluice::{Memory, Quota, RateLimitLayer, by_head};
+/// use tower_sluice::{Memory, Quota, RateLimitLayer, by_api_key};
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(1)));
-/// let limit = RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key")))
+/// let limit = RateLimitLayer::new(limiter, by_api_key("x-api-key"))
 ///     .max_wait(Duration::from_millis(500));
 ///
 /// let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("hello")) });
