@@ -135,8 +135,9 @@ impl Charge {
     ///
     /// **A cost of 0 is a peek** where you ask a limiter yourself: nothing is taken. **Through a
     /// layer it counts as 1**, so that a cost computed from a request, such as its
-    /// `Content-Length`, is never a free pass. To let a request through a layer take nothing, use
-    /// [`peek`](Charge::peek).
+    /// `Content-Length`, is never a free pass. So it does for a member of a combination, and for a
+    /// part of a charge of several keys, whoever asks. To let a request through a layer take
+    /// nothing, use [`peek`](Charge::peek).
     ///
     /// [`AllInTurn`]: crate::AllInTurn
     /// [`AllAtOnce`]: crate::AllAtOnce

@@ -1,8 +1,9 @@
 //! gRPC at the edge: refusals as trailers-only statuses, which need no gRPC library.
 //!
-//! A gRPC client reads neither a 429 nor `Retry-After`. It reads `grpc-status`, the delay that its
-//! details carry as `google.rpc.RetryInfo`, and `grpc-retry-pushback-ms`; one header block that
-//! also ends the stream carries them all, since a response that begins apart would commit the call.
+//! A gRPC client reads neither a 429 nor `Retry-After`. It reads `grpc-status`, the delay in
+//! `google.rpc.RetryInfo` of its details, and `grpc-retry-pushback-ms`. One header block carries
+//! them all, and ends the stream. A response that begins with headers of its own would commit the
+//! call.
 
 use std::fmt::Write as _;
 use std::time::Duration;

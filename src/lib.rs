@@ -90,25 +90,25 @@ pub use self::layer::RateLimitLayer;
 pub use self::limiter::script_texts;
 #[cfg(feature = "redis")]
 pub use self::limiter::{AllAtOnce, Members, Pool, PoolBuilder, Redis};
-#[cfg(feature = "metrics")]
-pub use self::limiter::{Metered, MetricsExt};
-#[cfg(feature = "tracing")]
-pub use self::limiter::{TraceExt, Traced};
-#[cfg(feature = "metrics")]
-pub use self::observe::Meter;
-// The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 pub use self::limiter::{
     AllInTurn, Boxed, Breaker, BreakerCounts, BreakerState, DenyCache, Described, Description,
     FailOpen, Fallback, FallbackIf, Inspect, Lease, Limiter, LimiterExt, MemberCharges, Memory,
     Operation, OrElse, Parts, Shadow, ShadowCounts, Switch, SwitchMode, Timeout, WithBreaker,
     WithSwitch,
 };
+#[cfg(feature = "metrics")]
+pub use self::limiter::{Metered, MetricsExt};
+#[cfg(feature = "tracing")]
+pub use self::limiter::{TraceExt, Traced};
+#[cfg(feature = "metrics")]
+pub use self::observe::Meter;
 pub use self::quota::{Quota, QuotaError, Quotas};
 pub use self::refusal::Refusal;
 pub use self::reservation::{Owner, Reservation};
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
 pub use self::settle::{ActualCost, RefundIf, RefundOnError, RefundUnused, Settle};
+// The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 #[cfg(feature = "redis")]
 pub use ::bb8_redis::{self, bb8};
 // The networks that `ClientIp::trusted_networks` takes.

@@ -120,7 +120,7 @@ pub struct ClientIp<P = KnownPeers> {
     ipv6_prefix: u8,
 }
 
-/// Whose word is believed.
+/// Which proxies are trusted.
 #[derive(Clone, Debug)]
 enum Trusted {
     Networks(Vec<IpNet>),

@@ -27,8 +27,8 @@ fn is_escaped(before: &[u8]) -> bool {
 
 /// The value of the one parameter `for` of an element, without quotation marks.
 ///
-/// The other parameters may be anything that ends where the element ends: no proxy lies by a bad
-/// `proto`.
+/// The other parameters may have any value that ends where the element ends: a bad `proto` does not
+/// change who sent the request.
 pub(super) fn parameter_for(element: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !element.is_ascii() {
         return None;

@@ -44,7 +44,8 @@ impl Window {
         self.advance(now, settings.window);
         let slice = &mut self.slices[self.newest as usize % SLICES];
         match outcome {
-            // It says nothing, so it opens nothing: answers that expire do not make it a failure.
+            // It says nothing of the limiter, so it opens nothing, also once no answer is left in
+            // the window.
             Outcome::Saturated | Outcome::Unknown => return None,
             Outcome::Answered => {
                 slice.answered += 1;

@@ -1,8 +1,9 @@
 //! Which server is the primary, after what several sentinels say. Some may be dead, late or wrong.
 //!
-//! A sentinel numbers each switch: the epoch. At the start most votes win. From then on a higher
-//! epoch is news, and is followed at once, also if one sentinel alone has it: the others hear of it
-//! within two seconds. Who still says otherwise after five loses to the majority.
+//! A sentinel numbers each switch: the epoch. At the start most votes win. Later a report with a
+//! higher epoch is followed at once, also if one sentinel alone has it: the others hear of it
+//! within two seconds. A sentinel that still reports something else after five loses to the
+//! majority.
 
 use std::time::Duration;
 
