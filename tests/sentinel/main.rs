@@ -204,6 +204,15 @@ async fn the_primary_is_found_whichever_sentinels_are_dead_or_wrong() {
     assert_eq!(asked(replica).await, 0);
 }
 
+/// It may be a proxy, or a server that has renamed the command: no time heals that.
+#[tokio::test]
+async fn a_server_that_does_not_say_its_role_is_a_wrong_setting() {
+    let silent = fake::answering(b"+OK\r\n".to_vec()).await;
+    let sentinel = fake::sentinel(silent.port(), 1).await;
+    let error = refused(Pool::connect(&url(&[sentinel])).unwrap()).await;
+    assert!(error.contains("whether it is a primary"), "{error}");
+}
+
 #[tokio::test]
 async fn what_is_set_up_wrongly_says_so() {
     let server = Server::with(&["--requirepass", "data"]);

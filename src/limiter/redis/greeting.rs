@@ -10,6 +10,9 @@ use redis::{RedisResult, Value, cmd, from_redis_value};
 
 use crate::{Error, ErrorKind};
 
+/// What a server says that has no such command, or has renamed it.
+const UNKNOWN: &str = "unknown command";
+
 /// What a server must be, by the address that led to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerKind {
@@ -27,6 +30,8 @@ pub(super) struct Greeting {
     mode: Option<String>,
     /// `master` or `replica`.
     role: Option<String>,
+    /// Whether it refused to answer, for a reason that may pass.
+    was_refused: bool,
 }
 
 impl Greeting {
@@ -34,7 +39,10 @@ impl Greeting {
     pub(super) async fn of(connection: &mut impl ConnectionLike) -> RedisResult<Self> {
         match connection.req_packed_command(&cmd("HELLO")).await {
             Ok(reply) => Ok(Self::read(reply)),
-            Err(error) if error.code().is_some() => Ok(Self::default()),
+            Err(error) if error.code().is_some() => {
+                let was_refused = !error.detail().is_some_and(|text| text.contains(UNKNOWN));
+                Ok(Self { was_refused, ..Self::default() })
+            }
             Err(error) => Err(error),
         }
     }
@@ -42,12 +50,17 @@ impl Greeting {
     fn read(reply: Value) -> Self {
         let mut fields: HashMap<String, Value> = from_redis_value(reply).unwrap_or_default();
         let mut text = |name: &str| from_redis_value(fields.remove(name)?).ok();
-        Self { mode: text("mode"), role: text("role") }
+        Self { mode: text("mode"), role: text("role"), was_refused: false }
     }
 
     /// Fails if the address has led to a server of another kind than it says.
     pub(super) fn expect_kind(&self, expected: ServerKind) -> Result<(), Error> {
+        let says_role = self.role.is_some() || self.was_refused;
         let message = match (self.mode.as_deref(), expected) {
+            (_, ServerKind::Primary) if !says_role => {
+                "the server that the sentinels name does not say in its answer to HELLO whether it \
+                 is a primary"
+            }
             (Some("sentinel"), ServerKind::Plain | ServerKind::ClusterNode) => {
                 "this server is a sentinel: write \
                  redis-sentinel://<host>:<port>?sentinelServiceName=<name>"
@@ -107,6 +120,13 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Configuration);
             assert!(error.to_string().contains(address), "{error}");
         }
+        // Nobody can tell whether it is a primary, and waiting does not help.
+        for silent in [greeting(&[("mode", "standalone")]), Greeting::default()] {
+            let error = silent.expect_kind(ServerKind::Primary).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Configuration);
+        }
+        let busy = Greeting { was_refused: true, ..Greeting::default() };
+        assert!(busy.expect_kind(ServerKind::Primary).is_ok());
         // Whatever stands before a server may answer less.
         assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain).is_ok());
         assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode).is_ok());
