@@ -28,6 +28,11 @@ use crate::{
 ///
 /// The [module](super) says what a row holds.
 ///
+/// Limiters that watch, such as [`inspect`](crate::LimiterExt::inspect), fit around it, and so do
+/// [`timeout`](crate::LimiterExt::timeout) and [`deny_cache`](crate::LimiterExt::deny_cache). A
+/// [`lease`](crate::LimiterExt::lease) does not: it asks for several units at once, and each policy
+/// has a cost of its own, so that is an error of kind [`Configuration`](ErrorKind::Configuration).
+///
 /// ```
 /// use http::{Request, Response};
 /// use tower::{BoxError, Layer, ServiceExt, service_fn};

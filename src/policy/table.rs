@@ -82,6 +82,8 @@ pub(super) struct Table {
     pub(super) armed: Vec<Arc<Armed>>,
     /// The place of each policy by its name.
     places: HashMap<String, usize>,
+    /// Which table of these policies it is, from 0.
+    number: u64,
     routes: Routes,
     combinations: Combinations,
 }
@@ -110,9 +112,10 @@ impl Table {
     pub(super) fn new(armed: Vec<Arc<Armed>>, before: Option<&Table>) -> Self {
         let names = armed.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
+        let number = before.map_or(0, |before| before.number + 1);
         let routes = Routes::new(armed.iter().map(|armed| armed.policy.matcher()));
         let combinations = before.map(|before| before.combinations.kept(&armed));
-        Self { armed, places, routes, combinations: combinations.unwrap_or_default() }
+        Self { armed, places, number, routes, combinations: combinations.unwrap_or_default() }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Armed>> {
@@ -182,12 +185,15 @@ impl Selection {
         first.map_or(1, |asked| asked.charge.get_cost())
     }
 
-    /// A text that no other selection has: each policy with its key.
+    /// A text that no other selection has: the table, and each policy with its key. So a limiter
+    /// around policies that remembers a decision forgets it when the table changes, or a switch.
     pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        for Asked { armed, charge, .. } in self.in_force.iter().chain(&self.in_shadow) {
-            let (name, key) = (armed.policy.name(), charge.key());
-            write!(text, "{name}={}:{key}", key.len()).expect("a string takes all");
+        let mut text = self.table.number.to_string();
+        for (sign, asked) in [('+', &self.in_force), ('-', &self.in_shadow)] {
+            for Asked { armed, charge, .. } in asked {
+                let (name, key) = (armed.policy.name(), charge.key());
+                write!(text, "{sign}{name}={}:{key}", key.len()).expect("a string takes all");
+            }
         }
         text
     }

@@ -27,6 +27,7 @@ mod shadows;
 mod switches;
 #[cfg(feature = "redis")]
 mod why;
+mod wrapped;
 
 use std::time::Duration;
 
