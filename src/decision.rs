@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) use self::details::Details;
 use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
-pub use self::policies::Policies;
+pub use self::policies::PolicyReports;
 pub(crate) use self::policy::{
     Figures, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name, is_policy_name_byte,
     make_distinct,

@@ -73,7 +73,7 @@ pub mod testing;
 
 pub use self::charge::Charge;
 pub use self::decision::{
-    Decision, DecisionReport, Origin, Outcome, Policies, PolicyReport, QuotaUnit,
+    Decision, DecisionReport, Origin, Outcome, PolicyReport, PolicyReports, QuotaUnit,
 };
 pub use self::error::{Error, ErrorKind};
 #[cfg(any(feature = "axum", feature = "tonic"))]

@@ -12,7 +12,7 @@ use super::policy::{Figures, Policy, PolicyReport};
 
 /// The policies that took part in a decision, in order: see [`Decision::policies`].
 #[derive(Clone)]
-pub struct Policies<'a> {
+pub struct PolicyReports<'a> {
     only: Option<PolicyReport<'a>>,
     several: slice::Iter<'a, Policy>,
 }
@@ -23,10 +23,10 @@ impl Decision {
     ///
     /// Each has its own `remaining` and `reset_after`.
     #[must_use]
-    pub fn policies(&self) -> Policies<'_> {
+    pub fn policies(&self) -> PolicyReports<'_> {
         let several = self.details().and_then(|details| details.policies.as_deref());
         let only = if several.is_some() { None } else { self.only_policy() };
-        Policies { only, several: several.unwrap_or_default().iter() }
+        PolicyReports { only, several: several.unwrap_or_default().iter() }
     }
 
     /// The policy that matters most to the next request: of those that refuse, the one that refuses
@@ -138,7 +138,7 @@ fn changed(policies: &[Policy], change: impl Fn(&mut Figures)) -> Option<Arc<[Po
     Some(policies)
 }
 
-impl<'a> Iterator for Policies<'a> {
+impl<'a> Iterator for PolicyReports<'a> {
     type Item = PolicyReport<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -151,11 +151,11 @@ impl<'a> Iterator for Policies<'a> {
     }
 }
 
-impl ExactSizeIterator for Policies<'_> {}
+impl ExactSizeIterator for PolicyReports<'_> {}
 
-impl FusedIterator for Policies<'_> {}
+impl FusedIterator for PolicyReports<'_> {}
 
-impl fmt::Debug for Policies<'_> {
+impl fmt::Debug for PolicyReports<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.clone()).finish()
     }
