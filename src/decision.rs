@@ -81,7 +81,8 @@ impl Decision {
         self.details()?.limiter.as_deref()
     }
 
-    /// The quota that decided: of several that of the [`tightest`](Decision::tightest) policy.
+    /// The quota that decided: of several that of the [`tightest`](Decision::tightest) policy. The
+    /// burst of a smooth pace is what it stores.
     #[must_use]
     pub fn quota(&self) -> Option<Quota> {
         self.details()?.quota

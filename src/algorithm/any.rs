@@ -5,7 +5,7 @@ use super::{
     SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
     sealed::Sealed, sealed::Single,
 };
-use crate::quota::{QuotaError, Quotas};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 macro_rules! any_algorithm {
     ($($(#[$doc:meta])* $member:ident),+ $(,)?) => {
@@ -146,6 +146,10 @@ impl Algorithm for AnyAlgorithm {
 
     fn refills(&self, index: usize) -> bool {
         dispatch!(AnyAlgorithm, self, |A, algorithm| <A as Algorithm>::refills(algorithm, index))
+    }
+
+    fn reported(&self, index: usize, quota: Quota) -> Quota {
+        dispatch!(AnyAlgorithm, self, |A, algorithm| A::reported(algorithm, index, quota))
     }
 
     fn quota(&self) -> Quotas {

@@ -134,6 +134,10 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         self.get(index).is_some_and(|one| one.refills(0))
     }
 
+    fn reported(&self, index: usize, quota: Quota) -> Quota {
+        self.get(index).map_or(quota, |one| one.reported(0, quota))
+    }
+
     /// Nothing for one alone, whose answer is the whole.
     fn judge_each(
         rule: &Self::Rule,

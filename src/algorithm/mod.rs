@@ -101,6 +101,7 @@ mod in_lua;
 mod list;
 #[cfg(feature = "policies")]
 mod own_terms;
+pub(crate) mod sealed;
 mod several;
 mod sliding_counter;
 mod sliding_log;
@@ -140,7 +141,7 @@ use common::{DEFAULT_HORIZON, clamped_horizon, micros, without_burst};
 pub(crate) use common::{INEXACT, exact};
 
 pub use crate::mark::Mark;
-use crate::quota::{QuotaError, Quotas};
+use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The instant of a state that did not exist.
 const LONG_AGO: i64 = 1;
@@ -165,6 +166,14 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn refills(&self, index: usize) -> bool {
         let _ = index;
         false
+    }
+
+    /// The quota at `index` as decisions report it: with the burst that a setting of the algorithm
+    /// makes, and not the quota.
+    #[inline]
+    fn reported(&self, index: usize, quota: Quota) -> Quota {
+        let _ = index;
+        quota
     }
 
     /// What each quota of several decides alone, in order; nothing for one quota. The reports are
@@ -381,18 +390,3 @@ fn answer<A: Algorithm>(
     };
     Answer { verdict, report, members, mark: None }
 }
-
-pub(crate) mod sealed {
-    pub trait Sealed {}
-
-    /// An algorithm of one quota, as a tuple's members are.
-    pub trait Single {}
-}
-
-impl sealed::Single for TokenBucket {}
-impl sealed::Single for FixedWindow {}
-impl sealed::Single for SlidingLog {}
-impl sealed::Single for SlidingWindow {}
-impl sealed::Single for SlidingCounter {}
-impl sealed::Single for SmoothBursty {}
-impl sealed::Single for SmoothWarmingUp {}

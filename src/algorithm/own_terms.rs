@@ -6,7 +6,7 @@
 use super::{
     Algorithm, Element, InLua, Mark, Refund, Report, ScriptPart, sealed::Sealed, sealed::Single,
 };
-use crate::quota::{QuotaError, Quotas, Terms};
+use crate::quota::{Quota, QuotaError, Quotas, Terms};
 
 /// Decides about the cost of its own rule, whatever the other members are asked for.
 #[derive(Clone, Debug)]
@@ -39,6 +39,10 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
 
     fn refills(&self, index: usize) -> bool {
         self.0.refills(index)
+    }
+
+    fn reported(&self, index: usize, quota: Quota) -> Quota {
+        self.0.reported(index, quota)
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Self::Rule, QuotaError> {

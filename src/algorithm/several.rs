@@ -102,6 +102,13 @@ macro_rules! tuple {
                 [$(self.$index.refills(0)),+].get(index).copied().unwrap_or_default()
             }
 
+            fn reported(&self, index: usize, quota: Quota) -> Quota {
+                $(if index == $index {
+                    return self.$index.reported(0, quota);
+                })+
+                quota
+            }
+
             fn judge_each(
                 rule: &Self::Rule,
                 state: Option<&Self::State>,

@@ -184,6 +184,13 @@ impl Algorithm for SmoothBursty {
         self.quota.into()
     }
 
+    /// What it stores, and 1 at least: a charge passes though nothing is stored.
+    fn reported(&self, _: usize, quota: Quota) -> Quota {
+        let micros = quota.period().as_micros();
+        let stored = self.burst.as_micros().saturating_mul(quota.limit().into()) / micros;
+        quota.try_burst(u64::try_from(stored).unwrap_or(u64::MAX).max(1)).unwrap_or(quota)
+    }
+
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a pace has no burst but what it stores: see max_burst")?;
         let (numerator, denominator) = quota.unit();

@@ -203,6 +203,12 @@ impl Algorithm for SmoothWarmingUp {
         self.quota.into()
     }
 
+    /// What it stores, and 1 at least: a charge passes though nothing is stored.
+    fn reported(&self, _: usize, quota: Quota) -> Quota {
+        let Ok(rule) = self.rule(quota.burst(quota.limit())) else { return quota };
+        quota.try_burst((rule.most as u64).max(1)).unwrap_or(quota)
+    }
+
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
         let quota = without_burst(quota, "a pace has no burst")?;
         let (numerator, denominator) = quota.unit();

@@ -93,7 +93,7 @@ impl<'a> PolicyReport<'a> {
         self.name
     }
 
-    /// The quota.
+    /// The quota. The burst of a smooth pace is what it stores.
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.figures.quota

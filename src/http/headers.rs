@@ -88,7 +88,7 @@ pub enum OnAdmitted {
 /// | | |
 /// |---|---|
 /// | name | of the [policy](crate::PolicyReport::name); a character other than letters, digits and `_.:-` shows as `-` |
-/// | `q`, limit | the most units at once: the limit, or the burst of a bucket |
+/// | `q`, limit | the most units at once: the limit, or what a bucket or a smooth pace stores |
 /// | `w` | the [window](crate::PolicyReport::window) in seconds; absent if that is no whole number |
 /// | `r`, remaining | the units left, of this policy alone |
 /// | `t`, reset | admitted: the seconds until the whole quota is there, rounded up; refused: as `Retry-After`. `t` is absent if nothing is taken |

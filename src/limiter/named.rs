@@ -137,7 +137,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let is_taken = cost > 0 && matches!(outcome, Outcome::Allow | Outcome::Wait(_));
         let details = Details {
             limiter: Some(Arc::clone(name)),
-            quota: Some(quotas[tightest.min(quotas.len() - 1)]),
+            quota: Some(self.reported(tightest, quotas)),
             remaining: Some(answer.report.remaining.cast_unsigned()),
             reset_after: Some(duration(answer.report.reset_after)),
             refills: self.refills,
@@ -158,6 +158,11 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         Decision::with_details(outcome, from.origin, details)
     }
 
+    fn reported(&self, index: usize, quotas: &[Quota]) -> Quota {
+        let index = index.min(quotas.len() - 1);
+        self.algorithm.reported(index, quotas[index])
+    }
+
     /// What several quotas say, each for itself.
     fn policies(&self, quotas: &[Quota], members: &[MemberAnswer]) -> Arc<[Policy]> {
         let each = quotas.iter().zip(members).zip(&self.policy_names).enumerate();
@@ -167,7 +172,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
                 remaining: Some(member.report.remaining.cast_unsigned()),
                 reset_after: Some(duration(member.report.reset_after)),
                 refills: self.algorithm.refills(index),
-                ..Figures::new(*quota)
+                ..Figures::new(self.algorithm.reported(index, *quota))
             };
             Policy { name: Arc::clone(name), figures }
         })

@@ -9,6 +9,7 @@ mod examples;
 mod extensions;
 mod obedient;
 mod sockets;
+mod stores;
 mod styles;
 #[path = "../support/mod.rs"]
 mod support;
