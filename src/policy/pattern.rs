@@ -5,7 +5,7 @@ use std::fmt;
 
 use http::{HeaderName, Method};
 use matchit::Router;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
 use super::path::{Readings, Separators, spelled};
@@ -19,7 +19,7 @@ pub(super) struct Pattern {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     method: Vec<String>,
     /// By its name, what a header must hold; `None` if it must only be there.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", serialize_with = "as_written")]
     header: BTreeMap<String, Option<String>>,
     /// Such a row takes only requests that are given this name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +48,17 @@ struct Table {
 enum Headers {
     Present(OneOrMany),
     Holding(BTreeMap<String, String>),
+}
+
+/// Headers that must only be there as a list, and others with what they must hold.
+fn as_written<S: Serializer>(
+    headers: &BTreeMap<String, Option<String>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match headers.values().any(Option::is_some) {
+        true => headers.serialize(serializer),
+        false => serializer.collect_seq(headers.keys()),
+    }
 }
 
 impl<'de> Deserialize<'de> for Pattern {

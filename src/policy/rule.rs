@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use super::error::{RowError, TableError};
 use super::fields::Fields;
@@ -23,8 +24,9 @@ const KB: u64 = 1_024;
 /// The largest cost. It is above every capacity, so what costs more can never pass either.
 const MAX_COST: u64 = 1 << 53;
 
-/// A policy of the table in force, as its row has it. It serializes as a row, with the defaults
-/// filled in.
+/// A policy of the table in force. It serializes as a row that decides alike: with the defaults of
+/// what every algorithm has, and with those settings of its own algorithm that its row states. A
+/// `cache_ratio` becomes the `max_wait` that it means, and an interface a policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Policy {
     name: String,
@@ -32,8 +34,9 @@ pub struct Policy {
     limit: u64,
     #[serde(serialize_with = "as_text")]
     period: Duration,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    burst: Option<u64>,
+    /// The settings of its own algorithm.
+    #[serde(flatten)]
+    settings: Map<String, Value>,
     #[serde(serialize_with = "as_text")]
     max_wait: Duration,
     key: Key,
@@ -190,7 +193,7 @@ impl Policy {
             share,
             enabled: enabled.is_none_or(|Switched(on)| on),
             shadow: shadow.is_some_and(|Switched(on)| on),
-            burst: (setting.name == "token_bucket").then(|| setting.quota.get_burst()),
+            settings: setting.stated(row),
         })
     }
 
@@ -211,7 +214,7 @@ impl Policy {
             share: None,
             enabled: status.is_none_or(|Switched(on)| on),
             shadow: false,
-            burst: None,
+            settings: Map::from_iter([(String::from("wait_for_own_cost"), Value::Bool(true))]),
         })
     }
 
@@ -228,7 +231,7 @@ impl Policy {
         else {
             return Err(errors);
         };
-        let Written { key, pattern, cost, on_error, share, enabled, shadow, burst } =
+        let Written { key, pattern, cost, on_error, share, enabled, shadow, settings } =
             written(&setting);
         let Setting { name: algorithm, quota, choice, max_wait } = setting;
         let (limit, period) = (quota.limit(), quota.period());
@@ -237,7 +240,7 @@ impl Policy {
             algorithm,
             limit,
             period,
-            burst,
+            settings,
             max_wait,
             key,
             pattern,
@@ -262,7 +265,7 @@ struct Written {
     share: Option<AnyAlgorithm>,
     enabled: bool,
     shadow: bool,
-    burst: Option<u64>,
+    settings: Map<String, Value>,
 }
 
 /// A name that response headers and labels can hold as it is.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::fields::Fields;
+use super::row::Row;
 use crate::Quota;
 use crate::algorithm::{
     Algorithm, AnyAlgorithm, FixedWindow, INEXACT, SlidingCounter, SlidingLog, SlidingWindow,
@@ -69,6 +72,19 @@ impl Setting {
         let horizon = horizon.unwrap_or(max_wait.max(DEFAULT_HORIZON));
         let choice = made.with_horizon(fields, quota, horizon)?;
         Some(Self { name: name?, quota, choice, max_wait })
+    }
+
+    /// The settings of its own algorithm that a row states, and the burst of a bucket.
+    pub(super) fn stated(&self, row: &Row) -> Map<String, Value> {
+        let own = ALGORITHMS.iter().find(|(name, _)| *name == self.name);
+        let own = own.map_or(&[][..], |(_, own)| own);
+        let is_own = |field: &String| field == "horizon" || own.contains(&&**field);
+        let mut stated: Map<_, _> =
+            row.fields().into_iter().filter(|(field, _)| is_own(field)).collect();
+        if self.name == "token_bucket" {
+            stated.insert(String::from("burst"), self.quota.get_burst().into());
+        }
+        stated
     }
 
     /// The pace of a supplier's interface: `rate` calls per second, of which a second's are stored.

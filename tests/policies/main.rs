@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod again;
 #[path = "../support/dice.rs"]
 mod dice;
 mod errors;
