@@ -90,6 +90,7 @@ const MODULES: &[Module] = &[
         modules: &["respond", "http", "grpc"],
     },
     Module { files: &["grpc"], crates: &["http", "base64"], modules: &["grpc"] },
+    Module { files: &["policy/path"], crates: &["fastrand"], modules: &["policy"] },
     Module {
         files: &["policy"],
         crates: &[

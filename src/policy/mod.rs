@@ -82,8 +82,10 @@
 //!
 //! A path is taken however it is spelled: percent-encoded or not, with empty segments, with `.` and
 //! `..`, with `%2F` or a backslash in place of a slash. A path that servers read in several ways is
-//! taken in each of them. `/API`, `/api/` and `/api;a=b` are other paths than `/api`. For a server
-//! that takes them for the same, list them, or match by `name` behind its router.
+//! taken in each of them. If it is longer than 4 KiB, every policy takes it.
+//!
+//! `/API`, `/api/` and `/api;a=b` are other paths than `/api`. For a server that takes them for the
+//! same, list them, or match by `name` behind its router.
 //!
 //! A request that no policy takes passes. One that several take is decided by all, all or nothing:
 //! in one call if they are in one Redis. It waits until it fits all of them. The policy that needs

@@ -8,7 +8,7 @@ use matchit::Router;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
-use super::path::{Readings, Separators, spelled};
+use super::path::{Readings, literal};
 use crate::Head;
 
 /// Which requests a row takes, as it writes it. All that it states must hold.
@@ -155,13 +155,13 @@ impl fmt::Debug for Pattern {
 
 /// A pattern whose literal text is in the spelling of the paths that it is held against.
 fn route(pattern: &str) -> String {
-    let (mut route, mut literal) = (String::new(), String::new());
+    let (mut route, mut text) = (String::new(), String::new());
     let mut rest = pattern;
     while let Some(next) = rest.chars().next() {
         let placeholder = match rest.get(..2) {
             // An escape, as matchit has it.
             Some(twice @ ("{{" | "}}")) => {
-                literal.push(next);
+                text.push(next);
                 rest = &rest[twice.len()..];
                 continue;
             }
@@ -170,15 +170,15 @@ fn route(pattern: &str) -> String {
             _ => "",
         };
         if placeholder.is_empty() {
-            literal.push(next);
+            text.push(next);
             rest = &rest[next.len_utf8()..];
         } else {
-            route += &spelled(&std::mem::take(&mut literal), Separators::Decoded);
+            route += &literal(&std::mem::take(&mut text));
             route += placeholder;
             rest = &rest[placeholder.len()..];
         }
     }
-    route + &spelled(&literal, Separators::Decoded)
+    route + &literal(&text)
 }
 
 /// Decides whether a policy takes a request.
@@ -202,7 +202,7 @@ impl Matcher {
         self.name.as_deref() == name
             && (self.methods.is_empty() || self.methods.contains(head.method()))
             && self.headers.iter().all(has_header)
-            && (self.paths.is_empty() || path.iter().any(takes))
+            && (self.paths.is_empty() || path.each().is_none_or(|mut readings| readings.any(takes)))
     }
 
     /// How each path that it takes begins: the whole segments before the first placeholder. `None`

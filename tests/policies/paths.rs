@@ -18,6 +18,8 @@ async fn no_spelling_of_a_path_gets_around_a_policy() {
         // What a server sees that decodes a path before it splits it, and one that never does.
         ("/api/{*rest}", &["/api%2Fx", "/api%2f%2e/x", "/x%2F..%2fapi/y", "/api\\x", "/api%5cx"]),
         ("/api/{*rest}", &["/api/x/../../y", "/api%2F../y", "/api//../y"]),
+        // nginx, and a server that takes out dots before it decodes them.
+        ("/api/x", &["//aa\\api/%2F../api/x", "/api/%2e/../x", "/%2e%2e%2f%5ca\\../api/x"]),
         ("/a/b", &["/a/b", "/a//../b", "/a/./b", "/a/c/../b", "/a%2Fb", "/a/%62"]),
         ("/users/{id}", &["/users/7", "/users/a%2Fb", "/users//7", "/users/%2e"]),
         ("/v1/messages:send", &["/v1/messages:send", "/v1/messages%3Asend", "/v1/messages%3asend"]),
@@ -94,6 +96,16 @@ fn a_pattern_that_no_path_can_have_is_an_error() {
         let error = Policies::builder().build(&rows(&table)).expect_err(name);
         assert_eq!(error.rows()[0].field(), Some("name"), "{error}");
     }
+}
+
+/// Longer than any reading of it is looked for.
+#[tokio::test(start_paused = true)]
+async fn a_path_too_long_to_read_is_taken_by_all() {
+    let policies = taking("'/api/x'");
+    let path = format!("/{}/api/x", "a/%2e%2e/".repeat(1_000));
+    assert!(check(&policies, &request("GET", &path, &[])).await.is_some());
+    let plain = format!("/{}", "%20".repeat(3_000));
+    assert!(check(&policies, &request("GET", &plain, &[])).await.is_none());
 }
 
 /// Rows are found by the beginning of a path, and decide in their order.
