@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::quota::{Quota, QuotaError, Quotas};
 
 /// The longest wait that an algorithm reserves unless set otherwise.
-pub(super) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The longest horizon that can be set.
 const MAX_HORIZON: Duration = Duration::from_secs(365 * 86_400);

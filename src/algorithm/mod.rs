@@ -137,8 +137,9 @@ pub type LeakyBucket = TokenBucket;
 
 use std::fmt::Debug;
 
-use common::{DEFAULT_HORIZON, clamped_horizon, micros, without_burst};
+pub(crate) use common::DEFAULT_HORIZON;
 pub(crate) use common::{INEXACT, exact};
+use common::{clamped_horizon, micros, without_burst};
 
 pub use crate::mark::Mark;
 use crate::quota::{Quota, QuotaError, Quotas};

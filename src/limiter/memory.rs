@@ -26,7 +26,8 @@ use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
 use crate::{Charge, Decision, Error, Reservation};
 
-const DEFAULT_MAX_KEYS: usize = 100_000;
+/// How many live keys are held unless set otherwise.
+pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// A limiter in this process. Cheap to clone: clones share their keys.
 ///

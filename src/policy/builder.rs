@@ -12,10 +12,8 @@ use super::policies::Policies;
 use super::row::Rows;
 #[cfg(feature = "redis")]
 use crate::Pool;
-use crate::limiter::memory::Clock as MemoryClock;
+use crate::limiter::memory::{Clock as MemoryClock, DEFAULT_MAX_KEYS};
 use crate::{ClientIp, FindPeer};
-
-const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// Settings of [`Policies`]: made by [`Policies::builder`].
 #[derive(Clone)]

@@ -8,14 +8,11 @@ use super::fields::Fields;
 use super::row::Row;
 use crate::Quota;
 use crate::algorithm::{
-    Algorithm, AnyAlgorithm, FixedWindow, INEXACT, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, DEFAULT_HORIZON, FixedWindow, INEXACT, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Rate};
-
-/// The longest wait that an algorithm reserves unless its row says more.
-const DEFAULT_HORIZON: Duration = Duration::from_secs(60);
 
 /// What is wrong with a cost that no key has room for.
 const NEVER: &str = "a request of so many units never fits";
