@@ -160,6 +160,20 @@ async fn a_dropped_future_is_abandoned_and_one_that_never_began_is_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_limiters_of_one_name_count_together() {
+    let recorder = Recorder::new();
+    let (first, second) =
+        (Scripted::new().allow().never().metrics("api"), Scripted::new().allow().metrics("api"));
+    for limiter in [&first, &first, &second] {
+        limiter.check(&one()).await.unwrap();
+    }
+    assert_counts!(recorder,
+        "decisions_total{outcome=admitted}": 2,
+        "decisions_total{outcome=denied}": 1,
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn times_begin_with_the_first_poll() {
     let recorder = Recorder::new();
     let slow = |_: &Charge| async {
