@@ -102,14 +102,18 @@ fn draft_11(name: &str, at: Standing, partition_key: Option<[u8; 8]>) -> Option<
     if partition_key.is_some() {
         return HeaderValue::try_from(structured::standing(name, at, partition_key)?).ok();
     }
-    let line = Line::new().text("\"").text(name).text("\";r=").number(at.remaining);
-    if at.has_reset { line.text(";t=").number(at.reset) } else { line }.value()
+    let mut line = Line::new();
+    line.text("\"").text(name).text("\";r=").number(at.remaining);
+    if at.has_reset {
+        line.text(";t=").number(at.reset);
+    }
+    line.value()
 }
 
 /// `limit=100, remaining=42, reset=13`.
 fn draft_07(at: Standing) -> Option<HeaderValue> {
-    let line = Line::new().text("limit=").number(at.limit);
-    let line = line.text(", remaining=").number(at.remaining);
+    let mut line = Line::new();
+    line.text("limit=").number(at.limit).text(", remaining=").number(at.remaining);
     line.text(", reset=").number(at.reset).value()
 }
 

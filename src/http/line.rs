@@ -16,22 +16,13 @@ impl Line {
         Self { bytes: [0; Self::MAX], length: 0 }
     }
 
-    #[must_use]
-    pub(super) fn text(mut self, text: &str) -> Self {
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
         self.push(text.as_bytes());
         self
     }
 
-    #[must_use]
-    pub(super) fn number(mut self, mut number: u64) -> Self {
-        let mut digits = [b'0'; 20];
-        let mut start = digits.len() - 1;
-        while number > 9 {
-            digits[start] += (number % 10) as u8;
-            number /= 10;
-            start -= 1;
-        }
-        digits[start] += number as u8;
+    pub(super) fn number(&mut self, number: u64) -> &mut Self {
+        let (digits, start) = digits(number);
         self.push(&digits[start..]);
         self
     }
@@ -52,7 +43,21 @@ impl Line {
 
 /// A field that is a number.
 pub(super) fn number(number: u64) -> Option<HeaderValue> {
-    Line::new().number(number).value()
+    let (digits, start) = digits(number);
+    HeaderValue::from_bytes(&digits[start..]).ok()
+}
+
+/// The decimal digits of a number, and where the first one stands.
+fn digits(mut number: u64) -> ([u8; 20], usize) {
+    let mut digits = [b'0'; 20];
+    let mut start = digits.len() - 1;
+    while number > 9 {
+        digits[start] += (number % 10) as u8;
+        number /= 10;
+        start -= 1;
+    }
+    digits[start] += number as u8;
+    (digits, start)
 }
 
 #[cfg(test)]
@@ -64,6 +69,7 @@ mod tests {
         for shift in 0..64 {
             for near in [(1 << shift) - 1, 1 << shift, u64::MAX >> shift, 10_u64.pow(shift % 20)] {
                 assert_eq!(number(near).unwrap(), near.to_string());
+                assert_eq!(Line::new().number(near).value().unwrap(), near.to_string());
             }
         }
     }

@@ -50,19 +50,18 @@ impl PolicyList {
         policies: impl Iterator<Item = PolicyReport<'a>> + Clone,
     ) -> Rc<Self> {
         let make = || Rc::new(Self::new(form, policies.clone()));
-        if policies.clone().any(|policy| policy.partition_key().is_some()) {
-            return make();
-        }
         let kept = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if let Some(list) = kept.iter().find(|list| list.says(form, policies.clone())) {
                 return Rc::clone(list);
             }
-            if kept.len() == MOST {
-                kept.pop_front();
-            }
             let list = make();
-            kept.push_back(Rc::clone(&list));
+            if policies.clone().all(|policy| policy.partition_key().is_none()) {
+                if kept.len() == MOST {
+                    kept.pop_front();
+                }
+                kept.push_back(Rc::clone(&list));
+            }
             list
         });
         // The thread ends.
@@ -83,10 +82,15 @@ impl PolicyList {
         Self { form, members: policies.map(member).collect(), field, names }
     }
 
+    /// Whether it is the list of these policies, none of which shows whose quota it is.
     fn says<'a>(&self, form: Form, mut policies: impl Iterator<Item = PolicyReport<'a>>) -> bool {
         let is_next = |member: &Member| {
             let next = policies.next();
-            next.is_some_and(|next| member.name == next.name() && member.terms == next.terms())
+            next.is_some_and(|next| {
+                member.terms == next.terms()
+                    && member.name == next.name()
+                    && next.partition_key().is_none()
+            })
         };
         self.form == form && self.members.iter().all(is_next) && policies.next().is_none()
     }

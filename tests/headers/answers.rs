@@ -155,6 +155,24 @@ fn ten_thousand_random_answers_are_read_back() {
     }
 }
 
+/// The policies are the same, and the fields of one request are never those of another.
+#[test]
+fn a_partition_key_is_that_of_the_request() {
+    let decision = || api(Outcome::Allow, 42, 13 * SECOND);
+    let shown = |decision| {
+        let headers = annotated(always(HeaderStyle::Draft11), decision);
+        ["ratelimit-policy", "ratelimit"].map(|name| headers[name].to_str().unwrap().to_owned())
+    };
+    let plain = [r#""api";q=100;w=60"#, r#""api";r=42;t=13"#];
+    for _ in 0..2 {
+        assert_eq!(shown(decision()), plain);
+        for key in ["user:1", "user:2"] {
+            let expected = plain.map(|field| format!("{field};pk={}", digest(key)));
+            assert_eq!(shown(with_partition_key(decision(), key)), expected);
+        }
+    }
+}
+
 /// A parser that reads everything would read these.
 #[test]
 fn the_grammar_is_strict() {
