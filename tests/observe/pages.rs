@@ -179,6 +179,30 @@ fn each_alert_can_be_computed_and_is_on_the_page() {
 }
 
 #[test]
+fn each_alert_is_played_until_it_fires_and_ends() {
+    let tests: Value = yaml_serde::from_str(&read("observability/alerts_test.yaml")).expect("YAML");
+    let tests = tests["tests"][0]["alert_rule_test"].as_array().expect("tests");
+    let ends = |alert: &str| {
+        let tests = tests.iter().filter(|test| test["alertname"] == alert);
+        let firing = tests.map(|test| !test["exp_alerts"].as_array().expect("alerts").is_empty());
+        firing.collect::<BTreeSet<_>>() == BTreeSet::from([true, false])
+    };
+    for (alert, _) in alerts() {
+        assert!(ends(&alert), "{alert}");
+    }
+}
+
+#[test]
+fn each_range_holds_two_scrapes_a_minute_apart() {
+    for (alert, expression) in alerts() {
+        for range in expression.split('[').skip(1) {
+            let minutes = range.split_once("m]").and_then(|(number, _)| number.parse::<u32>().ok());
+            assert!(minutes.is_some_and(|minutes| minutes >= 5), "{alert}: {expression}");
+        }
+    }
+}
+
+#[test]
 fn a_wrong_expression_is_found() {
     for (wrong, why) in [
         ("sum(rate(rate_limit_decision_total[5m]))", "no metric"),
