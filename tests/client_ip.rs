@@ -91,6 +91,7 @@ fn forged(number: usize) -> String {
 }
 
 /// Twice as many as any limit admits, and none of them is another client.
+// Case 83.
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_headers_give_nobody_a_second_quota() {
     let behind = || ClientIp::new().try_trusted_networks("127.0.0.0/8").unwrap();
@@ -112,6 +113,7 @@ async fn forged_headers_give_nobody_a_second_quota() {
     }
 }
 
+// Case 84.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_addresses_of_one_network_have_one_quota() {
     let behind = ClientIp::new().try_trusted_networks("127.0.0.1").unwrap();

@@ -30,7 +30,7 @@ fn retry_after(response: &Response<String>) -> Option<&str> {
     response.headers().get("retry-after").map(|value| value.to_str().unwrap())
 }
 
-// Cases 86 and 121.
+// Case 121.
 #[tokio::test(start_paused = true)]
 async fn denied_is_429_with_retry_after() {
     let response =

@@ -120,7 +120,10 @@ fn page() -> (String, Vec<String>) {
         let (case, sentence) = (fields.next(), fields.next().expect("a sentence"));
         let case: usize = case.and_then(|case| case.parse().ok()).expect("a number");
         let shown = match (tests.remove(&case), fields.next()) {
-            (Some(tests), _) => {
+            (Some(tests), reason) => {
+                if reason.is_some() {
+                    wrong.push(format!("case {case} has tests and a reason why it has none"));
+                }
                 tests.iter().map(|test| format!("`{test}`")).collect::<Vec<_>>().join(", ")
             }
             (None, Some(reason)) => format!("none: {reason}"),

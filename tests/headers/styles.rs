@@ -165,6 +165,7 @@ fn a_window_of_parts_of_a_second_is_left_out() {
     assert_eq!(policy(Quota::per_second(3).burst(10)), r#""x";q=10;w=4"#);
 }
 
+// Case 86.
 #[test]
 fn a_name_that_no_field_may_hold_is_changed() {
     let decision = Decision::new(Outcome::Allow)

@@ -98,6 +98,7 @@ async fn an_outcome_says_what_happened() {
     assert_eq!(outcomes, expected);
 }
 
+// Case 87.
 #[tokio::test(start_paused = true)]
 async fn no_event_shows_a_key_unless_it_is_asked_to() {
     let (lines, _guard) = Lines::listen();
