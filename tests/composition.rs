@@ -263,7 +263,8 @@ fn it_runs_on_every_kind_of_runtime() {
 async fn no_byte_of_a_request_opens_the_gate() {
     let server = Server::start();
     let pool = Pool::connect(&server.url()).unwrap();
-    // Nothing is ever admitted but by a decision: there is one unit for everyone, and it is gone.
+    // Nothing is ever admitted but by a decision, and none admits: each key has one unit, and each
+    // charge costs two at least.
     let limiter = Redis::new("api", FixedWindow::new(Quota::new(1, 8_760 * HOUR)), pool)
         .decision_timeout(Duration::from_secs(30));
     let keyed = limiter.clone().or_else(FailOpen);
@@ -309,6 +310,7 @@ async fn no_byte_of_a_request_opens_the_gate() {
     tasks.join_all().await;
     assert_eq!(admitted.load(Relaxed), 0);
     println!("fault case=117 requests={requests} admitted=0");
+    // A charge of one unit fits, so the limiter did decide.
     assert!(limiter.check(&Charge::new("fine")).await.unwrap().is_admitted());
 }
 
@@ -335,7 +337,7 @@ fn two_clients_together_keep_to_the_suppliers_quota() {
         .collect();
     calls.sort_unstable();
     assert_eq!(calls.len(), 12);
-    // AllAtOnce they wait eleven times 200 ms; alone each would be done after five. The rest is
+    // Together they wait eleven times 200 ms; alone each would be done after five. The rest is
     // for late starts.
     let took = Duration::from_micros(calls[11] - calls[0]);
     assert!(took >= Duration::from_millis(1_200), "{took:?}");

@@ -57,7 +57,7 @@ async fn a_server_that_comes_later_decides() {
 /// Callers run on a thread of their own, which a kill does not block.
 // Cases 4 and 5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_crash_ends_every_call_and_recovery_costs_a_call_per_connection() {
+async fn a_crash_ends_every_call_and_a_server_that_is_back_decides() {
     let mut server = Server::start();
     let limiter = yearly(&server.url());
     until_decided(&limiter, ErrorKind::Infrastructure).await;
