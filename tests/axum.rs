@@ -109,7 +109,7 @@ async fn a_closure_answers_refusals_through_a_service_builder() {
 
 #[tokio::test]
 async fn an_undecided_request_is_503_and_goes_nowhere() {
-    let pool = Pool::connect(&format!("redis://127.0.0.1:{}", support::free_port())).unwrap();
+    let pool = Pool::connect(&format!("redis://127.0.0.1:{}", support::NOWHERE)).unwrap();
     let limiter = Redis::new("api", TokenBucket::new(HOURLY), pool);
     let reached = Arc::default();
     let app = Router::new()

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -68,7 +68,7 @@ async fn a_demoted_primary_is_reconnected_to_with_pauses() {
     until_well(&limiter).await;
     let mut connection = server.connection().await;
     let load = Load::on(&limiter, 8);
-    run(&mut connection, &["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
     until(&limiter, ErrorKind::Infrastructure).await;
     let (before, begun) = (figure(&mut connection, RECEIVED).await, Instant::now());
     sleep(Duration::from_secs(3)).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::Cmd;
 use redis::aio::MultiplexedConnection;
 use support::faults::*;
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, Pool};
 
@@ -178,8 +178,7 @@ async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
         note(name, kind, worded(&mut connection, set).await);
         run(&mut connection, &["CONFIG", "SET", option, "0"]).await;
     }
-    let nowhere = free_port().to_string();
-    run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
     note("READONLY", ErrorKind::Infrastructure, worded(&mut connection, set).await);
     run(&mut connection, &["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
     note("MASTERDOWN", ErrorKind::Infrastructure, worded(&mut connection, set).await);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tokio::time::Instant;
 use tower_sluice::{Charge, Decision, ErrorKind, Limiter, Outcome, Pool, Quota, Redis};
 
@@ -43,9 +43,8 @@ async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
     let limiter = yearly(&server.url()).decision_timeout(LONG);
     limiter.check(&one()).await.unwrap();
     let mut connection = server.connection().await;
-    let nowhere = free_port().to_string();
     let before = others(&mut connection).await;
-    run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
     let begun = Instant::now();
     while others(&mut connection).await.iter().any(|id| before.contains(id)) {
         let error = limiter.check(&one()).await.unwrap_err();
@@ -115,9 +114,8 @@ async fn a_server_that_may_not_write_is_infrastructure() {
     until(&limiter, ErrorKind::Infrastructure).await;
     run(&mut connection, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
 
-    let nowhere = free_port().to_string();
     run(&mut connection, &["CONFIG", "SET", "replica-serve-stale-data", "no"]).await;
-    run(&mut connection, &["REPLICAOF", "127.0.0.1", &nowhere]).await;
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
     until(&limiter, ErrorKind::Infrastructure).await;
     run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
     until_decided(&limiter, ErrorKind::Infrastructure).await;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
@@ -26,7 +26,7 @@ use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota};
 // Case 1.
 #[tokio::test]
 async fn without_a_server_the_answer_is_an_error_in_time() {
-    let limiter = yearly(&format!("redis://127.0.0.1:{}", free_port()));
+    let limiter = yearly(&format!("redis://127.0.0.1:{NOWHERE}"));
     for _ in 0..5 {
         assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);
     }
@@ -35,11 +35,10 @@ async fn without_a_server_the_answer_is_an_error_in_time() {
 // Case 2.
 #[tokio::test]
 async fn an_eager_start_says_where_and_why_and_no_password() {
-    let port = free_port();
-    let pool = Pool::connect(&format!("redis://me:secret@127.0.0.1:{port}")).unwrap();
+    let pool = Pool::connect(&format!("redis://me:secret@127.0.0.1:{NOWHERE}")).unwrap();
     let error = pool.ready().await.unwrap_err();
     let told = format!("{error:?} {error}");
-    assert!(told.contains(&format!("127.0.0.1:{port}")) && !told.contains("secret"), "{told}");
+    assert!(told.contains(&format!("127.0.0.1:{NOWHERE}")) && !told.contains("secret"), "{told}");
     assert!(told.to_lowercase().contains("refused"), "{told}");
 }
 

@@ -12,7 +12,7 @@ use bb8_redis::{RedisConnectionManager, bb8};
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use support::faults::*;
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tokio::time::{Instant, sleep};
 use tower_sluice::{ErrorKind, Limiter, Pool};
 
@@ -56,7 +56,7 @@ async fn a_given_pool_leaves_a_demoted_primary() {
     let limiter = over(Pool::from_bb8(pool.await.unwrap()));
     until_well(&limiter).await;
     let mut connection = old.connection().await;
-    run(&mut connection, &["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
+    run(&mut connection, &["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
     until(&limiter, ErrorKind::Infrastructure).await;
     let load = Load::on(&limiter, 8);
     let (before, begun) = (figure(&mut connection, RECEIVED).await, Instant::now());

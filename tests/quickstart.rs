@@ -15,7 +15,7 @@ use support::algorithms;
 use support::files::Files;
 use support::http::{Answer, get};
 use support::tls::{Authority, TlsServer};
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tokio::task::JoinSet;
 
 /// The example, built like this test and beside it.
@@ -200,7 +200,7 @@ async fn two_processes_share_one_limit() {
 
 #[tokio::test]
 async fn without_its_redis_it_answers_503() {
-    let url = format!("redis://127.0.0.1:{}", free_port());
+    let url = format!("redis://127.0.0.1:{NOWHERE}");
     let running = Running::start(&[("REDIS_URL", &url)]);
     let answer = get(running.address, "/", &[]).await;
     assert_eq!(answer.status, 503);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::faults::{run, script_calls, trouble};
-use support::{Server, free_port};
+use support::{NOWHERE, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
@@ -205,7 +205,7 @@ async fn a_dropped_waiter_gives_its_slot_back_in_redis() {
 
 #[tokio::test]
 async fn no_server_is_an_error_in_time() {
-    let url = format!("redis://user:secret@127.0.0.1:{}", free_port());
+    let url = format!("redis://user:secret@127.0.0.1:{NOWHERE}");
     let pool = Pool::connect(&url).unwrap();
     let limiter = Redis::new("test", TokenBucket::new(Quota::per_second(5)), pool);
     let limiter = limiter.timeout(Duration::from_millis(50));

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use tower_sluice::redisson::Redisson;
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool};
 
-use support::Server;
 use support::fake;
 use support::faults::{LONG, others};
 use support::proxy::{Fault, Proxy};
 use support::redisson::Acquired::Granted;
 use support::redisson::{Bench, message, rate};
+use support::{NOWHERE, Server};
 
 /// The limiters of a bench, through a proxy.
 async fn proxied(bench: &Bench) -> (Proxy, Redisson) {
@@ -272,7 +272,7 @@ async fn a_server_that_takes_no_writes_takes_no_permits() {
     assert_eq!((bench.value().await, bench.members().await.len()), (Some(9), 1));
 
     let before = others(&mut bench.connection).await;
-    let _: () = bench.ask(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let _: () = bench.ask(&["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
     // Each connection to the replica is given up for another, which leads there again.
     let begun = Instant::now();
     while others(&mut bench.connection).await.iter().any(|id| before.contains(id)) {

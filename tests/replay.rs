@@ -172,7 +172,7 @@ fn options_that_cannot_be_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{options}: {}", said(&output));
         assert!(output.stdout.is_empty());
     }
-    let gone = format!("--redis redis://127.0.0.1:{}", support::free_port());
+    let gone = format!("--redis redis://127.0.0.1:{}", support::NOWHERE);
     let output = replay(&format!("--algorithm token_bucket --limit 5 --period 1s {gone}"), "");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }

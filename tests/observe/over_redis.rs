@@ -15,7 +15,7 @@ use super::support::cluster::{Cluster, keys_in};
 use super::support::faults::{LONG, run, trouble};
 use super::support::proxy::Proxy;
 use super::support::sentinel::Replicated;
-use super::support::{Server, free_port};
+use super::support::{NOWHERE, Server};
 
 fn limiter(pool: Pool) -> Redis<FixedWindow> {
     Redis::new("api", FixedWindow::new(Quota::per_day(1_000_000)), pool).decision_timeout(LONG)
@@ -70,7 +70,7 @@ async fn a_server_that_is_silent_leaves_calls_unanswered() {
 #[tokio::test]
 async fn a_server_that_is_away_is_said_once_a_second_and_without_a_password() {
     let (page, (lines, _guard)) = (Page::new(), Lines::listen());
-    let url = format!("redis://user:secret@127.0.0.1:{}", free_port());
+    let url = format!("redis://user:secret@127.0.0.1:{NOWHERE}");
     let limiter = limiter(Pool::connect(&url).expect("an address"));
     let error = trouble(&limiter, &one()).await;
     assert_eq!(error.kind(), ErrorKind::Infrastructure);

@@ -10,8 +10,8 @@ use tower_sluice::{Decision, ErrorKind, LimiterExt, Origin, Pool};
 
 use super::dice::Dice;
 use super::settling::{COSTS, each_policy_settles_its_own_units};
-use super::support::Server;
 use super::support::faults::script_calls;
+use super::support::{NOWHERE, Server};
 use super::{HOUR, burst, check, decide, request, rows};
 
 /// Long enough for the slowest machine: no test here is about speed.
@@ -374,9 +374,7 @@ const ON_ERROR: &str = "
 
 #[tokio::test]
 async fn while_the_store_is_away_each_row_says_what_happens() {
-    let server = Server::start();
-    let url = server.url();
-    drop(server);
+    let url = format!("redis://127.0.0.1:{NOWHERE}");
     let pool = Pool::connect(&url).unwrap();
     let policies = Policies::builder().redis(pool).build(&rows(ON_ERROR)).unwrap();
     let call = |path: &str, user: &str| request("GET", path, &[&format!("x-user: {user}")]);

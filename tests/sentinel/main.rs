@@ -17,7 +17,7 @@ use std::time::Duration;
 use support::faults::*;
 use support::proxy::Proxy;
 use support::sentinel::{Replicated, SERVICE, Sentinel, url};
-use support::{Server, fake, free_port};
+use support::{NOWHERE, Server, fake};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::FixedWindow;
@@ -168,7 +168,7 @@ async fn the_primary_is_found_whichever_sentinels_are_dead_or_wrong() {
     let replicated = Replicated::start().await;
     let [primary, replica] = &replicated.servers;
     let elsewhere = Server::start();
-    let dead = Proxy::before(free_port()).await;
+    let dead = Proxy::before(NOWHERE).await;
     let ports = [
         dead.port(),
         fake::sentinel(replica.port(), 99).await,
@@ -219,11 +219,11 @@ async fn what_is_set_up_wrongly_says_so() {
     let lines = format!("requirepass guard\nsentinel auth-pass {SERVICE} data");
     let sentinel = Sentinel::with(server.port(), &lines);
     let (open, plain) = (Sentinel::start(server.port()), Server::start());
-    let (port, dead) = (sentinel.port, free_port());
+    let port = sentinel.port;
     let address = |password: &str, service: &str, guard: &str| {
         format!(
             "redis-sentinel://:{password}@127.0.0.1:{port}?sentinelServiceName={service}\
-             &sentinelPassword={guard}&node=127.0.0.1:{dead}"
+             &sentinelPassword={guard}&node=127.0.0.1:{NOWHERE}"
         )
     };
     let pool = Pool::connect(&address("data", SERVICE, "guard")).unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::support::files::Files;
+use crate::support::free_port;
 use crate::support::tls::{Authority, TlsServer, install_crypto_provider, settings};
 
 #[tokio::test]

@@ -245,6 +245,10 @@ pub async fn expires(connection: &mut MultiplexedConnection, key: &str) -> i64 {
     }
 }
 
+/// A port that refuses. A free port would not do: a test beside this one may take it, and no system
+/// hands out a port below 1024.
+pub const NOWHERE: u16 = 1;
+
 /// A port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
