@@ -47,7 +47,13 @@ where
                 let begun = Instant::now();
                 let decision = limiter.check(&one()).await;
                 // A machine that is too busy causes saturation, which admits nobody.
-                let origin = decision.map_or(Origin::FailOpen, |decision| decision.origin());
+                let origin = decision.map_or_else(
+                    |error| {
+                        assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
+                        Origin::FailOpen
+                    },
+                    |decision| decision.origin(),
+                );
                 times.add(origin, begun.elapsed());
                 sleep(Duration::from_millis(1)).await;
             }

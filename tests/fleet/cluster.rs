@@ -52,9 +52,9 @@ async fn cluster_faults() {
         (promoted - killed) / 1_000,
     );
     judged.assert_well();
-    assert!(
-        others.iter().all(|answer| answer.kind != Kind::Infrastructure),
-        "{:?}",
-        kinds(&others)
-    );
+    let is = |kind| move |answer: &Answer| answer.kind == kind;
+    assert!(!others.iter().any(is(Kind::Infrastructure)), "{:?}", kinds(&others));
+    assert!(!answers.iter().any(is(Kind::Other)), "{:?}", kinds(&answers));
+    // They notice nothing, but for a machine that stands still at times.
+    assert!(longest_gap_ms(&others) < 2_000, "{} ms", longest_gap_ms(&others));
 }

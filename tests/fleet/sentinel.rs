@@ -9,7 +9,7 @@ use crate::judge::{is_error, judge, kinds, longest_gap_ms};
 use crate::server;
 use crate::support::faults::{LONG, size};
 use crate::support::sentinel::Replicated;
-use crate::worker::{Process, now};
+use crate::worker::{Kind, Process, now};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinel_failovers() {
@@ -51,6 +51,7 @@ async fn sentinel_failovers() {
         (promoted - killed) / 1_000,
     );
     judged.assert_well();
+    assert!(!answers.iter().any(|answer| answer.kind == Kind::Other), "{:?}", kinds(&answers));
 }
 
 /// Waits until all sentinels name a server as the primary.

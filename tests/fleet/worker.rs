@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{AllAtOnce, Charge, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use crate::support::faults::MILLION;
+use crate::support::faults::{MILLION, eventually};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 64;
@@ -149,7 +149,7 @@ async fn charge(url: &str, time: Duration) -> Vec<Answer> {
     let both = |charge: &Charge| [charge.clone(), charge.clone()];
     let limiter = AllAtOnce::new((bucket, counter(pool)), both);
     // The first connections are there before anything is counted.
-    while limiter.peek("begin").await.is_err() {}
+    eventually("a first decision", async || limiter.peek("begin").await.is_ok()).await;
     println!("ready");
     std::io::stdout().flush().expect("said");
     let (answers, end) = (Arc::new(Mutex::new(Vec::new())), Instant::now() + time);

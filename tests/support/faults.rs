@@ -72,6 +72,15 @@ pub async fn trouble<L: Limiter>(limiter: &L, charge: &Charge) -> Error {
     }
 }
 
+/// Asks again until `holds`, however slow the machine is.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < LONG, "never came: {what}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// The kind of that error, which must come in time.
 pub async fn kind(limiter: &Yearly) -> ErrorKind {
     let begun = Instant::now();
@@ -131,11 +140,12 @@ pub async fn run(connection: &mut MultiplexedConnection, words: &[&str]) {
     redis::cmd(words[0]).arg(&words[1..]).exec_async(connection).await.expect("a reply");
 }
 
-/// The numbers of the other connections that the server has.
+/// The numbers of the other clients that the server has. Its replicas are none.
 pub async fn others(connection: &mut MultiplexedConnection) -> Vec<u64> {
     let own: u64 = redis::cmd("CLIENT").arg("ID").query_async(connection).await.expect("a number");
-    let list: String =
-        redis::cmd("CLIENT").arg("LIST").query_async(connection).await.expect("a list");
+    let mut ask = redis::cmd("CLIENT");
+    ask.arg("LIST").arg("TYPE").arg("normal");
+    let list: String = ask.query_async(connection).await.expect("a list");
     let id = |line: &str| line.strip_prefix("id=")?.split(' ').next()?.parse::<u64>().ok();
     list.lines().filter_map(id).filter(|id| *id != own).collect()
 }
