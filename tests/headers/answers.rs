@@ -16,30 +16,76 @@ use super::*;
 const ANSWERS: usize = 10_000;
 
 /// The fields of a decision of one to four policies, and what they are to say: name, `q`, `qu`, `w`
-/// of each, and the key whose digest is `pk`.
+/// of each, name, `r` and `t` of the one that is shown, and the key whose digest is `pk`.
 struct Answer {
     policy: String,
     limit: String,
     policies: Vec<Value>,
+    shown: Value,
     key: Option<String>,
+}
+
+/// How a caller stands under one policy.
+struct Standing {
+    name: String,
+    q: u64,
+    r: u64,
+    /// Until all is back.
+    reset: Duration,
+    /// How long it refuses, if it does.
+    refusal: Option<Duration>,
+}
+
+/// A refusal that does not end.
+const NEVER: Duration = Duration::MAX;
+
+/// The one that refuses longest, else the one with the smallest part left.
+fn shown(all: &[Standing]) -> Value {
+    let part = |one: &Standing, whole: &Standing| u128::from(one.r) * u128::from(whole.q);
+    let shown = all.iter().min_by(|one, other| {
+        let longest = other.refusal.cmp(&one.refusal);
+        let least = longest.then_with(|| part(one, other).cmp(&part(other, one)));
+        least.then_with(|| other.reset.cmp(&one.reset))
+    });
+    let Standing { name, q, r, reset, refusal } = shown.expect("a policy");
+    let t = match refusal {
+        Some(NEVER) => None,
+        Some(wait) => Some(*wait),
+        None if r == q => None,
+        None => Some(*reset),
+    };
+    let t = t.map(|time| time.as_micros().div_ceil(1_000_000).max(1) as u64);
+    json!({ "name": name, "r": r, "t": t })
 }
 
 fn answer(dice: &mut Rng) -> Answer {
     let names: Vec<String> = (1..=dice.usize(1..=4)).map(|number| name(dice, number)).collect();
-    let outcome = match dice.u8(..3) {
-        0 => deny(Duration::from_millis(dice.u64(..100_000_000))),
-        1 => Outcome::Deny { retry_after: None },
-        _ => Outcome::Allow,
-    };
+    let refuses = dice.bool().then(|| dice.usize(..names.len()));
     let mut expected = Vec::new();
     let mut policies = Vec::new();
-    for name in &names {
+    let mut standings = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        // One refuses, and others may refuse too.
+        let refuses = refuses == Some(index) || refuses.is_some() && dice.bool();
+        let refusal = refuses.then(|| match dice.u8(..4) {
+            0 => NEVER,
+            _ => Duration::from_millis(dice.u64(..100_000_000)),
+        });
+        let outcome = match refusal {
+            Some(wait) => Outcome::Deny { retry_after: (wait != NEVER).then_some(wait) },
+            None => Outcome::Allow,
+        };
         let (quota, period) = quota(dice);
         let unit = [QuotaUnit::Requests, QuotaUnit::ContentBytes, QuotaUnit::ConcurrentRequests]
             [dice.usize(..3)];
         let report = PolicyReport::new(name, quota).with_unit(unit).with_outcome(outcome);
         let reset = Duration::from_micros(dice.u64(..1 << 50));
-        policies.push(report.with_report(dice.u64(..=2 * quota.limit()), reset));
+        // More may be left than the quota says, such as after it was lowered.
+        let most = if names.len() == 1 { 2 * quota.limit() } else { quota.limit() };
+        let left = dice.u64(..=most);
+        policies.push(report.with_report(left, reset));
+        let q = quota.limit();
+        standings.push(Standing { name: name.clone(), q, r: left.min(q), reset, refusal });
         let window = (period % 1_000_000 == 0).then_some(period / 1_000_000);
         let unit = match unit {
             QuotaUnit::ContentBytes => Some("content-bytes"),
@@ -48,6 +94,10 @@ fn answer(dice: &mut Rng) -> Answer {
         };
         expected.push(json!({ "name": name, "q": quota.limit(), "qu": unit, "w": window }));
     }
+    let outcome = match standings.iter().filter_map(|one| one.refusal).max() {
+        Some(wait) => Outcome::Deny { retry_after: (wait != NEVER).then_some(wait) },
+        None => Outcome::Allow,
+    };
     let decision = Decision::new(outcome).with_policies(policies);
     let key = dice.bool().then(|| format!("user:{}", dice.u32(..)));
     let decision = match &key {
@@ -59,7 +109,9 @@ fn answer(dice: &mut Rng) -> Answer {
         false => rejected(HeaderStyle::Draft11, decision),
     };
     let text = |name| headers[name].to_str().unwrap().to_owned();
-    Answer { policy: text("ratelimit-policy"), limit: text("ratelimit"), policies: expected, key }
+    let shown = shown(&standings);
+    let [policy, limit] = ["ratelimit-policy", "ratelimit"].map(text);
+    Answer { policy, limit, policies: expected, shown, key }
 }
 
 fn with_partition_key(decision: Decision, key: &str) -> Decision {
@@ -127,7 +179,7 @@ fn member(text: &str) -> Option<(String, Vec<(String, Value)>)> {
 fn ten_thousand_random_answers_are_read_back() {
     let mut dice = Rng::with_seed(18);
     for _ in 0..ANSWERS {
-        let Answer { policy, limit, policies, key } = answer(&mut dice);
+        let Answer { policy, limit, policies, shown, key } = answer(&mut dice);
         let partition_key = key.map_or(Value::Null, |key| digest(&key).into());
         let members: Vec<_> = policy.split(", ").map(member).collect();
         assert_eq!(members.len(), policies.len(), "{policy}");
@@ -143,15 +195,11 @@ fn ten_thousand_random_answers_are_read_back() {
             }
         }
         let (name, parameters) = member(&limit).unwrap_or_else(|| panic!("{limit}"));
-        let quota = policies.iter().find(|policy| policy["name"] == name).expect("a policy");
-        let (last, numbers) = match partition_key.is_null() {
-            true => (&Value::Null, &parameters[..]),
-            false => parameters.split_last().map(|((_, last), rest)| (last, rest)).unwrap(),
-        };
-        assert_eq!(last, &partition_key, "{limit}");
-        let keys: Vec<_> = numbers.iter().map(|(key, _)| key.as_str()).collect();
-        assert!(keys == ["r", "t"] || keys == ["r"], "{limit}");
-        assert!(parameters[0].1.as_u64() <= quota["q"].as_u64(), "{limit}");
+        assert_eq!(shown["name"], name, "{limit} of {policy}");
+        let wanted = [("r", &shown["r"]), ("t", &shown["t"]), ("pk", &partition_key)];
+        let wanted = wanted.into_iter().filter(|(_, value)| !value.is_null());
+        let found = parameters.iter().map(|(key, value)| (key.as_str(), value));
+        assert!(found.eq(wanted), "{limit} instead of {shown}");
     }
 }
 
@@ -200,8 +248,10 @@ fn write_answers() {
     let path = std::env::var_os("ANSWERS").expect("the path of a file");
     let mut dice = Rng::new();
     let lines = (0..ANSWERS).map(|_| {
-        let Answer { policy, limit, policies, key } = answer(&mut dice);
-        let line = json!({ "policy": policy, "limit": limit, "policies": policies, "key": key });
+        let Answer { policy, limit, policies, shown, key } = answer(&mut dice);
+        let line = json!({
+            "policy": policy, "limit": limit, "policies": policies, "shown": shown, "key": key,
+        });
         line.to_string() + "\n"
     });
     fs::write(path, lines.collect::<String>()).expect("a file");

@@ -29,11 +29,12 @@ with open(sys.argv[1], encoding="ascii") as lines:
         assert all(list(one) == list(other) for (_, one), (_, other) in zip(found, wanted)), line
 
         [(name, parameters)] = http_sf.parse(answer["limit"].encode(), tltype="list")
-        quota = dict(wanted)[name]["q"]
-        assert parameters.pop("pk", None) == pk, line
-        assert list(parameters) in (["r"], ["r", "t"]), line
-        assert all(type(value) is int for value in parameters.values()), line
-        assert 0 <= parameters["r"] <= quota, line
+        shown = answer["shown"]
+        values = {"r": shown["r"], "t": shown["t"], "pk": pk}
+        wanted = {name: value for name, value in values.items() if value is not None}
+        assert (name, plain(parameters)) == (shown["name"], wanted), line
+        assert list(parameters) == list(wanted), line
+        assert all(type(parameters[name]) is int for name in parameters if name != "pk"), line
         count += 1
 
 print(f"http_sf {http_sf.__version__} read {count} answers")
