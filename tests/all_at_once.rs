@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::Server;
+use support::faults::eventually;
 use support::proxy::{Fault, Proxy};
 use tokio::task::JoinSet;
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
@@ -57,9 +58,8 @@ async fn one_call_decides_for_both_and_names_who_refuses() {
 
     // What was reserved together comes back together.
     assert!(both.refund(first.take_reservation().unwrap()).is_ok());
-    while both.peek("alice").await.unwrap().remaining() != Some(3) {
-        tokio::task::yield_now().await;
-    }
+    let left = async || both.peek("alice").await.unwrap().remaining();
+    eventually("the refund", async || left().await == Some(3)).await;
     assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(4));
 
     let owing = both.penalize(Charge::new("alice").cost(2)).await.unwrap();
@@ -101,10 +101,10 @@ async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
         for (number, admitted) in verdicts {
             let left = if admitted { 4 } else { 5 };
             // In turn, what a refused user took comes back a moment later.
-            while user.peek(number.to_string()).await.unwrap().remaining() != Some(left) {
-                assert!(clustered, "user {number}");
-                tokio::task::yield_now().await;
-            }
+            let is_back =
+                async || user.peek(number.to_string()).await.unwrap().remaining() == Some(left);
+            assert!(clustered || is_back().await, "user {number}");
+            eventually("what a refused user took", is_back).await;
         }
     }
 }

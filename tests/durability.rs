@@ -103,7 +103,7 @@ async fn a_flush_under_load_costs_one_more_quota_for_each_key() {
         });
     }
     let mut connection = server.connection().await;
-    while calls(&mut connection, "evalsha").await < 5 {}
+    eventually("calls", async || calls(&mut connection, "evalsha").await >= 5).await;
     run(&mut connection, &["FLUSHALL"]).await;
     let all = callers.join_all().await;
     println!("fault case=49 keys={KEYS} limit={LIMIT} most={}", all.iter().max().expect("keys"));

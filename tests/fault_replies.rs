@@ -95,9 +95,10 @@ async fn a_busy_server_is_infrastructure_and_its_script_is_not_killed() {
     });
     until(&limiter, ErrorKind::Infrastructure).await;
     assert!(!looping.is_finished(), "somebody killed another's script");
-    while redis::cmd("SCRIPT").arg("KILL").exec_async(&mut killer).await.is_err() {
-        tokio::task::yield_now().await;
-    }
+    eventually("the script is killed", async || {
+        redis::cmd("SCRIPT").arg("KILL").exec_async(&mut killer).await.is_ok()
+    })
+    .await;
     let _ = looping.await;
     until_decided(&limiter, ErrorKind::Infrastructure).await;
 }

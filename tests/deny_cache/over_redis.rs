@@ -4,7 +4,7 @@ use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
 use super::support::Server;
-use super::support::faults::script_calls;
+use super::support::faults::{eventually, script_calls};
 use super::{HOUR, one, refused_from_cache};
 
 /// Long enough for the slowest machine: no test here is about speed.
@@ -72,9 +72,7 @@ async fn a_reset_of_another_process_is_seen_after_max_age() {
         limiter.check(&one()).await.unwrap();
     }
     there.reset(one()).await.unwrap();
-    while !limiter.check(&one()).await.unwrap().is_admitted() {
-        tokio::task::yield_now().await;
-    }
+    eventually("the reset", async || limiter.check(&one()).await.unwrap().is_admitted()).await;
     assert!(refused_from_cache(&hourly, "key").await);
     // A peek is always asked of the server.
     let peek = hourly.peek(Charge::new("key")).await.unwrap();

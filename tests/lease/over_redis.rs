@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, Lease, Limiter, LimiterExt, Pool, Quota, Redis};
 
+use crate::check;
 use crate::support::Server;
-use crate::{VALIDITY, check};
+use crate::support::faults::eventually;
 
 const LIMIT: u64 = 10_000_000;
 
 async fn limiter(server: &Server) -> Redis<FixedWindow> {
     let pool = Pool::connect(&server.url()).expect("an address");
-    while pool.ready().await.is_err() {}
+    eventually("a connection", async || pool.ready().await.is_ok()).await;
     // However busy the machine is.
     Redis::new("api", FixedWindow::new(Quota::per_day(LIMIT)).anchored(), pool)
         .decision_timeout(Duration::from_secs(60))
@@ -84,8 +84,6 @@ async fn idle_units_come_back() {
         check(&limiter, "hot").await;
     }
     let left = async || inner.peek("hot").await.unwrap().remaining();
-    while left().await != Some(LIMIT - 1_030) {
-        sleep(VALIDITY / 4).await;
-    }
+    eventually("idle units", async || left().await == Some(LIMIT - 1_030)).await;
     assert!(limiter.check(&Charge::new("hot")).await.unwrap().is_admitted());
 }

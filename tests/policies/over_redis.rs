@@ -10,7 +10,7 @@ use tower_sluice::{Decision, ErrorKind, LimiterExt, Origin, Pool};
 
 use super::dice::Dice;
 use super::settling::{COSTS, each_policy_settles_its_own_units};
-use super::support::faults::script_calls;
+use super::support::faults::{eventually, script_calls};
 use super::support::{NOWHERE, Server};
 use super::{HOUR, burst, check, decide, request, rows};
 
@@ -302,9 +302,8 @@ async fn javas_limiter_keeps_to_its_own_keys() {
     let orders = policies.get("orders").unwrap();
     let mut connection = server.connection().await;
     // The refund of the fourth is on its way.
-    while orders.peek(&["global"]).await.unwrap().remaining() != Some(2) {
-        tokio::task::yield_now().await;
-    }
+    let left = async || orders.peek(&["global"]).await.unwrap().remaining();
+    eventually("the refund", async || left().await == Some(2)).await;
     let exists: bool =
         redis::cmd("EXISTS").arg("orders").query_async(&mut connection).await.unwrap();
     assert!(exists);
