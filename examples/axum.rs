@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::{get, post};
 use http::{HeaderValue, Request};
+use serde_json::json;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
     Charge, HttpRefusal, HttpResponder, Pool, Quota, RateLimitLayer, Redis, by_head,
@@ -52,9 +53,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn in_json() -> HttpResponder<impl Fn(&HttpRefusal) -> Body> {
     HttpResponder::new().content_type(HeaderValue::from_static("application/json")).body(
         |refusal| {
-            let wait = refusal.retry_after().map(|wait| wait.as_millis());
-            let wait = wait.map_or("null".to_owned(), |wait| wait.to_string());
-            Body::from(format!("{{\"error\":\"{refusal}\",\"retry_after_ms\":{wait}}}\n"))
+            let wait = refusal.retry_after().map(|wait| wait.as_millis() as u64);
+            let body = json!({ "error": refusal.to_string(), "retry_after_ms": wait });
+            Body::from(format!("{body}\n"))
         },
     )
 }

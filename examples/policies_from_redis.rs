@@ -2,12 +2,13 @@
 //! Change the hash while the example runs, and the next request is under the new table.
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run --features policies --example policies_from_redis`,
-//! then
+//! which waits for the first table; then
 //!
 //! ```sh
 //! redis-cli hset policies api '{"limit": 3, "period": "10s", "key": "header:x-user"}'
 //! curl -i -H 'x-user: alice' 127.0.0.1:3000
 //! redis-cli hset policies api '{"limit": 0, "period": "10s"}'     # refused, and the old one stays
+//! redis-cli del policies                                          # so is this
 //! ```
 
 use std::collections::BTreeMap;
@@ -34,6 +35,11 @@ impl Source for Hash {
         let mut connection = self.client.get_multiplexed_async_connection().await?;
         let fields: BTreeMap<String, String> =
             redis::cmd("HGETALL").arg(self.key).query_async(&mut connection).await?;
+        // Redis has no empty hashes: this one was deleted, or not written yet. No rows would turn
+        // all limits off, and nobody would know.
+        if fields.is_empty() {
+            return Err(format!("there is no hash {}", self.key).into());
+        }
         let mut rows = Rows::default();
         for (name, json) in fields {
             let row: Row = serde_json::from_str(&json).map_err(|why| format!("{name}: {why}"))?;
@@ -46,30 +52,41 @@ impl Source for Hash {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
+    let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let policies = Policies::builder().redis(Pool::connect(&url)?).build(&Rows::default())?;
-
     let hash = Hash { client: redis::Client::open(url)?, key: "policies" };
+
+    // A table without rows limits nobody, so nothing is served before the first one is read.
+    let mut said = String::new();
+    while !read(&hash, &policies, &mut said).await {
+        tokio::time::sleep(PAUSE).await;
+    }
     let table = policies.clone();
     tokio::spawn(async move {
-        let mut before = None;
         loop {
-            // The same rows need no new table, and the same error no second line.
-            let now = hash.rows().await.map_err(|error| error.to_string());
-            if before.as_ref() != Some(&now) {
-                match now.clone().and_then(|rows| table.load(&rows).map_err(|why| why.to_string()))
-                {
-                    Ok(()) => println!("{} policies", table.policies().len()),
-                    Err(error) => eprintln!("the policies stay as they were: {error}"),
-                }
-                before = Some(now);
-            }
             tokio::time::sleep(PAUSE).await;
+            read(&hash, &table, &mut said).await;
         }
     });
 
     let limit = RateLimitLayer::new(policies.clone(), policies);
     let app = Router::new().route("/", get(async || "hello\n")).layer(limit);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    let listener = tokio::net::TcpListener::bind(listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     Ok(axum::serve(listener, app).await?)
+}
+
+/// Reads the table, and returns whether it is in force: a bad one changes nothing, and one that is
+/// loaded again keeps what was taken. `said` holds the last line, so that none is written twice.
+async fn read(hash: &Hash, policies: &Policies, said: &mut String) -> bool {
+    let result = policies.reload(hash).await;
+    let line = match &result {
+        Ok(()) => format!("{} policies", policies.policies().len()),
+        Err(error) => format!("the policies stay as they were: {error}"),
+    };
+    if *said != line {
+        eprintln!("{line}");
+        *said = line;
+    }
+    result.is_ok()
 }

@@ -16,6 +16,8 @@ mod formats;
 mod given_back;
 mod odd_rows;
 #[cfg(feature = "redis")]
+mod from_redis;
+#[cfg(feature = "redis")]
 mod over_redis;
 mod paths;
 mod reload;

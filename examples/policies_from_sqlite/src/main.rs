@@ -2,39 +2,49 @@
 //!
 //! `cargo run --manifest-path examples/policies_from_sqlite/Cargo.toml`
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
+use tokio::task::spawn_blocking;
 use tower::BoxError;
 use tower_sluice::policy::{Policies, Row, Rows, Source};
 
 /// The rows of the table `policies`.
-struct Table(Mutex<Connection>);
+struct Table(Arc<Mutex<Connection>>);
 
 impl Source for Table {
+    // A query blocks, so it runs on a thread of its own, and no request waits for it.
     async fn rows(&self) -> Result<Rows, BoxError> {
-        let database = self.0.lock().map_err(|_| "a query has panicked")?;
-        let mut query = database.prepare("SELECT * FROM policies ORDER BY name")?;
-        let columns: Vec<String> = query.column_names().into_iter().map(str::to_owned).collect();
-        let mut found = query.query([])?;
-        let mut rows = Rows::default();
-        while let Some(row) = found.next()? {
-            let mut policy = Row::new();
-            for (index, column) in columns.iter().enumerate() {
-                policy = match row.get_ref(index)? {
-                    // The column says nothing about this policy.
-                    ValueRef::Null => policy,
-                    ValueRef::Integer(number) => policy.with(column, number),
-                    ValueRef::Real(number) => policy.with(column, number),
-                    ValueRef::Text(text) => policy.with(column, str::from_utf8(text)?),
-                    ValueRef::Blob(_) => return Err(format!("{column} is no text").into()),
-                };
-            }
-            rows.policy.push(policy);
-        }
-        Ok(rows)
+        let database = Arc::clone(&self.0);
+        spawn_blocking(move || {
+            let database = database.lock().map_err(|_| "a query has panicked")?;
+            read(&database)
+        })
+        .await?
     }
+}
+
+fn read(database: &Connection) -> Result<Rows, BoxError> {
+    let mut query = database.prepare("SELECT * FROM policies ORDER BY name")?;
+    let columns: Vec<String> = query.column_names().into_iter().map(str::to_owned).collect();
+    let mut found = query.query([])?;
+    let mut rows = Rows::default();
+    while let Some(row) = found.next()? {
+        let mut policy = Row::new();
+        for (index, column) in columns.iter().enumerate() {
+            policy = match row.get_ref(index)? {
+                // The column says nothing about this policy.
+                ValueRef::Null => policy,
+                ValueRef::Integer(number) => policy.with(column, number),
+                ValueRef::Real(number) => policy.with(column, number),
+                ValueRef::Text(text) => policy.with(column, str::from_utf8(text)?),
+                ValueRef::Blob(_) => return Err(format!("{column} is no text").into()),
+            };
+        }
+        rows.policy.push(policy);
+    }
+    Ok(rows)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -52,7 +62,7 @@ async fn main() -> Result<(), BoxError> {
             ('old', 'fixed_window', 9, '1m', NULL, NULL, '/v1/{*rest}', 0);
         "#,
     )?;
-    let table = Table(Mutex::new(database));
+    let table = Table(Arc::new(Mutex::new(database)));
     let policies = Policies::builder().build(&table.rows().await?)?;
     show(&policies);
 
