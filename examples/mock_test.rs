@@ -30,8 +30,8 @@ fn main() {
 #[cfg(test)]
 mod tests {
     use tokio_test::{assert_pending, assert_ready, assert_ready_err, task};
-    use tower_sluice::Refusal;
     use tower_sluice::testing::Scripted;
+    use tower_sluice::{ErrorKind, Refusal};
     use tower_test::{assert_request_eq, mock};
 
     use super::*;
@@ -55,6 +55,18 @@ mod tests {
         let error = assert_ready_err!(call.poll());
         let refusal = error.downcast_ref::<Refusal>().unwrap();
         assert_eq!(refusal.retry_after(), Some(Duration::from_secs(3)));
+        assert_pending!(task::spawn(handle.next_request()).poll());
+    }
+
+    /// Redis is away: the limiter has no decision, and the service decides what its callers get.
+    #[tokio::test]
+    async fn without_a_decision_the_error_says_why() {
+        let limiter = Scripted::new().fail(ErrorKind::Infrastructure);
+        let (inner, mut handle) = mock::pair::<&str, &str>();
+        let mut call = task::spawn(limited(limiter, inner).call("alice"));
+        let error = assert_ready_err!(call.poll());
+        let Some(Refusal::Undecided(error)) = error.downcast_ref() else { panic!("{error}") };
+        assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert_pending!(task::spawn(handle.next_request()).poll());
     }
 
