@@ -8,15 +8,16 @@
 mod support;
 
 mod again;
+mod delays;
 #[path = "../support/dice.rs"]
 mod dice;
 mod errors;
 mod flapping;
 mod formats;
-mod given_back;
-mod odd_rows;
 #[cfg(feature = "redis")]
 mod from_redis;
+mod given_back;
+mod odd_rows;
 #[cfg(feature = "redis")]
 mod over_redis;
 mod paths;
