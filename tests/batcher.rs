@@ -9,8 +9,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use support::Server;
-use support::faults::{calls, run};
+use support::faults::{cut, run};
 use support::proxy::{Fault, Proxy};
+use support::stats::calls;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -229,7 +230,7 @@ async fn a_lost_connection_ends_its_batch_and_nothing_is_sent_twice() {
             let asked = together(&limiter, (0..50).map(|_| "k"));
             let cut = async {
                 tokio::task::yield_now().await;
-                run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+                cut(&mut connection).await;
             };
             tokio::join!(asked, cut).0
         };

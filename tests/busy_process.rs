@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use bb8_redis::{RedisConnectionManager, bb8};
 use support::Server;
-use support::faults::{LONG, calls, size};
+use support::faults::{LONG, size};
+use support::stats::calls;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use tower_sluice::algorithm::TokenBucket;

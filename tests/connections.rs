@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
-use support::{NOWHERE, Server};
+use support::{NOWHERE, Server, stats};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -115,7 +115,7 @@ async fn killed_connections_are_replaced_before_they_are_used() {
     let begun = Instant::now();
     for _ in 0..50 {
         limiter.check(&one()).await.unwrap();
-        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        cut(&mut connection).await;
         // The notice travels through this process; it takes turns, not time.
         while limiter.check(&one()).await.is_err() {
             assert!(begun.elapsed() < 4 * LONG, "killed connections stay");
@@ -148,10 +148,7 @@ async fn a_hang_is_infrastructure_although_a_password_was_wrong_before() {
     loop {
         // A limiter that is new asks the pool, which connects again.
         let _ = ask(&over(pool.clone())).await;
-        let stats: String =
-            redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
-        let line = stats.lines().find(|line| line.starts_with("cmdstat_hello:"));
-        if line.is_some_and(|line| !line.contains("failed_calls=0")) {
+        if stats::all(&mut connection).await.get("hello").is_some_and(|hello| hello.failed > 0) {
             break;
         }
         assert!(begun.elapsed() < LONG, "no connection was refused");

@@ -10,6 +10,7 @@ use redis::aio::MultiplexedConnection;
 use support::Server;
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
+use support::stats::calls;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};

@@ -8,7 +8,8 @@ mod support;
 use std::time::Duration;
 
 use redis::cmd;
-use support::script::{Call, Form, NOW, SLIDING_LOG, ask, ran};
+use support::script::{Call, Form, NOW, SLIDING_LOG, ask};
+use support::stats::calls;
 use support::{Server, expires};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::TokenBucket;
@@ -95,7 +96,7 @@ async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
         }
     }
     assert!(left_alone > 100, "{left_alone}");
-    assert!(ran(&mut connection, "incrby").await > 100);
+    assert!(calls(&mut connection, "incrby").await > 100);
 }
 
 /// The same in the server's own time: `cargo test --test expiry -- --ignored`.
@@ -124,7 +125,7 @@ async fn ten_thousand_keys_expire_and_none_too_soon() {
             }
         }
     }
-    assert!(ran(&mut connection, "incrby").await > KEYS as u64 / 4);
+    assert!(calls(&mut connection, "incrby").await > KEYS as u64 / 4);
     let mut gone = vec![false; KEYS];
     while gone.iter().any(|gone| !gone) {
         for (chunk, keys) in names.chunks(500).enumerate() {

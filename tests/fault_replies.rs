@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
+use support::stats::calls;
 use support::{NOWHERE, Server};
 use tokio::time::Instant;
 use tower_sluice::{Charge, Decision, ErrorKind, Limiter, Outcome, Pool, Quota, Redis};

@@ -320,7 +320,7 @@ async fn killed_idle_connections_are_not_used_again() {
     let (begun, mut errors) = (Instant::now(), 0);
     for _ in 0..30 {
         limiter.check(&one()).await.unwrap();
-        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        cut(&mut connection).await;
         // The server says that they are gone.
         while !others(&mut connection).await.is_empty() {
             assert!(begun.elapsed() < 4 * LONG, "killed connections stay");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use support::faults::cut;
 use support::proxy::Proxy;
 use support::{NOWHERE, Server};
 use tokio::task::JoinSet;
@@ -143,9 +144,7 @@ async fn connections_killed_every_50_ms() {
     let mut connection = server.connection().await;
     for _ in 0..200 {
         sleep(Duration::from_millis(50)).await;
-        let mut kill = redis::cmd("CLIENT");
-        kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes");
-        kill.exec_async(&mut connection).await.unwrap();
+        cut(&mut connection).await;
     }
     over.store(true, Relaxed);
     let (mut times, mut decided) = (Vec::new(), 0);

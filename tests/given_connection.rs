@@ -13,6 +13,7 @@ use redis::{Cmd, Pipeline, RedisFuture, Value};
 use support::Server;
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
+use support::stats::script_calls;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Pool};
@@ -39,7 +40,7 @@ async fn a_lost_connection_stays_lost() {
     let limiter = over(Pool::from_connection(server.connection().await));
     until_well(&limiter).await;
     let mut connection = server.connection().await;
-    run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    cut(&mut connection).await;
     until(&limiter, ErrorKind::Infrastructure).await;
     for _ in 0..100 {
         assert_eq!(kind(&limiter).await, ErrorKind::Infrastructure);

@@ -87,6 +87,6 @@ async fn a_given_pool_that_tests_nothing_leaves_dead_connections() {
     let limiter = over(Pool::from_bb8(pool.await.unwrap()));
     until_well(&limiter).await;
     let mut connection = server.connection().await;
-    run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    cut(&mut connection).await;
     until_well(&limiter).await;
 }

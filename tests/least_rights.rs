@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
-use support::faults::{LONG, calls, one, yearly};
+use support::faults::{LONG, one, yearly};
+use support::stats::calls;
 use support::{Server, documented_rights};
 use tower_sluice::algorithm::SlidingLog;
 use tower_sluice::{Charge, Limiter, LimiterExt, Pool, Quota, Redis};

@@ -7,7 +7,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::faults::{D, LONG, SLACK, eventually, in_time, run, script_calls, trouble};
+use support::faults::{D, LONG, SLACK, eventually, in_time, run, trouble};
+use support::stats::script_calls;
 use support::{NOWHERE, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

@@ -54,7 +54,7 @@ fn runtimes_may_end_while_they_connect() {
     // Silent: they end while they wait for the handshake.
     lasting.block_on(async {
         let mut connection = server.connection().await;
-        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        cut(&mut connection).await;
     });
     server.signal("STOP");
     for _ in 0..5 {

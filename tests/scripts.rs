@@ -7,6 +7,7 @@ mod support;
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use support::script::*;
+use support::stats;
 use support::{Server, expires};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{InLua, SlidingLog};
@@ -33,8 +34,8 @@ async fn one_call_answers_each_charge_on_its_own() {
     assert_eq!(ask::<String>(&mut connection, "GET a").await, (NOW + 1_200_000).to_string());
     assert!(!ask::<bool>(&mut connection, "EXISTS b").await);
     // One read for the call, one more to know an absent key from one of another type; one write.
-    assert_eq!(ran(&mut connection, "mget").await, 1);
-    assert_eq!(ran(&mut connection, "set").await, 1);
+    assert_eq!(stats::calls(&mut connection, "mget").await, 1);
+    assert_eq!(stats::calls(&mut connection, "set").await, 1);
 }
 
 #[tokio::test]
@@ -75,7 +76,7 @@ async fn a_refusal_a_peek_and_an_estimate_write_nothing() {
     let before = (
         ask::<String>(&mut connection, "GET k").await,
         expires(&mut connection, "k").await,
-        ran(&mut connection, "set").await,
+        stats::calls(&mut connection, "set").await,
     );
     let call = Call::bucket(Some(NOW + 1), &["k"; 7]);
     let call = call.check(1, 0).check(1, 199_998).check(6, 60_000_000).check(0, 0);
@@ -88,7 +89,7 @@ async fn a_refusal_a_peek_and_an_estimate_write_nothing() {
     let after = (
         ask::<String>(&mut connection, "GET k").await,
         expires(&mut connection, "k").await,
-        ran(&mut connection, "set").await,
+        stats::calls(&mut connection, "set").await,
     );
     assert_eq!(before, after);
 }

@@ -10,21 +10,11 @@ use std::time::Duration;
 use support::Server;
 use support::faults::*;
 use support::proxy::Proxy;
+use support::stats::calls;
 use support::tls::{Authority, TlsServer, install_crypto_provider};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::{Error, ErrorKind, Limiter, Pool, PoolBuilder};
-
-/// An error with all its causes, in one line.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
-}
+use tower_sluice::{ErrorKind, Limiter, Pool, PoolBuilder};
 
 async fn assert_well(pool: Pool) {
     until_well(&over(pool)).await;

@@ -13,7 +13,8 @@ use std::time::Duration;
 use dice::Dice;
 use redis::aio::MultiplexedConnection;
 use support::Server;
-use support::faults::{calls, run, script_calls};
+use support::faults::run;
+use support::stats::{calls, script_calls};
 use tower_sluice::algorithm::{
     AnyAlgorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,

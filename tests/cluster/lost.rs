@@ -12,9 +12,7 @@ async fn a_charge_whose_connection_is_lost_is_counted_once_at_most() {
         let mut connection = cluster.connection(master).await;
         killers.spawn(async move {
             loop {
-                let mut kill = cmd("CLIENT");
-                kill.arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes");
-                kill.exec_async(&mut connection).await.unwrap();
+                cut(&mut connection).await;
                 sleep(Duration::from_millis(7)).await;
             }
         });

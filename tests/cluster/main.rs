@@ -17,9 +17,10 @@ use std::slice::from_ref;
 use std::time::Duration;
 
 use redis::cmd;
-use support::NOWHERE;
 use support::cluster::{Cluster, SLOTS, keys_in, slot_of};
-use support::faults::{LONG, MILLION, kind, over, script_calls};
+use support::faults::{LONG, MILLION, cut, kind, over};
+use support::stats::script_calls;
+use support::{NOWHERE, stats};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};

@@ -14,14 +14,11 @@ async fn errors(cluster: &Cluster, node: usize, code: &str) -> u64 {
 async fn reads(cluster: &Cluster) -> u64 {
     let mut reads = 0;
     for node in 0..cluster.nodes.len() {
-        let stats: String = cluster.ask(node, cmd("INFO").arg("commandstats")).await;
-        let of_map = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_cluster"));
+        let section: String = cluster.ask(node, cmd("INFO").arg("commandstats")).await;
+        let all = stats::read(&section);
         // 6.2 counts all commands of `CLUSTER` together.
-        let of_map =
-            of_map.filter(|line| line.starts_with(":calls=") || line.starts_with("|slots:"));
-        let calls =
-            |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-        reads += of_map.filter_map(calls).sum::<u64>();
+        let of_map = ["cluster", "cluster|slots"].iter().filter_map(|name| all.get(*name));
+        reads += of_map.map(|of| of.calls).sum::<u64>();
     }
     reads
 }

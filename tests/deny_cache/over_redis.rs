@@ -4,7 +4,8 @@ use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
 use super::support::Server;
-use super::support::faults::{eventually, script_calls};
+use super::support::faults::eventually;
+use super::support::stats::script_calls;
 use super::{HOUR, one, refused_from_cache};
 
 /// Long enough for the slowest machine: no test here is about speed.

@@ -9,6 +9,7 @@ use tower_sluice::{Charge, Lease, Limiter, LimiterExt, Pool, Quota, Redis};
 use crate::check;
 use crate::support::Server;
 use crate::support::faults::eventually;
+use crate::support::stats::script_calls;
 
 const LIMIT: u64 = 10_000_000;
 
@@ -22,18 +23,7 @@ async fn limiter(server: &Server) -> Redis<FixedWindow> {
 
 /// The scripts that the server ran so far.
 async fn calls(server: &Server) -> u64 {
-    let mut connection = server.connection().await;
-    let stats: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(&mut connection)
-        .await
-        .expect("statistics");
-    let of = |command: &str| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(command));
-        let calls = line.and_then(|line| line.strip_prefix(":calls=")?.split(',').next());
-        calls.map_or(0, |calls| calls.parse().expect("a number"))
-    };
-    of("cmdstat_evalsha") + of("cmdstat_eval")
+    script_calls(&mut server.connection().await).await
 }
 
 /// So many tasks admit so many units of one key. Returns how many calls that took.

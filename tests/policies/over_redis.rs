@@ -10,7 +10,8 @@ use tower_sluice::{Decision, ErrorKind, LimiterExt, Origin, Pool};
 
 use super::dice::Dice;
 use super::settling::{COSTS, each_policy_settles_its_own_units};
-use super::support::faults::{eventually, script_calls};
+use super::support::faults::eventually;
+use super::support::stats::script_calls;
 use super::support::{NOWHERE, Server};
 use super::{HOUR, burst, check, decide, request, rows};
 

@@ -6,8 +6,9 @@ use tower_sluice::Pool;
 use tower_sluice::policy::Policies;
 
 use super::support::Server;
-use super::support::faults::{in_time, script_calls};
+use super::support::faults::in_time;
 use super::support::proxy::{Fault, Proxy};
+use super::support::stats::script_calls;
 use super::{decide, request, rows};
 
 #[tokio::test]

@@ -17,21 +17,11 @@ use std::time::Duration;
 use support::faults::*;
 use support::proxy::Proxy;
 use support::sentinel::{Replicated, SERVICE, Sentinel, url};
-use support::{NOWHERE, Server, fake};
+use support::{NOWHERE, Server, fake, stats};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Decision, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
-
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
-}
 
 /// What an error of `ready` says, which must be of kind configuration.
 async fn refused(pool: Pool) -> String {
@@ -149,18 +139,15 @@ async fn until_named(replicated: &Replicated, port: u16) -> Instant {
 /// How often the server was asked to run a script, refused calls included.
 async fn asked(server: &Server) -> u64 {
     // Sentinels close all connections to a server that they promote.
-    let stats = loop {
+    let section = loop {
         let (mut connection, mut ask) = (server.connection().await, redis::cmd("INFO"));
-        if let Ok(stats) = ask.arg("commandstats").query_async::<String>(&mut connection).await {
-            break stats;
+        if let Ok(section) = ask.arg("commandstats").query_async::<String>(&mut connection).await {
+            break section;
         }
     };
-    let lines = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
-    let fields = lines.flat_map(|line| line.split([':', ',']));
-    let numbers = fields.filter_map(|field| {
-        field.strip_prefix("calls=").or(field.strip_prefix("rejected_calls="))?.parse::<u64>().ok()
-    });
-    numbers.sum()
+    let all = stats::read(&section);
+    let scripts = ["eval", "evalsha"].iter().filter_map(|name| all.get(*name));
+    scripts.map(|of| of.calls + of.rejected).sum()
 }
 
 #[tokio::test]
@@ -254,7 +241,7 @@ async fn a_primary_without_sentinels_decides_on() {
     let patient = limiter.clone().decision_timeout(LONG);
     let mut connection = replicated.servers[0].connection().await;
     for _ in 0..3 {
-        run(&mut connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        cut(&mut connection).await;
         until_well(&limiter).await;
         let (begun, mut errors) = (Instant::now(), 0);
         while begun.elapsed() < Duration::from_millis(500) {

@@ -140,6 +140,22 @@ pub async fn run(connection: &mut MultiplexedConnection, words: &[&str]) {
     redis::cmd(words[0]).arg(&words[1..]).exec_async(connection).await.expect("a reply");
 }
 
+/// Ends all connections of others but those of replicas.
+pub async fn cut(connection: &mut MultiplexedConnection) {
+    run(connection, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+}
+
+/// An error with all its causes, in one line.
+pub fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
 /// The numbers of the other clients that the server has. Its replicas are none.
 pub async fn others(connection: &mut MultiplexedConnection) -> Vec<u64> {
     let own: u64 = redis::cmd("CLIENT").arg("ID").query_async(connection).await.expect("a number");
@@ -161,20 +177,6 @@ pub async fn figure(connection: &mut MultiplexedConnection, name: &str) -> u64 {
 /// The size of a test that a command of its own makes larger.
 pub fn size(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
-}
-
-/// How often the server ran `command`.
-pub async fn calls(connection: &mut MultiplexedConnection, command: &str) -> u64 {
-    let stats: String =
-        redis::cmd("INFO").arg("commandstats").query_async(connection).await.expect("stats");
-    let line =
-        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-}
-
-/// How often scripts ran, by the server's own count.
-pub async fn script_calls(connection: &mut MultiplexedConnection) -> u64 {
-    calls(connection, "eval").await + calls(connection, "evalsha").await
 }
 
 /// Connections that clients made to the server so far, this test's own included.

@@ -14,6 +14,7 @@ pub mod proxy;
 pub mod redisson;
 pub mod script;
 pub mod sentinel;
+pub mod stats;
 #[cfg(feature = "rustls")]
 pub mod tls;
 

@@ -129,7 +129,7 @@ impl Bench {
     }
 
     pub async fn calls(&mut self, command: &str) -> u64 {
-        super::script::ran(&mut self.connection, command).await
+        super::stats::calls(&mut self.connection, command).await
     }
 }
 

@@ -312,11 +312,3 @@ pub async fn ask<T: redis::FromRedisValue>(
     command.arg(words.collect::<Vec<_>>());
     command.query_async(connection).await.expect("a reply")
 }
-
-/// How often each writing or reading command ran, the scripts aside.
-pub async fn ran(connection: &mut MultiplexedConnection, command: &str) -> u64 {
-    let stats: String = ask(connection, "INFO commandstats").await;
-    let line =
-        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-}

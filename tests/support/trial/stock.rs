@@ -9,7 +9,7 @@ use tokio::runtime;
 
 use super::algorithms::SECOND;
 use super::model::Model;
-use crate::support::Server;
+use crate::support::{Server, stats};
 
 /// What is not as it must be: each key's state, no more script runs than `calls`, and as many
 /// writes as `changes` says: none for a refusal or a peek (S5).
@@ -53,17 +53,11 @@ pub(crate) fn faults(
 
 /// The scripts that ran to their end, and the values that they wrote.
 pub(crate) async fn counted(connection: &mut MultiplexedConnection) -> (usize, usize) {
-    let stats: String =
-        cmd("INFO").arg("commandstats").query_async(connection).await.expect("statistics");
-    let number = |command: &str, field: &str| -> usize {
-        let line = stats.lines().find_map(|line| line.strip_prefix(command)).unwrap_or_default();
-        let found = line.split([':', ',']).find_map(|pair| pair.strip_prefix(field));
-        found.map_or(0, |number| number.parse().expect("a number"))
-    };
-    let succeeded = |command: &str| number(command, "calls=") - number(command, "failed_calls=");
-    let writes = ["cmdstat_set:", "cmdstat_incrby:", "cmdstat_zadd:"]
-        .map(|command| number(command, "calls="));
-    (succeeded("cmdstat_evalsha:") + succeeded("cmdstat_eval:"), writes.iter().sum())
+    let all = stats::all(connection).await;
+    let of = |command: &str| all.get(command).copied().unwrap_or_default();
+    let scripts: u64 = ["eval", "evalsha"].map(of).map(|of| of.calls - of.failed).iter().sum();
+    let writes: u64 = ["set", "incrby", "zadd"].map(of).map(|of| of.calls).iter().sum();
+    (scripts as usize, writes as usize)
 }
 
 /// The value of each key, by the key's own name: what stands between the braces.
