@@ -257,7 +257,6 @@ async fn a_breaker_shows_its_state_and_what_it_refuses() {
     assert_eq!(page.len(), before);
 }
 
-// Case 87.
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_comes_late_sees_the_state_of_an_open_breaker() {
     let store = (0..5).fold(Scripted::new(), |store, _| store.fail(ErrorKind::Infrastructure));
@@ -270,6 +269,7 @@ async fn a_recorder_that_comes_late_sees_the_state_of_an_open_breaker() {
     assert_eq!(page.value("rate_limit_breaker_state{breaker=\"redis\"}"), Some(2.0));
 }
 
+// Case 87.
 #[tokio::test(start_paused = true)]
 async fn the_number_of_series_does_not_depend_on_the_number_of_keys() {
     let recorder = Recorder::new();
