@@ -94,6 +94,23 @@ impl Decision {
         self
     }
 
+    /// The same once each of its policies has so many units of it again.
+    #[cfg(feature = "policies")]
+    pub(crate) fn given_back(mut self, units: &[u64]) -> Self {
+        if let [only] = units {
+            return self.later(Duration::ZERO, *only);
+        }
+        if let Some(details) = self.details.as_mut().map(Held::own)
+            && let Some(mut policies) = details.policies.as_deref().map(Arc::<[Policy]>::from)
+        {
+            for (policy, more) in Arc::get_mut(&mut policies).into_iter().flatten().zip(units) {
+                policy.figures = policy.figures.later(Duration::ZERO, *more);
+            }
+            details.policies = Some(policies);
+        }
+        self
+    }
+
     /// What is reported of one policy, while several are not listed.
     fn only_policy(&self) -> Option<PolicyReport<'_>> {
         let details = self.details()?;

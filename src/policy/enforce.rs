@@ -1,5 +1,6 @@
 //! How the policies in force decide about a request: all or nothing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,41 +95,61 @@ async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
 
 /// Asks policies that can decide together.
 async fn together(selection: &Selection, asked: &[&Asked]) -> Parts {
+    match in_one_call(selection, asked).await {
+        Ok(parts) => parts,
+        Err(size) => in_turn(selection, asked, size).await,
+    }
+}
+
+/// Asks policies all at once. If no call can decide about them, the error is how many to try
+/// instead: one if their keys lie in different slots of a cluster, half if they are too many.
+async fn in_one_call(selection: &Selection, asked: &[&Asked]) -> Result<Parts, usize> {
     let charges: Vec<Charge> = asked.iter().map(|asked| asked.charge.clone()).collect();
-    let (answer, settler) = match selection.table.together(asked) {
-        None => return in_turn(asked).await,
-        Some(Together::Memory(together)) => {
+    let together = selection.table.together(asked).ok_or(asked.len().div_ceil(2))?;
+    let (answer, settler) = match together {
+        Together::Memory(together) => {
             (together.check(&charges), Settler::Together(Together::Memory(together)))
         }
         #[cfg(feature = "redis")]
-        Some(Together::Redis(together)) => match together.check(&charges) {
-            None => return in_turn(asked).await,
-            Some(check) => (check.await, Settler::Together(Together::Redis(together))),
-        },
+        Together::Redis(together) => {
+            let check = together.check(&charges).ok_or(1_usize)?;
+            (check.await, Settler::Together(Together::Redis(together)))
+        }
     };
-    match answer {
+    Ok(match answer {
         Ok(decision) => {
             let (decision, taken) = with_taken(decision, settler);
             Ok((vec![Part::of_all(asked, decision)], taken))
         }
         Err(error) => fall_back(asked, error).await,
-    }
+    })
 }
 
-/// Asks policies that no call can decide about together, such as keys in different slots of a
-/// cluster. Nothing is reserved: a slot that one reserved would be no slot of the others.
-async fn in_turn(asked: &[&Asked]) -> Parts {
-    let (mut parts, mut taken) = (Vec::new(), Taken::default());
+/// Asks policies that no call can decide about together, so many at a time. Nothing is reserved: a
+/// slot that one reserved would be no slot of the others.
+async fn in_turn(selection: &Selection, asked: &[&Asked], size: usize) -> Parts {
     let unreserved = |one: &&Asked| Asked {
         charge: one.charge.clone().max_wait(Duration::ZERO),
         ..(*one).clone()
     };
-    for (index, one) in asked.iter().enumerate() {
-        let (part, own) = alone(&unreserved(one)).await?;
-        let is_admitted = part.is_admitted();
-        parts.push(part);
+    let asked: Vec<Asked> = asked.iter().map(unreserved).collect();
+    let mut calls: VecDeque<&[Asked]> = asked.chunks(size).collect();
+    let (mut parts, mut taken) = (Vec::new(), Taken::default());
+    while let Some(call) = calls.pop_front() {
+        let (own_parts, own) = match call {
+            [only] => alone(only).await.map(|(part, own)| (vec![part], own))?,
+            several => match in_one_call(selection, &several.iter().collect::<Vec<_>>()).await {
+                Ok(answer) => answer?,
+                Err(size) => {
+                    several.chunks(size).rev().for_each(|fewer| calls.push_front(fewer));
+                    continue;
+                }
+            },
+        };
+        let is_admitted = own_parts.iter().all(Part::is_admitted);
+        parts.extend(own_parts);
         if !is_admitted {
-            let unasked = asked[index + 1..].iter().map(unreserved).collect();
+            let unasked = calls.into_iter().flatten().cloned().collect();
             return Ok(refused(parts, taken, unasked).await);
         }
         taken.extend(own);

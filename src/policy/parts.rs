@@ -10,8 +10,8 @@ use crate::{Decision, Error, Origin, Outcome};
 pub(super) struct Part {
     policies: Vec<Arc<Armed>>,
     decision: Decision,
-    /// The units that one policy took.
-    taken: u64,
+    /// The units that each took.
+    taken: Vec<u64>,
 }
 
 /// What one policy decided.
@@ -27,12 +27,14 @@ impl Part {
     /// What several policies decided together.
     pub(super) fn of_all(asked: &[&Asked], decision: Decision) -> Self {
         let policies = asked.iter().map(|one| Arc::clone(&one.armed)).collect();
-        Self { policies, decision, taken: 0 }
+        let takes = decision.is_admitted();
+        let units = |one: &&Asked| if takes { one.charge.get_cost() } else { 0 };
+        Self { policies, decision, taken: asked.iter().map(units).collect() }
     }
 
     /// What one policy decided, which took so many units.
     pub(super) fn of_one(asked: &Asked, decision: Decision, taken: u64) -> Self {
-        Self { policies: vec![Arc::clone(&asked.armed)], decision, taken }
+        Self { policies: vec![Arc::clone(&asked.armed)], decision, taken: vec![taken] }
     }
 
     pub(super) fn outcome(&self) -> Outcome {
@@ -50,7 +52,7 @@ impl Part {
 
     /// The same once the policy has what it took of it again.
     pub(super) fn given_back(self) -> Self {
-        Self { decision: self.decision.later(Duration::ZERO, self.taken), taken: 0, ..self }
+        Self { decision: self.decision.given_back(&self.taken), taken: Vec::new(), ..self }
     }
 
     /// What each of the policies decided.

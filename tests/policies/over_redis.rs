@@ -186,6 +186,33 @@ async fn several_policies_take_one_call_whatever_their_costs_and_waits() {
     assert_eq!(alone.decision_timeout(PATIENT).peek("global").await.unwrap().remaining(), Some(44));
 }
 
+/// A script decides about eight policies at most, and about fewer if its algorithms are long.
+#[tokio::test]
+async fn many_policies_of_one_request_take_few_calls() {
+    let server = Server::start();
+    let row = |number: u64| {
+        format!("[[policy]]\nname = 'p{number}'\nlimit = {}\nperiod = '1h'\n", 30 - number)
+    };
+    let policies = over(&server).build(&rows(&(0..20).map(row).collect::<String>())).unwrap();
+    let mut connection = server.connection().await;
+    let call = request("GET", "/", &[]);
+    decide(&policies, &call).await;
+    let before = script_calls(&mut connection).await;
+    assert_eq!(burst(&policies, &call, 9).await, (9, vec![], 0));
+    assert_eq!(script_calls(&mut connection).await, before + 9 * 4);
+    // The last of them refuses, and the others get back what they took.
+    assert!(decide(&policies, &call).await.is_admitted());
+    assert!(!decide(&policies, &call).await.is_admitted());
+    let left = async |name: &str| {
+        policies.get(name).unwrap().peek(&["global"]).await.unwrap().remaining().unwrap()
+    };
+    for (name, units) in [("p0", 19), ("p7", 12), ("p8", 11), ("p15", 4), ("p19", 0)] {
+        while left(name).await != units {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() {
     let server = Server::start();
