@@ -7,7 +7,7 @@ use http::header::FORWARDED;
 use http::uri::Scheme;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
-use tower_sluice::HeaderStyle;
+use tower_sluice::{ClientIp, HeaderStyle};
 
 /// The settings of a process.
 #[derive(Debug)]
@@ -79,7 +79,8 @@ impl Settings {
     }
 }
 
-/// Reads networks and addresses with commas between them.
+/// Reads networks and addresses with commas between them. What the crate takes for none is an
+/// error, such as `::ffff:10.0.0.0/8`.
 fn networks(list: &str) -> Result<Vec<IpNet>, String> {
     let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty());
     let network = |part: &str| {
@@ -87,7 +88,10 @@ fn networks(list: &str) -> Result<Vec<IpNet>, String> {
         let network = address.or_else(|_| part.parse::<IpNet>());
         network.map_err(|_| format!("TRUSTED holds {part:?}, which is no network"))
     };
-    parts.map(network).collect()
+    let found = parts.map(network).collect::<Result<_, _>>()?;
+    let checked = ClientIp::new().try_trusted_networks(list);
+    checked.map_err(|error| format!("TRUSTED is {list:?}: {error}"))?;
+    Ok(found)
 }
 
 impl Upstream {
@@ -142,6 +146,7 @@ mod tests {
             ("FORWARDED", "x-real-ip"),
             ("TRUSTED", "10.0.0.0/8,proxy"),
             ("TRUSTED", "10.0.0.0/33"),
+            ("TRUSTED", "::ffff:10.0.0.0/8"),
             ("UPSTREAM", "127.0.0.1:80"),
             ("UPSTREAM", "ftp://example.com"),
             ("UPSTREAM", "http://example.com/?a"),
