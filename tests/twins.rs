@@ -52,6 +52,12 @@ fn micros_of(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).expect("microseconds")
 }
 
+/// The quotas as decisions report them.
+fn reported(algorithm: &impl InLua, quotas: &Quotas) -> Vec<Quota> {
+    let each = quotas.as_slice().iter().enumerate();
+    each.map(|(index, quota)| algorithm.reported(index, *quota)).collect()
+}
+
 /// Of several quotas each says the same in both, and together they say what the whole does.
 fn same_policies(from_lua: &Decision, answer: &Answer, quotas: &[Quota], place: &str) {
     let policies: Vec<_> = from_lua.policies().collect();
@@ -163,7 +169,7 @@ async fn compare<A: InLua>(
                 let from_rust =
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);
                 assert_eq!(verdict(&from_lua), from_rust, "{place}: estimate of {check:?}");
-                same_policies(&from_lua, &answer, quota.as_slice(), &place);
+                same_policies(&from_lua, &answer, &reported(&algorithm, &quota), &place);
                 assert!(
                     from_lua.take_reservation().is_none(),
                     "{place}: an estimate takes nothing"
@@ -189,7 +195,7 @@ async fn compare<A: InLua>(
             let answer = A::step(&rule, &mut state, instant, check);
             let from_rust = (answer.verdict, answer.report.remaining, answer.report.reset_after);
             assert_eq!(verdict(&from_lua), from_rust, "{place}: {charge:?}");
-            same_policies(&from_lua, &answer, quota.as_slice(), &place);
+            same_policies(&from_lua, &answer, &reported(&algorithm, &quota), &place);
             assert_eq!(from_lua.decided_at(), Some(Duration::from_micros(instant as u64)));
 
             if let Some(lua) = from_lua.take_reservation() {
