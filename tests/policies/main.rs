@@ -17,6 +17,8 @@ mod formats;
 #[cfg(feature = "redis")]
 mod from_redis;
 mod given_back;
+#[cfg(feature = "redisson")]
+mod java;
 mod odd_rows;
 #[cfg(feature = "redis")]
 mod over_redis;
@@ -28,6 +30,8 @@ mod several;
 mod shadow_counts;
 #[cfg(feature = "redis")]
 mod shadows;
+#[cfg(feature = "redis")]
+mod store_away;
 mod switches;
 #[cfg(feature = "redis")]
 mod why;

@@ -1,22 +1,21 @@
 //! Policies over a real server decide as in the memory of a process, in one call where several
-//! share it, and go on as their rows say while it is away.
+//! share it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::policy::{Policies, PoliciesBuilder, Rows};
-use tower_sluice::{Decision, ErrorKind, LimiterExt, Origin, Pool};
+use tower_sluice::{Decision, LimiterExt, Pool};
 
 use super::dice::Dice;
 use super::settling::{COSTS, each_policy_settles_its_own_units};
-use super::support::faults::eventually;
+use super::support::Server;
 use super::support::stats::script_calls;
-use super::support::{NOWHERE, Server};
-use super::{HOUR, burst, check, decide, request, rows};
+use super::{HOUR, burst, decide, request, rows};
 
 /// Long enough for the slowest machine: no test here is about speed.
-const PATIENT: Duration = Duration::from_secs(20);
+pub(super) const PATIENT: Duration = Duration::from_secs(20);
 
 pub(super) fn over(server: &Server) -> PoliciesBuilder {
     let pool = Pool::connect(&server.url()).expect("an address");
@@ -291,145 +290,4 @@ async fn a_request_waits_once_for_all_policies_in_a_shadow() {
     let begun = tokio::time::Instant::now();
     assert!(decide(&policies, &request("GET", "/", &[])).await.is_admitted());
     assert!(begun.elapsed() < PATIENT * 2, "{:?}", begun.elapsed());
-}
-
-#[cfg(feature = "redisson")]
-#[tokio::test]
-async fn javas_limiter_keeps_to_its_own_keys() {
-    let server = Server::for_redisson();
-    // Of both kinds of limiters.
-    let pool = Pool::connect(&server.admin_url()).unwrap();
-    let policies = Policies::builder()
-        .redis(pool)
-        .decision_timeout(PATIENT)
-        .build(&rows(
-            "
-            [[policy]]
-            name = 'orders'
-            algorithm = 'redisson'
-            limit = 5
-            period = '1h'
-
-            [[policy]]
-            name = 'users'
-            algorithm = 'redisson'
-            limit = 2
-            period = '1h'
-            key = 'header:x-user'
-            match = '/u'
-
-            [[policy]]
-            name = 'mine'
-            limit = 3
-            period = '1h'
-            match = '/m'
-            ",
-        ))
-        .unwrap();
-    assert_eq!(burst(&policies, &request("GET", "/m", &[]), 4).await, (3, vec![], 1));
-    let orders = policies.get("orders").unwrap();
-    let mut connection = server.connection().await;
-    // The refund of the fourth is on its way.
-    let left = async || orders.peek(&["global"]).await.unwrap().remaining();
-    eventually("the refund", async || left().await == Some(2)).await;
-    let exists: bool =
-        redis::cmd("EXISTS").arg("orders").query_async(&mut connection).await.unwrap();
-    assert!(exists);
-    assert_eq!(
-        burst(&policies, &request("GET", "/u", &["x-user: {a}b{"]), 3).await,
-        (2, vec![], 1)
-    );
-    assert_eq!(orders.peek(&["global"]).await.unwrap().remaining(), Some(0));
-
-    // Fields and metrics name the policy, not the algorithm.
-    assert_eq!(orders.reset(&["global"]).await.unwrap().limiter(), Some("orders"));
-    let both = decide(&policies, &request("GET", "/u", &["x-user: bob"])).await;
-    let names: Vec<_> = both.policies().map(|policy| policy.name().to_owned()).collect();
-    assert_eq!(names, ["orders", "users"]);
-    assert_eq!(orders.penalize(&["global"], 3).await.unwrap().remaining(), Some(1));
-    assert_eq!(orders.penalize(&["global"], 3).await.unwrap().remaining(), Some(0));
-}
-
-/// `global` is a name that a host can have.
-#[cfg(feature = "redisson")]
-#[tokio::test]
-async fn only_the_key_of_all_requests_is_javas_limiter_of_the_policys_name() {
-    let server = Server::for_redisson();
-    let pool = Pool::connect(&server.admin_url()).unwrap();
-    let table = "[[policy]]\nname = 'orders'\nalgorithm = 'redisson'\nlimit = 5\nperiod = '1h'
-        key = 'host'";
-    let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
-    let policies = policies.build(&rows(table)).unwrap();
-    decide(&policies, &request("GET", "/", &["host: global"])).await;
-    let mut connection = server.connection().await;
-    let exists = async |key: &str, connection: &mut _| -> bool {
-        redis::cmd("EXISTS").arg(key).query_async(connection).await.unwrap()
-    };
-    assert!(exists("orders:global", &mut connection).await);
-    assert!(!exists("orders", &mut connection).await);
-}
-
-const ON_ERROR: &str = "
-    [[policy]]
-    name = 'deny'
-    limit = 5
-    period = '1h'
-    match = { path = ['/deny', '/both'] }
-
-    [[policy]]
-    name = 'allow'
-    limit = 5
-    period = '1h'
-    on_error = 'allow'
-    match = { path = ['/allow', '/both', '/share'] }
-
-    [[policy]]
-    name = 'local'
-    limit = 5
-    period = '1h'
-    key = 'header:x-user'
-    on_error = { local = 2 }
-    match = { path = ['/local', '/share'] }
-
-    [[policy]]
-    name = 'watched'
-    limit = 5
-    period = '1h'
-    shadow = true
-    match = '/shadow'
-";
-
-#[tokio::test]
-async fn while_the_store_is_away_each_row_says_what_happens() {
-    let url = format!("redis://127.0.0.1:{NOWHERE}");
-    let pool = Pool::connect(&url).unwrap();
-    let policies = Policies::builder().redis(pool).build(&rows(ON_ERROR)).unwrap();
-    let call = |path: &str, user: &str| request("GET", path, &[&format!("x-user: {user}")]);
-    for path in ["/deny", "/both"] {
-        let error = check(&policies, &call(path, "a")).await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{path}");
-    }
-    let open = decide(&policies, &call("/allow", "a")).await;
-    assert_eq!((open.is_admitted(), open.origin()), (true, Origin::FailOpen));
-    for user in ["a", "b"] {
-        assert_eq!(burst(&policies, &call("/local", user), 4).await, (2, vec![], 2), "{user}");
-    }
-    // The share is one for all requests of the key.
-    assert!(!decide(&policies, &call("/share", "a")).await.is_admitted());
-    assert!(decide(&policies, &call("/share", "c")).await.is_admitted());
-    let watched = decide(&policies, &call("/shadow", "a")).await;
-    assert_eq!((watched.is_admitted(), watched.origin()), (true, Origin::Shadow));
-    // The settings hold in any order.
-    for settings in [
-        |pool| Policies::builder().max_keys(1).decision_timeout(PATIENT).redis(pool),
-        |pool| Policies::builder().redis(pool).max_keys(1).decision_timeout(PATIENT),
-    ] {
-        let small = settings(Pool::connect(&url).unwrap()).build(&rows(ON_ERROR)).unwrap();
-        decide(&small, &call("/local", "a")).await;
-        let error = check(&small, &call("/local", "b")).await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Capacity);
-    }
-    // A table may change meanwhile, and the share is kept.
-    policies.load(&rows(&ON_ERROR.replace("limit = 5", "limit = 6"))).unwrap();
-    assert!(!decide(&policies, &call("/local", "a")).await.is_admitted());
 }

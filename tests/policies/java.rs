@@ -1,0 +1,83 @@
+//! Policies of Redisson over a real server: each keeps to the keys that Java knows.
+
+use tower_sluice::Pool;
+use tower_sluice::policy::Policies;
+
+use super::over_redis::PATIENT;
+use super::support::Server;
+use super::support::faults::eventually;
+use super::{burst, decide, request, rows};
+
+#[tokio::test]
+async fn javas_limiter_keeps_to_its_own_keys() {
+    let server = Server::for_redisson();
+    // Of both kinds of limiters.
+    let pool = Pool::connect(&server.admin_url()).unwrap();
+    let policies = Policies::builder()
+        .redis(pool)
+        .decision_timeout(PATIENT)
+        .build(&rows(
+            "
+            [[policy]]
+            name = 'orders'
+            algorithm = 'redisson'
+            limit = 5
+            period = '1h'
+
+            [[policy]]
+            name = 'users'
+            algorithm = 'redisson'
+            limit = 2
+            period = '1h'
+            key = 'header:x-user'
+            match = '/u'
+
+            [[policy]]
+            name = 'mine'
+            limit = 3
+            period = '1h'
+            match = '/m'
+            ",
+        ))
+        .unwrap();
+    assert_eq!(burst(&policies, &request("GET", "/m", &[]), 4).await, (3, vec![], 1));
+    let orders = policies.get("orders").unwrap();
+    let mut connection = server.connection().await;
+    // The refund of the fourth is on its way.
+    let left = async || orders.peek(&["global"]).await.unwrap().remaining();
+    eventually("the refund", async || left().await == Some(2)).await;
+    let exists: bool =
+        redis::cmd("EXISTS").arg("orders").query_async(&mut connection).await.unwrap();
+    assert!(exists);
+    assert_eq!(
+        burst(&policies, &request("GET", "/u", &["x-user: {a}b{"]), 3).await,
+        (2, vec![], 1)
+    );
+    assert_eq!(orders.peek(&["global"]).await.unwrap().remaining(), Some(0));
+
+    // Fields and metrics name the policy, not the algorithm.
+    assert_eq!(orders.reset(&["global"]).await.unwrap().limiter(), Some("orders"));
+    let both = decide(&policies, &request("GET", "/u", &["x-user: bob"])).await;
+    let names: Vec<_> = both.policies().map(|policy| policy.name().to_owned()).collect();
+    assert_eq!(names, ["orders", "users"]);
+    assert_eq!(orders.penalize(&["global"], 3).await.unwrap().remaining(), Some(1));
+    assert_eq!(orders.penalize(&["global"], 3).await.unwrap().remaining(), Some(0));
+}
+
+/// `global` is a name that a host can have.
+#[tokio::test]
+async fn only_the_key_of_all_requests_is_javas_limiter_of_the_policys_name() {
+    let server = Server::for_redisson();
+    let pool = Pool::connect(&server.admin_url()).unwrap();
+    let table = "[[policy]]\nname = 'orders'\nalgorithm = 'redisson'\nlimit = 5\nperiod = '1h'
+        key = 'host'";
+    let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
+    let policies = policies.build(&rows(table)).unwrap();
+    decide(&policies, &request("GET", "/", &["host: global"])).await;
+    let mut connection = server.connection().await;
+    let exists = async |key: &str, connection: &mut _| -> bool {
+        redis::cmd("EXISTS").arg(key).query_async(connection).await.unwrap()
+    };
+    assert!(exists("orders:global", &mut connection).await);
+    assert!(!exists("orders", &mut connection).await);
+}
