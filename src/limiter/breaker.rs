@@ -1,12 +1,15 @@
 //! A breaker: it stops asking a limiter that fails, and notices when that answers again.
 //!
-//! `circuit.rs` is the bookkeeping, over the counts of a `window.rs`. `shared.rs` is what the
-//! clones of a breaker share. A `call.rs` reports how it ended, and its `slowness.rs` whether it
-//! was slow. `with_breaker.rs` is the limiter, and `future.rs` its decision.
+//! `circuit.rs` is the bookkeeping, over the counts of a `window.rs`, by the `settings.rs`.
+//! `shared.rs` is what the clones of a breaker share. A `call.rs` reports its `outcome.rs`, and its
+//! `slowness.rs` says whether it was slow. `with_breaker.rs` is the limiter, and `future.rs` its
+//! decision.
 
 mod call;
 mod circuit;
 mod future;
+mod outcome;
+mod settings;
 mod shared;
 mod slowness;
 mod window;
@@ -19,11 +22,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::circuit::Settings;
+use self::settings::Settings;
 use self::shared::Shared;
-
-const SHORTEST: Duration = Duration::from_millis(10);
-const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// A circuit breaker for [`LimiterExt::breaker`](crate::LimiterExt::breaker). Cheap to clone:
 /// clones are one breaker.
@@ -181,7 +181,10 @@ impl Breaker {
     /// A store that falls silent under load is left after this time.
     #[must_use]
     pub fn window(self, window: Duration) -> Self {
-        self.with(Settings { window: window.clamp(SHORTEST, LONGEST), ..self.shared.settings })
+        self.with(Settings {
+            window: window.clamp(Settings::SHORTEST, Settings::LONGEST),
+            ..self.shared.settings
+        })
     }
 
     /// Sets after which time a call is slow, and counts as failed even if it is decided. It starts
@@ -201,7 +204,10 @@ impl Breaker {
     /// are another breaker. Default: 100 ms, so 100 to 200 ms.
     #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
-        self.with(Settings { pause: pause.clamp(SHORTEST, LONGEST), ..self.shared.settings })
+        self.with(Settings {
+            pause: pause.clamp(Settings::SHORTEST, Settings::LONGEST),
+            ..self.shared.settings
+        })
     }
 
     /// Names it in metrics and events. It starts anew: clones made before are another breaker.

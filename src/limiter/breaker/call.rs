@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::circuit::{Outcome, Ticket};
+use super::circuit::Ticket;
+use super::outcome::Outcome;
 use super::shared::Shared;
 use super::slowness::SlownessWatch;
 use crate::{Decision, Error, ErrorKind, Origin};

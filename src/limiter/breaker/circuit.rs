@@ -6,58 +6,9 @@
 use std::time::Duration;
 
 use super::BreakerState;
-use super::window::Window;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) window: Duration,
-    pub(super) min_failures: u32,
-    pub(super) failure_percent: u8,
-    pub(super) slow_after: Option<Duration>,
-    pub(super) pause: Duration,
-}
-
-impl Settings {
-    pub(super) const DEFAULT: Self = Self {
-        window: Duration::from_secs(1),
-        min_failures: 5,
-        failure_percent: 50,
-        slow_after: None,
-        pause: Duration::from_millis(100),
-    };
-
-    /// After this long a probe without an answer is given up.
-    fn probe_lost_after(&self) -> Duration {
-        5 * self.pause
-    }
-}
-
-/// What the end of a call says of the limiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Outcome {
-    /// It decides, or its store answers.
-    Answered,
-    /// It failed as a store that is away does.
-    Failed,
-    /// It took too long, in a process that is not busy.
-    Slow,
-    /// This process has more to send than it can, or is too busy to hear. Nothing of the limiter.
-    Saturated,
-    /// Nothing.
-    Unknown,
-}
-
-/// Why a circuit is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Trouble {
-    /// Calls failed, and nothing was answered for a window.
-    Errors,
-    /// Calls failed, and others were answered. Callers can choose to fail: with keys of the part
-    /// of a cluster that is away.
-    SomeErrors,
-    /// It is slow, or this process is busy. Load can cause both.
-    Slowness,
-}
+use super::outcome::Outcome;
+use super::settings::Settings;
+use super::window::{Trouble, Window};
 
 /// What the end of a call changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::circuit::{Change, Circuit, Outcome, Settings, Ticket, Trouble};
+use super::circuit::{Change, Circuit, Ticket};
+use super::outcome::Outcome;
+use super::settings::Settings;
+use super::window::Trouble;
 use super::{BreakerCounts, BreakerState};
 use crate::observe::{BreakerWatch, WatchedState};
 use crate::{Error, ErrorKind};

@@ -1,10 +1,24 @@
-//! How calls ended in the last while: counts in slices of the window.
+//! How calls ended in the last while, and the trouble that they show: counts in slices of the
+//! window.
 
 use std::time::Duration;
 
-use super::circuit::{Outcome, Settings, Trouble};
+use super::outcome::Outcome;
+use super::settings::Settings;
 
 const SLICES: usize = 10;
+
+/// What the ends of calls show, and why a circuit is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Trouble {
+    /// Calls failed, and nothing was answered for a window.
+    Errors,
+    /// Calls failed, and others were answered. Callers can choose to fail: with keys of the part
+    /// of a cluster that is away.
+    SomeErrors,
+    /// It is slow, or this process is busy. Load can cause both.
+    Slowness,
+}
 
 /// The ends of calls, by what they say of the limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+mod model;
+
+use self::model::{MIN_FAILURES, Model, WINDOW, change_of_probes, trouble};
 use super::*;
 
 const CALLERS: usize = 3;
-/// Ends that are enough to open.
-const MIN_FAILURES: usize = 2;
-/// In ticks. A slice of the window is one tick.
-const WINDOW: u32 = 10;
+/// In ticks, as all times here.
 const PAUSE: u32 = 1;
 const LOST: u32 = 5 * PAUSE;
 
@@ -33,19 +33,6 @@ struct Caller {
     period: u32,
     begun: u32,
     is_probe: bool,
-}
-
-/// The state as the model sees it, with all that happened in it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Model {
-    Closed(Vec<(u32, Outcome)>),
-    Open {
-        first: Trouble,
-        /// How the probes ended that count, in order.
-        probes: Vec<Outcome>,
-        /// When the last failure ended.
-        failed: Option<u32>,
-    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -200,62 +187,6 @@ impl World {
             }
         }
         found
-    }
-}
-
-/// What the last end of a closed circuit shows.
-fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
-    let (now, last) = *ends.last()?;
-    match (last, trouble_at(ends)) {
-        (Outcome::Saturated | Outcome::Unknown, _) => None,
-        (_, Some(Trouble::SomeErrors)) => {
-            // Each end since then that says something showed the same.
-            let telling =
-                |len: &usize| !matches!(ends[len - 1].1, Outcome::Saturated | Outcome::Unknown);
-            let held = (1..=ends.len())
-                .rev()
-                .filter(telling)
-                .take_while(|len| trouble_at(&ends[..*len]) == Some(Trouble::SomeErrors));
-            let since = held.last().map_or(now, |len| ends[len - 1].0);
-            (now - since >= WINDOW).then_some(Trouble::SomeErrors)
-        }
-        (Outcome::Answered, _) => None,
-        (_, trouble) => trouble,
-    }
-}
-
-/// What the ends show at the time of the last one: those of the window, or all since the last
-/// answer.
-fn trouble_at(ends: &[(u32, Outcome)]) -> Option<Trouble> {
-    let now = ends.last()?.0;
-    let recent: Vec<Outcome> =
-        ends.iter().filter(|(at, _)| at + WINDOW > now).map(|(_, outcome)| *outcome).collect();
-    let since_answer: Vec<Outcome> = ends
-        .iter()
-        .rev()
-        .map(|(_, outcome)| *outcome)
-        .take_while(|outcome| *outcome != Outcome::Answered)
-        .collect();
-    let is_silent = !recent.contains(&Outcome::Answered);
-    let ends = if is_silent { since_answer } else { recent };
-    let count = |outcome: Outcome| ends.iter().filter(|end| **end == outcome).count();
-    let (failed, slow) = (count(Outcome::Failed), count(Outcome::Slow));
-    let all = count(Outcome::Answered) + failed + slow;
-    if failed >= MIN_FAILURES && 2 * failed >= all {
-        return Some(if is_silent { Trouble::Errors } else { Trouble::SomeErrors });
-    }
-    (failed + slow >= MIN_FAILURES && 2 * (failed + slow) >= all).then_some(Trouble::Slowness)
-}
-
-/// Slowness from the first probe on that load can cause. Closed after as many errors in a row as
-/// it takes to open, unless errors opened it and no load came since.
-fn change_of_probes(first: Trouble, probes: &[Outcome]) -> Change {
-    let errors = probes.iter().rev().take_while(|end| **end == Outcome::Failed).count();
-    match first {
-        _ if probes.len() > errors && errors < MIN_FAILURES => Change::StaysOpen(Trouble::Slowness),
-        Trouble::Errors if probes.len() == errors => Change::StaysOpen(Trouble::Errors),
-        _ if errors < MIN_FAILURES => Change::StaysOpen(first),
-        _ => Change::Closed,
     }
 }
 

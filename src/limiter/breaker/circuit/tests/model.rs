@@ -1,0 +1,80 @@
+//! What a circuit ought to decide, from its whole history.
+
+use crate::limiter::breaker::circuit::Change;
+use crate::limiter::breaker::outcome::Outcome;
+use crate::limiter::breaker::window::Trouble;
+
+/// Ends that are enough to open.
+pub(super) const MIN_FAILURES: usize = 2;
+
+/// In ticks. A slice of the window is one tick.
+pub(super) const WINDOW: u32 = 10;
+
+/// The state as the model sees it, with all that happened in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Model {
+    Closed(Vec<(u32, Outcome)>),
+    Open {
+        first: Trouble,
+        /// How the probes ended that count, in order.
+        probes: Vec<Outcome>,
+        /// When the last failure ended.
+        failed: Option<u32>,
+    },
+}
+
+/// What the last end of a closed circuit shows.
+pub(super) fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
+    let (now, last) = *ends.last()?;
+    match (last, trouble_at(ends)) {
+        (Outcome::Saturated | Outcome::Unknown, _) => None,
+        (_, Some(Trouble::SomeErrors)) => {
+            // Each end since then that says something showed the same.
+            let telling =
+                |len: &usize| !matches!(ends[len - 1].1, Outcome::Saturated | Outcome::Unknown);
+            let held = (1..=ends.len())
+                .rev()
+                .filter(telling)
+                .take_while(|len| trouble_at(&ends[..*len]) == Some(Trouble::SomeErrors));
+            let since = held.last().map_or(now, |len| ends[len - 1].0);
+            (now - since >= WINDOW).then_some(Trouble::SomeErrors)
+        }
+        (Outcome::Answered, _) => None,
+        (_, trouble) => trouble,
+    }
+}
+
+/// What the ends show at the time of the last one: those of the window, or all since the last
+/// answer.
+fn trouble_at(ends: &[(u32, Outcome)]) -> Option<Trouble> {
+    let now = ends.last()?.0;
+    let recent: Vec<Outcome> =
+        ends.iter().filter(|(at, _)| at + WINDOW > now).map(|(_, outcome)| *outcome).collect();
+    let since_answer: Vec<Outcome> = ends
+        .iter()
+        .rev()
+        .map(|(_, outcome)| *outcome)
+        .take_while(|outcome| *outcome != Outcome::Answered)
+        .collect();
+    let is_silent = !recent.contains(&Outcome::Answered);
+    let ends = if is_silent { since_answer } else { recent };
+    let count = |outcome: Outcome| ends.iter().filter(|end| **end == outcome).count();
+    let (failed, slow) = (count(Outcome::Failed), count(Outcome::Slow));
+    let all = count(Outcome::Answered) + failed + slow;
+    if failed >= MIN_FAILURES && 2 * failed >= all {
+        return Some(if is_silent { Trouble::Errors } else { Trouble::SomeErrors });
+    }
+    (failed + slow >= MIN_FAILURES && 2 * (failed + slow) >= all).then_some(Trouble::Slowness)
+}
+
+/// Slowness from the first probe on that load can cause. Closed after as many errors in a row as
+/// it takes to open, unless errors opened it and no load came since.
+pub(super) fn change_of_probes(first: Trouble, probes: &[Outcome]) -> Change {
+    let errors = probes.iter().rev().take_while(|end| **end == Outcome::Failed).count();
+    match first {
+        _ if probes.len() > errors && errors < MIN_FAILURES => Change::StaysOpen(Trouble::Slowness),
+        Trouble::Errors if probes.len() == errors => Change::StaysOpen(Trouble::Errors),
+        _ if errors < MIN_FAILURES => Change::StaysOpen(first),
+        _ => Change::Closed,
+    }
+}
