@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::{Limiter, Operation};
-use crate::observe::{Asked, Meter, PolicyMeters};
+use crate::observe::{Asked, Meter, PolicySeries};
 use crate::{Charge, Decision, Error, Outcome, Reservation};
 
 /// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
@@ -91,7 +91,7 @@ pub struct Metered<L> {
 struct Counts {
     meter: Meter,
     /// Where each policy is counted under its own name.
-    policies: Option<PolicyMeters>,
+    policies: Option<PolicySeries>,
 }
 
 impl<L> Metered<L> {
@@ -121,7 +121,7 @@ impl<L> Metered<L> {
     #[must_use]
     pub fn per_policy(self) -> Self {
         let counts =
-            Counts { meter: self.counts.meter.clone(), policies: Some(PolicyMeters::default()) };
+            Counts { meter: self.counts.meter.clone(), policies: Some(PolicySeries::default()) };
         Self { counts: Arc::new(counts), ..self }
     }
 

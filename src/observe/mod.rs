@@ -5,9 +5,10 @@
 //! calls to Redis, connections and breakers. The page
 //! [what an operator sees](crate::guide::what_an_operator_sees) has each metric and each event.
 //!
-//! `catalog.rs` lists the metrics. `meter.rs` counts under one name, `policies.rs` under that of
-//! each policy, and `recorder.rs` asks for handles. `tracer.rs` makes the events of `events.rs`,
-//! and `seldom.rs` says how often one may repeat. `verdict.rs` says what a result counts as.
+//! `catalog.rs` lists the metrics. `series.rs` is all that is counted under one name. `meter.rs`
+//! counts under that of a limiter, and `policies.rs` under that of each policy. `recorder.rs` asks
+//! for handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often one may
+//! repeat. `verdict.rs` says what a result counts as.
 //! `breaker.rs`, `calls.rs` and `connections.rs` are what the rest of the crate reports to: without
 //! the two features they do nothing.
 
@@ -28,6 +29,8 @@ mod policies;
 mod recorder;
 #[cfg(feature = "tracing")]
 mod seldom;
+#[cfg(feature = "metrics")]
+mod series;
 #[cfg(feature = "tracing")]
 mod tracer;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
@@ -48,7 +51,7 @@ pub(crate) use self::connections::{ConnectionWatch, SlotWatch, primary_changed};
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
-pub(crate) use self::policies::PolicyMeters;
+pub(crate) use self::policies::PolicySeries;
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
 #[cfg(any(feature = "metrics", feature = "tracing"))]

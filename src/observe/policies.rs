@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use super::meter::Meter;
+use super::series::Series;
 use super::verdict::Asked;
 use crate::{Decision, Outcome};
 
@@ -14,37 +14,37 @@ const MAX_NAMES: usize = 1_000;
 /// What all further names are counted under.
 const OTHERS: &str = "other";
 
-/// A meter for each policy that has taken part.
+/// The series of each policy that has taken part.
 #[derive(Debug, Default)]
-pub(crate) struct PolicyMeters {
-    meters: RwLock<HashMap<Box<str>, Meter>>,
+pub(crate) struct PolicySeries {
+    series: RwLock<HashMap<Box<str>, Series>>,
 }
 
-impl PolicyMeters {
+impl PolicySeries {
     /// Counts what each policy alone decided. Returns whether there was any. Where some refuse, the
     /// others have taken nothing, and are not counted.
     pub(super) fn count(&self, asked: &Asked, decision: &Decision) -> bool {
         let admits = |outcome| matches!(outcome, Outcome::Allow | Outcome::Wait(_));
         for policy in decision.policies() {
             if decision.is_admitted() || !admits(policy.outcome()) {
-                self.with_meter(policy.name(), |meter| meter.count_policy(asked, &policy));
+                self.with_series(policy.name(), |series| series.count_policy(asked, &policy));
             }
         }
         decision.policies().next().is_some()
     }
 
-    fn with_meter(&self, name: &str, count: impl FnOnce(&Meter)) {
+    fn with_series(&self, name: &str, count: impl FnOnce(&Series)) {
         // Nothing panics while the table is locked, so it is whole.
-        let meters = self.meters.read().unwrap_or_else(PoisonError::into_inner);
-        let is_other = meters.len() >= MAX_NAMES && !meters.contains_key(name);
+        let table = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let is_other = table.len() >= MAX_NAMES && !table.contains_key(name);
         let name = if is_other { OTHERS } else { name };
-        if let Some(meter) = meters.get(name) {
-            return count(meter);
+        if let Some(series) = table.get(name) {
+            return count(series);
         }
-        drop(meters);
+        drop(table);
         // Outside of the lock, since this runs code of the recorder.
-        let meter = Meter::new(name);
-        let mut meters = self.meters.write().unwrap_or_else(PoisonError::into_inner);
-        count(meters.entry(name.into()).or_insert(meter));
+        let series = Series::new(name.into());
+        let mut table = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        count(table.entry(name.into()).or_insert(series));
     }
 }

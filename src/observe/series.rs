@@ -1,0 +1,132 @@
+//! All that is counted under one name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use metrics::{Counter, Gauge, Histogram};
+
+use super::catalog;
+use super::recorder::{Handles, Value, counter, gauge, histogram};
+use super::verdict::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
+use crate::waiters::Waiters;
+use crate::{Decision, Error, Origin, PolicyReport};
+
+/// The series of one limiter, or of one policy.
+pub(super) struct Series {
+    limiter: Arc<str>,
+    handles: Handles<LimiterHandles>,
+}
+
+pub(super) struct LimiterHandles {
+    decisions: [Counter; Decided::ALL.len()],
+    fail_open: Counter,
+    switched_off: Counter,
+    shadow_refusals: Counter,
+    fallbacks: Counter,
+    errors: [Counter; KINDS.len()],
+    pub(super) abandoned: Counter,
+    pub(super) decision_seconds: Histogram,
+    wait_seconds: Histogram,
+    waiters: Arc<WaitersGauge>,
+}
+
+impl Series {
+    /// Under `limiter`: the value of the label of that name.
+    pub(super) fn new(limiter: Arc<str>) -> Self {
+        let series = Self { limiter, handles: Handles::new() };
+        // So that each series begins with 0.
+        series.handles();
+        series
+    }
+
+    pub(super) fn limiter(&self) -> &str {
+        &self.limiter
+    }
+
+    /// `None` if there is nobody to count for.
+    #[inline]
+    pub(super) fn handles(&self) -> Option<&LimiterHandles> {
+        self.handles.get(|| LimiterHandles::of(&self.limiter))
+    }
+
+    pub(super) fn count_policy(&self, asked: &Asked, policy: &PolicyReport<'_>) {
+        if let Some(handles) = self.handles() {
+            handles.count(asked.of_outcome(policy.outcome(), None), policy.is_shadow());
+        }
+    }
+
+    /// Counts those who wait.
+    pub(super) fn waiters(&self) -> Option<Arc<dyn Waiters>> {
+        Some(Arc::clone(&self.handles()?.waiters) as Arc<dyn Waiters>)
+    }
+}
+
+impl LimiterHandles {
+    fn of(limiter: &Arc<str>) -> Self {
+        use Value::{Name, Word};
+        let name = [Name(limiter)];
+        Self {
+            decisions: Decided::ALL.map(|decided| {
+                counter(&catalog::DECISIONS, &[Name(limiter), Word(decided.name())])
+            }),
+            fail_open: counter(&catalog::FAIL_OPEN, &name),
+            switched_off: counter(&catalog::SWITCHED_OFF, &name),
+            shadow_refusals: counter(&catalog::SHADOW_REFUSALS, &name),
+            fallbacks: counter(&catalog::FALLBACKS, &name),
+            errors: KINDS.map(|(_, kind)| counter(&catalog::ERRORS, &[Name(limiter), Word(kind)])),
+            abandoned: counter(&catalog::ABANDONED, &name),
+            decision_seconds: histogram(&catalog::DECISION_SECONDS, &name),
+            wait_seconds: histogram(&catalog::WAIT_SECONDS, &name),
+            waiters: Arc::new(WaitersGauge(gauge(&catalog::WAITERS, &name))),
+        }
+    }
+
+    pub(super) fn count(&self, verdict: Verdict, is_shadow: bool) {
+        if is_shadow && verdict.is_refusal() {
+            self.shadow_refusals.increment(1);
+        }
+        match verdict {
+            Verdict::Decided(decided) => {
+                self.decisions[decided.index()].increment(1);
+                if let Decided::Delayed(wait) = decided {
+                    self.wait_seconds.record(wait);
+                }
+            }
+            Verdict::FailedOpen => self.fail_open.increment(1),
+            Verdict::SwitchedOff => self.switched_off.increment(1),
+            Verdict::AsksAgain => {}
+        }
+    }
+
+    /// Counts an error, and the fallback that answers in its place.
+    pub(super) fn count_faults(&self, result: Result<&Decision, &Error>) {
+        if let Some(error) = error_of(result) {
+            self.errors[kind_index(error.kind())].increment(1);
+        }
+        let by_fallback = |decision: &Decision| {
+            decision.fallback_cause().is_some() && decision.origin() != Origin::FailOpen
+        };
+        if result.is_ok_and(by_fallback) {
+            self.fallbacks.increment(1);
+        }
+    }
+}
+
+/// How many wait, as a gauge.
+struct WaitersGauge(Gauge);
+
+impl Waiters for WaitersGauge {
+    fn add(&self) {
+        self.0.increment(1.0);
+    }
+
+    fn remove(&self) {
+        self.0.decrement(1.0);
+    }
+}
+
+impl fmt::Debug for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Series").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
