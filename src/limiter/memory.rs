@@ -1,6 +1,10 @@
 //! The limiter of one process.
+//!
+//! `store.rs` keeps the keys, by a `name.rs` each, in a `shard.rs` each, and decides by the time of
+//! a `clock.rs`. `future.rs` is a decision, and `together.rs` one of several limiters at once.
 
 mod clock;
+mod future;
 mod name;
 mod shard;
 mod store;
@@ -8,14 +12,11 @@ mod store;
 mod together;
 
 use std::fmt;
-use std::future::Future;
-use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use clock::Clock;
+pub use future::MemoryFuture;
 use store::Store;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
@@ -24,7 +25,7 @@ use super::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
 use super::{Limiter, Operation};
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
-use crate::{Charge, Decision, Error, Reservation};
+use crate::{Charge, Error, Reservation};
 
 /// How many live keys are held unless set otherwise.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -185,8 +186,7 @@ impl<A: Algorithm> Memory<A> {
 
     #[inline]
     fn ask(&self, operation: Option<Operation>, charge: &Charge) -> MemoryFuture<A> {
-        let store = Arc::clone(&self.store);
-        MemoryFuture { store, operation, charge: charge.clone(), is_done: false }
+        MemoryFuture::new(Arc::clone(&self.store), operation, charge.clone())
     }
 }
 
@@ -229,37 +229,5 @@ impl<A: Algorithm> fmt::Debug for Memory<A> {
             .field("named", &self.store.named)
             .field("len", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// The future of a decision in [`Memory`].
-///
-/// It decides when it is polled first, and is then ready: dropped before, it takes nothing.
-#[must_use = "nothing is decided until it is awaited"]
-pub struct MemoryFuture<A: Algorithm> {
-    store: Arc<Store<A>>,
-    /// What is done besides asking.
-    operation: Option<Operation>,
-    charge: Charge,
-    is_done: bool,
-}
-
-impl<A: Algorithm> Future for MemoryFuture<A> {
-    type Output = Result<Decision, Error>;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        assert!(!mem::replace(&mut this.is_done, true), "polled after it was done");
-        Poll::Ready(match this.operation {
-            None => this.store.decide(&mut this.charge),
-            Some(operation) => this.store.change(operation, &this.charge),
-        })
-    }
-}
-
-impl<A: Algorithm> fmt::Debug for MemoryFuture<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryFuture").finish_non_exhaustive()
     }
 }
