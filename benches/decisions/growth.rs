@@ -16,7 +16,7 @@ use tower_sluice::algorithm::{InLua, TokenBucket};
 use tower_sluice::{Charge, Limiter, Pool, Quota, Redis};
 
 use crate::each_algorithm::log;
-use crate::growth_chart::draw;
+use crate::growth_chart::{Panel, draw};
 use crate::measure::{Cost, median, processor};
 use crate::site::{self, KEYS, Site};
 
@@ -26,13 +26,6 @@ const DECISIONS: usize = 60_000;
 
 /// How long the processes on one server ask.
 const TOGETHER: Duration = Duration::from_secs(2);
-
-/// One panel of the chart: what grows, and the points.
-pub(crate) struct Panel {
-    pub(crate) title: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) points: Vec<(usize, f64)>,
-}
 
 pub(crate) fn run(chart: Option<&str>) {
     let panels = [by_keys(), by_tasks(), by_quotas(), by_processes(), by_log()];

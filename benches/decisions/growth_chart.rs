@@ -5,8 +5,6 @@ use std::error::Error;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::growth::Panel;
-
 const SIZE: (u32, u32) = (960, 560);
 
 /// The chart brings its own background, so that it reads in light and dark pages alike.
@@ -14,6 +12,13 @@ const GROUND: RGBColor = RGBColor(252, 252, 250);
 const INK: RGBColor = RGBColor(45, 45, 48);
 const FAINT: RGBColor = RGBColor(214, 214, 208);
 const LINE: RGBColor = RGBColor(0, 114, 178);
+
+/// One panel of the chart: what grows, and the points.
+pub(crate) struct Panel {
+    pub(crate) title: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) points: Vec<(usize, f64)>,
+}
 
 pub(crate) fn draw(path: &str, panels: &[Panel]) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
