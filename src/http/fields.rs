@@ -147,7 +147,7 @@ mod tests {
         let mut dice = fastrand::Rng::with_seed(11);
         let integer = |number| Integer::try_from(number).expect("in range");
         for _ in 0..1_000 {
-            let mut number = || dice.u64(..=structured::MAX_INTEGER) >> dice.u32(..50);
+            let mut number = || dice.u64(..=standing::MAX_INTEGER) >> dice.u32(..50);
             let [limit, remaining, reset] = [number(), number(), number()];
             let has_reset = dice.bool();
             let at = Standing { limit, remaining, reset, has_reset };

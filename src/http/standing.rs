@@ -3,8 +3,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::headers::RateLimitHeaders;
-use super::structured::MAX_INTEGER;
 use crate::{Decision, Outcome, PolicyReport};
+
+/// The largest integer of a structured field (RFC 9651). Fields of the other styles hold none above
+/// it either.
+pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// How a caller stands under one policy, in numbers of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +30,6 @@ impl RateLimitHeaders {
         if policy.is_admitted() && !decision.is_admitted() {
             return None;
         }
-        // A structured field holds no larger numbers, and those of the other styles are the same.
         let limit = policy.quota().get_burst().min(MAX_INTEGER);
         let remaining = policy.remaining()?.min(limit);
         let is_full = remaining == limit;

@@ -4,7 +4,7 @@ use std::iter;
 
 use sfv::{Integer, KeyRef, ListSerializer, ParameterSerializer, StringRef, key_ref};
 
-use super::standing::Standing;
+use super::standing::{MAX_INTEGER, Standing};
 use crate::decision::{MAX_POLICY_NAME, is_policy_name, is_policy_name_byte};
 use crate::{PolicyReport, QuotaUnit};
 
@@ -14,9 +14,6 @@ const WINDOW: &KeyRef = key_ref("w");
 const PARTITION_KEY: &KeyRef = key_ref("pk");
 const REMAINING: &KeyRef = key_ref("r");
 const TIME: &KeyRef = key_ref("t");
-
-/// The largest integer of a structured field.
-pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// `"burst";q=10;w=1, "daily";q=1000;w=86400`, of draft-11. `None` if there are none.
 pub(super) fn policies<'a>(
