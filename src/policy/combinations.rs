@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::armed::{Armed, Asked};
 use super::gate::Gate;
-use super::table::{Armed, Asked};
 use crate::algorithm::AnyAlgorithm;
 use crate::limiter::memory::Together as MemoryTogether;
 #[cfg(feature = "redis")]

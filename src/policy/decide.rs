@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::armed::Asked;
 use super::enforce::{Answer, enforce};
 use super::observe::Event;
 use super::policies::Shared;
 use super::shadow;
-use super::table::{Asked, Selection};
+use super::table::Selection;
 use super::taken::Taken;
 use crate::{Charge, Decision, Error, Outcome};
 

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::armed::{Armed, Asked};
 use super::at_once::at_once;
 use super::combinations::Together;
 use super::on_error::OnError;
 use super::parts::{Part, Verdict, joined};
-use super::table::{Armed, Asked, MAX_TOGETHER, Selection};
+use super::table::{MAX_TOGETHER, Selection};
 use super::taken::{Settler, Taken};
 use crate::limiter::{Limiter, Operation, memory};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};

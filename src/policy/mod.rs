@@ -123,6 +123,7 @@
 //! [`actual_cost`]: crate::RateLimitLayer::actual_cost
 
 mod address;
+mod armed;
 mod at_once;
 mod builder;
 mod combinations;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::armed::Asked;
 use super::enforce::Answer;
 use super::parts::Verdict;
 use super::rule::Policy;
-use super::table::Asked;
 use crate::{Decision, Error, Origin, Outcome};
 
 /// Sees what each policy decided.

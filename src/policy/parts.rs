@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::table::{Armed, Asked};
+use super::armed::{Armed, Asked};
 use crate::{Decision, Error, Origin, Outcome};
 
 /// What one policy decided, or several of them together.

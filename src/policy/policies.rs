@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use http::Request;
 
+use super::armed::Armed;
 use super::builder::PoliciesBuilder;
 use super::decide::decide;
 use super::error::TableError;
@@ -15,7 +16,7 @@ use super::observe::Observer;
 use super::policy_handle::PolicyHandle;
 use super::row::Rows;
 use super::rule::Policy;
-use super::table::{Armed, NoKey, Selection, Table};
+use super::table::{NoKey, Selection, Table};
 use super::taken::Kept;
 use crate::future::BoxedFuture;
 use crate::{

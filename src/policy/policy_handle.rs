@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::armed::Armed;
 use super::policies::Policies;
 use super::rule::Policy;
-use super::table::Armed;
 use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
 
 /// A policy in force: what its row says, its switch, and its keys. Cheap to clone.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::armed::Asked;
 use super::at_once::at_once;
-use super::table::Asked;
 use super::taken::{Settler, Taken};
 use crate::Decision;
 use crate::limiter::{Limiter, Operation};

@@ -1,81 +1,19 @@
-//! The table in force: each policy with its limiter, and which of them take a request.
+//! The table in force, and which of its policies take a request.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::armed::{Armed, Asked};
 use super::combinations::{Combinations, Together};
-use super::gate::{Gate, Store};
 use super::key::FindAddress;
 use super::path::Readings;
 use super::routes::Routes;
-use super::rule::Policy;
-use crate::algorithm::AnyAlgorithm;
-use crate::{Charge, Head, Memory, Switch, SwitchMode};
+use crate::{Head, Switch, SwitchMode};
 
 /// How many policies one call decides about.
 pub(super) const MAX_TOGETHER: usize = 8;
-
-/// A policy with what decides about it.
-#[derive(Debug)]
-pub(super) struct Armed {
-    pub(super) policy: Policy,
-    pub(super) gate: Gate,
-    /// The same for each table that keeps the gate.
-    pub(super) gate_id: u64,
-    /// What this process admits while the store is away.
-    pub(super) local: Option<Memory<AnyAlgorithm>>,
-    pub(super) switch: Switch,
-}
-
-impl Armed {
-    /// What decides about a policy, which keeps the states of the one `before` it.
-    pub(super) fn new(
-        policy: Policy,
-        store: &Store,
-        switch: Switch,
-        before: Option<&Armed>,
-    ) -> Self {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let is_same = |before: &&Armed| before.policy.decides_as(&policy);
-        let (gate, gate_id) = match before.filter(is_same) {
-            Some(before) => (before.gate.clone(), before.gate_id),
-            None => {
-                let gate = Gate::new(&policy, store, before.map(|before| &before.gate));
-                (gate, NEXT_ID.fetch_add(1, Relaxed))
-            }
-        };
-        let local = policy.share.map(|share| {
-            let before = before.and_then(|before| before.local.as_ref());
-            let kept = before.and_then(|before| before.with_algorithm(share).ok());
-            kept.unwrap_or_else(|| store.memory(policy.name(), share))
-        });
-        Self { policy, gate, gate_id, local, switch }
-    }
-
-    /// The laxest of its row, its own switch and the global one.
-    pub(super) fn mode(&self, global: SwitchMode) -> SwitchMode {
-        let row = match (self.policy.is_enabled(), self.policy.is_shadow()) {
-            (false, _) => SwitchMode::Off,
-            (true, true) => SwitchMode::Shadow,
-            (true, false) => SwitchMode::On,
-        };
-        let all = [row, self.switch.mode(), global];
-        let is = |mode| all.contains(&mode);
-        match () {
-            () if is(SwitchMode::Off) => SwitchMode::Off,
-            () if is(SwitchMode::Shadow) => SwitchMode::Shadow,
-            () => SwitchMode::On,
-        }
-    }
-
-    /// The charge of a key.
-    pub(super) fn charge(&self, key: String) -> Charge {
-        Charge::new(self.gate.name_of_key(&self.policy, key))
-    }
-}
 
 /// A table of policies.
 pub(super) struct Table {
@@ -86,13 +24,6 @@ pub(super) struct Table {
     number: u64,
     routes: Routes,
     combinations: Combinations,
-}
-
-/// A policy that takes a request, and what that costs under it.
-#[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) armed: Arc<Armed>,
-    pub(super) charge: Charge,
 }
 
 /// The policies that take one request, of the table in force when it came.

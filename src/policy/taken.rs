@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::armed::Armed;
 use super::combinations::Together;
-use super::table::Armed;
 use crate::Reservation;
 use crate::algorithm::AnyAlgorithm;
 use crate::limiter::Limiter;
