@@ -24,8 +24,15 @@ pub struct PoliciesBuilder {
     observer: Option<Observer>,
 }
 
+impl Policies {
+    /// Settings of policies, of which none has to be set.
+    pub fn builder() -> PoliciesBuilder {
+        PoliciesBuilder::new()
+    }
+}
+
 impl PoliciesBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let store = Store {
             place: Place::Memory,
             max_keys: DEFAULT_MAX_KEYS,

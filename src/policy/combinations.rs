@@ -160,7 +160,7 @@ mod tests {
                 assert!(Arc::ptr_eq(&needed, &together(&policies, &["a", "b"])), "{headers:?}");
             }
         }
-        let known = policies.table();
+        let known = policies.shared.table();
         assert_eq!(known.combinations().known.read().unwrap().len(), MAX_COMBINATIONS);
     }
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::armed::Asked;
 use super::enforce::{Answer, enforce};
-use super::observe::Event;
-use super::policies::Shared;
+use super::observe::{Event, Observer};
 use super::shadow;
 use super::table::Selection;
 use super::taken::Taken;
@@ -18,13 +17,13 @@ use crate::{Charge, Decision, Error, Outcome};
 pub(super) async fn decide(
     selection: Arc<Selection>,
     charge: Charge,
-    shared: &Shared,
+    observer: Option<&Observer>,
 ) -> Result<(Decision, Taken), Error> {
     let in_force: Vec<Asked> = on_terms_of(&charge, &selection.in_force, true);
     let in_shadow = on_terms_of(&charge, &selection.in_shadow, false);
     let (answer, verdicts) = enforce(&selection, &in_force).await;
     let is_final = charge.get_cost() > 0 && !will_ask_again(&charge, &answer);
-    let observer = shared.observer.as_ref().filter(|_| is_final);
+    let observer = observer.filter(|_| is_final);
     let (mut shadowed, shadow_taken) = match &answer {
         Some(Ok((decision, _))) if decision.is_admitted() => shadow::check(&in_shadow).await,
         None => shadow::check(&in_shadow).await,

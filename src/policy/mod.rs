@@ -145,6 +145,7 @@ mod row;
 mod rule;
 mod setting;
 mod shadow;
+mod shared;
 mod source;
 mod table;
 mod taken;

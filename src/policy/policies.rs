@@ -1,13 +1,10 @@
-//! The table in use: decides for requests, and is exchanged while it does.
+//! Policies as the key extractor and the limiter of a layer.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use http::Request;
 
-use super::armed::Armed;
-use super::builder::PoliciesBuilder;
 use super::decide::decide;
 use super::error::TableError;
 use super::gate::Store;
@@ -15,14 +12,11 @@ use super::key::FindAddress;
 use super::observe::Observer;
 use super::policy_handle::PolicyHandle;
 use super::row::Rows;
-use super::rule::Policy;
-use super::table::{NoKey, Selection, Table};
+use super::shared::Shared;
+use super::table::Selection;
 use super::taken::Kept;
 use crate::future::BoxedFuture;
-use crate::{
-    Charge, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Owner, Reservation, Switch,
-    SwitchMode,
-};
+use crate::{Charge, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Reservation, Switch};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones are
 /// one table.
@@ -76,39 +70,13 @@ pub struct Policies {
     pub(super) shared: Arc<Shared>,
 }
 
-pub(super) struct Shared {
-    pub(super) table: RwLock<Arc<Table>>,
-    /// By the names of policies. One that somebody has set survives its row.
-    switches: Mutex<HashMap<String, Switch>>,
-    pub(super) global: Switch,
-    pub(super) store: Store,
-    pub(super) addresses: Arc<dyn FindAddress>,
-    pub(super) observer: Option<Observer>,
-    /// Identifies the reservations of this limiter.
-    owner: Owner,
-}
-
 impl Policies {
-    /// Settings of policies, of which none has to be set.
-    pub fn builder() -> PoliciesBuilder {
-        PoliciesBuilder::new()
-    }
-
     pub(super) fn new(
         store: Store,
         addresses: Arc<dyn FindAddress>,
         observer: Option<Observer>,
     ) -> Self {
-        let shared = Shared {
-            table: RwLock::new(Arc::new(Table::new(Vec::new(), None))),
-            switches: Mutex::default(),
-            global: Switch::new(),
-            store,
-            addresses,
-            observer,
-            owner: Owner::new(),
-        };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(Shared::new(store, addresses, observer)) }
     }
 
     /// Puts another table in force, from the next request on. Requests that were charged under the
@@ -121,39 +89,22 @@ impl Policies {
     ///
     /// If something is wrong with a row. The table in force then stays.
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
-        let policies = Policy::of_rows(rows)?;
-        // Held until the table is exchanged, so that loads come one after another.
-        let mut switches = self.shared.switches.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.table();
-        let arm = |policy: Policy| {
-            let switch = switches.entry(policy.name().to_owned()).or_default().clone();
-            let before = before.get(policy.name()).map(|armed| &**armed);
-            Arc::new(Armed::new(policy, &self.shared.store, switch, before))
-        };
-        let armed = policies.into_iter().map(arm).collect();
-        let table = Arc::new(Table::new(armed, Some(&before)));
-        let of_rows = Arc::clone(&table);
-        *self.shared.table.write().unwrap_or_else(PoisonError::into_inner) = table;
-        // A switch that is off or in a shadow waits for its row to come back.
-        drop(before);
-        switches.retain(|name, switch| {
-            switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
-        });
-        Ok(())
+        self.shared.load(rows)
     }
 
     /// The policies in force, in the order of their rows.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyHandle> {
-        let armed = self.table().armed.clone();
-        armed.into_iter().map(|armed| PolicyHandle::new(self.clone(), armed)).collect()
+        let armed = self.shared.table().armed.clone();
+        let handle = |armed| PolicyHandle::new(Arc::clone(&self.shared), armed);
+        armed.into_iter().map(handle).collect()
     }
 
     /// The policy with this name, if it is in force.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<PolicyHandle> {
-        let armed = self.table().get(name).cloned()?;
-        Some(PolicyHandle::new(self.clone(), armed))
+        let armed = self.shared.table().get(name).cloned()?;
+        Some(PolicyHandle::new(Arc::clone(&self.shared), armed))
     }
 
     /// The switch of all policies. Of it, that of a policy and what its row says, the laxest holds.
@@ -168,7 +119,7 @@ impl Policies {
     /// What a request is charged to: [`Keyed::Exempt`] if no policy takes it.
     #[must_use]
     pub fn charge(&self, head: Head<'_>) -> Keyed {
-        self.charge_as(&head, None)
+        self.shared.charge(&head, None)
     }
 
     /// A key extractor for requests that are given a name: policies whose `match` has that name
@@ -195,29 +146,11 @@ impl Policies {
     pub fn named(&self, name: impl Into<Arc<str>>) -> Named {
         Named { policies: self.clone(), name: name.into() }
     }
-
-    pub(super) fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.shared.table.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn charge_as(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
-        let Shared { global, addresses, .. } = &*self.shared;
-        let selection = match self.table().select(head, name, global, &**addresses) {
-            Ok(selection) => selection,
-            Err(NoKey) => return Keyed::Missing,
-        };
-        if selection.is_empty() {
-            return Keyed::Exempt;
-        }
-        let (text, cost, max_wait) = (selection.text(), selection.cost(), selection.max_wait());
-        let charge = Charge::attached(text, Arc::new(selection));
-        Keyed::Charge(charge.cost(cost).max_wait(max_wait))
-    }
 }
 
 impl<B> KeyExtractor<Request<B>> for Policies {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        self.charge_as(&Head::from(request), None)
+        self.shared.charge(&Head::from(request), None)
     }
 }
 
@@ -230,7 +163,7 @@ pub struct Named {
 
 impl<B> KeyExtractor<Request<B>> for Named {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        self.policies.charge_as(&Head::from(request), Some(&self.name))
+        self.policies.shared.charge(&Head::from(request), Some(&self.name))
     }
 }
 
@@ -253,7 +186,7 @@ impl Limiter for Policies {
         let (charge, shared) = (charge.clone(), Arc::clone(&self.shared));
         Box::pin(async move {
             let cost = charge.get_cost();
-            let (decision, taken) = decide(selection, charge, &shared).await?;
+            let (decision, taken) = decide(selection, charge, shared.observer.as_ref()).await?;
             let owner = shared.owner;
             Ok(match taken.kept() {
                 Some(kept) => decision.with_reservation(Reservation::new(owner, cost, kept)),
@@ -280,41 +213,6 @@ impl Limiter for Policies {
 
 impl fmt::Debug for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policies")
-            .field("policies", &self.table())
-            .field("switch", &self.shared.global)
-            .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::Row;
-
-    fn rows(name: &str) -> Rows {
-        let row = Row::new().with("name", name).with("limit", 5).with("period", "1s");
-        Rows::from_iter([row])
-    }
-
-    #[test]
-    fn only_a_switch_that_somebody_uses_outlives_its_row() {
-        let policies = Policies::builder().build(&rows("off")).unwrap();
-        policies.get("off").unwrap().switch().set(SwitchMode::Off);
-        policies.load(&rows("held")).unwrap();
-        let held = policies.get("held").unwrap();
-        for name in 0..100 {
-            policies.load(&rows(&name.to_string())).unwrap();
-        }
-        assert_eq!(policies.shared.switches.lock().unwrap().len(), 3);
-        held.switch().set(SwitchMode::Shadow);
-        drop(held);
-        policies.load(&rows("held")).unwrap();
-        assert_eq!(policies.get("held").unwrap().mode(), SwitchMode::Shadow);
-        policies.load(&rows("off")).unwrap();
-        assert_eq!(policies.get("off").unwrap().mode(), SwitchMode::Off);
-        policies.get("off").unwrap().switch().set(SwitchMode::On);
-        policies.load(&rows("last")).unwrap();
-        assert_eq!(policies.shared.switches.lock().unwrap().len(), 2);
+        self.shared.fmt(f)
     }
 }

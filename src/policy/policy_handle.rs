@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::armed::Armed;
-use super::policies::Policies;
 use super::rule::Policy;
+use super::shared::Shared;
 use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
 
 /// A policy in force: what its row says, its switch, and its keys. Cheap to clone.
@@ -34,16 +34,16 @@ use crate::{Charge, Decision, Error, ErrorKind, LimiterExt, Switch, SwitchMode};
 /// ```
 #[derive(Clone, Debug)]
 pub struct PolicyHandle {
-    policies: Policies,
+    policies: Arc<Shared>,
     armed: Arc<Armed>,
 }
 
 impl PolicyHandle {
-    pub(super) fn new(policies: Policies, armed: Arc<Armed>) -> Self {
+    pub(super) fn new(policies: Arc<Shared>, armed: Arc<Armed>) -> Self {
         Self { policies, armed }
     }
 
-    /// What its row said when the handle was made by [`Policies::get`].
+    /// What its row said when the handle was made by [`Policies::get`](super::Policies::get).
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.armed.policy
@@ -62,7 +62,7 @@ impl PolicyHandle {
     /// [`Off`](SwitchMode::Off) if its row is gone.
     #[must_use]
     pub fn mode(&self) -> SwitchMode {
-        let global = self.policies.shared.global.mode();
+        let global = self.policies.global.mode();
         self.in_force().map_or(SwitchMode::Off, |armed| armed.mode(global))
     }
 
@@ -118,7 +118,7 @@ impl PolicyHandle {
     fn charge<T: AsRef<str>>(&self, parts: &[T]) -> Result<(Arc<Armed>, Charge), Error> {
         let gone = || Error::new(ErrorKind::Configuration, "no policy of this name is in force");
         let armed = self.in_force().ok_or_else(gone)?;
-        let key = armed.policy.key().of_texts(parts, &*self.policies.shared.addresses);
+        let key = armed.policy.key().of_texts(parts, &*self.policies.addresses);
         let none = || Error::new(ErrorKind::Request, "the parts are no key of this policy");
         let charge = armed.charge(key.ok_or_else(none)?);
         Ok((armed, charge))
