@@ -56,6 +56,11 @@ impl Fields {
         self.optional(field).map(|Span(duration)| duration)
     }
 
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, field: &'static str) -> Option<bool> {
+        self.optional(field).map(|Switched(on)| on)
+    }
+
     /// A number that is at least 1.
     pub(super) fn count(&mut self, field: &'static str) -> Option<u64> {
         match self.optional(field) {
@@ -127,6 +132,42 @@ impl<'de> Deserialize<'de> for Span {
         match humantime::parse_duration(&text) {
             Ok(duration) => Ok(Self(duration)),
             Err(error) => Err(D::Error::custom(format!("{text:?} is not {expected}: {error}"))),
+        }
+    }
+}
+
+/// `true`, or 1 as a table of numbers has it.
+#[derive(Deserialize)]
+#[serde(from = "Flag")]
+struct Switched(bool);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "true or false, or 1 or 0")]
+enum Flag {
+    Bool(bool),
+    Number(Bit),
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "u8")]
+struct Bit(bool);
+
+impl TryFrom<u8> for Bit {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        match number {
+            0 => Ok(Self(false)),
+            1 => Ok(Self(true)),
+            _ => Err("it is 1 or 0"),
+        }
+    }
+}
+
+impl From<Flag> for Switched {
+    fn from(flag: Flag) -> Self {
+        match flag {
+            Flag::Bool(on) | Flag::Number(Bit(on)) => Self(on),
         }
     }
 }

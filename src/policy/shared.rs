@@ -10,6 +10,7 @@ use super::error::TableError;
 use super::gate::Store;
 use super::key::FindAddress;
 use super::observe::Observer;
+use super::read;
 use super::row::Rows;
 use super::rule::Policy;
 use super::table::{NoKey, Table};
@@ -52,7 +53,7 @@ impl Shared {
 
     /// Puts another table in force, from the next request on.
     pub(super) fn load(&self, rows: &Rows) -> Result<(), TableError> {
-        let policies = Policy::of_rows(rows)?;
+        let policies = read::policies(rows)?;
         // Held until the table is exchanged, so that loads come one after another.
         let mut switches = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.table();
