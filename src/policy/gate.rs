@@ -3,8 +3,8 @@
 #[cfg(feature = "redis")]
 use std::time::Duration;
 
+use super::choice::Choice;
 use super::rule::Policy;
-use super::setting::Choice;
 use crate::algorithm::{Algorithm, AnyAlgorithm};
 use crate::future::BoxedFuture;
 use crate::limiter::memory::Clock as MemoryClock;

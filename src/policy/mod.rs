@@ -126,6 +126,7 @@ mod address;
 mod armed;
 mod at_once;
 mod builder;
+mod choice;
 mod combinations;
 mod cost;
 mod decide;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::choice::Choice;
 use super::cost::Cost;
 use super::key::Key;
 use super::on_error::OnError;
 use super::pattern::{Matcher, Pattern};
-use super::setting::{Choice, Setting};
+use super::setting::Setting;
 use crate::algorithm::AnyAlgorithm;
 use crate::{Head, Quota};
 
