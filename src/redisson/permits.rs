@@ -1,16 +1,20 @@
-//! Permits that were acquired from one limiter.
+//! Permits of one limiter: how they are acquired and released.
 
-use super::RRateLimiter;
-use crate::{Error, Reservation};
+use std::time::Duration;
+
+use super::rate::INEXACT;
+use super::rate_limiter::RRateLimiter;
+use super::request::Request;
+use crate::{Error, ErrorKind, LimiterExt, Refusal, Reservation};
 
 /// Permits that were acquired. Dropped, they stay taken, and expire after an interval.
 #[derive(Debug)]
 #[must_use = "permits that are dropped stay taken until they expire"]
 pub struct Permits {
-    pub(super) limiter: RRateLimiter,
-    pub(super) reservation: Reservation,
+    limiter: RRateLimiter,
+    reservation: Reservation,
     /// How many may be held: one number, or several where the reply to a release was lost.
-    pub(super) held: Vec<u64>,
+    held: Vec<u64>,
 }
 
 impl Permits {
@@ -50,5 +54,98 @@ impl Permits {
             self.held.remove(0);
         }
         Ok(0)
+    }
+}
+
+impl RRateLimiter {
+    /// `tryAcquire(n)`: takes permits if they are free now.
+    ///
+    /// # Errors
+    ///
+    /// If `permits` is not from 1 to 2^32 - 1 or exceeds the rate, the limiter is not configured,
+    /// or Redis cannot be asked.
+    pub async fn try_acquire(&self, permits: u64) -> Result<Option<Permits>, Error> {
+        self.try_acquire_for(permits, Duration::ZERO).await
+    }
+
+    /// `tryAcquire(n, timeout)`: takes permits as soon as they are free, and waits up to
+    /// `timeout`. A longer wait is refused at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_for(
+        &self,
+        permits: u64,
+        timeout: Duration,
+    ) -> Result<Option<Permits>, Error> {
+        if permits == 0 {
+            return Err(Error::new(ErrorKind::Request, "at least 1 permit is acquired"));
+        }
+        match self.redisson.acquire(self.charge(permits).max_wait(timeout)).await {
+            Ok(mut decision) => {
+                let limiter = self.clone();
+                let permits = |reservation: Reservation| Permits {
+                    limiter,
+                    held: vec![reservation.cost()],
+                    reservation,
+                };
+                Ok(decision.take_reservation().map(permits))
+            }
+            Err(Refusal::Denied(decision)) if decision.retry_after().is_some() => Ok(None),
+            Err(Refusal::Denied(_)) => {
+                let message = "Requested permits amount cannot exceed defined rate";
+                Err(Error::new(ErrorKind::Request, message))
+            }
+            Err(Refusal::Undecided(error)) => Err(error),
+            Err(refusal @ Refusal::NoKey) => {
+                Err(Error::new(ErrorKind::Request, "the limiter has no name").with_source(refusal))
+            }
+        }
+    }
+
+    /// `acquire(n)`: takes permits as soon as they are free, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub async fn acquire(&self, permits: u64) -> Result<Permits, Error> {
+        loop {
+            if let Some(permits) = self.try_acquire_for(permits, Duration::MAX).await? {
+                return Ok(permits);
+            }
+        }
+    }
+
+    /// `release(n)`: releases the oldest permits that have not expired, whichever caller took
+    /// them. Returns how many. To release your own, use [`Permits::release`].
+    ///
+    /// # Errors
+    ///
+    /// If the limiter is not configured, or Redis cannot be asked.
+    pub async fn release(&self, permits: u64) -> Result<u64, Error> {
+        let released = self.release_oldest(permits).await;
+        self.redisson.inner.queues.forget_refusal(self.name());
+        released
+    }
+
+    async fn release_oldest(&self, permits: u64) -> Result<u64, Error> {
+        let mut freed = 0;
+        while freed < permits {
+            // One call releases at most thousands of members.
+            let rest = (permits - freed).min(INEXACT);
+            let request = Request::new(&self.keys, "release", [rest.to_string()]);
+            let inner = &self.redisson.inner;
+            let deadline = inner.deadline();
+            let call = || inner.sender.call(&request, deadline);
+            let reply = inner.with_default_rate(&self.keys, deadline, call).await?;
+            let [more, may_be_more] = reply.numbers()?;
+            // Whatever a server replies, this ends, and counts no more than was asked for.
+            freed += more.max(0).cast_unsigned().min(rest);
+            if may_be_more == 0 || more <= 0 {
+                break;
+            }
+        }
+        Ok(freed)
     }
 }

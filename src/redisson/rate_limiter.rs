@@ -1,4 +1,4 @@
-//! One limiter, with the methods of Java's `RRateLimiter`.
+//! One limiter: Java's `RRateLimiter`. `permits.rs` has the methods that take and release permits.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,11 +8,10 @@ use tokio::time::Instant;
 
 use super::Redisson;
 use super::keys::Keys;
-use super::permits::Permits;
-use super::rate::{INEXACT, MAX_MILLIS, Rate, millis};
+use super::rate::{MAX_MILLIS, Rate, millis};
 use super::reply::{NO_CONFIGURATION, ScriptReply};
 use super::request::Request;
-use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation};
+use crate::{Charge, Error, ErrorKind, Limiter};
 
 /// One of Redisson's limiters: Java's `RRateLimiter`.
 ///
@@ -25,7 +24,7 @@ use crate::{Charge, Error, ErrorKind, Limiter, LimiterExt, Refusal, Reservation}
 #[derive(Clone)]
 pub struct RRateLimiter {
     pub(super) redisson: Redisson,
-    keys: Keys,
+    pub(super) keys: Keys,
 }
 
 impl RRateLimiter {
@@ -111,97 +110,6 @@ impl RRateLimiter {
         Ok(decision.remaining().unwrap_or_default())
     }
 
-    /// `tryAcquire(n)`: takes permits if they are free now.
-    ///
-    /// # Errors
-    ///
-    /// If `permits` is not from 1 to 2^32 - 1 or exceeds the rate, the limiter is not configured,
-    /// or Redis cannot be asked.
-    pub async fn try_acquire(&self, permits: u64) -> Result<Option<Permits>, Error> {
-        self.try_acquire_for(permits, Duration::ZERO).await
-    }
-
-    /// `tryAcquire(n, timeout)`: takes permits as soon as they are free, and waits up to
-    /// `timeout`. A longer wait is refused at once.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_acquire`](Self::try_acquire).
-    pub async fn try_acquire_for(
-        &self,
-        permits: u64,
-        timeout: Duration,
-    ) -> Result<Option<Permits>, Error> {
-        if permits == 0 {
-            return Err(Error::new(ErrorKind::Request, "at least 1 permit is acquired"));
-        }
-        match self.redisson.acquire(self.charge(permits).max_wait(timeout)).await {
-            Ok(mut decision) => {
-                let limiter = self.clone();
-                let permits = |reservation: Reservation| Permits {
-                    limiter,
-                    held: vec![reservation.cost()],
-                    reservation,
-                };
-                Ok(decision.take_reservation().map(permits))
-            }
-            Err(Refusal::Denied(decision)) if decision.retry_after().is_some() => Ok(None),
-            Err(Refusal::Denied(_)) => {
-                let message = "Requested permits amount cannot exceed defined rate";
-                Err(Error::new(ErrorKind::Request, message))
-            }
-            Err(Refusal::Undecided(error)) => Err(error),
-            Err(refusal @ Refusal::NoKey) => {
-                Err(Error::new(ErrorKind::Request, "the limiter has no name").with_source(refusal))
-            }
-        }
-    }
-
-    /// `acquire(n)`: takes permits as soon as they are free, however long that takes.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_acquire`](Self::try_acquire).
-    pub async fn acquire(&self, permits: u64) -> Result<Permits, Error> {
-        loop {
-            if let Some(permits) = self.try_acquire_for(permits, Duration::MAX).await? {
-                return Ok(permits);
-            }
-        }
-    }
-
-    /// `release(n)`: releases the oldest permits that have not expired, whichever caller took
-    /// them. Returns how many. To release your own, use [`Permits::release`].
-    ///
-    /// # Errors
-    ///
-    /// If the limiter is not configured, or Redis cannot be asked.
-    pub async fn release(&self, permits: u64) -> Result<u64, Error> {
-        let released = self.release_oldest(permits).await;
-        self.redisson.inner.queues.forget_refusal(self.name());
-        released
-    }
-
-    async fn release_oldest(&self, permits: u64) -> Result<u64, Error> {
-        let mut freed = 0;
-        while freed < permits {
-            // One call releases at most thousands of members.
-            let rest = (permits - freed).min(INEXACT);
-            let request = Request::new(&self.keys, "release", [rest.to_string()]);
-            let inner = &self.redisson.inner;
-            let deadline = inner.deadline();
-            let call = || inner.sender.call(&request, deadline);
-            let reply = inner.with_default_rate(&self.keys, deadline, call).await?;
-            let [more, may_be_more] = reply.numbers()?;
-            // Whatever a server replies, this ends, and counts no more than was asked for.
-            freed += more.max(0).cast_unsigned().min(rest);
-            if may_be_more == 0 || more <= 0 {
-                break;
-            }
-        }
-        Ok(freed)
-    }
-
     /// `delete`: deletes the configuration and the permits, this client's and the shared ones.
     /// Returns whether there were any.
     ///
@@ -265,7 +173,7 @@ impl RRateLimiter {
         Ok(self.command("EXISTS").await? == 1)
     }
 
-    fn charge(&self, permits: u64) -> Charge {
+    pub(super) fn charge(&self, permits: u64) -> Charge {
         Charge::new(self.name().to_owned()).cost(permits)
     }
 
