@@ -1,8 +1,7 @@
-//! The state of one limiter: a count of free permits, and a log of grants.
+//! The rate and the state of one limiter: a count of free permits, and a log of grants.
 
 use std::collections::BTreeSet;
 
-use super::Rule;
 use crate::algorithm::{Report, Verdict};
 
 /// The members that are read at once, and the most that one step reads or removes.
@@ -11,6 +10,13 @@ pub(super) const MAX_MEMBERS: usize = 4_096;
 
 /// Up to this number of members are added up, to check the count.
 const SUM_LIMIT: usize = 256;
+
+/// `rate` permits in any `interval` ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub(super) rate: i64,
+    pub(super) interval: i64,
+}
 
 /// The state of a limiter, without its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
