@@ -8,6 +8,8 @@
 //! - Then one of them asks, or as many as there were permits left for. The others wait to be woken.
 //! - A caller that cannot wait until the end of the refusal always asks.
 
+mod known_refusal;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,8 +17,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a refusal is believed. Others may refund permits or raise the rate meanwhile.
-const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
+use self::known_refusal::KnownRefusal;
 
 /// How long an idle queue is kept: callers whose pause is over come back soon after.
 const IDLE_LIFETIME: Duration = Duration::from_secs(2);
@@ -47,13 +48,7 @@ struct State {
 
 /// The last refusal under a name, and the callers that ask and wait.
 struct Queue {
-    /// This number of permits is not free before `refused_until`.
-    refused_permits: u32,
-    refused_until: Instant,
-    /// When the refusal came.
-    refused_at: Instant,
-    /// The rate of the limiter: more permits are never granted.
-    rate: u64,
+    refusal: KnownRefusal,
     /// The permits that were free after the last admission.
     free_permits: u64,
     /// The permits that callers ask for now.
@@ -97,12 +92,8 @@ impl Queues {
         end: Instant,
     ) -> Turn {
         let ask = |is_counted| {
-            Turn::Ask(Attempt {
-                queues: Arc::clone(self),
-                name: name.to_owned(),
-                permits,
-                is_counted,
-            })
+            let (queues, name) = (Arc::clone(self), name.to_owned());
+            Turn::Ask(Attempt { queues, name, permits, is_counted })
         };
         loop {
             let wakeup = {
@@ -114,12 +105,12 @@ impl Queues {
                 let Some(queue) = state.by_name.get_mut(name) else { return ask(false) };
                 // Only Redis refuses: a caller that cannot wait until the end of the
                 // refusal asks at once.
-                let ends_too_late = wait_until.is_some_and(|end| end < queue.refused_until);
-                if permits >= queue.refused_permits && ends_too_late {
+                let ends_too_late = wait_until.is_some_and(|end| end < queue.refusal.until);
+                if permits >= queue.refusal.permits && ends_too_late {
                     return ask(queue.count(permits));
                 }
-                if let Some(wait) = queue.wait(permits, now) {
-                    return Turn::Wait(wait.min(queue.refused_at + REFUSAL_LIFETIME - now));
+                if let Some(pause) = queue.refusal.pause(permits, now) {
+                    return Turn::Wait(pause);
                 }
                 if queue.requested_permits == 0
                     || queue.requested_permits + u64::from(permits) <= queue.free_permits
@@ -149,7 +140,7 @@ impl Queues {
     /// Forgets a refusal, because permits were refunded.
     pub(super) fn forget_refusal(&self, name: &str) {
         if let Some(queue) = self.lock().by_name.get_mut(name) {
-            queue.refused_until = Instant::now();
+            queue.refusal.until = Instant::now();
         }
     }
 }
@@ -160,23 +151,15 @@ impl Queue {
         true
     }
 
-    /// How long this number of permits is known not to be free.
-    fn wait(&self, permits: u32, now: Instant) -> Option<Duration> {
-        let is_known = now < self.refused_until && now < self.refused_at + REFUSAL_LIFETIME;
-        let is_affected = permits >= self.refused_permits && u64::from(permits) <= self.rate;
-        (is_known && is_affected).then(|| self.refused_until - now)
-    }
-
     fn is_idle(&self, now: Instant) -> bool {
         let is_unused =
             self.requested_permits == 0 && self.waiters.iter().all(oneshot::Sender::is_closed);
-        is_unused
-            && now >= self.refused_until.max(self.refused_at + REFUSAL_LIFETIME) + IDLE_LIFETIME
+        is_unused && now >= self.refusal.last_end() + IDLE_LIFETIME
     }
 
     /// Wakes the waiters that may ask now, or all if a refusal is known. The others keep waiting.
     fn wake(&mut self, queues: &Arc<Queues>, name: &str, now: Instant) {
-        let is_known = now < self.refused_until.min(self.refused_at + REFUSAL_LIFETIME);
+        let is_known = self.refusal.is_believed(now);
         let most = if is_known { usize::MAX } else { self.free_permits.max(1) as usize };
         let mut woken = 0;
         while woken < most
@@ -208,21 +191,19 @@ impl Attempt {
     /// the wait until one is free.
     pub(super) fn admitted(self, remaining: u64, next: Duration, rate: u64) {
         if remaining == 0 && !next.is_zero() {
-            return self.record_refusal(1, next, rate);
-        }
-        if let Some(queue) = self.queues.lock().by_name.get_mut(&self.name) {
+            self.record_refusal(1, next, rate);
+        } else if let Some(queue) = self.queues.lock().by_name.get_mut(&self.name) {
             queue.free_permits = remaining;
         }
     }
 
     /// Reports a refusal for `wait` under a rate.
     pub(super) fn refused(self, wait: Duration, rate: u64) {
-        let permits = self.permits;
-        self.record_refusal(permits, wait, rate);
+        self.record_refusal(self.permits, wait, rate);
     }
 
     /// Records that this number of permits is not free for `wait`.
-    fn record_refusal(self, permits: u32, wait: Duration, rate: u64) {
+    fn record_refusal(&self, permits: u32, wait: Duration, rate: u64) {
         let now = Instant::now();
         let mut state = self.queues.lock();
         let State { by_name, sweep_at, next_sweep } = &mut *state;
@@ -236,21 +217,15 @@ impl Attempt {
         if is_new && (by_name.len() >= MAX_QUEUES || self.name.len() > MAX_NAME_LENGTH) {
             return;
         }
+        let refusal = KnownRefusal { permits, until: now + wait, at: now, rate };
         let queue = by_name.entry(self.name.clone()).or_insert_with(|| Queue {
-            refused_permits: permits,
-            refused_until: now,
-            refused_at: now,
-            rate,
+            refusal,
             free_permits: 0,
             requested_permits: 0,
             waiters: VecDeque::new(),
         });
-        (queue.free_permits, queue.rate) = (0, rate);
-        // A known refusal of fewer permits also covers this one.
-        if queue.wait(permits, now).is_none() || permits <= queue.refused_permits {
-            (queue.refused_permits, queue.refused_until, queue.refused_at) =
-                (permits, now + wait, now);
-        }
+        queue.free_permits = 0;
+        queue.refusal.update(refusal);
     }
 }
 

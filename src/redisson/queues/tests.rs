@@ -2,6 +2,7 @@
 
 use tokio::time::{advance, sleep};
 
+use super::known_refusal::REFUSAL_LIFETIME;
 use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,0 +1,57 @@
+//! What the last refusal says of requests to come.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a refusal is believed. Others may refund permits or raise the rate meanwhile.
+pub(super) const REFUSAL_LIFETIME: Duration = Duration::from_secs(1);
+
+/// The last refusal under a name.
+#[derive(Clone, Copy)]
+pub(super) struct KnownRefusal {
+    /// This number of permits is not free before `until`.
+    pub(super) permits: u32,
+    pub(super) until: Instant,
+    /// When the refusal came.
+    pub(super) at: Instant,
+    /// The rate of the limiter: more permits are never granted.
+    pub(super) rate: u64,
+}
+
+impl KnownRefusal {
+    /// Whether it says anything now.
+    pub(super) fn is_believed(&self, now: Instant) -> bool {
+        now < self.until.min(self.believed_until())
+    }
+
+    /// How long a caller that needs this number of permits waits for them before it asks. `None` if
+    /// they may be free.
+    pub(super) fn pause(&self, permits: u32, now: Instant) -> Option<Duration> {
+        let end = self.until.min(self.believed_until());
+        self.covers(permits, now).then(|| end - now)
+    }
+
+    /// When neither it nor its lifetime is left.
+    pub(super) fn last_end(&self) -> Instant {
+        self.until.max(self.believed_until())
+    }
+
+    /// Takes over what the `next` one says. If this one is believed and is of fewer permits, it
+    /// also covers those, and stays.
+    pub(super) fn update(&mut self, next: Self) {
+        self.rate = next.rate;
+        if !self.covers(next.permits, next.at) || next.permits <= self.permits {
+            *self = next;
+        }
+    }
+
+    /// Whether this number of permits is known not to be free.
+    fn covers(&self, permits: u32, now: Instant) -> bool {
+        self.is_believed(now) && permits >= self.permits && u64::from(permits) <= self.rate
+    }
+
+    fn believed_until(&self) -> Instant {
+        self.at + REFUSAL_LIFETIME
+    }
+}
