@@ -181,10 +181,7 @@ impl Breaker {
     /// A store that falls silent under load is left after this time.
     #[must_use]
     pub fn window(self, window: Duration) -> Self {
-        self.with(Settings {
-            window: window.clamp(Settings::SHORTEST, Settings::LONGEST),
-            ..self.shared.settings
-        })
+        self.with(Settings { window: Settings::bounded(window), ..self.shared.settings })
     }
 
     /// Sets after which time a call is slow, and counts as failed even if it is decided. It starts
@@ -204,10 +201,7 @@ impl Breaker {
     /// are another breaker. Default: 100 ms, so 100 to 200 ms.
     #[must_use]
     pub fn pause(self, pause: Duration) -> Self {
-        self.with(Settings {
-            pause: pause.clamp(Settings::SHORTEST, Settings::LONGEST),
-            ..self.shared.settings
-        })
+        self.with(Settings { pause: Settings::bounded(pause), ..self.shared.settings })
     }
 
     /// Names it in metrics and events. It starts anew: clones made before are another breaker.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) window: Duration,
@@ -12,10 +15,6 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The bounds of its times.
-    pub(super) const SHORTEST: Duration = Duration::from_millis(10);
-    pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
-
     pub(super) const DEFAULT: Self = Self {
         window: Duration::from_secs(1),
         min_failures: 5,
@@ -23,6 +22,11 @@ impl Settings {
         slow_after: None,
         pause: Duration::from_millis(100),
     };
+
+    /// The nearest time that the window or the pause may be.
+    pub(super) fn bounded(time: Duration) -> Duration {
+        time.clamp(SHORTEST, LONGEST)
+    }
 
     /// After this long a probe without an answer is given up.
     pub(super) fn probe_lost_after(&self) -> Duration {
