@@ -1,10 +1,11 @@
 //! Leases: several units in one call, handed out in the process.
 //!
-//! `settings.rs` holds the settings. `leases.rs` is what the clones of a limiter share: the keys,
-//! in a `shard.rs` each. A `key.rs` has `stocks.rs` to spend, the units of a `stock.rs` as long as
-//! they are valid. When they run out, a `refill.rs` takes as many as the `demand.rs` of the key is
-//! worth. `answer.rs` says what a charge gets, `sweeper.rs` ends the leases that are over, and
-//! `future.rs` is the caller's half.
+//! `leases.rs` is what the clones of a limiter share: the `settings.rs`, and the keys, in a
+//! `shard.rs` each. A `key.rs` has `stocks.rs` to spend, the units of a `stock.rs` as long as they
+//! are valid. When they run out, its `refills.rs` say how many more its `demand.rs` is worth. An
+//! `order.rs` asks for them, a task of `refill.rs` takes them, and callers wait in a `queue.rs`.
+//! `answer.rs` says what a charge gets, and `future.rs` is the caller's half. `sweeper.rs` ends the
+//! leases that are over. `one_task.rs` sees to it that one task does so.
 
 mod answer;
 mod demand;
@@ -12,7 +13,11 @@ mod future;
 mod key;
 mod leases;
 mod name;
+mod one_task;
+mod order;
+mod queue;
 mod refill;
+mod refills;
 mod settings;
 mod shard;
 mod stock;
@@ -21,12 +26,9 @@ mod sweeper;
 
 pub use future::LeaseFuture;
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::runtime::Handle;
 
 use self::leases::Leases;
 use self::settings::Settings;
@@ -198,25 +200,10 @@ where
         if reservation.owner() != leases.owner {
             return leases.inner.settle(reservation, actual);
         }
-        let cost = reservation.cost();
-        let Some(Ticket(stock)) = reservation.payload::<Ticket<L>>() else {
-            return Err(reservation);
-        };
-        match actual.cmp(&cost) {
-            Ordering::Less => leases.put_back(stock, cost - actual),
-            Ordering::Equal => {}
-            Ordering::Greater if !self.can_take_more() => return Err(reservation),
-            Ordering::Greater if leases.take_more(stock, actual - cost) => {}
-            Ordering::Greater => {
-                let more = stock.charge.clone().cost(actual - cost);
-                match (Handle::try_current(), leases.inner.operate(Operation::Penalize, &more)) {
-                    (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
-                    _ if stock.settle_more(actual - cost) => {}
-                    _ => return Err(reservation),
-                }
-            }
+        match reservation.payload::<Ticket<L>>() {
+            Some(Ticket(stock)) if leases.settle(stock, reservation.cost(), actual) => Ok(()),
+            _ => Err(reservation),
         }
-        Ok(())
     }
 
     fn can_take_more(&self) -> bool {

@@ -5,17 +5,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::refill::Order;
+use super::order::Order;
 use super::stock::Stock;
 use crate::limiter::Limiter;
 use crate::{Decision, Error, Owner};
-
-/// Who waits for a refill.
-pub(super) struct Waiter<L: Limiter> {
-    pub(super) cost: u64,
-    pub(super) since: Instant,
-    pub(super) sender: oneshot::Sender<Answer<L>>,
-}
 
 /// What a waiter hears.
 pub(super) enum Answer<L: Limiter> {

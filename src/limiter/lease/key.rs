@@ -1,16 +1,16 @@
 //! What is known of one key: the units to spend, the refills under way, and who waits for them.
 
-use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use tokio::runtime::{self, Handle};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::answer::{Answer, Asked, Grant, Waiter};
-use super::demand::Demand;
+use super::answer::{Answer, Asked, Grant};
 use super::name::Name;
-use super::refill::Order;
+use super::order::Order;
+use super::queue::{Queue, Waiter};
+use super::refills::Refills;
 use super::settings::Settings;
 use super::stock::Stock;
 use super::stocks::{Ended, Stocks};
@@ -28,24 +28,10 @@ pub(super) struct LeasedKey<L: Limiter> {
     /// generation is not spent.
     pub(super) generation: u64,
     quota: Option<Quotas>,
-    demand: Demand,
     asked_at: Instant,
-    /// The units that the last answer of the inner limiter left.
-    remaining: Option<u64>,
     stocks: Stocks<L>,
     refills: Refills,
-    waiters: VecDeque<Waiter<L>>,
-    /// The units that the waiters need.
-    queued: u64,
-}
-
-/// The refills under way. All belong to one runtime, so that a runtime that stands still delays no
-/// other.
-#[derive(Default)]
-struct Refills {
-    runtime: Option<runtime::Id>,
-    count: usize,
-    units: u64,
+    queue: Queue<L>,
 }
 
 impl<L: Limiter> LeasedKey<L> {
@@ -54,13 +40,10 @@ impl<L: Limiter> LeasedKey<L> {
             name,
             generation,
             quota,
-            demand: Demand::new(now),
             asked_at: now,
-            remaining: None,
             stocks: Stocks::default(),
-            refills: Refills::default(),
-            waiters: VecDeque::new(),
-            queued: 0,
+            refills: Refills::new(now),
+            queue: Queue::default(),
         }
     }
 
@@ -85,7 +68,7 @@ impl<L: Limiter> LeasedKey<L> {
         self.asked_at = now;
         self.end_expired(now, ended);
         if let Some(grant) = self.take(cost, now, ended) {
-            self.demand.add(now, settings.validity, cost);
+            self.refills.note_use(cost, now, settings);
             let order = may_refill.then(|| self.prefetch(&grant, charge, now, settings));
             return Asked::Granted(grant, order.flatten());
         }
@@ -95,21 +78,18 @@ impl<L: Limiter> LeasedKey<L> {
         let Some(runtime) = Handle::try_current().ok().map(|runtime| runtime.id()) else {
             return Asked::AsksAlone;
         };
-        if self.refills.runtime.is_some_and(|other| other != runtime) {
+        if !self.refills.may_serve(runtime) {
             return Asked::AsksAlone;
         }
         let mut order = None;
-        if self.queued.saturating_add(cost) > self.refills.units {
-            let units = self.next_units(now, settings).max(cost);
+        if self.queue.units().saturating_add(cost) > self.refills.units() {
+            let units = self.refills.next_units(now, settings).max(cost);
             if units == cost {
                 return Asked::AsksAlone;
             }
             order = Some(self.order(runtime, charge, units));
         }
-        let (sender, receiver) = oneshot::channel();
-        self.queued += cost;
-        self.waiters.push_back(Waiter { cost, since: now, sender });
-        Asked::Waits(receiver, order)
+        Asked::Waits(self.queue.push(cost, now), order)
     }
 
     /// Takes units of the stock that ends first of those that have enough.
@@ -132,36 +112,22 @@ impl<L: Limiter> LeasedKey<L> {
         settings: &Settings,
     ) -> Option<Order> {
         let is_low = grant.left <= grant.stock.units() / 4;
-        if !is_low || self.refills.count > 0 || self.stocks.len() > 1 {
+        if !is_low || !self.refills.is_empty() || self.stocks.len() > 1 {
             return None;
         }
-        let units = self.next_units(now, settings);
+        let units = self.refills.next_units(now, settings);
         let runtime = Handle::try_current().ok()?.id();
         (units >= MIN_PREFETCH).then(|| self.order(runtime, charge, units))
     }
 
-    /// The units of the next lease: at most half of the recent use, so that a lease is spent in
-    /// time, and at most half of what is left, so that others find some.
-    fn next_units(&mut self, now: Instant, settings: &Settings) -> u64 {
-        let wanted = self.demand.recent(now, settings.validity) / 2;
-        let remaining = self.remaining.unwrap_or(u64::MAX);
-        wanted.min(remaining.saturating_sub(self.refills.units) / 2).min(settings.max_units)
-    }
-
     fn order(&mut self, runtime: runtime::Id, charge: &Charge, units: u64) -> Order {
-        self.refills.runtime = Some(runtime);
-        self.refills.count += 1;
-        self.refills.units += units;
+        self.refills.begin(runtime, units);
         Order::new(self.name.clone(), self.generation, charge, units)
     }
 
     /// A refill has ended, whatever it brought.
     pub(super) fn end_refill(&mut self, units: u64) {
-        self.refills.count = self.refills.count.saturating_sub(1);
-        self.refills.units = self.refills.units.saturating_sub(units);
-        if self.refills.count == 0 {
-            self.refills = Refills::default();
-        }
+        self.refills.end(units);
     }
 
     /// Hands the units of a refill to those who wait, first come, first served, and keeps the rest.
@@ -175,27 +141,21 @@ impl<L: Limiter> LeasedKey<L> {
         settings: &Settings,
         ended: &mut Ended<L>,
     ) -> Vec<(Waiter<L>, Answer<L>)> {
-        self.remaining = remaining;
+        self.refills.note_remaining(remaining);
         let (mut left, mut answers) = (stock.units(), Vec::new());
-        let fits =
-            |waiter: &Waiter<L>, left| waiter.cost <= left && waiter.since < stock.valid_until;
-        while self.waiters.front().is_some_and(|waiter| fits(waiter, left))
-            && let Some(waiter) = self.waiters.pop_front()
-        {
-            self.queued -= waiter.cost;
+        while let Some(waiter) = self.queue.pop_first(left, stock.valid_until) {
             // A caller that has left takes nothing.
             if !waiter.sender.is_closed() {
                 left -= waiter.cost;
-                self.demand.add(now, settings.validity, waiter.cost);
+                self.refills.note_use(waiter.cost, now, settings);
                 let (stock, cost) = (Arc::clone(stock), waiter.cost);
                 let grant = Grant { stock, cost, left, at: now };
                 answers.push((waiter, Answer::Granted(grant)));
             }
         }
-        while self.queued > self.refills.units
-            && let Some(waiter) = self.waiters.pop_back()
+        while self.queue.units() > self.refills.units()
+            && let Some(waiter) = self.queue.pop_last()
         {
-            self.queued -= waiter.cost;
             answers.push((waiter, Answer::AskAlone));
         }
         match left > 0 && now < stock.valid_until {
@@ -207,11 +167,10 @@ impl<L: Limiter> LeasedKey<L> {
 
     /// Takes all waiters, after a refill that brought nothing. The key must show demand again
     /// before the next refill.
-    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> VecDeque<Waiter<L>> {
-        self.remaining = remaining;
-        self.demand = Demand::new(now);
-        self.queued = 0;
-        std::mem::take(&mut self.waiters)
+    pub(super) fn dismiss(&mut self, remaining: Option<u64>, now: Instant) -> Queue<L> {
+        self.refills.note_remaining(remaining);
+        self.refills.forget_demand(now);
+        mem::take(&mut self.queue)
     }
 
     /// Notes what the inner limiter answered to a charge that asked alone.
@@ -222,8 +181,8 @@ impl<L: Limiter> LeasedKey<L> {
         now: Instant,
         settings: &Settings,
     ) {
-        self.remaining = remaining;
-        self.demand.add(now, settings.validity, admitted);
+        self.refills.note_remaining(remaining);
+        self.refills.note_use(admitted, now, settings);
     }
 
     /// Puts units back, for the next caller. Returns whether anybody can still spend them.
@@ -260,8 +219,8 @@ impl<L: Limiter> LeasedKey<L> {
         if let Some(valid_until) = self.stocks.next_end() {
             return Some(valid_until.min(quiet_at));
         }
-        let idle_at = self.demand.ends_at(settings.validity);
-        let is_idle = self.refills.count == 0 && self.waiters.is_empty() && idle_at <= now;
+        let idle_at = self.refills.demand_ends_at(settings);
+        let is_idle = self.refills.is_empty() && self.queue.is_empty() && idle_at <= now;
         (!is_idle).then_some(idle_at)
     }
 }

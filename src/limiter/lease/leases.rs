@@ -1,22 +1,23 @@
 //! What the clones of a leased limiter share: the inner limiter, and its leased keys in shards.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::answer::{Answer, Asked, Waiter};
-use super::refill::{Order, refund};
+use super::answer::{Answer, Asked};
+use super::one_task::OneTask;
+use super::queue::Queue;
 use super::settings::Settings;
 use super::shard::Shard;
 use super::stock::Stock;
-use super::stocks::Ended;
-use super::sweeper::Sweeper;
-use crate::limiter::Limiter;
-use crate::{Charge, Decision, Error, Outcome, Owner, digest};
+use super::stocks::{Ended, end};
+use crate::limiter::{Limiter, Operation};
+use crate::{Charge, Decision, Outcome, Owner, digest};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;
@@ -25,7 +26,7 @@ pub(super) struct Leases<L: Limiter> {
     pub(super) inner: Arc<L>,
     pub(super) settings: Settings,
     pub(super) owner: Owner,
-    pub(super) sweeper: Sweeper,
+    pub(super) sweeper: OneTask,
     hasher: RandomState,
     shards: Box<[Mutex<Shard<L>>]>,
 }
@@ -38,7 +39,7 @@ impl<L: Limiter> Leases<L> {
             inner,
             settings,
             owner: Owner::new(),
-            sweeper: Sweeper::default(),
+            sweeper: OneTask::default(),
             hasher: RandomState::new(),
             shards: (0..count).map(|_| Mutex::new(Shard::new(max_keys))).collect(),
         }
@@ -49,7 +50,7 @@ impl<L: Limiter> Leases<L> {
         let now = Instant::now();
         let (hash, name) = self.name(charge.key());
         let mut ended = Ended::new();
-        let mut waiters = VecDeque::new();
+        let mut waiters = Queue::default();
         let mut shard = self.shard(hash);
         let may_refill = shard.may_refill(now);
         let key = shard.key(hash, &name).filter(|key| key.has_quota_of(charge));
@@ -62,7 +63,7 @@ impl<L: Limiter> Leases<L> {
         };
         drop(shard);
         end(ended);
-        send_away(waiters);
+        waiters.send_away();
         asked
     }
 
@@ -74,71 +75,6 @@ impl<L: Limiter> Leases<L> {
         if let Some(key) = shard.key(hash, &name).filter(|key| key.has_quota_of(charge)) {
             key.note(admitted, answer.remaining(), Instant::now(), &self.settings);
         }
-    }
-
-    /// Distributes what a refill brought.
-    pub(super) fn land(&self, order: &Order, sent: Instant, answer: Result<Decision, Error>) {
-        let now = Instant::now();
-        let valid_until = sent + self.settings.validity;
-        let (remaining, answer) = match answer {
-            Ok(answer) => (answer.remaining(), Ok(answer)),
-            Err(error) => (None, Err(error)),
-        };
-        let is_stock = answer.as_ref().is_ok_and(|answer| answer.outcome() == Outcome::Allow);
-        let (stock, answer) = match answer {
-            Ok(answer) if is_stock => {
-                let inner = Arc::clone(&self.inner);
-                (Some(Arc::new(Stock::new(inner, order, sent, valid_until, answer))), None)
-            }
-            answer => (None, Some(answer)),
-        };
-        let failure = answer.as_ref().and_then(|answer| answer.as_ref().err().cloned());
-
-        let mut ended = Ended::new();
-        let mut shard = self.shard(order.name.hash);
-        let is_forgotten = shard.is_forgotten(order.generation);
-        let key = shard.key(order.name.hash, &order.name.text);
-        let mut answers = Vec::new();
-        match (key.filter(|key| key.generation == order.generation), &stock) {
-            (Some(key), Some(stock)) => {
-                key.end_refill(order.units());
-                answers = key.stock_up(stock, remaining, now, &self.settings, &mut ended);
-            }
-            (Some(key), None) => {
-                key.end_refill(order.units());
-                let waiters = key.dismiss(remaining, now);
-                let answer = || failure.clone().map_or(Answer::AskAlone, Answer::Failed);
-                answers = waiters.into_iter().map(|waiter| (waiter, answer())).collect();
-            }
-            (None, Some(_)) if is_forgotten => {}
-            (None, Some(stock)) => ended.push((Arc::clone(stock), order.units())),
-            (None, None) => {}
-        }
-        drop(shard);
-        if let Some(stock) = stock.filter(|_| is_forgotten) {
-            stock.forget();
-        }
-        for (waiter, answer) in answers {
-            if let Err(Answer::Granted(grant)) = waiter.sender.send(answer) {
-                self.put_back(&grant.stock, grant.cost);
-            }
-        }
-        end(ended);
-        if let Some(answer) = answer {
-            refund(&*self.inner, answer);
-        }
-    }
-
-    /// A refill has ended without an answer.
-    pub(super) fn lose(&self, order: &Order) {
-        let mut shard = self.shard(order.name.hash);
-        let key = shard.key(order.name.hash, &order.name.text);
-        let waiters = key.filter(|key| key.generation == order.generation).map(|key| {
-            key.end_refill(order.units());
-            key.dismiss(None, Instant::now())
-        });
-        drop(shard);
-        send_away(waiters.unwrap_or_default());
     }
 
     /// Takes back what a waiter was granted that has left.
@@ -161,7 +97,7 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// Takes more units of the key of a stock, if a lease has enough.
-    pub(super) fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
+    fn take_more(&self, stock: &Stock<L>, units: u64) -> bool {
         let mut ended = Ended::new();
         let mut shard = self.shard(stock.name.hash);
         let key = shard.key(stock.name.hash, &stock.name.text);
@@ -208,11 +144,11 @@ impl<L: Limiter> Leases<L> {
                 key.end_all(&mut ended);
                 key.dismiss(None, Instant::now())
             }
-            None => VecDeque::new(),
+            None => Queue::default(),
         };
         drop(shard);
         ended.iter().for_each(|(stock, _)| stock.forget());
-        send_away(waiters);
+        waiters.send_away();
     }
 
     /// A reset has ended. Where it may still be under way, refills wait a while longer.
@@ -245,8 +181,35 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// The shard of the names with this hash. Its table uses the highest and the lowest bits.
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<L>> {
+    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<L>> {
         lock(&self.shards[(hash >> 32) as usize % self.shards.len()])
+    }
+}
+
+impl<L> Leases<L>
+where
+    L: Limiter + Send + Sync + 'static,
+    L::Future: Send + 'static,
+{
+    /// Settles units of a stock that come to `actual` in the end. Returns whether it could.
+    ///
+    /// Less is put back into the lease, or refunded with the rest of it. More is taken from a
+    /// lease, or of the inner limiter.
+    pub(super) fn settle(&self, stock: &Arc<Stock<L>>, cost: u64, actual: u64) -> bool {
+        match actual.cmp(&cost) {
+            Ordering::Less => self.put_back(stock, cost - actual),
+            Ordering::Equal => {}
+            Ordering::Greater if !self.inner.can_take_more() => return false,
+            Ordering::Greater if self.take_more(stock, actual - cost) => {}
+            Ordering::Greater => {
+                let more = stock.charge.clone().cost(actual - cost);
+                match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
+                    (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
+                    _ => return stock.settle_more(actual - cost),
+                }
+            }
+        }
+        true
     }
 }
 
@@ -254,18 +217,6 @@ impl<L: Limiter> Drop for Leases<L> {
     fn drop(&mut self) {
         self.sweeper.stop();
         self.end_all();
-    }
-}
-
-/// Refunds what nobody spends any more. Called without a lock, since the inner limiter may be any.
-fn end<L: Limiter>(ended: Ended<L>) {
-    ended.into_iter().for_each(|(stock, left)| stock.end(left));
-}
-
-/// Sends waiters to the inner limiter.
-fn send_away<L: Limiter>(waiters: VecDeque<Waiter<L>>) {
-    for waiter in waiters {
-        let _ = waiter.sender.send(Answer::AskAlone);
     }
 }
 

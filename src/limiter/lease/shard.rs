@@ -1,13 +1,11 @@
 //! A shard: some of the leased keys, under their own lock.
 
-use std::collections::VecDeque;
-
 use hashbrown::HashTable;
 use tokio::time::Instant;
 
-use super::answer::Waiter;
 use super::key::LeasedKey;
 use super::name::Name;
+use super::queue::Queue;
 use super::settings::Settings;
 use super::stocks::Ended;
 use crate::Charge;
@@ -73,8 +71,8 @@ impl<L: Limiter> Shard<L> {
         now: Instant,
         settings: &Settings,
         ended: &mut Ended<L>,
-    ) -> VecDeque<Waiter<L>> {
-        let mut waiters = VecDeque::new();
+    ) -> Queue<L> {
+        let mut waiters = Queue::default();
         if let Some(mut key) = self.remove(hash, name) {
             key.end_all(ended);
             waiters = key.dismiss(None, now);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 use super::name::Name;
-use super::refill::Order;
+use super::order::Order;
 use crate::limiter::Limiter;
 use crate::{Charge, Decision, Outcome, Owner, Reservation};
 

@@ -72,3 +72,8 @@ impl<L: Limiter> Stocks<L> {
         ended.extend(self.0.drain(..).map(|shelf| (shelf.stock, shelf.left)));
     }
 }
+
+/// Refunds what nobody spends any more. Called without a lock, since the inner limiter may be any.
+pub(super) fn end<L: Limiter>(ended: Ended<L>) {
+    ended.into_iter().for_each(|(stock, left)| stock.end(left));
+}
