@@ -99,6 +99,7 @@ impl Circuit {
     }
 
     /// A call has ended. If it failed, the next probe begins after `pause`.
+    #[inline]
     pub(super) fn end(
         &mut self,
         ticket: Ticket,
