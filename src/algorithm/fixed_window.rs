@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon,
-    exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
+    exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -129,6 +129,7 @@ impl State {
 }
 
 impl Sealed for FixedWindow {}
+impl Single for FixedWindow {}
 
 impl Algorithm for FixedWindow {
     type Rule = Rule;

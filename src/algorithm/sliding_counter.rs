@@ -14,7 +14,8 @@ use windows::{Rule, State};
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
-    clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
+    clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single,
+    without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -78,6 +79,7 @@ impl SlidingCounter {
 }
 
 impl Sealed for SlidingCounter {}
+impl Single for SlidingCounter {}
 
 impl Algorithm for SlidingCounter {
     type Rule = Rule;

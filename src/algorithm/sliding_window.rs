@@ -15,7 +15,7 @@ use cells::{Rule, State};
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
-    clamped_horizon, exact, in_lua::listed, micros, sealed::Sealed, without_burst,
+    clamped_horizon, exact, in_lua::listed, micros, sealed::Sealed, sealed::Single, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -83,6 +83,7 @@ impl SlidingWindow {
 }
 
 impl Sealed for SlidingWindow {}
+impl Single for SlidingWindow {}
 
 impl Algorithm for SlidingWindow {
     type Rule = Rule;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
-    exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
+    exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -175,6 +175,7 @@ pub struct State {
 }
 
 impl Sealed for SmoothBursty {}
+impl Single for SmoothBursty {}
 
 impl Algorithm for SmoothBursty {
     type Rule = Rule;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
-    exact, in_lua::state_of, micros, sealed::Sealed, without_burst,
+    exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -194,6 +194,7 @@ pub struct State {
 }
 
 impl Sealed for SmoothWarmingUp {}
+impl Single for SmoothWarmingUp {}
 
 impl Algorithm for SmoothWarmingUp {
     type Rule = Rule;

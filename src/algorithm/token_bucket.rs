@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{
     Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
-    clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed,
+    clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -114,6 +114,7 @@ impl State {
 }
 
 impl Sealed for TokenBucket {}
+impl Single for TokenBucket {}
 
 impl Algorithm for TokenBucket {
     type Rule = Rule;
