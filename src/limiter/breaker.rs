@@ -1,9 +1,9 @@
 //! A breaker: it stops asking a limiter that fails, and notices when that answers again.
 //!
 //! `circuit.rs` is the bookkeeping, over the counts of a `window.rs`, by the `settings.rs`.
-//! `shared.rs` is what the clones of a breaker share. A `call.rs` reports its `outcome.rs`, and its
-//! `slowness.rs` says whether it was slow. `with_breaker.rs` is the limiter, and `future.rs` its
-//! decision.
+//! `state.rs` is what a caller sees of it. `shared.rs` is what the clones of a breaker share. A
+//! `call.rs` reports its `outcome.rs`, and its `slowness.rs` says whether it was slow.
+//! `with_breaker.rs` is the limiter, and `future.rs` its decision.
 
 mod call;
 mod circuit;
@@ -12,10 +12,12 @@ mod outcome;
 mod settings;
 mod shared;
 mod slowness;
+mod state;
 mod window;
 mod with_breaker;
 
 pub use future::WithBreakerFuture;
+pub use state::{BreakerCounts, BreakerState};
 pub use with_breaker::WithBreaker;
 
 use std::fmt;
@@ -128,30 +130,6 @@ use self::shared::Shared;
 #[derive(Clone)]
 pub struct Breaker {
     shared: Arc<Shared>,
-}
-
-/// The state of a [`Breaker`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum BreakerState {
-    /// Every call is made.
-    Closed,
-    /// Calls are refused.
-    Open,
-    /// A probe is under way, or the next call is one. All others are refused.
-    HalfOpen,
-}
-
-/// What a [`Breaker`] has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BreakerCounts {
-    /// How often it opened. A probe that fails does not open it again.
-    pub opened: u64,
-    /// Calls that it refused.
-    pub refused: u64,
-    /// Probes that it let through.
-    pub probes: u64,
 }
 
 impl Breaker {

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::BreakerState;
 use super::outcome::Outcome;
 use super::settings::Settings;
+use super::state::BreakerState;
 use super::window::{Trouble, Window};
 
 /// What the end of a call changed.

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::circuit::{Change, Circuit, Ticket};
 use super::outcome::Outcome;
 use super::settings::Settings;
+use super::state::{BreakerCounts, BreakerState};
 use super::window::Trouble;
-use super::{BreakerCounts, BreakerState};
 use crate::observe::{BreakerWatch, WatchedState};
 use crate::{Error, ErrorKind};
 

@@ -1,0 +1,25 @@
+//! What a caller sees of a breaker: its state, and what it has done.
+
+/// The state of a [`Breaker`](crate::Breaker).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// Every call is made.
+    Closed,
+    /// Calls are refused.
+    Open,
+    /// A probe is under way, or the next call is one. All others are refused.
+    HalfOpen,
+}
+
+/// What a [`Breaker`](crate::Breaker) has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BreakerCounts {
+    /// How often it opened. A probe that fails does not open it again.
+    pub opened: u64,
+    /// Calls that it refused.
+    pub refused: u64,
+    /// Probes that it let through.
+    pub probes: u64,
+}
