@@ -175,7 +175,7 @@ async fn send_inline(
         },
     };
     let batches = vec![Batch { hash_slot, requests: vec![queued] }];
-    let call = Call { lane: config.pool.lane(hash_slot), requests: 1, batches };
+    let call = Call { partition: config.pool.partition(hash_slot), requests: 1, batches };
     let mut ended = send_call(Arc::clone(config), connection, call).await;
     let mut permit = Some(permit);
     loop {

@@ -15,7 +15,7 @@ use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::health::MAX_SILENCE;
-use super::lanes::Lane;
+use super::partitions::Partition;
 use super::queue::{Batch, Call};
 use super::request::Request;
 use super::script_call::{ScriptCall, own_now};
@@ -26,8 +26,8 @@ pub(super) type LateReply = Pin<Box<dyn Future<Output = EndedCall> + Send>>;
 /// A call that no longer counts as in flight.
 #[derive(Default)]
 pub(super) struct EndedCall {
-    /// The lane that it occupied until now, and how many requests it carried.
-    pub(super) lane: Option<(Lane, usize)>,
+    /// The partition that it occupied until now, and how many requests it carried.
+    pub(super) partition: Option<(Partition, usize)>,
     /// The hash slots whose refunds it carried, if no more reply to them is awaited.
     pub(super) refunds_done: Vec<u16>,
     /// The refunds of what was taken for callers who have left.
@@ -61,7 +61,7 @@ pub(super) async fn send_call(
     mut call: Call,
 ) -> EndedCall {
     call.batches.iter().for_each(|batch| config.calls.sent(batch.requests.len()));
-    let wait = Wait::new(&config, &call.batches, Some((call.lane, call.requests)));
+    let wait = Wait::new(&config, &call.batches, Some((call.partition, call.requests)));
     let used = Arc::clone(&connection);
     if config.pool.is_routed() {
         let sending = cluster::send_batches(config, connection, call.batches);
@@ -116,7 +116,7 @@ async fn send_batch(
 /// How long to wait for a call, and what its end means for the queue.
 struct Wait {
     config: Arc<Config>,
-    lane: Option<(Lane, usize)>,
+    partition: Option<(Partition, usize)>,
     /// Its hash slots.
     first_slot: u16,
     other_slots: Vec<u16>,
@@ -126,7 +126,7 @@ struct Wait {
 }
 
 impl Wait {
-    fn new(config: &Arc<Config>, batches: &[Batch], lane: Option<(Lane, usize)>) -> Self {
+    fn new(config: &Arc<Config>, batches: &[Batch], partition: Option<(Partition, usize)>) -> Self {
         let deadlines =
             || batches.iter().flat_map(|batch| &batch.requests).map(|queued| queued.deadline);
         let sent = Instant::now();
@@ -135,7 +135,7 @@ impl Wait {
         let with_refunds = batches.iter().filter(|batch| batch.has_refunds());
         Self {
             config: Arc::clone(config),
-            lane,
+            partition,
             first_slot,
             other_slots: batches.iter().skip(1).map(|batch| batch.hash_slot).collect(),
             refund_slots: with_refunds.map(|batch| batch.hash_slot).collect(),
@@ -149,17 +149,17 @@ impl Wait {
         sending: impl Future<Output = CallOutcome> + Send + 'static,
         connection: Option<Arc<dyn SharedConnection>>,
     ) -> EndedCall {
-        let (lane, sent, mut sending) = (self.lane, Instant::now(), Box::pin(sending));
+        let (partition, sent, mut sending) = (self.partition, Instant::now(), Box::pin(sending));
         if let Some(outcome) = self.earliest.wait_for(sending.as_mut()).await {
             self.record(&outcome, sent, true);
-            return EndedCall { lane, ..self.ended(outcome) };
+            return EndedCall { partition, ..self.ended(outcome) };
         }
         self.config.calls.unanswered();
         if let Some(connection) = &connection {
             connection.record_timeout(sent, self.earliest.is_busy(&self.config.pool));
         }
         let late_reply = self.late_reply(sending, sent, connection);
-        EndedCall { lane, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
+        EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }
     }
 
     /// Waits for a late reply. The refunds of a cluster's slots are given up before: while they are

@@ -29,7 +29,7 @@ pub(super) trait Connections: Send + Sync {
     fn ready_connection(self: Arc<Self>, hash_slot: u16) -> Option<Arc<dyn SharedConnection>>;
     /// Waits for a connection; the error says why there is none.
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture;
-    /// The number of connections that the calls of one lane share, at least 1.
+    /// The number of connections that the calls of one partition share, at least 1.
     fn size(&self) -> usize;
     /// Why there is no connection, if the last attempt to connect has failed: load of this process
     /// cannot cause that.

@@ -4,9 +4,10 @@
 //! name its key.
 //! `pending.rs` is the caller's half: it passes a `request.rs` to `batcher.rs` and awaits the
 //! answer until the `deadline.rs`. A charge that finds the limiter idle is sent at once. All others
-//! wait in the `queue.rs` that `worker.rs` owns, and leave by its `lanes.rs`. `call.rs` sends a
-//! batch, which `script_call.rs` puts together, with `eval.rs`. That runs `script.rs` over a
-//! connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs` classifies errors.
+//! wait in the `queue.rs` that `worker.rs` owns; its `partitions.rs` say what is sent next.
+//! `call.rs` sends a batch, which `script_call.rs` puts together, with `eval.rs`. That runs
+//! `script.rs` over a connection of `pool.rs`. `reply.rs` reads the decisions, and `error.rs`
+//! classifies errors.
 //!
 //! Where connections come from: `address.rs` reads an address, and `builder.rs` holds a pool's
 //! settings. `own_pool.rs` keeps its connections to its `target.rs`: one `server.rs`, or the
@@ -40,9 +41,9 @@ mod given_connection;
 mod greeting;
 mod health;
 mod key;
-mod lanes;
 mod members;
 mod own_pool;
+mod partitions;
 mod pending;
 mod pool;
 mod probe;

@@ -22,7 +22,7 @@ use super::connections::{ConnectionFuture, Connections, SharedConnection};
 use super::given_connection::GivenConnection;
 use super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::key;
-use super::lanes::Lane;
+use super::partitions::Partition;
 use crate::{Error, ErrorKind};
 
 /// No timeout is longer: an instant that far away can still be represented.
@@ -211,9 +211,11 @@ impl Pool {
         self.cluster.is_some()
     }
 
-    /// The lane that calls for a hash slot leave by.
-    pub(super) fn lane(&self, hash_slot: u16) -> Lane {
-        self.cluster.as_ref().map_or(Lane::from(hash_slot), |cluster| cluster.lane(hash_slot))
+    /// The partition of the queue that holds a hash slot.
+    pub(super) fn partition(&self, hash_slot: u16) -> Partition {
+        self.cluster
+            .as_ref()
+            .map_or(Partition::from(hash_slot), |cluster| cluster.partition(hash_slot))
     }
 
     /// Waits for a connection to the server that holds a hash slot; the error says why there is
@@ -248,7 +250,7 @@ impl Pool {
         })
     }
 
-    /// The number of connections that the calls of one lane share, at least 1.
+    /// The number of connections that the calls of one partition share, at least 1.
     pub(super) fn size(&self) -> usize {
         self.connections.size()
     }

@@ -1,8 +1,8 @@
 //! The charges that wait to be sent, by hash slot: refunds first, then in order of arrival.
 //!
 //! On a plain server all keys share one slot. A cluster runs a script on keys of one hash slot
-//! only, so there each batch takes the charges of one slot. `lanes.rs` says which batches leave
-//! together, and when.
+//! only, so there each batch takes the charges of one slot. `partitions.rs` says which batches are
+//! sent together, and when.
 //!
 //! The latest reservation is refunded first: a refund acts on the state that its reservation left,
 //! so reservations unwind in the order opposite to that in which they were made, and before new
@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use self::slot::SlotQueue;
-use super::lanes::{Lane, Lanes};
+use super::partitions::{Partition, Partitions};
 use super::pool::Pool;
 use super::reply::ReplyEntry;
 use super::request::{Op, Request};
@@ -124,7 +124,7 @@ impl Batch {
 
 /// The batches that leave together over one connection: several only in a cluster.
 pub(super) struct Call {
-    pub(super) lane: Lane,
+    pub(super) partition: Partition,
     /// How many requests it carries.
     pub(super) requests: usize,
     pub(super) batches: Vec<Batch>,
@@ -140,19 +140,19 @@ impl Call {
 pub(super) struct Queue {
     pool: Pool,
     slots: BTreeMap<u16, SlotQueue>,
-    lanes: Lanes,
+    partitions: Partitions,
     /// Counts requests, so that refunds of one mark stay apart.
     count: u64,
 }
 
 impl Queue {
     pub(super) fn new(pool: Pool, max_batch_size: usize) -> Self {
-        Self { pool, slots: BTreeMap::new(), lanes: Lanes::new(max_batch_size), count: 0 }
+        Self { pool, slots: BTreeMap::new(), partitions: Partitions::new(max_batch_size), count: 0 }
     }
 
-    /// Sets how many calls of one lane may be sent at the same time.
+    /// Sets how many calls of one partition may be sent at the same time.
     pub(super) fn set_max_in_flight(&mut self, calls: usize) {
-        self.lanes.set_max_in_flight(calls);
+        self.partitions.set_max_in_flight(calls);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -169,43 +169,45 @@ impl Queue {
         let slot_queue = self.slots.entry(hash_slot).or_default();
         self.count += 1;
         slot_queue.push(queued, self.count);
-        match slot_queue.lane {
-            Some(lane) => self.lanes.grow(lane),
+        match slot_queue.partition {
+            Some(partition) => self.partitions.grow(partition),
             None => self.update(hash_slot),
         }
-        if let Some(lane) = self.slots.get(&hash_slot).and_then(|slot_queue| slot_queue.lane) {
-            self.lanes.arrived(lane);
+        if let Some(partition) =
+            self.slots.get(&hash_slot).and_then(|slot_queue| slot_queue.partition)
+        {
+            self.partitions.arrived(partition);
         }
     }
 
-    /// Lets another call of each lane be sent: what has come of the last ones is dealt with.
+    /// Lets another call of each partition be sent: what has come of the last ones is dealt with.
     pub(super) fn allow_next(&mut self) {
-        self.lanes.allow_next();
+        self.partitions.allow_next();
     }
 
-    /// The lane that the next call leaves by, and a hash slot in it; if there may be one.
+    /// The partition whose call is next, and a hash slot in it; if there may be one.
     /// `only_whole`: only if it needs no further charges, since those that wait are half of the
     /// unanswered ones, or as many as a call carries.
-    pub(super) fn next_lane(&mut self, only_whole: bool) -> Option<(Lane, u16)> {
+    pub(super) fn next_partition(&mut self, only_whole: bool) -> Option<(Partition, u16)> {
         loop {
-            let (lane, hash_slot) = self.lanes.next(only_whole)?;
-            if self.pool.lane(hash_slot) == lane {
-                return Some((lane, hash_slot));
+            let (partition, hash_slot) = self.partitions.next(only_whole)?;
+            if self.pool.partition(hash_slot) == partition {
+                return Some((partition, hash_slot));
             }
             // The cluster has moved the slot to another server.
-            self.pop(lane);
+            self.pop(partition);
             self.update(hash_slot);
         }
     }
 
-    /// The next call of a lane. Requests whose callers have left are dropped.
-    pub(super) fn take_call(&mut self, lane: Lane) -> Option<Call> {
-        let (mut batches, mut room) = (Vec::new(), self.lanes.max_size(lane));
+    /// The next call of a partition. Requests whose callers have left are dropped.
+    pub(super) fn take_call(&mut self, partition: Partition) -> Option<Call> {
+        let (mut batches, mut room) = (Vec::new(), self.partitions.max_size(partition));
         let max_size = room;
         while room > 0
-            && let Some(hash_slot) = self.pop(lane)
+            && let Some(hash_slot) = self.pop(partition)
         {
-            if self.pool.lane(hash_slot) == lane
+            if self.pool.partition(hash_slot) == partition
                 && let Some(slot_queue) = self.slots.get_mut(&hash_slot)
             {
                 let batch = Batch { hash_slot, requests: slot_queue.take(room) };
@@ -217,14 +219,14 @@ impl Queue {
         }
         let requests = max_size - room;
         (requests > 0).then(|| {
-            self.lanes.call_begins(lane, requests);
-            Call { lane, requests, batches }
+            self.partitions.call_begins(partition, requests);
+            Call { partition, requests, batches }
         })
     }
 
     /// Records that a call of so many requests has ended.
-    pub(super) fn call_ended(&mut self, lane: Lane, requests: usize) {
-        self.lanes.call_ended(lane, requests);
+    pub(super) fn call_ended(&mut self, partition: Partition, requests: usize) {
+        self.partitions.call_ended(partition, requests);
     }
 
     /// Records that the refunds of a call for a slot are done.
@@ -235,22 +237,22 @@ impl Queue {
         self.update(hash_slot);
     }
 
-    /// Sends nothing by a lane until `connected`.
-    pub(super) fn connecting(&mut self, lane: Lane) {
-        self.lanes.set_connecting(lane, true);
+    /// Sends nothing by a partition until `connected`.
+    pub(super) fn connecting(&mut self, partition: Partition) {
+        self.partitions.set_connecting(partition, true);
     }
 
-    /// Sends by a lane again.
-    pub(super) fn connected(&mut self, lane: Lane) {
-        self.lanes.set_connecting(lane, false);
+    /// Sends by a partition again.
+    pub(super) fn connected(&mut self, partition: Partition) {
+        self.partitions.set_connecting(partition, false);
     }
 
-    /// Fails every request that waits for a lane.
-    pub(super) fn fail_all(&mut self, lane: Lane, error: &Error) {
-        for hash_slot in self.lanes.take_slots(lane) {
+    /// Fails every request that waits for a partition.
+    pub(super) fn fail_all(&mut self, partition: Partition, error: &Error) {
+        for hash_slot in self.partitions.take_slots(partition) {
             let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { continue };
-            slot_queue.lane = None;
-            if self.pool.lane(hash_slot) == lane {
+            slot_queue.partition = None;
+            if self.pool.partition(hash_slot) == partition {
                 let waiting = slot_queue.take(usize::MAX);
                 waiting.into_iter().for_each(|queued| queued.fail(error.clone()));
             }
@@ -258,26 +260,26 @@ impl Queue {
         }
     }
 
-    /// Removes the next slot of a lane.
-    fn pop(&mut self, lane: Lane) -> Option<u16> {
-        let hash_slot = self.lanes.pop(lane)?;
+    /// Removes the next slot of a partition.
+    fn pop(&mut self, partition: Partition) -> Option<u16> {
+        let hash_slot = self.partitions.pop(partition)?;
         if let Some(slot_queue) = self.slots.get_mut(&hash_slot) {
-            slot_queue.lane = None;
-            self.lanes.shrink(lane, slot_queue.len());
+            slot_queue.partition = None;
+            self.partitions.shrink(partition, slot_queue.len());
         }
         Some(hash_slot)
     }
 
-    /// Lets a slot wait in its lane if a call may be sent for it, and forgets one that is idle.
+    /// Lets a slot wait in its partition if a call may be sent for it. Forgets one that is idle.
     fn update(&mut self, hash_slot: u16) {
         let Some(slot_queue) = self.slots.get_mut(&hash_slot) else { return };
         let waits_for_refunds = slot_queue.refund_calls > 0 && self.pool.is_routed();
         if slot_queue.is_idle() {
             self.slots.remove(&hash_slot);
-        } else if slot_queue.has_work() && slot_queue.lane.is_none() && !waits_for_refunds {
-            let lane = self.pool.lane(hash_slot);
-            slot_queue.lane = Some(lane);
-            self.lanes.push(lane, hash_slot, slot_queue.len());
+        } else if slot_queue.has_work() && slot_queue.partition.is_none() && !waits_for_refunds {
+            let partition = self.pool.partition(hash_slot);
+            slot_queue.partition = Some(partition);
+            self.partitions.push(partition, hash_slot, slot_queue.len());
         }
     }
 }

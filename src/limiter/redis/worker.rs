@@ -28,7 +28,7 @@ use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::lanes::Lane;
+use super::partitions::Partition;
 use super::queue::{Call, Queue, QueuedRequest};
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
@@ -58,8 +58,8 @@ pub(super) async fn run(
                 worker.record_end(ended);
             }
             Some(connected) = worker.connecting.join_next() => {
-                let Some((lanes, outcome)) = joined(connected) else { return };
-                worker.connected(lanes, outcome);
+                let Some((partitions, outcome)) = joined(connected) else { return };
+                worker.connected(partitions, outcome);
             }
             arrival = arrivals.recv(), if is_open => match arrival {
                 Some(queued) => worker.queue.push(queued),
@@ -147,14 +147,14 @@ impl Worker {
     /// Sends calls while there are any and a connection is ready. `only_whole`: only those that
     /// need no further charges.
     async fn send(&mut self, only_whole: bool) {
-        while let Some((lane, hash_slot)) = self.queue.next_lane(only_whole) {
+        while let Some((partition, hash_slot)) = self.queue.next_partition(only_whole) {
             let (ready, pool) = (self.new_connection.take(), &self.config.pool);
             let Some(connection) = ready.or_else(|| pool.ready_connection(hash_slot)) else {
-                self.connecting.begin(pool, lane, hash_slot);
-                self.queue.connecting(lane);
+                self.connecting.begin(pool, partition, hash_slot);
+                self.queue.connecting(partition);
                 continue;
             };
-            if let Some(call) = self.queue.take_call(lane) {
+            if let Some(call) = self.queue.take_call(partition) {
                 self.hold.call_left();
                 self.send_call(connection, call).await;
             }
@@ -180,22 +180,22 @@ impl Worker {
         }
     }
 
-    fn connected(&mut self, lanes: Vec<Lane>, outcome: ConnectionResult) {
-        for lane in lanes {
-            self.queue.connected(lane);
+    fn connected(&mut self, partitions: Vec<Partition>, outcome: ConnectionResult) {
+        for partition in partitions {
+            self.queue.connected(partition);
             if let Err(error) = &outcome {
-                self.queue.fail_all(lane, error);
+                self.queue.fail_all(partition, error);
             }
         }
-        // In a cluster it may be that of another lane: the slot may have moved.
+        // In a cluster it may be that of another partition: the slot may have moved.
         self.new_connection = outcome.ok().filter(|_| !self.config.pool.is_routed());
     }
 
     /// Records that a call has ended.
     fn call_ended(&mut self, ended: EndedCall) {
         self.lets_go = true;
-        if let Some((lane, requests)) = ended.lane {
-            self.queue.call_ended(lane, requests);
+        if let Some((partition, requests)) = ended.partition {
+            self.queue.call_ended(partition, requests);
         }
         self.record_end(ended);
     }

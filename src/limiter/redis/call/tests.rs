@@ -46,7 +46,7 @@ fn refund(connection: &Arc<Silent>) -> impl Future<Output = EndedCall> + use<> {
     let queued = QueuedRequest::without_receiver(&config.pool, request, deadline);
     let batches = vec![Batch { hash_slot: 7, requests: vec![queued] }];
     let connection: Arc<dyn SharedConnection> = Arc::<Silent>::clone(connection);
-    send_call(config, connection, Call { lane: 0, requests: 1, batches })
+    send_call(config, connection, Call { partition: 0, requests: 1, batches })
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn a_refund_without_an_answer_keeps_its_slot_for_a_short_time() {
             dying.is_alive.store(false, Relaxed);
         });
         let ended = refund(&connection).await;
-        assert_eq!(ended.lane, Some((0, 1)), "it no longer counts as in flight");
+        assert_eq!(ended.partition, Some((0, 1)), "it no longer counts as in flight");
         assert!(ended.refunds_done.is_empty());
         let ended = ended.late_reply.expect("it waits on").await;
         assert_eq!(ended.refunds_done, [7]);

@@ -37,7 +37,7 @@ use self::nodes::Nodes;
 use self::refresh::Refreshes;
 use super::address::Host;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
-use super::lanes::Lane;
+use super::partitions::Partition;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
@@ -71,11 +71,11 @@ impl Cluster {
         Ok(Self { settings, seeds, nodes, refreshes, changed, shutdown })
     }
 
-    /// The lane of a slot: one for each connection, so calls of one slot keep their order.
-    pub(super) fn lane(&self, hash_slot: u16) -> Lane {
-        self.nodes
-            .number_of(hash_slot)
-            .map_or(Lane::MAX, |node| Lane::from(node) * self.settings.size + self.place(hash_slot))
+    /// The partition of a slot: one for each connection, so calls of one slot keep their order.
+    pub(super) fn partition(&self, hash_slot: u16) -> Partition {
+        self.nodes.number_of(hash_slot).map_or(Partition::MAX, |node| {
+            Partition::from(node) * self.settings.size + self.place(hash_slot)
+        })
     }
 
     /// The place of a slot's connection among those of its server.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::lanes::Lane;
+use super::super::partitions::Partition;
 use super::super::request::Op;
 use super::{QueuedRequest, Requests};
 use crate::algorithm::Mark;
@@ -15,8 +15,8 @@ pub(super) struct SlotQueue {
     refunds: BTreeMap<(Mark, u64), Box<QueuedRequest>>,
     /// The calls that carry refunds and have not ended.
     pub(super) refund_calls: usize,
-    /// The lane that it waits in.
-    pub(super) lane: Option<Lane>,
+    /// The partition that it waits in.
+    pub(super) partition: Option<Partition>,
 }
 
 impl SlotQueue {

@@ -46,8 +46,8 @@ fn ops(call: Option<Call>) -> Vec<Op> {
 }
 
 fn next_call(queue: &mut Queue, only_whole: bool) -> Option<Call> {
-    while let Some((lane, _)) = queue.next_lane(only_whole) {
-        if let Some(call) = queue.take_call(lane) {
+    while let Some((partition, _)) = queue.next_partition(only_whole) {
+        if let Some(call) = queue.take_call(partition) {
             return Some(call);
         }
     }
@@ -119,7 +119,7 @@ fn in_a_cluster_a_slot_waits_for_its_refunds() {
 }
 
 #[test]
-fn a_slot_waits_in_its_lane_once() {
+fn a_slot_waits_in_its_partition_once() {
     let (mut queue, _receivers) = queue(1, [refund(10)]);
     queue.set_max_in_flight(3);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
@@ -127,7 +127,7 @@ fn a_slot_waits_in_its_lane_once() {
     queue.push(charge);
     queue.refunds_done(0);
     assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
-    assert_eq!(queue.next_lane(false), None);
+    assert_eq!(queue.next_partition(false), None);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_slot_keeps_its_order_until_all_its_refunds_are_done() {
 fn a_slot_has_no_more_calls_than_allowed() {
     let (mut queue, _receivers) = queue(1, [check(1), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(1)]);
-    assert!(queue.next_lane(false).is_none());
+    assert!(queue.next_partition(false).is_none());
     let (other, _receiver) = queued(7, check(3));
     queue.push(other);
     assert_eq!(next_call(&mut queue, false).map(|call| call.batches[0].hash_slot), Some(7));
@@ -182,7 +182,7 @@ fn a_failure_reaches_all_that_wait() {
     let (mut queue, receivers) = queue(1, [check(1), refund(10), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [refund(10)]);
     queue.fail_all(0, &Error::new(ErrorKind::Infrastructure, "away"));
-    assert!(queue.next_lane(false).is_none());
+    assert!(queue.next_partition(false).is_none());
     let failed = |mut receiver: Receiver| matches!(receiver.try_recv(), Ok(Err(_)));
     assert_eq!(
         receivers.into_iter().filter_map(|receiver| failed(receiver).then_some(())).count(),
@@ -199,7 +199,7 @@ fn many_charges_leave_in_two_halves_one_after_the_other() {
     let (mut queue, _receivers) = queue(64, (1..=40).map(check));
     queue.set_max_in_flight(2);
     assert_eq!(ops(next_call(&mut queue, true)).len(), 20);
-    assert!(queue.next_lane(false).is_none(), "both halves at once");
+    assert!(queue.next_partition(false).is_none(), "both halves at once");
     let (other, _receiver) = queued(0, check(41));
     queue.push(other);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 21);
@@ -207,7 +207,7 @@ fn many_charges_leave_in_two_halves_one_after_the_other() {
     let (mut others, _receivers) = self::queue(64, (42..=61).map(check));
     let others = next_call(&mut others, false).expect("a call").batches.remove(0).requests;
     others.into_iter().for_each(|other| queue.push(other));
-    assert!(queue.next_lane(false).is_none(), "more calls than allowed");
+    assert!(queue.next_partition(false).is_none(), "more calls than allowed");
     queue.call_ended(0, 20);
     assert_eq!(ops(next_call(&mut queue, false)).len(), 20);
 }
@@ -226,8 +226,8 @@ fn the_calls_of_a_crowd_follow_each_other() {
     queue.set_max_in_flight(2);
     for _ in 0..2 {
         assert_eq!(ops(next_call(&mut queue, true)).len(), 64);
-        assert!(queue.next_lane(false).is_none());
+        assert!(queue.next_partition(false).is_none());
         queue.allow_next();
     }
-    assert!(queue.next_lane(false).is_none(), "more calls than allowed");
+    assert!(queue.next_partition(false).is_none(), "more calls than allowed");
 }

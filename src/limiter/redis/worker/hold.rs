@@ -1,8 +1,8 @@
 //! How long charges are held back while a server works on others.
 //!
 //! Half of the charges that wait leave in one call. The other half waits for its answer, so that
-//! the server works on one half while this process reads the answers to the other (`lanes/`). If
-//! none comes, the server is far away, or the connection is dead: then waiting gains nothing.
+//! the server works on one half while this process reads the answers to the other (`partitions/`).
+//! If none comes, the server is far away, or the connection is dead: then waiting gains nothing.
 
 use std::future::pending;
 use std::pin::Pin;

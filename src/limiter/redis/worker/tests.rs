@@ -1,4 +1,4 @@
-//! Worker and lanes over connections that tests make up, in paused time.
+//! Worker and partitions over connections that tests make up, in paused time.
 
 use std::future::pending;
 use std::sync::atomic::AtomicUsize;

@@ -1,4 +1,4 @@
-//! One lane, and how many requests its next call takes.
+//! One partition, and how many requests its next call takes.
 //!
 //! Were all charges in one call, this process would wait while the server works, and the server
 //! while this process reads the answers. So a call takes at most half of the charges that have no
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Fewer charges without an answer than this go in one call: a call costs as much as some charges.
 const MIN_SHARED: usize = 24;
 
-/// What bounds the calls of a lane.
+/// What bounds the calls of a partition.
 pub(super) struct Limits {
     /// The most requests in a call.
     pub(super) batch_size: usize,
@@ -20,9 +20,9 @@ pub(super) struct Limits {
     pub(super) in_flight: usize,
 }
 
-/// What waits in a lane, and what is in flight.
+/// What waits in a partition, and what is in flight.
 #[derive(Default)]
-pub(super) struct LaneState {
+pub(super) struct PartitionState {
     /// The hash slots that a call may be sent for, each once.
     pub(super) slots: VecDeque<u16>,
     /// The requests of these slots.
@@ -38,7 +38,7 @@ pub(super) struct LaneState {
     pub(super) is_whole: bool,
 }
 
-impl LaneState {
+impl PartitionState {
     pub(super) fn is_idle(&self) -> bool {
         self.slots.is_empty()
             && self.calls_in_flight == 0
