@@ -24,6 +24,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,23 @@ use redis::aio::MultiplexedConnection;
 /// The server that the tests start: what `REDIS_SERVER` names, or else `redis-server`.
 pub fn program() -> OsString {
     std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
+/// The same for a server with these settings. Where they ask for TLS and the binary was built
+/// without, as that of Redis 6.2 was, the system's `redis-server` takes its place: the tests of TLS
+/// are about the client.
+pub fn program_for(settings: &str) -> OsString {
+    static WITH_TLS: LazyLock<OsString> = LazyLock::new(|| {
+        // A binary with TLS starts, and ends at once since it has no port. One without knows no
+        // such setting.
+        let output = Command::new(program()).args(["--port", "0", "--tls-port", "0"]).output();
+        let log = output.map(|output| output.stdout).unwrap_or_default();
+        match String::from_utf8_lossy(&log).contains("not listen anywhere") {
+            true => program(),
+            false => "redis-server".into(),
+        }
+    });
+    if settings.contains("tls-port") { WITH_TLS.clone() } else { program() }
 }
 
 /// What a server says when it is ready.
@@ -258,7 +276,8 @@ pub fn free_port() -> u16 {
 
 /// A server that is ready, or none if it ended, as it does when another took the port.
 fn spawn(port: u16, folder: &Path, options: &[String], word: &str) -> Option<Child> {
-    let spawned = Command::new(program())
+    let program = program_for(&options.join(" "));
+    let spawned = Command::new(&program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .arg("--dir")
         .arg(folder)
@@ -269,7 +288,7 @@ fn spawn(port: u16, folder: &Path, options: &[String], word: &str) -> Option<Chi
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("{} is not there: run ./check.sh or tests/servers.sh", program().display())
+            panic!("{} is not there: run ./check.sh or tests/servers.sh", program.display())
         }
         Err(error) => panic!("redis-server does not start: {error}"),
     };

@@ -8,7 +8,7 @@ use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 use super::files::Files;
-use super::{ADMIN, Server, free_port, program};
+use super::{ADMIN, Server, free_port, program_for};
 
 /// The name by which the sentinels know the primary.
 pub const SERVICE: &str = "main";
@@ -93,7 +93,7 @@ impl Sentinel {
                  sentinel failover-timeout {SERVICE} 4000\n{lines}\n"
             );
             let path = files.write("sentinel.conf", &config);
-            let mut child = Command::new(program())
+            let mut child = Command::new(program_for(lines))
                 .args([&path, "--sentinel"])
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
