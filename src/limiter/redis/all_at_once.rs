@@ -5,21 +5,20 @@
 //! cost for all its keys. Where slots or costs differ, the members are asked in turn, as
 //! [`AllInTurn`] does.
 
+mod future;
+
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
-use pin_project_lite::pin_project;
-
+pub use self::future::AllAtOnceFuture;
+use self::future::StatedCosts;
 use super::request::Op;
-use super::{Members, Redis, RedisFuture, key};
+use super::{Members, Redis, RedisFuture};
 use crate::algorithm::{Check, InLua};
 use crate::limiter::all_in_turn::AllInTurn;
 use crate::limiter::named::one_key;
-use crate::limiter::{BoxedFuture, Limiter, MemberCharges, Operation, Parts, timeout};
+use crate::limiter::{Limiter, MemberCharges, Operation, Parts, timeout};
 use crate::quota::{Quota, Quotas};
-use crate::{Charge, Decision, Error, ErrorKind, Owner, Reservation};
+use crate::{Charge, Error, ErrorKind, Owner, Reservation};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: per user *and* for
 /// everybody.
@@ -138,21 +137,15 @@ impl<A: InLua, const N: usize, F: MemberCharges<N>> AllAtOnce<A, N, F> {
         if let Err(error) = present.iter().try_for_each(|charge| one_key(charge).map(drop)) {
             return Ok(failed(error));
         }
-        let buckets = &inner.batcher.config().buckets;
-        let key_suffixes: Vec<_> =
-            present.iter().zip(buckets).map(|(charge, of)| of.suffix(charge.key())).collect();
-        let hash_slot = |suffix: &String| key::hash_slot(suffix);
+        let config = inner.batcher.config();
+        let key_suffixes = config.key_suffixes(present.iter().copied());
         let is_alike = |one: &&Charge| {
             let first = present[0];
             one.get_cost() == first.get_cost() && one.inherits_cost() == first.inherits_cost()
         };
         let can_ask_in_one_call = present.len() == N
             && present.iter().all(is_alike)
-            && (!inner.batcher.config().pool.is_clustered()
-                || key_suffixes
-                    .iter()
-                    .map(hash_slot)
-                    .all(|one| one == hash_slot(&key_suffixes[0])));
+            && config.share_a_call(&key_suffixes);
         if !can_ask_in_one_call {
             let deadline = timeout::deadline(charge, inner.decision_timeout).into_std();
             return Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))));
@@ -194,9 +187,6 @@ impl<A: InLua, const N: usize, F: MemberCharges<N>> AllAtOnce<A, N, F> {
         Ok(charge.quota(Quotas::from(quotas.as_slice())))
     }
 }
-
-/// The payload of a reservation where all members state their own costs.
-struct StatedCosts(Reservation);
 
 impl<A: InLua, const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<A, N, F> {
     type Future = AllAtOnceFuture<A>;
@@ -256,62 +246,5 @@ impl<A: InLua, const N: usize, F> Clone for AllAtOnce<A, N, F> {
 impl<A: InLua, const N: usize, F> fmt::Debug for AllAtOnce<A, N, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AllAtOnce").field("in_one_call", &self.in_one_call).finish_non_exhaustive()
-    }
-}
-
-pin_project! {
-    /// The future of [`AllAtOnce`].
-    #[must_use = "nothing is decided until it is awaited"]
-    pub struct AllAtOnceFuture<A: InLua> {
-        #[pin]
-        state: State<A>,
-    }
-}
-
-pin_project! {
-    #[project = StateProj]
-    enum State<A: InLua> {
-        InOneCall { #[pin] decision: RedisFuture<A>, stated: Option<(Owner, u64)> },
-        InTurn { decision: BoxedFuture },
-    }
-}
-
-impl<A: InLua> AllAtOnceFuture<A> {
-    /// `stated`: the owner and the cost of the reservation, if all members state their own costs.
-    fn in_one_call(decision: RedisFuture<A>, stated: Option<(Owner, u64)>) -> Self {
-        Self { state: State::InOneCall { decision, stated } }
-    }
-
-    fn in_turn(decision: BoxedFuture) -> Self {
-        Self { state: State::InTurn { decision } }
-    }
-}
-
-impl<A: InLua> Future for AllAtOnceFuture<A> {
-    type Output = Result<Decision, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProj::InOneCall { decision, stated } => {
-                let mut decision = ready!(decision.poll(cx))?;
-                if let Some((owner, cost)) = *stated
-                    && let Some(taken) = decision.take_reservation()
-                {
-                    decision = decision.with_reservation(Reservation::new(
-                        owner,
-                        cost,
-                        StatedCosts(taken),
-                    ));
-                }
-                Poll::Ready(Ok(decision))
-            }
-            StateProj::InTurn { decision } => decision.as_mut().poll(cx),
-        }
-    }
-}
-
-impl<A: InLua> fmt::Debug for AllAtOnceFuture<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllAtOnceFuture").finish_non_exhaustive()
     }
 }

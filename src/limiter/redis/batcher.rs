@@ -2,7 +2,7 @@
 //!
 //! A charge that finds the limiter idle is sent at once, by its own task. All others go to a
 //! worker, which sends those that wait in batches: no timer delays a charge, and the busier the
-//! limiter, the larger its batches. `queue/slot.rs` says how large they are.
+//! limiter, the larger its batches. `partitions/partition.rs` says how large they are.
 //!
 //! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
 
@@ -16,10 +16,11 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
+use super::batch::{Batch, Call};
 use super::call::{follow, send_call};
 use super::config::Config;
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queue::{Batch, Call, CompletedRequest, QueuedRequest};
+use super::queued::{CompletedRequest, QueuedRequest};
 use super::request::{Op, Request};
 use super::worker;
 use crate::{Error, ErrorKind};

@@ -9,6 +9,7 @@ use redis::Cmd;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::batch::{Batch, Call};
 use super::cluster::{self, Unfinished};
 use super::config::Config;
 use super::connections::SharedConnection;
@@ -16,7 +17,6 @@ use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::health::MAX_SILENCE;
 use super::partitions::Partition;
-use super::queue::{Batch, Call};
 use super::request::Request;
 use super::script_call::{ScriptCall, own_now};
 
@@ -206,8 +206,8 @@ impl Wait {
         }
         for hash_slot in self.other_slots.iter().chain([&self.first_slot]) {
             match (outcome.was_answered, is_in_time) {
-                (true, true) => pool.record_reply(*hash_slot),
-                (true, false) => pool.record_late_reply(*hash_slot),
+                (true, true) => pool.liveness().record_reply(*hash_slot),
+                (true, false) => pool.liveness().record_late_reply(*hash_slot),
                 (false, _) => {}
             }
         }

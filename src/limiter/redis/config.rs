@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::buckets::Buckets;
+use super::key::hash_slot;
 use super::pool::Pool;
 use super::reply::ReadEntry;
 use super::script::Scripts;
+use crate::Charge;
 use crate::algorithm::InLua;
 use crate::limiter::named::{Clock, NamedAlgorithm};
 use crate::observe::CallWatch;
@@ -78,5 +80,22 @@ impl Config {
     pub(super) fn set_max_batch_size(&mut self, charges: usize) {
         let max = MAX_BATCH_SIZE.min(MAX_KEYS / self.key_prefixes.len());
         self.max_batch_size = charges.clamp(1, max);
+    }
+
+    /// What the names of the charges' keys end with, of each in its own way.
+    pub(super) fn key_suffixes<'a>(
+        &self,
+        charges: impl IntoIterator<Item = &'a Charge>,
+    ) -> Vec<String> {
+        let named = charges.into_iter().zip(&self.buckets);
+        named.map(|(charge, buckets)| buckets.suffix(charge.key())).collect()
+    }
+
+    /// Whether one call decides about keys with these suffixes. In a cluster it does if they lie in
+    /// one hash slot.
+    pub(super) fn share_a_call(&self, key_suffixes: &[String]) -> bool {
+        let mut slots = key_suffixes.iter().map(|suffix| hash_slot(suffix));
+        let first = slots.next();
+        !self.pool.is_clustered() || slots.all(|slot| Some(slot) == first)
     }
 }

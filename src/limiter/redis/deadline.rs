@@ -31,7 +31,8 @@ impl Deadline {
     /// A deadline for a call to the server that holds `hash_slot`.
     pub(crate) fn new(at: Instant, pool: &Pool, hash_slot: u16) -> Self {
         let (start, grace_period) = (Instant::now(), GracePeriod::new(at));
-        let (replies, all_replies) = (pool.replies(hash_slot), pool.all_replies());
+        let (replies, all_replies) =
+            (pool.liveness().replies(hash_slot), pool.liveness().all_replies());
         Self { at, start, grace_period, hash_slot, replies, all_replies }
     }
 
@@ -43,9 +44,9 @@ impl Deadline {
     /// Whether the process has been too busy since the wait began.
     pub(super) fn is_busy(&self, pool: &Pool) -> bool {
         if self.grace_period.is_late() {
-            pool.record_busy();
+            pool.liveness().record_busy();
         }
-        pool.was_busy_since(self.start)
+        pool.liveness().was_busy_since(self.start)
     }
 
     /// The error of a charge that has no answer now. For one that was not sent, the replies of all
@@ -55,10 +56,10 @@ impl Deadline {
         if let Some(error) = pool.connect_error(self.hash_slot) {
             return error;
         }
-        let server_answers = pool.replies(self.hash_slot) != self.replies;
+        let server_answers = pool.liveness().replies(self.hash_slot) != self.replies;
         // In a cluster, only the server of this slot may be away: then it stays silent for long.
-        let others_answer = pool.all_replies() != self.all_replies;
-        let is_load = others_answer && !(was_sent && pool.is_silent(self.hash_slot));
+        let others_answer = pool.liveness().all_replies() != self.all_replies;
+        let is_load = others_answer && !(was_sent && pool.liveness().is_silent(self.hash_slot));
         if is_busy || server_answers || is_load {
             return Error::new(
                 ErrorKind::Saturation,
@@ -94,7 +95,7 @@ impl Deadline {
         let sent = Instant::now();
         let reply = self.wait_for(reply).await;
         match &reply {
-            Some(reply) if was_answered(reply) => pool.record_reply(self.hash_slot),
+            Some(reply) if was_answered(reply) => pool.liveness().record_reply(self.hash_slot),
             Some(_) => {}
             None => connection.record_timeout(sent, self.is_busy(pool)),
         }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::batcher::Batcher;
 use super::pending::Pending;
-use super::queue::{CompletedRequest, QueuedRequest};
+use super::queued::{CompletedRequest, QueuedRequest};
 use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};

@@ -11,16 +11,50 @@ use tokio::time::Instant;
 use super::connections::{
     ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
 };
+use super::pool::Pool;
 use crate::{Error, ErrorKind};
 
-/// A connection whose clones share what it leads to.
-pub(super) struct GivenConnection<C>(C);
-
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> GivenConnection<C> {
-    pub(super) fn new(connection: C) -> Self {
-        Self(connection)
+impl Pool {
+    /// One connection of the application's own: anything that is [`ConnectionLike`], and whose
+    /// clones share what it leads to. Such are a `MultiplexedConnection`, a `ConnectionManager` and
+    /// mocks, from [`tower_sluice::redis`](crate::redis).
+    ///
+    /// ```no_run
+    /// use tower_sluice::{Pool, Quota, Redis, algorithm::TokenBucket, redis};
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let pool = Pool::from_connection(connection.clone());
+    /// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50)), pool);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Every charge is sent once, batches and deadlines are as usual, and so are the kinds of
+    /// errors. But the crate only sends over the connection. What [`connect`](Self::connect) does
+    /// besides, it cannot do here:
+    ///
+    /// - A lost connection is not replaced. Over a `MultiplexedConnection` every further decision
+    ///   is an error of kind infrastructure; a `ConnectionManager` connects again by itself.
+    /// - A connection that is silent, or whose primary was demoted, is used on.
+    /// - It belongs to the runtime that made it: when that ends, it is lost.
+    /// - [`ready`](Self::ready) asks nothing, and what kind of server is there is not checked.
+    ///
+    /// The connection must give each reply to the call that it belongs to, also when earlier
+    /// callers have left, and must send no command again: a `ClusterConnection` does when a
+    /// connection is lost, unless its `retries` are 0. A blocking command, or a transaction over
+    /// the same connection, holds up every charge.
+    #[must_use]
+    pub fn from_connection<C>(connection: C) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        Self::new(Arc::new(GivenConnection(connection)), None)
     }
 }
+
+/// A connection whose clones share what it leads to.
+struct GivenConnection<C>(C);
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenConnection<C> {
     fn ready_connection(self: Arc<Self>, _hash_slot: u16) -> Option<Arc<dyn SharedConnection>> {

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout_at};
 use super::backoff::Backoff;
 use super::connection::Connection;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
-use super::health::ConnectionState;
-use super::runtime_connections::{PoolEntry, RuntimeConnections};
+use super::pool_state::PoolState;
+use super::runtime_connections::RuntimeConnections;
 use super::target::Target;
 use crate::limiter::grace_period::GracePeriod;
 use crate::observe::ConnectionWatch;
@@ -39,16 +39,6 @@ pub(super) struct OwnPool {
     shutdown: watch::Sender<()>,
     /// Reports its connections.
     watch: ConnectionWatch,
-}
-
-#[derive(Default)]
-struct PoolState {
-    runtimes: Vec<RuntimeConnections>,
-    backoff: Backoff,
-    /// Why the last attempt to connect failed. None after a success.
-    last_error: Option<Error>,
-    /// How often the server had changed when this state began.
-    switches: u64,
 }
 
 impl OwnPool {
@@ -103,41 +93,7 @@ impl OwnPool {
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl PoolState {
-    /// The entries of the current runtime.
-    fn entries(&self) -> impl Iterator<Item = &PoolEntry> {
-        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let current = self.runtimes.iter().filter(move |one| Some(one.runtime) == runtime);
-        current.flat_map(|connections| &connections.entries)
-    }
-
-    /// Drops the connections that are of no more use, and runtimes without any. Returns why, if it
-    /// dropped any.
-    #[must_use]
-    fn clean(&mut self, now: Instant) -> Option<&'static str> {
-        let (mut unusable, mut closed) = (None, None);
-        for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
-            match entry.connection.as_ref().map(|connection| connection.state()) {
-                None | Some(ConnectionState::Usable) => continue,
-                Some(ConnectionState::Closed) => closed = Some("it was closed"),
-                Some(ConnectionState::ReadOnly) => unusable = Some("redis is read-only"),
-                Some(ConnectionState::Silent) => unusable = Some("redis stopped answering"),
-            }
-            entry.connection = None;
-        }
-        self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
-        if let Some(reason) = unusable {
-            // Connecting at once may well succeed, and lead to the same server.
-            self.backoff.record_unusable(now);
-            self.last_error = Some(Error::new(ErrorKind::Infrastructure, reason));
-        }
-        unusable.or(closed)
-    }
-}
-
-impl OwnPool {
     /// A connection that is ready: the one at this place, if that is usable.
     pub(super) fn ready_at(
         self: &Arc<Self>,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::Deadline;
 use super::pool::Pool;
-use super::queue::{CompletedRequest, QueuedRequest};
+use super::queued::{CompletedRequest, QueuedRequest};
 use crate::{Error, ErrorKind};
 
 pin_project! {
@@ -149,3 +149,6 @@ fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
     // The worker's runtime has ended, or the caller's clock panicked in it.
     Error::new(ErrorKind::State, "the task that sends charges ended before the answer came")
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, ManageConnection};
@@ -19,9 +18,8 @@ use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
 use super::connections::{ConnectionFuture, Connections, SharedConnection};
-use super::given_connection::GivenConnection;
-use super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::key;
+use super::liveness::Liveness;
 use super::partitions::Partition;
 use crate::{Error, ErrorKind};
 
@@ -50,15 +48,7 @@ pub struct Pool {
     /// The same, if they know a cluster's servers.
     cluster: Option<Arc<Cluster>>,
     response_timeout: Option<Duration>,
-    /// The number of replies: one counter for a server; for a cluster one for each hash slot,
-    /// and one for all.
-    replies: Arc<[AtomicU64]>,
-    /// For each of them but the last, when a call first missed its deadline since the last
-    /// reply; 0: none did.
-    first_missed: Arc<[AtomicU64]>,
-    start: Instant,
-    /// When a timer last fired late, in µs since `start`; 0: never.
-    last_late_timer: Arc<AtomicU64>,
+    liveness: Liveness,
     prefix: Arc<str>,
     clustered: bool,
 }
@@ -85,43 +75,6 @@ impl Pool {
         Self::new(Arc::new(Bb8Pool::new(pool)), None)
     }
 
-    /// One connection of the application's own: anything that is [`ConnectionLike`], and whose
-    /// clones share what it leads to. Such are a `MultiplexedConnection`, a `ConnectionManager` and
-    /// mocks, from [`tower_sluice::redis`](crate::redis).
-    ///
-    /// ```no_run
-    /// use tower_sluice::{Pool, Quota, Redis, algorithm::TokenBucket, redis};
-    ///
-    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
-    /// let connection = client.get_multiplexed_async_connection().await?;
-    /// let pool = Pool::from_connection(connection.clone());
-    /// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50)), pool);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// Every charge is sent once, batches and deadlines are as usual, and so are the kinds of
-    /// errors. But the crate only sends over the connection. What [`connect`](Self::connect) does
-    /// besides, it cannot do here:
-    ///
-    /// - A lost connection is not replaced. Over a `MultiplexedConnection` every further decision
-    ///   is an error of kind infrastructure; a `ConnectionManager` connects again by itself.
-    /// - A connection that is silent, or whose primary was demoted, is used on.
-    /// - It belongs to the runtime that made it: when that ends, it is lost.
-    /// - [`ready`](Self::ready) asks nothing, and what kind of server is there is not checked.
-    ///
-    /// The connection must give each reply to the call that it belongs to, also when earlier
-    /// callers have left, and must send no command again: a `ClusterConnection` does when a
-    /// connection is lost, unless its `retries` are 0. A blocking command, or a transaction over
-    /// the same connection, holds up every charge.
-    #[must_use]
-    pub fn from_connection<C>(connection: C) -> Self
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        Self::new(Arc::new(GivenConnection::new(connection)), None)
-    }
-
     /// Starts the keys of limiters made from here on with `prefix`. Default: `sluice`.
     ///
     /// It may hold colons. Braces and percent signs become `%7B`, `%7D` and `%25`, so that a
@@ -141,10 +94,7 @@ impl Pool {
             connections,
             cluster: None,
             response_timeout,
-            replies: counters(1),
-            first_missed: counters(1),
-            start: Instant::now(),
-            last_late_timer: Arc::default(),
+            liveness: Liveness::of_server(),
             prefix: "sluice".into(),
             clustered: false,
         }
@@ -187,8 +137,7 @@ impl Pool {
     #[must_use]
     pub fn clustered(mut self) -> Self {
         self.clustered = true;
-        (self.replies, self.first_missed) =
-            (counters(key::HASH_SLOTS + 1), counters(key::HASH_SLOTS));
+        self.liveness = Liveness::of_cluster();
         self
     }
 
@@ -227,7 +176,7 @@ impl Pool {
             connection.map_err(|error| {
                 let is_known = error.kind() != ErrorKind::Infrastructure
                     || pool.connect_error(hash_slot).is_some();
-                if is_known || !pool.was_busy_since(begun) {
+                if is_known || !pool.liveness.was_busy_since(begun) {
                     return error;
                 }
                 let message = "this process is too busy to connect in time";
@@ -271,66 +220,9 @@ impl Pool {
         if self.clustered { key::hash_slot(key) } else { 0 }
     }
 
-    /// How many replies have come in time from the server that holds `hash_slot`.
-    pub(super) fn replies(&self, hash_slot: u16) -> u64 {
-        self.replies[usize::from(hash_slot)].load(Relaxed)
-    }
-
-    /// Counts a reply that came in time.
-    pub(super) fn record_reply(&self, hash_slot: u16) {
-        self.replies[usize::from(hash_slot)].fetch_add(1, Relaxed);
-        if self.clustered {
-            self.replies[self.replies.len() - 1].fetch_add(1, Relaxed);
-        }
-        self.record_late_reply(hash_slot);
-    }
-
-    /// Records a reply that came too late for its callers: the server is not silent.
-    pub(super) fn record_late_reply(&self, hash_slot: u16) {
-        if self.clustered {
-            self.first_missed[usize::from(hash_slot)].store(0, Relaxed);
-        }
-    }
-
-    /// How many replies have come in time from any server.
-    pub(super) fn all_replies(&self) -> u64 {
-        self.replies[self.replies.len() - 1].load(Relaxed)
-    }
-
-    /// Whether a server of a cluster has been silent for long, while others answer. A call has just
-    /// missed its deadline.
-    pub(super) fn is_silent(&self, hash_slot: u16) -> bool {
-        let now = self.now();
-        let first_missed = &self.first_missed[usize::from(hash_slot)];
-        let since = match first_missed.compare_exchange(0, now, Relaxed, Relaxed) {
-            Ok(_) => now,
-            Err(since) => since,
-        };
-        let is_busy = self.last_late_timer.load(Relaxed) >= since;
-        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
-        now - since.min(now) >= max_silence.as_micros() as u64
-    }
-
-    /// Records that a timer has just fired late.
-    pub(super) fn record_busy(&self) {
-        self.last_late_timer.fetch_max(self.now(), Relaxed);
-    }
-
-    /// Microseconds since the start, at least 1.
-    fn now(&self) -> u64 {
-        self.start.elapsed().as_micros() as u64 + 1
-    }
-
-    /// Whether a timer has fired late since `start`.
-    ///
-    /// In a cluster, late timers count for a while: replies of one hash slot are too rare to show
-    /// that the process is busy.
-    pub(super) fn was_busy_since(&self, start: Instant) -> bool {
-        let last_late_timer = self.last_late_timer.load(Relaxed);
-        let since = start.saturating_duration_since(self.start);
-        let while_counted = if self.clustered { MAX_SILENCE } else { Duration::ZERO };
-        let since = since.saturating_sub(while_counted).as_micros() as u64;
-        last_late_timer > 0 && since <= last_late_timer
+    /// Whether the servers answer, and this process is on time.
+    pub(super) fn liveness(&self) -> &Liveness {
+        &self.liveness
     }
 
     /// A connection that is ready.
@@ -353,8 +245,4 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("prefix", &self.prefix).finish_non_exhaustive()
     }
-}
-
-fn counters(count: u16) -> Arc<[AtomicU64]> {
-    (0..count).map(|_| AtomicU64::new(0)).collect()
 }

@@ -10,131 +10,16 @@
 //! carries refunds, all that follow it for the same slot go over its connection (`worker.rs`). In a
 //! cluster a refund may be redirected, so there they wait for its end.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::time::Instant;
-
-use self::slot::SlotQueue;
-use super::partitions::{Partition, Partitions};
-use super::pool::Pool;
-use super::reply::ReplyEntry;
-use super::request::{Op, Request};
-use crate::Error;
-use crate::algorithm::Verdict;
-
 mod slot;
 
-/// A request that waits to be sent.
-pub(super) struct QueuedRequest {
-    pub(super) request: Request,
-    pub(super) hash_slot: u16,
-    /// The instant by which the caller needs the answer.
-    pub(super) deadline: Instant,
-    /// Receives the answer. `None`: fire and forget.
-    pub(super) reply_to: Option<oneshot::Sender<Result<CompletedRequest, Error>>>,
-    /// The share of the queue's capacity that it occupies.
-    pub(super) queue_permit: Option<OwnedSemaphorePermit>,
-    /// Dropped when the request leaves the queue, which its caller observes.
-    pub(super) in_queue: Option<Arc<()>>,
-}
+use std::collections::BTreeMap;
 
-impl QueuedRequest {
-    /// A request without a receiver for its answer.
-    pub(super) fn without_receiver(pool: &Pool, request: Request, deadline: Instant) -> Box<Self> {
-        let hash_slot = pool.hash_slot(&request.key);
-        Box::new(Self {
-            request,
-            hash_slot,
-            deadline,
-            reply_to: None,
-            queue_permit: None,
-            in_queue: None,
-        })
-    }
-
-    /// Whether the answer is still wanted.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.reply_to.as_ref().is_none_or(|reply_to| !reply_to.is_closed())
-    }
-
-    /// Answers with an error.
-    pub(super) fn fail(self, error: Error) {
-        if let Some(reply_to) = self.reply_to {
-            let _ = reply_to.send(Err(error));
-        }
-    }
-
-    /// Sends the answer to the caller. Returns the refund of what was taken if the caller has left.
-    pub(super) fn complete(
-        mut self: Box<Self>,
-        entry: ReplyEntry,
-        now: i64,
-        position: usize,
-    ) -> Option<Request> {
-        let batch_position = u16::try_from(position).unwrap_or(u16::MAX);
-        let reply_to = self.reply_to.take()?;
-        let completed = CompletedRequest { queued: self, entry, now, batch_position };
-        match reply_to.send(Ok(completed)) {
-            Err(Ok(completed)) => completed.into_refund(),
-            _ => None,
-        }
-    }
-}
-
-/// A request, and what the script answered.
-pub(super) struct CompletedRequest {
-    pub(super) queued: Box<QueuedRequest>,
-    pub(super) entry: ReplyEntry,
-    /// The instant of the decision, in µs since the Unix epoch, by the clock that decided.
-    pub(super) now: i64,
-    /// The request's position in its batch.
-    pub(super) batch_position: u16,
-}
-
-impl CompletedRequest {
-    /// The request that refunds what was taken, if anything was.
-    pub(super) fn into_refund(self) -> Option<Request> {
-        let ReplyEntry::Decided(answer) = self.entry else { return None };
-        let Op::Check { cost: cost @ 1.., .. } = self.queued.request.op else { return None };
-        let (Verdict::Allow | Verdict::Wait(_)) = answer.verdict else { return None };
-        let mut request = self.queued.request;
-        request.op = Op::Refund { units: cost, cost, mark: answer.mark.unwrap_or_default() };
-        Some(request)
-    }
-}
-
-/// The requests of a call.
-#[allow(clippy::vec_box, reason = "requests are passed on many times, and a box moves faster")]
-pub(super) type Requests = Vec<Box<QueuedRequest>>;
-
-/// Requests for one hash slot, to be sent in one script call.
-pub(super) struct Batch {
-    pub(super) hash_slot: u16,
-    pub(super) requests: Requests,
-}
-
-impl Batch {
-    /// Whether it carries refunds.
-    pub(super) fn has_refunds(&self) -> bool {
-        self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))
-    }
-}
-
-/// The batches that leave together over one connection: several only in a cluster.
-pub(super) struct Call {
-    pub(super) partition: Partition,
-    /// How many requests it carries.
-    pub(super) requests: usize,
-    pub(super) batches: Vec<Batch>,
-}
-
-impl Call {
-    pub(super) fn has_refunds(&self) -> bool {
-        self.batches.iter().any(Batch::has_refunds)
-    }
-}
+use self::slot::SlotQueue;
+use super::batch::{Batch, Call};
+use super::partitions::{Partition, Partitions};
+use super::pool::Pool;
+use super::queued::QueuedRequest;
+use crate::Error;
 
 /// The requests that wait.
 pub(super) struct Queue {

@@ -3,11 +3,12 @@
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
+use super::batch::{Batch, Requests};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::error;
 use super::key;
-use super::queue::{Batch, QueuedRequest, Requests};
+use super::queued::QueuedRequest;
 use super::reply::BatchReply;
 use super::request::Request;
 use super::script::{Arguments, Script};

@@ -1,20 +1,17 @@
 //! A server, and how to connect to it.
 
 use std::error::Error as _;
-use std::future::{Future, pending};
+use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::io::AsyncDNSResolver;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisConnectionInfo, RedisError, RedisFuture, RedisResult,
+    PushKind, RedisConnectionInfo, RedisError, RedisResult,
 };
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -25,6 +22,7 @@ use super::error;
 use super::greeting::{Greeting, ServerKind};
 use super::health::{ConnectionState, Health, ServerHealth};
 use super::probe;
+use super::resolver::Resolver;
 use super::tls::TlsParams;
 use crate::{Error, ErrorKind};
 
@@ -217,37 +215,6 @@ fn is_tls_failure(error: &RedisError) -> bool {
     let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
     let io = cause.downcast_ref::<io::Error>();
     io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
-}
-
-pub(super) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
-
-/// Resolves host names, anew for each connection.
-#[derive(Clone)]
-pub(super) struct Resolver(Arc<dyn Fn(String, u16) -> Resolved + Send + Sync>);
-
-impl Resolver {
-    pub(super) fn new<F>(resolve: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
-    {
-        Self(Arc::new(move |host, port| Box::pin(resolve(host, port))))
-    }
-
-    /// The addresses of a host.
-    pub(super) fn addresses(&self, host: String, port: u16) -> Resolved {
-        (self.0)(host, port)
-    }
-}
-
-impl AsyncDNSResolver for Resolver {
-    fn resolve<'a, 'b: 'a>(
-        &'a self,
-        host: &'b str,
-        port: u16,
-    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
-        let resolved = self.addresses(host.to_owned(), port);
-        Box::pin(async move { Ok(Box::new(resolved.await?.into_iter()) as Box<_>) })
-    }
 }
 
 /// Marks the connection closed when it is dropped: with the task that reads the socket, also when

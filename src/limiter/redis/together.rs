@@ -4,7 +4,7 @@
 //! `all_at_once.rs` is the same for members that are known when the program is written.
 
 use super::assembly::local_names;
-use super::key::{self, key_suffixes};
+use super::key::key_suffixes;
 use super::request::Op;
 use super::{Redis, RedisFuture};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
@@ -63,14 +63,8 @@ impl<A: InLua + Single> Together<A> {
         if let Err(error) = charges.iter().try_for_each(|charge| check_key(charge.key())) {
             return Some(RedisFuture::failed(inner, error));
         }
-        let suffixes: Vec<_> = charges
-            .iter()
-            .zip(&config.buckets)
-            .map(|(charge, buckets)| buckets.suffix(charge.key()))
-            .collect();
-        let slot = |suffix: &String| key::hash_slot(suffix);
-        if config.pool.is_clustered() && suffixes.iter().any(|one| slot(one) != slot(&suffixes[0]))
-        {
+        let suffixes = config.key_suffixes(charges);
+        if !config.share_a_call(&suffixes) {
             return None;
         }
         let whole = whole(charges, inner.named.quota());

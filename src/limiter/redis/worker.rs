@@ -9,27 +9,28 @@
 
 mod connecting;
 mod hold;
+mod tasks;
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::Poll;
 
 use tokio::select;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::{JoinError, JoinSet, yield_now};
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 
 use self::connecting::{Connecting, ConnectionResult};
 use self::hold::Hold;
+use self::tasks::{joined, sent_now};
+use super::batch::Call;
 use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::partitions::Partition;
-use super::queue::{Call, Queue, QueuedRequest};
+use super::queue::Queue;
+use super::queued::QueuedRequest;
 
 /// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
 /// or is in flight.
@@ -217,31 +218,6 @@ impl Worker {
             let pool = &self.config.pool;
             self.queue.push(QueuedRequest::without_receiver(pool, request, deadline));
         }
-    }
-}
-
-/// Sends a call before anything else is sent: a task of its own would send it when it runs first.
-async fn sent_now<F>(call: F) -> impl Future<Output = EndedCall> + use<F>
-where
-    F: Future<Output = EndedCall>,
-{
-    let mut call = Box::pin(call);
-    let ended = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
-    async move {
-        match ended {
-            Poll::Ready(ended) => ended,
-            Poll::Pending => call.await,
-        }
-    }
-}
-
-/// How a call ended. `None`: the runtime is shutting down. A panic of the caller's clock continues
-/// here and ends the worker; the next charge starts another.
-fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
-    match ended.map_err(JoinError::try_into_panic) {
-        Ok(ended) => Some(ended),
-        Err(Ok(panic)) => resume_unwind(panic),
-        Err(Err(_)) => None,
     }
 }
 

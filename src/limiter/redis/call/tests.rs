@@ -1,38 +1,12 @@
 //! How long a call that gets no answer keeps a hash slot.
 
-use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-use super::super::connections::{RepliesFuture, ReplyFuture};
-use super::super::queue::QueuedRequest;
+use super::super::queued::QueuedRequest;
 use super::super::request::Op;
+use super::super::silent::Silent;
 use super::*;
 use crate::algorithm::FixedWindow;
 use crate::limiter::named::NamedAlgorithm;
 use crate::{Pool, Quota};
-
-/// A connection whose server answers nothing.
-struct Silent {
-    is_alive: AtomicBool,
-}
-
-impl SharedConnection for Silent {
-    fn send(&self, _: Cmd) -> ReplyFuture {
-        Box::pin(pending())
-    }
-
-    fn send_all(&self, _: redis::Pipeline) -> RepliesFuture {
-        Box::pin(pending())
-    }
-
-    fn is_alive(&self) -> bool {
-        self.is_alive.load(Relaxed)
-    }
-
-    fn record_timeout(&self, _: Instant, _: bool) {}
-
-    fn mark_read_only(&self) {}
-}
 
 /// A call with a refund of slot 7 of a cluster, over this connection.
 fn refund(connection: &Arc<Silent>) -> impl Future<Output = EndedCall> + use<> {
@@ -52,11 +26,11 @@ fn refund(connection: &Arc<Silent>) -> impl Future<Output = EndedCall> + use<> {
 #[tokio::test(start_paused = true)]
 async fn a_refund_without_an_answer_keeps_its_slot_for_a_short_time() {
     for dies_after_ms in [150, 10_000] {
-        let (connection, begun) = (Arc::new(Silent { is_alive: true.into() }), Instant::now());
+        let (connection, begun) = (Arc::new(Silent::default()), Instant::now());
         let dying = Arc::clone(&connection);
         tokio::spawn(async move {
             sleep(Duration::from_millis(dies_after_ms)).await;
-            dying.is_alive.store(false, Relaxed);
+            dying.die();
         });
         let ended = refund(&connection).await;
         assert_eq!(ended.partition, Some((0, 1)), "it no longer counts as in flight");

@@ -8,10 +8,10 @@ use redis::{Pipeline, cmd};
 use tokio::time::{Instant, sleep};
 
 use super::super::address::Host;
+use super::super::batch::Batch;
 use super::super::call::CallOutcome;
 use super::super::config::Config;
 use super::super::connections::SharedConnection;
-use super::super::queue::Batch;
 use super::super::script_call::{ScriptCall, own_now};
 use super::Cluster;
 use super::claim::claim;

@@ -10,6 +10,7 @@
 //! NOSCRIPT. Only masters are asked.
 
 mod batches;
+mod candidate;
 mod claim;
 mod node;
 mod nodes;

@@ -1,62 +1,16 @@
-use std::future::{pending, ready};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::super::connections::{
-    ConnectionFuture, Connections, RepliesFuture, ReplyFuture, SharedConnection,
-};
+use super::super::silent::Silent;
 use super::*;
 
 const D: Duration = Duration::from_millis(20);
 
-/// A server that is connected and silent.
-struct Silent;
-
-impl Connections for Silent {
-    fn ready_connection(self: Arc<Self>, _: u16) -> Option<Arc<dyn SharedConnection>> {
-        None
-    }
-
-    fn connection(self: Arc<Self>, _: u16) -> ConnectionFuture {
-        Box::pin(pending())
-    }
-
-    fn size(&self) -> usize {
-        1
-    }
-
-    fn connect_error(&self, _: u16) -> Option<Error> {
-        None
-    }
-
-    fn no_reply_error(&self, _: u16) -> Error {
-        Error::new(ErrorKind::Infrastructure, "silent")
-    }
-}
-
-impl SharedConnection for Silent {
-    fn send(&self, _: redis::Cmd) -> ReplyFuture {
-        Box::pin(pending())
-    }
-
-    fn send_all(&self, _: redis::Pipeline) -> RepliesFuture {
-        Box::pin(pending())
-    }
-
-    fn is_alive(&self) -> bool {
-        true
-    }
-
-    fn record_timeout(&self, _: Instant, _: bool) {}
-
-    fn mark_read_only(&self) {}
-}
-
 fn pool() -> Pool {
-    Pool::new(Arc::new(Silent), None)
+    Pool::new(Arc::<Silent>::default(), None)
 }
 
 fn deadline(pool: &Pool) -> Deadline {
@@ -96,22 +50,12 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
 #[tokio::test(start_paused = true)]
 async fn a_reply_meanwhile_is_load() {
     let pool = pool();
-    pool.record_reply(0);
+    pool.liveness().record_reply(0);
     let [alone, answered] = [(); 2].map(|()| deadline(&pool));
     advance(D).await;
     assert_eq!(alone.missed_error(&pool, true).kind(), ErrorKind::Infrastructure);
-    pool.record_reply(0);
+    pool.liveness().record_reply(0);
     assert_eq!(answered.missed_error(&pool, true).kind(), ErrorKind::Saturation);
-}
-
-/// The loss of a connection ends a call too.
-#[tokio::test(start_paused = true)]
-async fn only_replies_of_the_server_count_as_replies() {
-    let pool = pool();
-    for (is_reply, replies) in [(false, 0), (true, 1)] {
-        deadline(&pool).wait_for_reply(&pool, &Silent, pin!(ready(())), |()| is_reply).await;
-        assert_eq!(pool.replies(0), replies);
-    }
 }
 
 /// What arrives while the runtime catches up is still an answer.
@@ -136,7 +80,7 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
     loop {
         let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
         advance(D).await;
-        pool.record_reply(7);
+        pool.liveness().record_reply(7);
         assert_eq!(unsent.missed_error(&pool, false).kind(), ErrorKind::Saturation);
         match sent.missed_error(&pool, true).kind() {
             ErrorKind::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
@@ -144,9 +88,21 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
         }
     }
     assert!(began.elapsed() >= Duration::from_millis(300));
-    pool.record_late_reply(0);
+    pool.liveness().record_late_reply(0);
     let sent = deadline(&pool);
     advance(D).await;
-    pool.record_reply(7);
+    pool.liveness().record_reply(7);
     assert_eq!(sent.missed_error(&pool, true).kind(), ErrorKind::Saturation);
+}
+
+/// The loss of a connection ends a call too.
+#[cfg(feature = "redisson")]
+#[tokio::test(start_paused = true)]
+async fn only_replies_of_the_server_count_as_replies() {
+    let (pool, connection) = (pool(), Silent::default());
+    for (is_reply, replies) in [(false, 0), (true, 1)] {
+        let reply = pin!(std::future::ready(()));
+        deadline(&pool).wait_for_reply(&pool, &connection, reply, |()| is_reply).await;
+        assert_eq!(pool.liveness().replies(0), replies);
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::super::batch::Requests;
 use super::super::partitions::Partition;
+use super::super::queued::QueuedRequest;
 use super::super::request::Op;
-use super::{QueuedRequest, Requests};
 use crate::algorithm::Mark;
 
 /// The requests of one hash slot that wait.

@@ -1,6 +1,12 @@
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::super::queued::CompletedRequest;
+use super::super::reply::ReplyEntry;
+use super::super::request::{Op, Request};
 use super::*;
 use crate::ErrorKind;
-use crate::algorithm::{Answer, Report};
+use crate::algorithm::{Answer, Report, Verdict};
 
 type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 

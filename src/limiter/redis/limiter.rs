@@ -1,0 +1,240 @@
+//! The limiter itself: its name, its settings, and what it asks of the batcher.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::batcher::Batcher;
+use super::buckets::Buckets;
+use super::config::Config;
+use super::future::{Inner, RedisFuture};
+use super::key::key_prefixes;
+use super::pool::{MAX_TIMEOUT, Pool};
+use super::reply::{ReplyEntry, malformed_reply};
+use super::request::Op;
+use crate::algorithm::{Check, InLua};
+use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
+use crate::limiter::{Limiter, Operation};
+use crate::quota::QuotaError;
+use crate::{Charge, Error, Reservation};
+
+/// How long a decision may take unless set otherwise.
+pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A limiter that many processes share: one script call to Redis decides. Cheap to clone.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tower_sluice::{LimiterExt, Pool, Quota, Redis, algorithm::TokenBucket};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::connect("redis://127.0.0.1:6379")?;
+/// let api = Redis::new("api", TokenBucket::new(Quota::per_second(50).burst(100)), pool.clone());
+/// let jobs = Redis::new("jobs", TokenBucket::new(Quota::per_minute(10)), pool)
+///     .decision_timeout(Duration::from_millis(20));
+/// jobs.acquire("nightly").await?;
+/// # Ok(()) }
+/// ```
+///
+/// The server's clock decides. A decision fails after its
+/// [`decision_timeout`](Redis::decision_timeout), 100 ms unless set. The page
+/// [when Redis fails](crate::guide::when_redis_fails) says what a caller then sees, and
+/// [`or_else`](crate::LimiterExt::or_else) adds a fallback.
+///
+/// # Its keys in Redis
+///
+/// The key `alice` of the limiter `api` is called `sluice:api:tb1:{alice}`: the pool's
+/// [`prefix`](Pool::prefix), the limiter's name, the algorithm with its version, and the key of the
+/// charge. `redis-cli --scan --pattern 'sluice:api:*'` lists them. Of a tuple each quota has a key,
+/// such as `sluice:api:1tb1:{alice}`. A key of the charge that is longer than 64 bytes, or that
+/// holds other characters than letters, digits and `._~@:/-`, is replaced by a digest.
+///
+/// Anyone who may list the keys of the server reads the others. So hash a key that is a secret
+/// before you charge it, as [`by_api_key`](crate::by_api_key) does. The values are internal:
+/// [`peek`] reads a key, and [`reset`] deletes it.
+///
+/// [`peek`]: crate::LimiterExt::peek
+/// [`reset`]: crate::LimiterExt::reset
+///
+/// # Paused time
+///
+/// It needs a tokio runtime whose clock runs: under paused time (`start_paused`) most decisions
+/// miss their deadline. In such tests use [`Memory`](crate::Memory) or
+/// [`testing::Scripted`](crate::testing::Scripted).
+#[derive(Clone)]
+pub struct Redis<A: InLua> {
+    pub(super) inner: Arc<Inner<A>>,
+}
+
+impl<A: InLua> Redis<A> {
+    /// A limiter called `name` over `pool`. Processes that use the same name share it.
+    /// Where their quotas differ, they share the state of each key, and each decides under its own
+    /// quota. Another algorithm has other keys.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty, or where [`Redis::try_new`] returns an error.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
+        expect_valid_quota(Self::try_new(name, algorithm, pool))
+    }
+
+    /// The same, for a quota that comes from a file or a user.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota: a window with a burst, or a limit that it cannot
+    /// compute with exactly.
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty.
+    pub fn try_new(
+        name: impl Into<Arc<str>>,
+        algorithm: A,
+        pool: Pool,
+    ) -> Result<Self, QuotaError> {
+        let named = NamedAlgorithm::new(name.into(), algorithm)?;
+        let parts = named.algorithm().parts();
+        let key_prefixes = key_prefixes(&parts, pool.key_prefix(), named.name());
+        Ok(Self::under(named, key_prefixes, pool))
+    }
+
+    /// A limiter whose keys begin with `key_prefixes`, one for each quota.
+    pub(super) fn under(named: NamedAlgorithm<A>, key_prefixes: Vec<String>, pool: Pool) -> Self {
+        let batcher = Batcher::new(Config::new(pool, key_prefixes, &named));
+        let (decision_timeout, batcher) = (DEFAULT_DECISION_TIMEOUT, Arc::new(batcher));
+        Self { inner: Arc::new(Inner { named, decision_timeout, batcher }) }
+    }
+
+    /// Sets how long a decision may take, waiting for a connection included; a day at most.
+    /// Default: 100 ms.
+    ///
+    /// Where no connection can be had at all, the error comes after 500 ms at the latest.
+    #[must_use]
+    pub fn decision_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);
+        self
+    }
+
+    /// Decides by `clock`, the time since the Unix epoch. Default: the server's.
+    ///
+    /// For tests and replays: callers whose clocks differ admit each other's charges early. It is
+    /// read once for each call, when that is sent.
+    #[must_use]
+    pub fn clock(self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.configure(|config| config.clock = Some(Arc::new(clock)))
+    }
+
+    /// Gathers the keys into so many hash slots of a cluster, 1 to 16,384, so that charges of
+    /// different keys share calls. Default: each key has a slot of its own, and in a cluster
+    /// charges of different keys rarely share a call.
+    ///
+    /// Take about ten for each master: fewer gather more charges in a call, and more spread the
+    /// load evenly, also when slots move. Keys are then named `sluice:api:tb1:{17}:alice`. All
+    /// processes must set the same number: others have keys of their own, and so has a limiter
+    /// whose number has changed.
+    #[must_use]
+    pub fn buckets(self, buckets: u16) -> Self {
+        self.configure(|config| config.buckets = vec![Buckets::new(buckets)])
+    }
+
+    /// Sets the most charges in one call, 1 to 1,000; with several quotas at most 4,000 keys.
+    /// Default: 64.
+    ///
+    /// A call of 64 holds Redis for about 200 µs. While 24 charges or more have no answer, a call
+    /// takes half of them at most, so that Redis decides one half while this process reads the
+    /// answers to the other. If as many arrive at one moment and no charge follows, the second half
+    /// waits for the first answers, or for 5 ms.
+    #[must_use]
+    pub fn max_batch_size(self, charges: usize) -> Self {
+        self.configure(|config| config.set_max_batch_size(charges))
+    }
+
+    /// Sets how many calls may be under way at once for each connection, at least 1. Default: 2.
+    #[must_use]
+    pub fn max_in_flight(self, calls: usize) -> Self {
+        self.configure(|config| config.max_in_flight = calls.max(1))
+    }
+
+    /// Sets how many charges may wait to be sent, at least 1; beyond, the error is of kind
+    /// [`Saturation`](crate::ErrorKind::Saturation). Settlements pass a full queue. Default:
+    /// 16,384.
+    #[must_use]
+    pub fn queue_capacity(self, charges: usize) -> Self {
+        self.configure(|config| config.queue_capacity = charges.clamp(1, Semaphore::MAX_PERMITS))
+    }
+
+    pub(super) fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        let inner = Arc::make_mut(&mut self.inner);
+        let mut config = inner.batcher.config().clone();
+        change(&mut config);
+        inner.batcher = Arc::new(Batcher::new(config));
+        self
+    }
+
+    /// Refunds all of a reservation, and returns how many units it could: 0 if others were decided
+    /// on it since.
+    ///
+    /// # Errors
+    ///
+    /// If the reservation is another limiter's, or Redis cannot be asked.
+    pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
+        let inner = &self.inner;
+        let (cost, payload) = inner.named.open(reservation).map_err(not_own_reservation)?;
+        let Some(request) = inner.settle(&payload, cost, 0)? else { return Ok(0) };
+        match inner.send(request, Instant::now() + inner.reply_timeout()).await?.entry {
+            ReplyEntry::Refunded { units } => Ok(units.cast_unsigned()),
+            ReplyEntry::Decided(_) => Err(malformed_reply()),
+        }
+    }
+}
+
+impl<A: InLua> Limiter for Redis<A> {
+    type Future = RedisFuture<A>;
+
+    fn check(&self, charge: &Charge) -> RedisFuture<A> {
+        self.inner.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait })
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+        let charged = reservation.charged();
+        let (cost, payload) = self.inner.named.open(reservation)?;
+        let sent = match self.inner.settle(&payload, cost, actual) {
+            Ok(Some(request)) => self.inner.batcher.send_and_forget(request),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        sent.map_err(|_| self.inner.named.close(cost, payload).with_charged(charged))
+    }
+
+    fn can_take_more(&self) -> bool {
+        true
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<RedisFuture<A>> {
+        Some(match operation {
+            Operation::Estimate => {
+                self.inner.ask(charge, |Check { cost, max_wait }| Op::Estimate { cost, max_wait })
+            }
+            Operation::Penalize => {
+                self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost })
+            }
+            Operation::Reset => self.inner.ask(charge, |_| Op::Reset),
+        })
+    }
+}
+
+impl<A: InLua> fmt::Debug for Redis<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { named, decision_timeout, batcher, .. } = &*self.inner;
+        f.debug_struct("Redis")
+            .field("named", named)
+            .field("pool", &batcher.config().pool)
+            .field("decision_timeout", decision_timeout)
+            .finish_non_exhaustive()
+    }
+}

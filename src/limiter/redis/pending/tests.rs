@@ -1,0 +1,49 @@
+//! What a caller is told whose answer never comes, in paused time.
+
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use super::super::health::MAX_SILENCE;
+use super::super::silent::Silent;
+use super::*;
+use crate::algorithm::FixedWindow;
+use crate::{Charge, Limiter, Quota, Redis};
+
+const D: Duration = Duration::from_millis(80);
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let deadline = Deadline::new(Instant::now() + D, &pool, 0);
+    assert_eq!(no_answer(&deadline, &pool).kind(), ErrorKind::State, "it ended before");
+    advance(D).await;
+    assert_eq!(no_answer(&deadline, &pool).kind(), ErrorKind::Infrastructure);
+}
+
+/// A server of a cluster is silent, and others answer. What it was asked has no answer for its
+/// sake. What was never sent has none since the process asks too much.
+#[tokio::test(start_paused = true)]
+async fn only_charges_that_were_sent_blame_a_silent_server() {
+    let pool = Pool::new(Arc::<Silent>::default(), None).clustered();
+    let (silent, other) = (pool.hash_slot("{a}"), pool.hash_slot("{b}"));
+    assert!(!pool.liveness().is_silent(silent), "since now");
+    advance(MAX_SILENCE).await;
+
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool.clone());
+    let limiter = limiter.max_in_flight(1);
+    // One is sent by its own task, and one by the worker, which has no further call to send.
+    let mut asked = Vec::new();
+    for timeout in [D, D, D / 2] {
+        let limiter = limiter.clone().decision_timeout(timeout);
+        asked.push(tokio::spawn(limiter.check(&Charge::new("a"))));
+        advance(Duration::from_millis(1)).await;
+    }
+    pool.liveness().record_reply(other);
+    let mut kinds = Vec::new();
+    for decision in asked {
+        kinds.push(decision.await.expect("no panic").expect_err("no answer").kind());
+    }
+    let sent = ErrorKind::Infrastructure;
+    assert_eq!(kinds, [sent, sent, ErrorKind::Saturation]);
+}
