@@ -10,12 +10,13 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::batch::{Batch, Call};
-use super::cluster::{self, Unfinished};
+use super::cluster;
 use super::config::Config;
 use super::connections::SharedConnection;
 use super::deadline::Deadline;
 use super::eval::{LATE_REPLY_TIMEOUT, eval, is_reply};
 use super::health::MAX_SILENCE;
+use super::outcome::{CallOutcome, Unfinished};
 use super::partitions::Partition;
 use super::request::Request;
 use super::script_call::{ScriptCall, own_now};
@@ -36,15 +37,6 @@ pub(super) struct EndedCall {
     pub(super) unfinished: Vec<Unfinished>,
     /// Waits on, if no reply came by the earliest deadline of the batches.
     pub(super) late_reply: Option<LateReply>,
-}
-
-/// The result of a call whose charges have their answers.
-#[derive(Default)]
-pub(super) struct CallOutcome {
-    pub(super) refunds: Vec<Request>,
-    pub(super) unfinished: Vec<Unfinished>,
-    /// Whether the server replied, be it with an error.
-    pub(super) was_answered: bool,
 }
 
 /// A call that has no reply after this time no longer counts as in flight: other charges may

@@ -44,6 +44,7 @@ mod key;
 mod limiter;
 mod liveness;
 mod members;
+mod outcome;
 mod own_pool;
 mod partitions;
 mod pending;

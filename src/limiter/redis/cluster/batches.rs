@@ -9,22 +9,14 @@ use tokio::time::{Instant, sleep};
 
 use super::super::address::Host;
 use super::super::batch::Batch;
-use super::super::call::CallOutcome;
 use super::super::config::Config;
 use super::super::connections::SharedConnection;
+use super::super::outcome::{CallOutcome, Unfinished};
 use super::super::script_call::{ScriptCall, own_now};
 use super::Cluster;
 use super::claim::claim;
 use super::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
 use crate::{Error, ErrorKind};
-
-/// A script call that no server has run, and where it goes next.
-pub(in super::super) struct Unfinished {
-    pub(in super::super) call: ScriptCall,
-    pub(in super::super) next: Next,
-    /// Whether nothing else is sent for its slot meanwhile if it carries refunds.
-    pub(in super::super) keeps_slot: bool,
-}
 
 /// The longest pause before a call is sent once more.
 const MAX_PAUSE: Duration = Duration::from_millis(8);

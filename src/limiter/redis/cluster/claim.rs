@@ -8,13 +8,12 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, Pipeline, Value, cmd};
+use redis::{Cmd, cmd};
 
 use super::super::config::Config;
-use super::super::connections::SharedConnection;
 use super::super::key;
 use super::Cluster;
-use super::redirect::{Next, reply_after_asking};
+use super::redirect::{Next, ask};
 
 /// How long a key without state is kept, in ms.
 const KEPT_MS: u32 = 1_000;
@@ -52,14 +51,4 @@ pub(super) async fn claim(config: &Config, cluster: &Arc<Cluster>, hash_slot: u1
             let _ = ask(&*target, command).await;
         }
     }
-}
-
-/// Sends a command to the server that its slot is moving to.
-pub(super) async fn ask(
-    connection: &dyn SharedConnection,
-    command: Cmd,
-) -> redis::RedisResult<Value> {
-    let mut commands = Pipeline::with_capacity(2);
-    commands.add_command(cmd("ASKING")).add_command(command);
-    reply_after_asking(&mut connection.send_all(commands).await?.into_iter())
 }

@@ -14,13 +14,13 @@ mod candidate;
 mod claim;
 mod node;
 mod nodes;
-mod redirect;
+pub(super) mod redirect;
 #[cfg(feature = "redisson")]
 mod redirected;
 mod refresh;
 mod slot_map;
 
-pub(super) use self::batches::{Unfinished, follow, send_batches};
+pub(super) use self::batches::{follow, send_batches};
 pub(super) use self::node::NodeSettings;
 #[cfg(feature = "redisson")]
 pub(super) use self::redirected::Redirected;

@@ -1,8 +1,9 @@
 //! Replies that say that a call did not run, and where it goes next.
 
-use redis::{ConnectionAddr, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 
 use super::super::address::Host;
+use super::super::connections::SharedConnection;
 
 /// Where a call goes that a server did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,13 @@ pub(super) fn reply_after_asking(replies: &mut impl Iterator<Item = Value>) -> R
         // It ran: meanwhile the slot has moved.
         (_, reply) => reply,
     }
+}
+
+/// Sends a command to the server that its slot is moving to.
+pub(super) async fn ask(connection: &dyn SharedConnection, command: Cmd) -> RedisResult<Value> {
+    let mut commands = Pipeline::with_capacity(2);
+    commands.add_command(cmd("ASKING")).add_command(command);
+    reply_after_asking(&mut connection.send_all(commands).await?.into_iter())
 }
 
 /// Reads `host:port`. A server that does not know a name leaves the host empty: it means its own.

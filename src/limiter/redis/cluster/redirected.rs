@@ -7,8 +7,7 @@ use tokio::time::Instant;
 
 use super::super::connections::{RepliesFuture, ReplyFuture, SharedConnection};
 use super::Cluster;
-use super::claim::ask;
-use super::redirect::{Next, cannot_serve};
+use super::redirect::{Next, ask, cannot_serve};
 
 /// The most redirects of one command.
 const MAX_REDIRECTS: usize = 8;
