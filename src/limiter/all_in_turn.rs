@@ -12,8 +12,9 @@ use self::members::{Member, joined, refused};
 use self::reservations::{MemberReservation, MemberReservations, TentativeReservations};
 use super::acquire::too_long_a_wait;
 use super::named::check_key;
+use super::timeout::after_other_calls;
 use super::{Boxed, BoxedFuture, Limiter, MemberCharges, Operation, Parts};
-use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
+use crate::{Charge, Decision, Error, Outcome, Owner, Reservation};
 
 /// Limiters over different keys, asked one after another, all or nothing: per user *and* for
 /// everybody.
@@ -62,11 +63,13 @@ use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 /// of all members that the charge takes from.
 ///
 /// Each member keeps to its own deadline. Inside of a [`timeout`](crate::LimiterExt::timeout), the
-/// error is of kind [`Saturation`](ErrorKind::Saturation) if the time ends after at least one of
+/// error is of kind [`Saturation`] if the time ends after at least one of
 /// them has answered: calls in turn took that time, and no store need be away. Where one of several
 /// stores may be away alone, give that limiter a shorter time and a fallback of its own:
 /// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the
 /// others.
+///
+/// [`Saturation`]: crate::ErrorKind::Saturation
 pub struct AllInTurn<const N: usize, F> {
     owner: Owner,
     limiters: Arc<[Boxed; N]>,
@@ -104,8 +107,10 @@ impl<const N: usize> AllInTurn<N, Parts> {
     /// ```
     ///
     /// A charge with more or fewer parts is an error of kind
-    /// [`Configuration`](ErrorKind::Configuration). A member whose part is absent is not asked; one
+    /// [`Configuration`]. A member whose part is absent is not asked; one
     /// that is left alone may reserve a wait.
+    ///
+    /// [`Configuration`]: crate::ErrorKind::Configuration
     #[must_use]
     pub fn of_parts(limiters: [Boxed; N]) -> Self {
         Self::asking(limiters, Parts)
@@ -204,22 +209,14 @@ fn wrap_reservation(
     }
 }
 
-/// Asks one member. A deadline that passes after another one has answered says nothing about a
-/// store.
+/// Asks one member, perhaps after another one has answered.
 async fn ask_member(
     limiter: &Boxed,
     charge: &Charge,
     answered: &mut bool,
 ) -> Result<Decision, Error> {
-    let is_over = || {
-        let now = tokio::time::Instant::now().into_std();
-        charge.deadline().is_some_and(|deadline| deadline <= now)
-    };
-    let late = "the time ended before all limiters had decided";
     match limiter.check(charge).await {
-        Err(error) if *answered && error.kind() == ErrorKind::Infrastructure && is_over() => {
-            Err(Error::new(ErrorKind::Saturation, late).with_source(error))
-        }
+        Err(error) if *answered => Err(after_other_calls(error, charge)),
         answer => {
             *answered = true;
             answer

@@ -28,6 +28,18 @@ pub(crate) fn deadline(charge: &Charge, own: Duration) -> Instant {
     charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))
 }
 
+/// The error of a call for a charge that other calls came before. A deadline that passes after
+/// those says nothing about a store.
+pub(crate) fn after_other_calls(error: Error, charge: &Charge) -> Error {
+    let now = Instant::now().into_std();
+    let is_over = charge.deadline().is_some_and(|deadline| deadline <= now);
+    if error.kind() != ErrorKind::Infrastructure || !is_over {
+        return error;
+    }
+    let late = "the time ended before all limiters had decided";
+    Error::new(ErrorKind::Saturation, late).with_source(error)
+}
+
 /// A limiter with a time limit: made by [`LimiterExt::timeout`](crate::LimiterExt::timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<L> {

@@ -52,7 +52,10 @@ impl PoliciesBuilder {
         self
     }
 
-    /// Sets how long a decision in Redis may take. Default: 100 ms.
+    /// Sets how long a call to Redis may take. Default: 100 ms.
+    ///
+    /// The policies of a request share a call where they can. Where they cannot, a
+    /// [`timeout`](crate::LimiterExt::timeout) around the policies bounds all calls together.
     #[cfg(feature = "redis")]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         self.store.decision_timeout = timeout;

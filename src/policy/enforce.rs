@@ -11,6 +11,7 @@ use super::on_error::OnError;
 use super::parts::{Part, Verdict, joined};
 use super::table::{MAX_TOGETHER, Selection};
 use super::taken::{Settler, Taken};
+use crate::limiter::timeout::after_other_calls;
 use crate::limiter::{Limiter, Operation, memory};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
 
@@ -28,7 +29,7 @@ pub(super) async fn enforce(
 ) -> (Option<Answer>, Vec<Verdict>) {
     let parts = match asked {
         [] => return (None, Vec::new()),
-        [only] => alone(only).await.map(|(part, taken)| (vec![part], taken)),
+        [only] => alone(only, false).await.map(|(part, taken)| (vec![part], taken)),
         _ => all(selection, asked).await,
     };
     let place = |armed: &Arc<Armed>| asked.iter().position(|one| Arc::ptr_eq(&one.armed, armed));
@@ -43,8 +44,8 @@ pub(super) async fn enforce(
     }
 }
 
-/// Asks one policy.
-async fn alone(asked: &Asked) -> Result<(Part, Taken), Error> {
+/// Asks one policy, perhaps `after_others` of the request.
+async fn alone(asked: &Asked, after_others: bool) -> Result<(Part, Taken), Error> {
     match asked.armed.gate.check(&asked.charge).await {
         Ok(decision) => {
             let units = decision.reservation().map_or(0, Reservation::cost);
@@ -52,7 +53,7 @@ async fn alone(asked: &Asked) -> Result<(Part, Taken), Error> {
             Ok((Part::of_one(asked, decision, units), taken))
         }
         Err(error) => {
-            let (mut parts, taken) = fall_back(&[asked], error).await?;
+            let (mut parts, taken) = fall_back(&[asked], error, after_others).await?;
             Ok((parts.pop().ok_or_else(nobody)?, taken))
         }
     }
@@ -66,7 +67,7 @@ async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
     let (mut parts, mut taken) = (Vec::new(), Taken::default());
     for (index, asked) in lone.iter().enumerate() {
         let max_wait = asked.charge.get_max_wait().unwrap_or_default();
-        let (part, own) = alone(asked).await?;
+        let (part, own) = alone(asked, !parts.is_empty()).await?;
         if !part.is_admitted() {
             if matches!(part.outcome(), Outcome::Retry(wait) if wait <= max_wait) {
                 return Ok((vec![part], Taken::default()));
@@ -79,10 +80,11 @@ async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
         taken.extend(own);
         parts.push(part);
     }
+    let after_others = !parts.is_empty();
     let (own_parts, own) = match &others[..] {
         [] => return Ok((parts, taken)),
-        [only] => alone(only).await.map(|(part, own)| (vec![part], own))?,
-        others => together(selection, others).await?,
+        [only] => alone(only, after_others).await.map(|(part, own)| (vec![part], own))?,
+        others => together(selection, others, after_others).await?,
     };
     let is_admitted = own_parts.iter().all(Part::is_admitted);
     if !is_admitted {
@@ -95,16 +97,20 @@ async fn all(selection: &Selection, asked: &[Asked]) -> Parts {
 }
 
 /// Asks policies that can decide together.
-async fn together(selection: &Selection, asked: &[&Asked]) -> Parts {
-    match in_one_call(selection, asked).await {
+async fn together(selection: &Selection, asked: &[&Asked], after_others: bool) -> Parts {
+    match in_one_call(selection, asked, after_others).await {
         Ok(parts) => parts,
-        Err(size) => in_turn(selection, asked, size).await,
+        Err(size) => in_turn(selection, asked, size, after_others).await,
     }
 }
 
 /// Asks policies all at once. If no call can decide about them, the error is how many to try
 /// instead: one if their keys lie in different slots of a cluster, half if they are too many.
-async fn in_one_call(selection: &Selection, asked: &[&Asked]) -> Result<Parts, usize> {
+async fn in_one_call(
+    selection: &Selection,
+    asked: &[&Asked],
+    after_others: bool,
+) -> Result<Parts, usize> {
     let charges: Vec<Charge> = asked.iter().map(|asked| asked.charge.clone()).collect();
     let together = selection.table.together(asked).ok_or(asked.len().div_ceil(2))?;
     let (answer, settler) = match together {
@@ -122,13 +128,18 @@ async fn in_one_call(selection: &Selection, asked: &[&Asked]) -> Result<Parts, u
             let (decision, taken) = with_taken(decision, settler);
             Ok((vec![Part::of_all(asked, decision)], taken))
         }
-        Err(error) => fall_back(asked, error).await,
+        Err(error) => fall_back(asked, error, after_others).await,
     })
 }
 
 /// Asks policies that no call can decide about together, so many at a time. Nothing is reserved: a
 /// slot that one reserved would be no slot of the others.
-async fn in_turn(selection: &Selection, asked: &[&Asked], size: usize) -> Parts {
+async fn in_turn(
+    selection: &Selection,
+    asked: &[&Asked],
+    size: usize,
+    after_others: bool,
+) -> Parts {
     let unreserved = |one: &&Asked| Asked {
         charge: one.charge.clone().max_wait(Duration::ZERO),
         ..(*one).clone()
@@ -137,15 +148,19 @@ async fn in_turn(selection: &Selection, asked: &[&Asked], size: usize) -> Parts 
     let mut calls: VecDeque<&[Asked]> = asked.chunks(size).collect();
     let (mut parts, mut taken) = (Vec::new(), Taken::default());
     while let Some(call) = calls.pop_front() {
+        let after_others = after_others || !parts.is_empty();
         let (own_parts, own) = match call {
-            [only] => alone(only).await.map(|(part, own)| (vec![part], own))?,
-            several => match in_one_call(selection, &several.iter().collect::<Vec<_>>()).await {
-                Ok(answer) => answer?,
-                Err(size) => {
-                    several.chunks(size).rev().for_each(|fewer| calls.push_front(fewer));
-                    continue;
+            [only] => alone(only, after_others).await.map(|(part, own)| (vec![part], own))?,
+            several => {
+                let asked: Vec<&Asked> = several.iter().collect();
+                match in_one_call(selection, &asked, after_others).await {
+                    Ok(answer) => answer?,
+                    Err(size) => {
+                        several.chunks(size).rev().for_each(|fewer| calls.push_front(fewer));
+                        continue;
+                    }
                 }
-            },
+            }
         };
         let is_admitted = own_parts.iter().all(Part::is_admitted);
         parts.extend(own_parts);
@@ -172,7 +187,11 @@ async fn refused(parts: Vec<Part>, taken: Taken, unasked: Vec<Asked>) -> (Vec<Pa
 }
 
 /// Decides in place of a store that cannot, if each of the policies has something that does.
-async fn fall_back(asked: &[&Asked], error: Error) -> Parts {
+async fn fall_back(asked: &[&Asked], error: Error, after_others: bool) -> Parts {
+    let error = match asked {
+        [first, ..] if after_others => after_other_calls(error, &first.charge),
+        _ => error,
+    };
     if !asked.iter().all(|asked| asked.armed.policy.on_error().stands_in(&error)) {
         return Err(error);
     }

@@ -1,10 +1,14 @@
 //! What each row does while no server answers.
 
+use std::time::Duration;
+
+use tokio::task::JoinSet;
 use tower_sluice::policy::Policies;
-use tower_sluice::{ErrorKind, Origin, Pool};
+use tower_sluice::{Decision, Error, ErrorKind, Head, Keyed, Limiter, LimiterExt, Origin, Pool};
 
 use super::over_redis::PATIENT;
-use super::support::NOWHERE;
+use super::support::proxy::{Fault, Proxy};
+use super::support::{NOWHERE, Server};
 use super::{burst, check, decide, request, rows};
 
 const ON_ERROR: &str = "
@@ -70,4 +74,45 @@ async fn while_the_store_is_away_each_row_says_what_happens() {
     // A table may change meanwhile, and the share is kept.
     policies.load(&rows(&ON_ERROR.replace("limit = 5", "limit = 6"))).unwrap();
     assert!(!decide(&policies, &call("/local", "a")).await.is_admitted());
+}
+
+/// Four calls do not fit into the time for a decision. The store answers each of them, only late.
+// Case 133.
+#[tokio::test]
+async fn late_replies_to_policies_in_turn_never_open_the_gate() {
+    const LATE: Duration = Duration::from_millis(100);
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let row = |number: u32| {
+        format!(
+            "[[policy]]\nname = 'p{number}'\nlimit = 100\nperiod = '1h'\n\
+             key = 'header:x-{number}'\non_error = 'allow'\n"
+        )
+    };
+    let table = rows(&(0..4).map(row).collect::<String>());
+    let headers: Vec<_> = (0..4).map(|number| format!("x-{number}: key {number}")).collect();
+    let headers: Vec<_> = headers.iter().map(String::as_str).collect();
+    let call = request("GET", "/", &headers);
+    let mut limiters = Vec::new();
+    for _ in 0..10 {
+        // The keys have different hash slots, so each policy is asked in a call of its own.
+        let pool = Pool::connect(&proxy.url()).unwrap().clustered();
+        let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
+        let policies = policies.build(&table).unwrap();
+        assert!(decide(&policies, &call).await.is_admitted());
+        limiters.push(policies);
+    }
+    proxy.set(Fault::Delay(LATE));
+    let mut asking = JoinSet::new();
+    for policies in limiters {
+        let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
+        let limiter = policies.timeout(LATE * 7 / 2);
+        asking.spawn(async move { limiter.check(&charge).await });
+    }
+    let answers = asking.join_all().await;
+    let admitted = answers.iter().flatten().count();
+    println!("fault case=133 policies=4 decisions=10 unasked={admitted}");
+    assert_eq!(admitted, 0);
+    let kind = |answer: Result<Decision, Error>| answer.unwrap_err().kind();
+    assert!(answers.into_iter().all(|answer| kind(answer) == ErrorKind::Saturation));
 }
