@@ -107,6 +107,32 @@ async fn a_resolver_that_panics_is_asked_again() {
     println!("fault case=136 asked={} back_ms={}", asked.load(Relaxed), back.as_millis());
 }
 
+// Case 136.
+#[tokio::test]
+async fn a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels() {
+    for url in
+        ["redis-cluster://redis.example", "redis-sentinel://redis.example?sentinelServiceName=main"]
+    {
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let pool = Pool::builder(url).unwrap().resolver(move |_, _| {
+            count.fetch_add(1, Relaxed);
+            if true {
+                panic!("this resolver always fails")
+            }
+            ready(Ok(Vec::new()))
+        });
+        let limiter = over(pool.build().unwrap());
+        let begun = Instant::now();
+        // Again and again, and never the infrastructure.
+        while asked.load(Relaxed) < 3 {
+            let error = trouble(&limiter, &one()).await;
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{url}: {}", chain(&error));
+            assert!(begun.elapsed() < LONG, "{url}: asked {asked:?} times");
+        }
+    }
+}
+
 #[tokio::test]
 async fn killed_connections_are_replaced_before_they_are_used() {
     let server = Server::start();

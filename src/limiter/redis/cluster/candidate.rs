@@ -64,6 +64,11 @@ pub(super) async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Err
             Some(Ok(Ok(map))) => return Ok(map),
             // What must be set up anew is worth more than a server that is away.
             Some(Ok(Err(why))) if error.kind() != ErrorKind::Configuration => error = why,
+            // As of a resolver that panics: no fallback may admit for it.
+            Some(Err(ended)) if ended.is_panic() => {
+                let message = "a panic ended the attempt to connect to redis";
+                error = Error::new(ErrorKind::Configuration, message);
+            }
             Some(_) => {}
             None => return Err(error),
         }
