@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use bb8_redis::{RedisConnectionManager, bb8};
 use support::Server;
+use support::cluster::Cluster;
 use support::faults::{LONG, size};
 use support::stats::calls;
 use tokio::task::{JoinSet, yield_now};
@@ -212,4 +213,45 @@ async fn a_silent_server_is_no_load() {
         assert!(begun.elapsed() < LONG, "the gate stays closed");
     }
     server.signal("CONT");
+}
+
+/// A process that stands still again and again while it reads the map of a cluster for the first
+/// time: all timers have expired whenever it goes on.
+// Case 132.
+#[tokio::test]
+async fn a_slot_map_that_is_read_late_never_opens_the_gate() {
+    let cluster = Cluster::start().await;
+    let pool = Pool::builder(&cluster.url()).expect("an address").connect_timeout(timeout());
+    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+    let limiter = Redis::new("busy", bucket, pool.build().expect("a pool"));
+    let limiter = Arc::new(limiter.timeout(timeout()).or_else(FailOpen));
+    let counts = Arc::new(Counts::default());
+    let mut callers = JoinSet::new();
+    for _ in 0..100 {
+        let (limiter, counts) = (Arc::clone(&limiter), Arc::clone(&counts));
+        callers.spawn(async move {
+            for _ in 0..10 {
+                match limiter.check(&"key".into()).await {
+                    Ok(decision) if decision.origin() == Origin::FailOpen => {
+                        counts.unasked.lock().expect("whole").push(Instant::now());
+                    }
+                    Ok(_) => _ = counts.decided.fetch_add(1, Relaxed),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
+                        counts.saturated.fetch_add(1, Relaxed);
+                    }
+                }
+            }
+        });
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < 20 * timeout() && counts.decided.load(Relaxed) == 0 {
+        yield_now().await;
+        burn(timeout() * 3 / 2);
+    }
+    callers.join_all().await;
+    let unasked = counts.unasked.lock().expect("whole").len();
+    let (decided, saturated) = (counts.decided.load(Relaxed), counts.saturated.load(Relaxed));
+    println!("busy pool=cluster decided={decided} unasked={unasked} saturated={saturated}");
+    assert_eq!(unasked, 0);
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::select;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
 use super::super::connections::SharedConnection;
 use super::super::error::from_redis_error;
-use super::super::server::Server;
+use super::super::server::{Server, unless_late};
 use super::slot_map::SlotMap;
+use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// A server that has not answered after this time is not waited for alone.
@@ -28,13 +29,17 @@ pub(super) struct Candidate {
 
 impl Candidate {
     async fn ask(self) -> Result<SlotMap, Error> {
-        let limit = self.server.connect_timeout;
+        let end = GracePeriod::new(Instant::now() + self.server.connect_timeout);
+        self.read_map(end.deadline()).await.map_err(|error| unless_late(error, &end))
+    }
+
+    async fn read_map(self, end: Instant) -> Result<SlotMap, Error> {
         let connection = match self.connection {
             Some(connection) => connection,
             None => Arc::new(self.server.connect().await?),
         };
         let reply = connection.send(cmd("CLUSTER").arg("SLOTS").take());
-        let reply = timeout(limit, reply).await.map_err(|_| {
+        let reply = timeout_at(end, reply).await.map_err(|_| {
             let message = format!("{} did not answer in time", self.server.address());
             Error::new(ErrorKind::Infrastructure, message)
         })?;
@@ -62,8 +67,8 @@ pub(super) async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Err
         };
         match answer {
             Some(Ok(Ok(map))) => return Ok(map),
-            // What must be set up anew is worth more than a server that is away.
-            Some(Ok(Err(why))) if error.kind() != ErrorKind::Configuration => error = why,
+            // What must be set up anew is worth more than a server that is away, and so is load.
+            Some(Ok(Err(why))) if weight(&why) >= weight(&error) => error = why,
             // As of a resolver that panics: no fallback may admit for it.
             Some(Err(ended)) if ended.is_panic() => {
                 let message = "a panic ended the attempt to connect to redis";
@@ -72,5 +77,14 @@ pub(super) async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Err
             Some(_) => {}
             None => return Err(error),
         }
+    }
+}
+
+/// Of several errors, one with the most weight is shown.
+fn weight(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Configuration => 2,
+        ErrorKind::Saturation => 1,
+        _ => 0,
     }
 }

@@ -9,14 +9,15 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{PushInfo, PushKind, RedisResult, Value, cmd, from_redis_value};
 use tokio::select;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::super::address::Host;
 use super::super::backoff::Backoff;
 use super::super::error;
-use super::super::server::Server;
+use super::super::server::{Server, unless_late};
 use super::Sentinels;
 use super::reports::Report;
+use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// How often a sentinel is asked on average, whether or not it says that something has changed.
@@ -50,12 +51,13 @@ impl Watch {
                 sleep_until(later).await;
             }
             backoff.record_attempt(Instant::now());
-            let error = match self.connect().await {
+            let end = GracePeriod::new(Instant::now() + self.server.connect_timeout);
+            let error = match self.connect(end.deadline()).await {
                 Ok((connection, news)) => {
                     backoff.record_success();
                     self.ask_again_and_again(connection, &news).await?
                 }
-                Err(error) => error,
+                Err(error) => unless_late(error, &end),
             };
             backoff.record_failure(Instant::now());
             self.report(Report::Unreachable(error))?;
@@ -63,7 +65,7 @@ impl Watch {
     }
 
     /// A connection, and a notice of what the sentinel publishes or of its end.
-    async fn connect(&self) -> Result<(MultiplexedConnection, Arc<Notify>), Error> {
+    async fn connect(&self, end: Instant) -> Result<(MultiplexedConnection, Arc<Notify>), Error> {
         let news = Arc::new(Notify::new());
         let (notice, service_name) = (Arc::clone(&news), Arc::clone(&self.service_name));
         let (mut connection, _) = self
@@ -75,7 +77,8 @@ impl Watch {
             })
             .await?;
         // A user without the right to subscribe hears of a switch within the interval.
-        match timeout(ANSWER_TIMEOUT, connection.subscribe(&CHANNELS)).await {
+        let end = end.min(Instant::now() + ANSWER_TIMEOUT);
+        match timeout_at(end, connection.subscribe(&CHANNELS)).await {
             Ok(Err(refused)) if refused.code().is_none() => Err(error::from_redis_error(refused)),
             _ => Ok((connection, news)),
         }
@@ -88,12 +91,14 @@ impl Watch {
         news: &Notify,
     ) -> Option<Error> {
         loop {
-            match timeout(ANSWER_TIMEOUT, self.ask(&mut connection)).await {
+            let end = GracePeriod::new(Instant::now() + ANSWER_TIMEOUT);
+            match timeout_at(end.deadline(), self.ask(&mut connection)).await {
                 Ok(Ok(report)) => self.report(report)?,
                 Ok(Err(refused)) => return Some(error::from_redis_error(refused)),
                 Err(_) => {
                     let message = "the sentinel did not answer in time";
-                    return Some(Error::new(ErrorKind::Infrastructure, message));
+                    let error = Error::new(ErrorKind::Infrastructure, message);
+                    return Some(unless_late(error, &end));
                 }
             }
             sleep(MIN_PAUSE).await;
