@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bb8_redis::{RedisConnectionManager, bb8};
+use redis::AsyncConnectionConfig;
 use support::Server;
 use support::cluster::Cluster;
 use support::faults::{LONG, size};
@@ -213,6 +214,34 @@ async fn a_silent_server_is_no_load() {
         assert!(begun.elapsed() < LONG, "the gate stays closed");
     }
     server.signal("CONT");
+}
+
+/// A client of the application has timers of its own, which fire as late as all others.
+// Case 132.
+#[tokio::test]
+async fn a_late_timer_of_a_given_client_never_opens_the_gate() {
+    let server = Server::for_pool_that_pings();
+    let client = redis::Client::open(server.url()).expect("an address");
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(timeout() / 2));
+    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+    let manager = RedisConnectionManager::new(server.url()).expect("an address");
+    let manager = bb8::Pool::builder().build(manager).await.expect("a pool");
+    let pools = [Pool::from_connection(connection.expect("a connection")), Pool::from_bb8(manager)];
+    for pool in pools {
+        let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+        let limiter = Redis::new("busy", bucket, pool).decision_timeout(LONG);
+        limiter.acquire("warm").await.expect("admitted");
+        for _ in 0..5 {
+            let mut check = Box::pin(limiter.check(&"key".into()));
+            let sent = std::future::poll_fn(|cx| std::task::Poll::Ready(check.as_mut().poll(cx)));
+            assert!(sent.await.is_pending());
+            // Longer than both timers: half a second is what a client of `redis` has by default.
+            burn(Duration::from_millis(600));
+            if let Err(error) = check.await {
+                assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
+            }
+        }
+    }
 }
 
 /// A process that stands still again and again while it reads the map of a cluster for the first

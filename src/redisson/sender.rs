@@ -17,7 +17,7 @@ use super::reply::ScriptReply;
 use super::request::Request;
 use crate::limiter::named::{Clock, instant};
 use crate::limiter::redis::sending::{
-    Deadline, Script, SharedConnection, eval, from_redis_error, is_reply, malformed_reply,
+    Deadline, Script, SharedConnection, eval, from_failed_call, is_reply, malformed_reply,
     met_read_only,
 };
 use crate::{Error, ErrorKind, Pool};
@@ -202,7 +202,7 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::TimedOut(error) | Failure::Unsent(error) => error,
-            Failure::Failed(error) => from_redis_error(error),
+            Failure::Failed(error) => from_failed_call(error),
         }
     }
 }

@@ -5,6 +5,10 @@
 //! end. So a reply is first reduced to its code and text. The code alone decides the kind; only
 //! the bare `ERR` needs the text.
 
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+
 use redis::RedisError;
 
 use crate::{Error, ErrorKind};
@@ -162,6 +166,24 @@ pub(crate) fn from_redis_error(error: RedisError) -> Error {
         }
     };
     Error::new(kind, "redis did not decide").with_source(error)
+}
+
+/// The error for a failed script call. A client of the application has a timer of its own, and a
+/// busy process fires it before it reads the reply: it says nothing about the server.
+pub(crate) fn from_failed_call(error: RedisError) -> Error {
+    match is_client_timeout(&error) {
+        true => Error::new(ErrorKind::Saturation, "the client's own timer ended the call")
+            .with_source(error),
+        false => from_redis_error(error),
+    }
+}
+
+/// Whether a timer of the client ended the call, and not the operating system.
+fn is_client_timeout(error: &RedisError) -> bool {
+    type SharedError = Arc<dyn std::error::Error + Send + Sync>;
+    let Some(cause) = error.source().filter(|_| error.is_timeout()) else { return false };
+    let cause = cause.downcast_ref::<SharedError>().map_or(cause, |shared| &**shared);
+    cause.downcast_ref::<io::Error>().is_none_or(|error| error.raw_os_error().is_none())
 }
 
 #[cfg(test)]

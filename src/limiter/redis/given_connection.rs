@@ -38,6 +38,9 @@ impl Pool {
     ///   is an error of kind infrastructure; a `ConnectionManager` connects again by itself.
     /// - A connection that is silent, or whose primary was demoted, is used on.
     /// - It belongs to the runtime that made it: when that ends, it is lost.
+    /// - A call that its own response timeout ends, half a second by default, is an error of kind
+    ///   saturation: that timer says nothing about Redis. Keep it longer than the
+    ///   [`decision_timeout`](crate::Redis::decision_timeout).
     /// - [`ready`](Self::ready) asks nothing, and what kind of server is there is not checked.
     ///
     /// The connection must give each reply to the call that it belongs to, also when earlier

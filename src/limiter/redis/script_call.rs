@@ -56,7 +56,7 @@ impl ScriptCall {
         // A client library has a timeout of its own, and a busy process fires it before it reads
         // the reply. Callers whose deadline has passed judge that by themselves.
         let has_timed_out = reply.as_ref().is_err_and(RedisError::is_timeout);
-        let reply = reply.map_err(error::from_redis_error);
+        let reply = reply.map_err(error::from_failed_call);
         let reply = reply.as_ref().map_err(Clone::clone);
         let elements = config.reader.state_elements();
         match reply.and_then(|reply| BatchReply::read(reply, self.requests.len(), elements)) {
