@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::leases::Leases;
+use self::name::may_be_leased;
 use self::settings::Settings;
 use self::stock::Ticket;
 use super::{Limiter, Operation};
@@ -184,9 +185,8 @@ where
     type Future = LeaseFuture<L>;
 
     fn check(&self, charge: &Charge) -> LeaseFuture<L> {
-        let leases = Arc::clone(&self.leases);
-        let cost = charge.get_cost();
-        if cost == 0 || cost >= leases.settings.max_units || charge.has_parts() {
+        let (leases, cost) = (Arc::clone(&self.leases), charge.get_cost());
+        if cost == 0 || cost >= leases.settings.max_units || !may_be_leased(charge) {
             let check = leases.inner.check(charge);
             return LeaseFuture::asking(leases, check);
         }
@@ -214,7 +214,7 @@ where
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<LeaseFuture<L>> {
         let leases = Arc::clone(&self.leases);
         let answer = leases.inner.operate(operation, charge)?;
-        if charge.has_parts() {
+        if !may_be_leased(charge) {
             return Some(LeaseFuture::asking(leases, answer));
         }
         Some(LeaseFuture::operating(leases, answer, operation, charge.clone()))
