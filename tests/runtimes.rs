@@ -9,9 +9,10 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use support::cluster::Cluster;
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
-use support::{NOWHERE, Server};
+use support::{NOWHERE, Server, fake};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -66,6 +67,30 @@ fn runtimes_may_end_while_they_connect() {
     // Nor does another runtime need the lasting one.
     drop(lasting);
     runtime().block_on(until_well(&limiter));
+}
+
+/// They end while they wait for a sentinel, or for the map of a cluster.
+// Case 136.
+#[test]
+fn runtimes_may_end_while_they_look_for_a_server() {
+    let lasting = threads(1);
+    let (server, cluster) = (Server::start(), lasting.block_on(Cluster::start()));
+    let sentinel = lasting.block_on(fake::sentinel(server.port(), 1));
+    for (scheme, port) in [("redis-cluster", cluster.nodes[0].port()), ("redis-sentinel", sentinel)]
+    {
+        let proxy = lasting.block_on(Proxy::before(port));
+        proxy.set(Fault::Hold);
+        let name = if port == sentinel { "?sentinelServiceName=main" } else { "" };
+        let limiter = yearly(&format!("{scheme}://127.0.0.1:{}{name}", proxy.port()));
+        for _ in 0..5 {
+            let answer = runtime().block_on(ask(&limiter));
+            assert!(answer.is_err(), "{answer:?}");
+        }
+        proxy.set(Fault::None);
+        let back = runtime().block_on(until_well(&limiter));
+        println!("fault case=136 scheme={scheme} runtimes=5 back_ms={}", back.as_millis());
+    }
+    lasting.block_on(async { drop((server, cluster)) });
 }
 
 // Case 136.
@@ -196,11 +221,9 @@ fn a_runtime_that_nobody_polls_delays_no_other() {
 }
 
 /// The tasks that are left once the limiter is dropped and its callers have their errors.
-fn tasks_left(clustered: bool, asks: usize) -> usize {
+fn tasks_left(pool: Pool, asks: usize) -> usize {
     let runtime = threads(2);
     runtime.block_on(async {
-        let pool = Pool::connect(&format!("redis://127.0.0.1:{NOWHERE}")).unwrap();
-        let pool = if clustered { pool.clustered() } else { pool };
         let limiter = over(pool);
         let mut tasks = JoinSet::new();
         for number in 0..asks {
@@ -219,7 +242,16 @@ fn tasks_left(clustered: bool, asks: usize) -> usize {
 
 #[test]
 fn no_task_outlives_the_limiter_when_redis_is_away() {
-    let left = [tasks_left(false, 20), tasks_left(true, 20_000)];
+    let pool = |url: &str| Pool::connect(url).unwrap();
+    let [server, cluster] =
+        ["redis", "redis-cluster"].map(|scheme| format!("{scheme}://127.0.0.1:{NOWHERE}"));
+    let sentinel = format!("redis-sentinel://127.0.0.1:{NOWHERE}?sentinelServiceName=main");
+    let left = [
+        tasks_left(pool(&server), 20),
+        tasks_left(pool(&server).clustered(), 20_000),
+        tasks_left(pool(&cluster), 20_000),
+        tasks_left(pool(&sentinel), 20),
+    ];
     println!("tasks left={left:?}");
-    assert_eq!(left, [0, 0]);
+    assert_eq!(left, [0; 4]);
 }

@@ -1,8 +1,13 @@
 //! Limiters around policies.
 
-use tower_sluice::{Charge, Head, Keyed, Limiter, LimiterExt, Origin, SwitchMode};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{policies, request, rows};
+use tower_sluice::policy::Policies;
+use tower_sluice::{Charge, Head, KeyExtractor, Keyed, Limiter, LimiterExt, Origin, SwitchMode};
+
+use super::{decide, policies, request, rows};
 
 fn table(limit: u64) -> String {
     format!("[[policy]]\nname = 'api'\nalgorithm = 'fixed_window'\nlimit = {limit}\nperiod = '1h'")
@@ -34,4 +39,54 @@ async fn a_deny_cache_repeats_no_refusal_of_another_table_or_switch() {
     assert!(told().await.0);
     policies.get("api").unwrap().switch().set(SwitchMode::On);
     assert!(!told().await.0);
+}
+
+/// Keys are often API keys, and logs are read by many.
+// Case 127.
+#[tokio::test]
+async fn debug_output_of_no_type_of_policies_shows_a_key() {
+    fn hides(value: &dyn Debug) {
+        let printed = format!("{value:?} {value:#?}");
+        assert!(!printed.contains("sk_live"), "{printed}");
+    }
+    let table = "
+        [[policy]]
+        name = 'paths'
+        limit = 1
+        period = '1h'
+        key = 'path'
+
+        [[policy]]
+        name = 'keys'
+        limit = 1
+        period = '1h'
+        key = 'header:x-api-key'
+        match = { name = 'named' }
+    ";
+    let events = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&events);
+    let policies = Policies::builder().on_decision(move |event| {
+        seen.fetch_add(1, Relaxed);
+        hides(event);
+        hides(&event.decision());
+    });
+    let policies = policies.build(&rows(table)).expect("a table");
+    let call = request("GET", "/sk_live_4242", &["x-api-key: sk_live_4242"]);
+    let named = policies.named("named");
+    for limiter in [policies.clone().boxed(), policies.clone().lease(10).deny_cache().boxed()] {
+        for keyed in [policies.charge(Head::from(&call)), named.extract(&call)] {
+            hides(&keyed);
+            let Keyed::Charge(charge) = keyed else { panic!("no charge") };
+            hides(&charge);
+            let asked = limiter.check(&charge);
+            hides(&asked.await);
+        }
+    }
+    let mut decision = decide(&policies, &request("GET", "/sk_live_4343", &[])).await;
+    hides(&decision);
+    hides(&decision.take_reservation().expect("taken"));
+    hides(&policies);
+    hides(&named);
+    hides(&policies.policies());
+    assert!(events.load(Relaxed) > 2, "no event was seen");
 }
