@@ -8,6 +8,9 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+#[cfg(feature = "redis")]
+use crate::{Error, ErrorKind};
+
 /// The runtime runs everything that is ready this many times.
 const MAX_ROUNDS: usize = 6;
 
@@ -37,6 +40,17 @@ impl GracePeriod {
     /// Whether the deadline passed so long ago that the process must be busy.
     pub(super) fn is_late(&self) -> bool {
         self.deadline.elapsed() > SLACK
+    }
+
+    /// The error of an attempt to connect that was to end by the deadline. Timers that fire late
+    /// say nothing about the server.
+    #[cfg(feature = "redis")]
+    pub(super) fn unless_late(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Infrastructure || !self.is_late() {
+            return error;
+        }
+        let message = "this process is too busy to connect in time";
+        Error::new(ErrorKind::Saturation, message).with_source(error)
     }
 
     /// Lets the runtime read what has arrived. Ends early if the process is busy.

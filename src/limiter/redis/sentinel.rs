@@ -7,7 +7,6 @@
 mod reports;
 mod watch;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use redis::RedisConnectionInfo;
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::{Notify, watch as channel};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::reports::{Report, Reports};
@@ -224,14 +223,13 @@ impl Sentinels {
 
 /// Watches all sentinels until another task does, or the pool is gone.
 async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u64>) -> Option<()> {
-    let (mut tasks, mut numbers) = (JoinSet::new(), HashMap::new());
+    let mut tasks = JoinSet::new();
     {
         let all = sentinels.upgrade()?;
         for (number, server) in all.servers.iter().cloned().enumerate() {
             let (service_name, doubts) = (Arc::clone(&all.service_name), Arc::clone(&all.doubts));
             let sentinels = Weak::clone(&sentinels);
-            let watch = Watch { number, server, service_name, sentinels, doubts };
-            numbers.insert(tasks.spawn(watch.run()).id(), number);
+            tasks.spawn(Watch { number, server, service_name, sentinels, doubts }.run());
         }
     }
     loop {
@@ -242,14 +240,7 @@ async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u6
             // Another watches, or the pool is gone.
             _ = watcher.changed() => return None,
             // Only a panic ends one of them. After a while all begin anew.
-            Some(ended) = tasks.join_next_with_id() => {
-                let panicked = ended.err().filter(JoinError::is_panic)?;
-                let message = "a panic ended the attempt to connect to a sentinel";
-                let error = Error::new(ErrorKind::Configuration, message);
-                let number = *numbers.get(&panicked.id())?;
-                sentinels.upgrade()?.record(number, Report::Unreachable(error));
-                return None;
-            }
+            _ = tasks.join_next() => return None,
             () = sleep(HEARTBEAT) => {}
         }
     }

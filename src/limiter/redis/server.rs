@@ -24,7 +24,6 @@ use super::health::{ConnectionState, Health, ServerHealth};
 use super::probe;
 use super::resolver::Resolver;
 use super::tls::TlsParams;
-use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
 /// How long a connection may be idle before the system probes it, so that firewalls on the way
@@ -199,16 +198,6 @@ impl Server {
     fn addr(&self) -> &ConnectionAddr {
         self.client.get_connection_info().addr()
     }
-}
-
-/// The error of an attempt that was to end by `end`. Timers that fire late say nothing about the
-/// server.
-pub(super) fn unless_late(error: Error, end: &GracePeriod) -> Error {
-    if error.kind() != ErrorKind::Infrastructure || !end.is_late() {
-        return error;
-    }
-    let message = "this process is too busy to connect in time";
-    Error::new(ErrorKind::Saturation, message).with_source(error)
 }
 
 /// The error of an address that cannot be used.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::super::address::Host;
 use super::super::connections::SharedConnection;
 use super::super::error::from_redis_error;
-use super::super::server::{Server, unless_late};
+use super::super::server::Server;
 use super::slot_map::SlotMap;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
@@ -30,7 +30,7 @@ pub(super) struct Candidate {
 impl Candidate {
     async fn ask(self) -> Result<SlotMap, Error> {
         let end = GracePeriod::new(Instant::now() + self.server.connect_timeout);
-        self.read_map(end.deadline()).await.map_err(|error| unless_late(error, &end))
+        self.read_map(end.deadline()).await.map_err(|error| end.unless_late(error))
     }
 
     async fn read_map(self, end: Instant) -> Result<SlotMap, Error> {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::super::address::Host;
 use super::super::backoff::Backoff;
 use super::super::error;
-use super::super::server::{Server, unless_late};
+use super::super::server::Server;
 use super::Sentinels;
 use super::reports::Report;
 use crate::limiter::grace_period::GracePeriod;
@@ -57,7 +57,7 @@ impl Watch {
                     backoff.record_success();
                     self.ask_again_and_again(connection, &news).await?
                 }
-                Err(error) => unless_late(error, &end),
+                Err(error) => end.unless_late(error),
             };
             backoff.record_failure(Instant::now());
             self.report(Report::Unreachable(error))?;
@@ -98,7 +98,7 @@ impl Watch {
                 Err(_) => {
                     let message = "the sentinel did not answer in time";
                     let error = Error::new(ErrorKind::Infrastructure, message);
-                    return Some(unless_late(error, &end));
+                    return Some(end.unless_late(error));
                 }
             }
             sleep(MIN_PAUSE).await;
@@ -131,6 +131,16 @@ impl Watch {
     /// None: the pool is gone.
     fn report(&self, report: Report) -> Option<()> {
         self.sentinels.upgrade().map(|sentinels| sentinels.record(self.number, report))
+    }
+}
+
+/// As of a resolver that panics: no fallback may admit for it.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let message = "a panic ended the attempt to connect to a sentinel";
+            self.report(Report::Unreachable(Error::new(ErrorKind::Configuration, message)));
+        }
     }
 }
 
