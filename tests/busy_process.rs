@@ -221,6 +221,43 @@ fn stand_still(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// The system pauses one thread of two, in the middle of a call: the task that has to write the
+/// calls of the other thread waits for it. The timers of the other thread fire in time.
+// Case 132.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_is_paused_opens_no_gate() {
+    let server = Server::start();
+    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+    let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
+    let limiter = limiter.decision_timeout(LONG);
+    limiter.acquire("warm").await.expect("admitted");
+    for _ in 0..5 {
+        let (paused, wait) = (limiter.clone(), Duration::from_millis(400));
+        let (begins, begun) = tokio::sync::oneshot::channel();
+        let paused = tokio::spawn(async move {
+            let mut check = Box::pin(paused.check(&"key".into()));
+            let sent = std::future::poll_fn(|cx| std::task::Poll::Ready(check.as_mut().poll(cx)));
+            assert!(sent.await.is_pending());
+            begins.send(()).expect("awaited");
+            stand_still(wait);
+            check.await.expect("decided");
+        });
+        begun.await.expect("begun");
+        let counts = Arc::new(Counts::default());
+        let mut callers = JoinSet::new();
+        for number in 0..50 {
+            let limiter = limiter.clone().timeout(wait / 4).or_else(FailOpen);
+            callers.spawn(client(Arc::new(limiter), number, Arc::clone(&counts)));
+        }
+        callers.join_all().await;
+        paused.await.expect("no panic");
+        let unasked = counts.unasked.lock().expect("whole").len();
+        let (decided, saturated) = (counts.decided.load(Relaxed), counts.saturated.load(Relaxed));
+        println!("busy pool=paused decided={decided} unasked={unasked} saturated={saturated}");
+        assert_eq!(unasked, 0);
+    }
+}
+
 /// A client of the application has timers of its own, which fire as late as all others.
 // Case 132.
 #[tokio::test]

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::worker_threads::WorkerThreads;
 
 #[cfg(feature = "redis")]
 use crate::{Error, ErrorKind};
@@ -20,6 +22,12 @@ const MIN_ROUNDS: usize = 3;
 
 /// A timer that fires later than this shows that the process is busy.
 const SLACK: Duration = Duration::from_millis(10);
+
+/// A thread that runs makes a turn within this time after the deadline, unless the process is busy.
+const MAX_TURN: Duration = Duration::from_millis(5);
+
+/// The step in which timers fire.
+const TICK: Duration = Duration::from_millis(1);
 
 /// A deadline, and the time after it in which an answer still counts.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +61,11 @@ impl GracePeriod {
         Error::new(ErrorKind::Saturation, message).with_source(error)
     }
 
-    /// Lets the runtime read what has arrived. Ends early if the process is busy.
+    /// Lets the runtime read what has arrived. Ends early if the process is busy, and late if a
+    /// thread stands still that may have to read it.
     pub(super) async fn catch_up(self) {
+        let threads = WorkerThreads::now();
+        let have_run = || threads.as_ref().is_none_or(WorkerThreads::have_run);
         for round in 1..=MAX_ROUNDS {
             // The runtime polls its sockets before it continues here.
             yield_now().await;
@@ -62,8 +73,17 @@ impl GracePeriod {
                 return;
             }
         }
-        // The operating system may have paused the thread that reads.
-        sleep(Duration::from_millis(1)).await;
+        sleep(TICK).await;
+        yield_now().await;
+        if have_run() {
+            return;
+        }
+        while !have_run() && self.deadline.elapsed() < MAX_TURN {
+            sleep(TICK).await;
+        }
+        // What it held up needs time for its answer. One that stands still on makes this late.
+        let end = if have_run() { SLACK - 2 * TICK } else { SLACK + TICK };
+        sleep_until(self.deadline + end).await;
         yield_now().await;
     }
 }

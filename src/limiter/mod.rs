@@ -26,6 +26,7 @@ mod switch;
 pub(crate) mod timeout;
 #[cfg(feature = "tracing")]
 mod traced;
+mod worker_threads;
 
 #[cfg(feature = "redis")]
 pub use self::redis::script_texts;
