@@ -65,7 +65,9 @@ impl Pool {
     /// When a server turns out to be read-only, as a primary does after a failover, every
     /// connection of the pool is replaced in turn by a new one of its manager, at most ten a
     /// second. Unlike with [`connect`](Self::connect), a silent connection is left only when bb8's
-    /// own test fails, and an error does not say why connecting failed.
+    /// own test fails, and an error does not say why connecting failed. Keep the client's own
+    /// response timeout longer than the time for a decision, as with
+    /// [`from_connection`](Self::from_connection).
     #[must_use]
     pub fn from_bb8<M>(pool: bb8::Pool<M>) -> Self
     where
