@@ -30,7 +30,10 @@ async fn a_charge_whose_connection_is_lost_is_counted_once_at_most() {
                         admitted.push((key, true));
                     }
                     Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+                        // On a busy machine each new connection may be cut before anybody uses
+                        // it. Then one is always about to be ready: saturation.
+                        let kinds = [ErrorKind::Infrastructure, ErrorKind::Saturation];
+                        assert!(kinds.contains(&error.kind()), "{error:?}");
                         admitted.push((key, false));
                     }
                 }
