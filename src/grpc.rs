@@ -199,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_is_told_byte_by_byte() {
+    fn the_headers_of_a_denial_are_exact() {
         let headers = written(&denied(Some(Duration::from_millis(250))));
-        let told: Vec<_> =
+        let fields: Vec<_> =
             headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(
-            told,
+            fields,
             [
                 ("content-type", "application/grpc"),
                 ("grpc-status", "8"),

@@ -33,7 +33,7 @@ use std::time::Duration;
 use self::leases::Leases;
 use self::name::may_be_leased;
 use self::settings::Settings;
-use self::stock::Ticket;
+use self::stock::LeasedUnits;
 use super::{Limiter, Operation};
 use crate::{Charge, Reservation};
 
@@ -200,8 +200,8 @@ where
         if reservation.owner() != leases.owner {
             return leases.inner.settle(reservation, actual);
         }
-        match reservation.payload::<Ticket<L>>() {
-            Some(Ticket(stock)) if leases.settle(stock, reservation.cost(), actual) => Ok(()),
+        match reservation.payload::<LeasedUnits<L>>() {
+            Some(LeasedUnits(stock)) if leases.settle(stock, reservation.cost(), actual) => Ok(()),
             _ => Err(reservation),
         }
     }

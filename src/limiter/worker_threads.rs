@@ -70,7 +70,7 @@ mod tests {
         let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel::<()>());
         let stopped = runtime.spawn(async move {
             standing.send(()).expect("awaited");
-            going_on.recv().expect("told");
+            going_on.recv().expect("a sign");
         });
         stands.recv().expect("a thread that stands still");
         runtime.block_on(async {

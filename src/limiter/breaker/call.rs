@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use super::circuit::Ticket;
+use super::circuit::Permit;
 use super::outcome::Outcome;
 use super::shared::Shared;
 use super::slowness::SlownessWatch;
@@ -13,15 +13,15 @@ use crate::{Decision, Error, ErrorKind, Origin};
 #[derive(Debug)]
 pub(super) struct Call {
     shared: Arc<Shared>,
-    ticket: Ticket,
+    permit: Permit,
     slowness: Option<SlownessWatch>,
     is_over: bool,
 }
 
 impl Call {
-    pub(super) fn new(shared: Arc<Shared>, ticket: Ticket) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, permit: Permit) -> Self {
         let slowness = shared.settings.slow_after.map(SlownessWatch::new);
-        Self { shared, ticket, slowness, is_over: false }
+        Self { shared, permit, slowness, is_over: false }
     }
 
     /// The call has no answer yet.
@@ -38,7 +38,7 @@ impl Call {
             outcome => outcome,
         };
         self.is_over = true;
-        self.shared.end(self.ticket, outcome, answer.as_ref().err());
+        self.shared.end(self.permit, outcome, answer.as_ref().err());
     }
 
     fn is_slow(&self) -> bool {
@@ -50,7 +50,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.is_over {
             let outcome = if self.is_slow() { Outcome::Slow } else { Outcome::Unknown };
-            self.shared.end(self.ticket, outcome, None);
+            self.shared.end(self.permit, outcome, None);
         }
     }
 }

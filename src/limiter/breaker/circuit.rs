@@ -21,13 +21,13 @@ pub(super) enum Change {
 
 /// The right to ask, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ticket {
+pub(super) struct Permit {
     period: u64,
     /// The number of the probe.
     probe: Option<u32>,
 }
 
-impl Ticket {
+impl Permit {
     /// Of a call that begins while the circuit is closed.
     pub(super) fn of_closed(period: u64) -> Self {
         Self { period, probe: None }
@@ -85,15 +85,15 @@ impl Circuit {
     }
 
     /// Lets a caller ask, unless the circuit is open. Then one caller at a time is the probe.
-    pub(super) fn admit(&mut self, now: Duration, settings: &Settings) -> Option<Ticket> {
+    pub(super) fn admit(&mut self, now: Duration, settings: &Settings) -> Option<Permit> {
         match &mut self.state {
-            State::Closed(_) => Some(Ticket::of_closed(self.period)),
+            State::Closed(_) => Some(Permit::of_closed(self.period)),
             State::Open { next_probe, .. } if now < *next_probe => None,
             State::Open { next_probe, probe, probes, .. } => {
                 *next_probe = now + settings.probe_lost_after();
                 *probes = probes.wrapping_add(1);
                 *probe = Some(*probes);
-                Some(Ticket { period: self.period, probe: *probe })
+                Some(Permit { period: self.period, probe: *probe })
             }
         }
     }
@@ -102,13 +102,13 @@ impl Circuit {
     #[inline]
     pub(super) fn end(
         &mut self,
-        ticket: Ticket,
+        permit: Permit,
         outcome: Outcome,
         now: Duration,
         pause: Duration,
         settings: &Settings,
     ) -> Option<Change> {
-        if ticket.period != self.period {
+        if permit.period != self.period {
             return None;
         }
         match (&mut self.state, outcome) {
@@ -129,7 +129,7 @@ impl Circuit {
                 Some(Change::Closed)
             }
             (State::Open { trouble, probe, next_probe, failed_probes, .. }, outcome) => {
-                if *probe == ticket.probe {
+                if *probe == permit.probe {
                     // After a probe that says nothing the next caller is one, at once: else
                     // requests, load, or callers that hang up could keep the circuit open.
                     let says_nothing = matches!(outcome, Outcome::Saturated | Outcome::Unknown);

@@ -60,7 +60,7 @@ where
             StateProj::Asking { answer, progress } => {
                 if let Progress::Starting(shared) = progress {
                     *progress = match shared.admit() {
-                        Ok(ticket) => Progress::Calling(Call::new(Arc::clone(shared), ticket)),
+                        Ok(permit) => Progress::Calling(Call::new(Arc::clone(shared), permit)),
                         Err(error) => {
                             *progress = Progress::Done;
                             return Poll::Ready(Err(error));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::circuit::{Change, Circuit, Ticket};
+use super::circuit::{Change, Circuit, Permit};
 use super::outcome::Outcome;
 use super::settings::Settings;
 use super::state::{BreakerCounts, BreakerState};
@@ -71,24 +71,24 @@ impl Shared {
     /// # Errors
     ///
     /// If the breaker is open, and a probe is not due or is under way.
-    pub(super) fn admit(&self) -> Result<Ticket, Error> {
+    pub(super) fn admit(&self) -> Result<Permit, Error> {
         match self.closed_period.load(Relaxed) {
             0 => {}
-            period => return Ok(Ticket::of_closed(period)),
+            period => return Ok(Permit::of_closed(period)),
         }
         let mut guarded = self.guarded();
-        let Some(ticket) = guarded.circuit.admit(self.now(), &self.settings) else {
+        let Some(permit) = guarded.circuit.admit(self.now(), &self.settings) else {
             self.watch.refused();
             return Err(guarded.refuse());
         };
-        if ticket.is_probe() {
+        if permit.is_probe() {
             guarded.counts.probes += 1;
             self.watch.set_state(WatchedState::Probes);
         }
-        Ok(ticket)
+        Ok(permit)
     }
 
-    pub(super) fn end(&self, ticket: Ticket, outcome: Outcome, error: Option<&Error>) {
+    pub(super) fn end(&self, permit: Permit, outcome: Outcome, error: Option<&Error>) {
         let mut lock = self.guarded();
         let guarded = &mut *lock;
         if outcome == Outcome::Failed
@@ -97,7 +97,7 @@ impl Shared {
             guarded.cause = Some(failure);
         }
         let (now, pause) = (self.now(), jittered(self.settings.pause));
-        let Some(change) = guarded.circuit.end(ticket, outcome, now, pause, &self.settings) else {
+        let Some(change) = guarded.circuit.end(permit, outcome, now, pause, &self.settings) else {
             return;
         };
         match change {

@@ -79,7 +79,7 @@ impl<L: Limiter> Stock<L> {
         if !self.can_settle {
             return decision;
         }
-        decision.with_reservation(Reservation::new(owner, cost, Ticket(self)))
+        decision.with_reservation(Reservation::new(owner, cost, LeasedUnits(self)))
     }
 
     /// Puts units back that nobody can spend any more. They are refunded with the rest, unless that
@@ -135,4 +135,4 @@ impl<L: Limiter> Drop for Stock<L> {
 }
 
 /// The payload of a reservation of leased units.
-pub(super) struct Ticket<L: Limiter>(pub(super) Arc<Stock<L>>);
+pub(super) struct LeasedUnits<L: Limiter>(pub(super) Arc<Stock<L>>);

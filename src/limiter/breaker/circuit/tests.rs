@@ -28,7 +28,7 @@ const fn ticks(ticks: u32) -> Duration {
 /// A caller that asks, as the model sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Caller {
-    ticket: Ticket,
+    permit: Permit,
     /// In how many changes of the state it began.
     period: u32,
     begun: u32,
@@ -80,11 +80,11 @@ impl World {
         };
         let is_open = matches!(self.model, Model::Open { .. });
         assert_eq!(self.circuit.refuses(ticks(self.now)), !may_ask, "{self:?}");
-        let ticket = self.circuit.admit(ticks(self.now), &SETTINGS);
-        assert_eq!(ticket.is_some(), may_ask, "{self:?}");
-        let Some(ticket) = ticket else { return };
-        assert_eq!(ticket.is_probe(), is_open);
-        let caller = Caller { ticket, period: self.period, begun: self.now, is_probe: is_open };
+        let permit = self.circuit.admit(ticks(self.now), &SETTINGS);
+        assert_eq!(permit.is_some(), may_ask, "{self:?}");
+        let Some(permit) = permit else { return };
+        assert_eq!(permit.is_probe(), is_open);
+        let caller = Caller { permit, period: self.period, begun: self.now, is_probe: is_open };
         if is_open {
             self.newest_probe = Some(caller.clone());
         }
@@ -95,7 +95,7 @@ impl World {
         let caller = self.callers.remove(caller);
         let before = self.circuit.clone();
         let now = ticks(self.now);
-        let change = self.circuit.end(caller.ticket, outcome, now, ticks(PAUSE), &SETTINGS);
+        let change = self.circuit.end(caller.permit, outcome, now, ticks(PAUSE), &SETTINGS);
         if caller.period != self.period {
             assert_eq!((change, &self.circuit), (None, &before), "{caller:?}");
             return;
@@ -147,8 +147,8 @@ impl World {
     /// Whatever the callers did or left undone, a later one may ask, and its answer closes.
     fn assert_it_recovers(&self) {
         let (mut circuit, later) = (self.circuit.clone(), ticks(self.now + LOST));
-        let ticket = circuit.admit(later, &SETTINGS).expect("somebody may ask");
-        circuit.end(ticket, Outcome::Answered, later, ticks(PAUSE), &SETTINGS);
+        let permit = circuit.admit(later, &SETTINGS).expect("somebody may ask");
+        circuit.end(permit, Outcome::Answered, later, ticks(PAUSE), &SETTINGS);
         assert_eq!(circuit.state(later), BreakerState::Closed, "{self:?}");
     }
 

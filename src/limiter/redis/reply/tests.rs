@@ -40,7 +40,7 @@ fn reader() -> impl ReadEntry {
     NamedAlgorithm::new("bucket".into(), TokenBucket::new(quota)).unwrap()
 }
 
-fn told(reply: &Value) -> Result<ReplyEntry, Error> {
+fn read_first(reply: &Value) -> Result<ReplyEntry, Error> {
     BatchReply::read(reply, 1, 2)?.entry(0, &check(), &reader())
 }
 
@@ -55,11 +55,11 @@ fn a_reserved_wait_is_read() {
         members: Box::default(),
         mark: Some([1_200, 0, 0, 0].into()),
     });
-    assert_eq!(told(&reply).unwrap(), decided);
+    assert_eq!(read_first(&reply).unwrap(), decided);
     // The script's wait and the state agree, and the units were taken, or nothing is admitted.
     for wait in [0, -1, -100, -102, 100, 500, -501] {
         let reply = ints(&[600, wait, 1_101, 0]);
-        assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State);
+        assert_eq!(read_first(&reply).unwrap_err().kind(), ErrorKind::State);
     }
 }
 
@@ -125,7 +125,7 @@ fn odd_replies_are_errors() {
         ints(&[7, -1, 8, 1]),
     ];
     for reply in odd {
-        assert_eq!(told(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
+        assert_eq!(read_first(&reply).unwrap_err().kind(), ErrorKind::State, "{reply:?}");
     }
 }
 
@@ -155,7 +155,7 @@ proptest! {
     // Cases 33 and 64.
     #[test]
     fn no_numbers_admit_beyond_patience(numbers in prop::collection::vec(any::<i64>(), 0..6)) {
-        if let Ok(ReplyEntry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) = told(&ints(&numbers)) {
+        if let Ok(ReplyEntry::Decided(Answer { verdict: Verdict::Wait(wait), .. })) = read_first(&ints(&numbers)) {
             prop_assert!((1..=500).contains(&wait));
         }
     }
@@ -163,6 +163,6 @@ proptest! {
     // Case 33.
     #[test]
     fn no_bytes_are_read_beyond_their_end(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
-        let _ = told(&Value::BulkString([b"\x94".as_slice(), &bytes].concat()));
+        let _ = read_first(&Value::BulkString([b"\x94".as_slice(), &bytes].concat()));
     }
 }
