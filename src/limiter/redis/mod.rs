@@ -1,21 +1,31 @@
 //! The limiter that many processes share: one script call decides.
 //!
-//! How a charge is decided: `limiter.rs` converts it to numbers. `key.rs` and `buckets.rs` name its
-//! key. `pending.rs` is the caller's half: it passes a `request.rs` to `batcher.rs` and awaits the
-//! answer until the `deadline.rs`. A charge that finds the limiter idle is sent at once. All others
-//! wait, each as a `queued.rs`, in the `queue.rs` that `worker.rs` owns, and `partitions.rs` says
-//! which are next. `call.rs` sends each `batch.rs`, which `script_call.rs` puts together, with
-//! `eval.rs`. That runs `script.rs` over a connection of `pool.rs`. `reply.rs` reads the decisions,
-//! and `error.rs` classifies errors. `liveness.rs` tells a silent server from a busy process.
+//! How a charge is decided, in the order of the calls:
 //!
-//! Where connections come from: `address.rs` reads an address, and `builder.rs` holds a pool's
-//! settings. `own_pool.rs` keeps its connections in a `pool_state.rs`, and `runtime_connections.rs`
-//! holds those of one runtime. They lead to a `target.rs`: one `server.rs`, or the primary that a
-//! `sentinel.rs` names. `resolver.rs` finds its IP address. A server says in its `greeting.rs` what
-//! it is, and `probe.rs` finds out whether it expects TLS, which `tls.rs` sets up. `health.rs`
-//! tells which `connection.rs` is usable, and `backoff.rs` when to connect again. `cluster/` keeps
-//! such a pool for each server of a cluster. `bb8_pool.rs` uses a pool that the application owns,
-//! and `given_connection.rs` one connection. All implement the trait in `connections.rs`.
+//! - `limiter.rs`: the limiter and its settings, which `config.rs` holds. It converts a charge to a
+//!   `request.rs` about a key, which `key.rs` and `buckets.rs` name. `future.rs` is the decision.
+//!   `all_at_once.rs`, `members.rs` and `together.rs` let several limiters decide in one call.
+//! - `pending.rs`: the caller's half. It awaits the answer until the `deadline.rs`.
+//! - `batcher.rs`: sends a charge at once that finds the limiter idle, and passes on all others.
+//! - `worker.rs`: the task that sends them. It owns the `queue.rs` of `queued.rs`; `partitions.rs`
+//!   says which are next.
+//! - `call.rs`: sends each `batch.rs`, and waits. `outcome.rs` is what comes of it.
+//! - `script_call.rs`: puts a script call together and distributes the answers, which `reply.rs`
+//!   reads. `eval.rs` runs the `script.rs`, which `assembly.rs` puts together. `error.rs` finds the
+//!   kind of an error, and `liveness.rs` tells a silent server from a busy process.
+//!
+//! Where connections come from:
+//!
+//! - `pool.rs`: what limiters share. It hides which of the sources below implements the traits in
+//!   `connections.rs`. `builder.rs` makes it, from what `address.rs` reads.
+//! - `own_pool.rs`: connections of the crate's own. `pool_state.rs` and `runtime_connections.rs`
+//!   hold them; `backoff.rs` says when to connect again.
+//! - `target.rs`: where they lead, to one `server.rs` or to the primary that a `sentinel.rs` names.
+//!   `resolver.rs` finds its IP address, `tls.rs` sets up TLS, and `probe.rs` finds out whether the
+//!   server expects it. It says in its `greeting.rs` what it is.
+//! - `connection.rs`: one of them. `health.rs` says whether it is usable.
+//! - `cluster/`: such a pool for each server of a cluster.
+//! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
 
 mod address;
 mod all_at_once;
