@@ -13,7 +13,7 @@ use crate::reservation::Taken;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
 /// The longest key that is accepted, in bytes.
-pub(crate) const MAX_KEY_LENGTH: usize = 64 * 1024;
+const MAX_KEY_LENGTH: usize = 64 * 1024;
 
 /// The largest cost that is accepted.
 const MAX_COST: u64 = INEXACT;

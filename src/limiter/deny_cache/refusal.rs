@@ -23,8 +23,7 @@ pub(super) struct Question {
 impl Question {
     /// `None` for a charge that only the inner limiter answers: a peek, or one that is an error.
     pub(super) fn of(charge: &Charge) -> Option<Self> {
-        let has_key = charge.has_parts() || one_key(charge).is_ok();
-        if charge.get_cost() == 0 || !has_key || check_cost(charge).is_err() {
+        if charge.get_cost() == 0 || !has_keys(charge) || check_cost(charge).is_err() {
             return None;
         }
         Some(Self {
@@ -34,6 +33,14 @@ impl Question {
             quota: charge.get_quota().cloned(),
             asked_at: Instant::now(),
         })
+    }
+}
+
+/// Whether each key is one that the inner limiter takes. One that is too long is not hashed.
+fn has_keys(charge: &Charge) -> bool {
+    match charge.has_parts() {
+        true => charge.parts().iter().flatten().all(has_keys),
+        false => one_key(charge).is_ok(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::Charge;
-use crate::limiter::named::MAX_KEY_LENGTH;
+use crate::limiter::named::one_key;
 
 /// The name of a key, and its hash: one hash finds the shard and the key in it.
 #[derive(Clone, Debug)]
@@ -12,10 +12,10 @@ pub(super) struct Name {
     pub(super) hash: u64,
 }
 
-/// Whether a charge has one key, which may be leased. A key that is too long is refused before it
-/// is digested.
+/// Whether a charge has one key, which may be leased. One that the inner limiter refuses, since it
+/// is empty or too long, is not even digested.
 pub(super) fn may_be_leased(charge: &Charge) -> bool {
-    !charge.has_parts() && charge.key().len() <= MAX_KEY_LENGTH
+    one_key(charge).is_ok()
 }
 
 #[cfg(test)]
@@ -30,9 +30,9 @@ mod tests {
         let inner = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
         let limiter = inner.lease(10);
         let long = |length| Charge::new("x".repeat(length));
-        limiter.check(&long(MAX_KEY_LENGTH + 1)).await.expect("asked alone");
+        limiter.check(&long(64 * 1024 + 1)).await.expect("asked alone");
         assert!(limiter.leases.is_empty());
-        limiter.check(&long(MAX_KEY_LENGTH)).await.expect("asked alone, and watched");
+        limiter.check(&long(64 * 1024)).await.expect("asked alone, and watched");
         assert!(!limiter.leases.is_empty());
     }
 }
