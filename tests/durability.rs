@@ -77,6 +77,12 @@ async fn with_an_append_only_file_a_crash_costs_nothing() {
     for fsync in ["always", "everysec"] {
         let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", fsync]);
         assert_eq!(admitted(&server, 7).await, 7);
+        // While the disk is slow, `everysec` holds writes back for up to two seconds.
+        let mut connection = server.connection().await;
+        let written = async || {
+            info(&mut connection, "persistence", "aof_buffer_length").await.as_deref() == Some("0")
+        };
+        eventually("all writes are in the file", written).await;
         server.kill();
         server.restart();
         let more = admitted(&server, 2 * LIMIT).await;
