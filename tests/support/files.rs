@@ -1,7 +1,7 @@
 //! Files that a test writes, in a folder of its own.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Files of a test, removed when it ends.
@@ -9,10 +9,19 @@ pub struct Files(PathBuf);
 
 impl Files {
     pub fn new() -> Self {
+        Self::under(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    /// Files in memory, where the system has such a folder: no disk makes who writes them wait.
+    pub fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::under(memory) } else { Self::new() }
+    }
+
+    fn under(parent: &Path) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("files-{}-{number}", std::process::id()));
+        let folder = parent.join(format!("tower-sluice-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         Self(folder)
     }

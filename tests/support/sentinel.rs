@@ -85,7 +85,9 @@ impl Sentinel {
 
     fn of(quorum: u16, primary: u16, lines: &str) -> Self {
         for _ in 0..20 {
-            let (port, files) = (free_port(), Files::new());
+            // A sentinel syncs its file at each step. One that waited for the disk for two seconds
+            // does nothing for thirty.
+            let (port, files) = (free_port(), Files::in_memory());
             let config = format!(
                 "port {port}\nbind 127.0.0.1\n\
                  sentinel monitor {SERVICE} 127.0.0.1 {primary} {quorum}\n\
