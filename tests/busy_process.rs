@@ -157,6 +157,15 @@ async fn load_alone_never_opens_the_gate_before_a_given_pool() {
     }
 }
 
+/// A limiter that has a connection, and time.
+async fn connected(server: &Server) -> Redis<TokenBucket> {
+    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
+    let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
+    let limiter = limiter.decision_timeout(LONG);
+    limiter.acquire("warm").await.expect("admitted");
+    limiter
+}
+
 /// Blocks this thread until the server has run as many scripts as that, and the timeout has passed.
 fn block_until(server: &Server, scripts: u64) {
     let begun = std::time::Instant::now();
@@ -178,10 +187,7 @@ fn block_until(server: &Server, scripts: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
     let server = Server::start();
-    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-    let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
-    let limiter = limiter.decision_timeout(LONG);
-    limiter.acquire("warm").await.expect("admitted");
+    let limiter = connected(&server).await;
     let limiter = limiter.timeout(timeout());
     let task = tokio::spawn(async move {
         for scripts in 2..20 {
@@ -202,10 +208,7 @@ async fn a_reply_that_is_there_when_the_timer_fires_is_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_is_no_load() {
     let server = Server::start();
-    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-    let limiter = Redis::new("silent", bucket, Pool::connect(&server.url()).expect("an address"));
-    let limiter = limiter.decision_timeout(LONG);
-    limiter.acquire("warm").await.expect("admitted");
+    let limiter = connected(&server).await;
     let limiter = limiter.timeout(timeout()).or_else(FailOpen);
     server.signal("STOP");
     let begun = Instant::now();
@@ -227,10 +230,7 @@ fn stand_still(time: Duration) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_that_is_paused_opens_no_gate() {
     let server = Server::start();
-    let bucket = TokenBucket::new(Quota::per_second(1_000_000));
-    let limiter = Redis::new("busy", bucket, Pool::connect(&server.url()).expect("an address"));
-    let limiter = limiter.decision_timeout(LONG);
-    limiter.acquire("warm").await.expect("admitted");
+    let limiter = connected(&server).await;
     for _ in 0..5 {
         let (paused, wait) = (limiter.clone(), Duration::from_millis(400));
         let (begins, begun) = tokio::sync::oneshot::channel();

@@ -223,7 +223,8 @@ async fn a_request_that_cost_more_or_less_does_so_under_every_policy_in_redis() 
     }
 }
 
-/// A bucket gives back only what nobody has charged since, so what it takes in vain is lost.
+/// A bucket gives back only what nobody has charged since. What it takes for a refused request is
+/// lost.
 #[tokio::test]
 async fn a_shadow_takes_nothing_of_requests_that_another_policy_refuses() {
     let server = Server::start();

@@ -128,7 +128,7 @@ async fn an_observer_sees_what_each_policy_decided() {
     assert_eq!(told().await, ["a denied"]);
     policies.get("a").unwrap().switch().set(SwitchMode::Shadow);
     assert_eq!(told().await, ["a denied in shadow", "b admitted"]);
-    // Of a request that is refused, those are told that refuse it, be it in a shadow.
+    // A refusal names the policies that refuse it, also those in a shadow.
     told().await;
     assert_eq!(told().await, ["a denied in shadow", "b denied"]);
     policies.get("a").unwrap().reset(&["global"]).await.unwrap();

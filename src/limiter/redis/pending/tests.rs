@@ -1,4 +1,4 @@
-//! What a caller is told whose answer never comes, in paused time.
+//! The errors of callers whose answer never comes, in paused time.
 
 use std::time::Duration;
 
