@@ -53,7 +53,7 @@ impl Source for Hash {
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
     let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
-    let policies = Policies::builder().redis(Pool::connect(&url)?).build(&Rows::default())?;
+    let policies = Policies::builder().redis(Pool::connect(&url)?).build(&Rows::none())?;
     let hash = Hash { client: redis::Client::open(url)?, key: "policies" };
 
     // A table without rows limits nobody, so nothing is served before the first one is read.

@@ -234,11 +234,6 @@ fn millis(name: &str, default: u64) -> Result<Duration, String> {
 }
 
 fn invalid(name: &str, error: &dyn Error) -> String {
-    let mut text = format!("{name}: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
+    // With its causes, where it is an error of the crate.
+    format!("{name}: {error:#}")
 }

@@ -2,8 +2,8 @@
 --
 -- Stored:  an instant in the latest window that holds units (anchored: its start), and the units,
 --          as `begin:units`
--- Mark:    begin  units, and of the state before a wait that it reserved with others: from
---          from_units
+-- Mark:    begin  units, and of the state before a wait that it reserved with others: from (one more
+--          than it was)  from_units
 
 -- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
 --@ arguments horizon, limit, period, anchored
@@ -76,7 +76,7 @@ local is_over = ends <= now or (units == 0 and begin <= now)
 if begin == mark1 and not is_over then
   if mark3 > 0 and back == cost and units == mark2 then
     -- The state is exactly what the charge left: nothing else stands in the window.
-    begin, units, refunded = mark3, mark4, back
+    begin, units, refunded = mark3 - 1, mark4, back
   else
     refunded = math.min(back, units)
     units = units - refunded

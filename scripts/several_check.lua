@@ -14,9 +14,9 @@ if not instant_N then
   fits = false
   --@ if own_terms
 elseif instant_N > fits_at then
-  fits_at, longest_wait = instant_N, max_wait_N
+  fits_at, longest_wait = instant_N, own_max_wait_N
 elseif instant_N == fits_at then
-  longest_wait = math.max(longest_wait, max_wait_N)
+  longest_wait = math.max(longest_wait, own_max_wait_N)
   --@ else
 elseif instant_N > fits_at then
   fits_at = instant_N

@@ -2,8 +2,8 @@
 --
 -- Stored:  the start of the latest window that holds units, its units, those of the one before, and
 --          the latest instant of admission, as `begin:current:previous:latest`
--- Mark:    latest, and of the state before if it was taken with others: from (its latest)
---          from_current  from_previous
+-- Mark:    latest, and of the state before if it was taken with others: from (one more than
+--          its latest)  from_current  from_previous
 
 --@ arguments horizon, limit, period
 
@@ -88,7 +88,7 @@ if not begin or window > begin + period then
 elseif window == begin + period then
   current, previous = 0, current
 end
-begin, current, latest = window, current + cost, instant
+begin, current, latest = window, math.min(current + cost, most_units), instant
 
 --@ expires
 if current > 0 then
@@ -110,14 +110,15 @@ local marked = mark1 - mark1 % period
 if marked + 2 * period > now then
   local is_restored = false
   if mark2 > 0 and back == cost then
-    local before, here, earlier = mark2 - mark2 % period, 0, 0
+    local from, here, earlier = mark2 - 1, 0, 0
+    local before = from - from % period
     if marked == before then
       here, earlier = mark3, mark4
     elseif marked == before + period then
       earlier = mark3
     end
     if latest == mark1 and current == here + cost and previous == earlier then
-      begin, current, previous, latest, refunded = before, mark3, mark4, mark2, back
+      begin, current, previous, latest, refunded = before, mark3, mark4, from, back
       is_restored = true
     end
   end

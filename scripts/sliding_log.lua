@@ -228,6 +228,10 @@ else
   why = stored.flaw
   if newest_member and not why then
     log = { last = newest_member, stored = stored, dropped = 0 }
+    if newest_member.at + newest_member.lap + newest_member.total == 0 then
+      -- A total that no charge leaves: it stands for no state.
+      log = { wiped = true }
+    end
   end
 end
 
@@ -250,7 +254,8 @@ if cost <= limit then
 end
 
 -- What a decision needs of the log: its newest member, the units that count now or when that is
--- admitted, and the instant of the member that the charge waits for.
+-- admitted, and the instant of the member that the charge waits for. If the units leave room for
+-- the charge, it waits for none, and that number says nothing.
 --@ reply at, lap, total, counted, leaver_at
 local at, lap, total, counted, leaver_at
 local newest = log and log.last

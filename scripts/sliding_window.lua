@@ -2,8 +2,8 @@
 --
 -- Stored:  the width, the newest cell, and the units of the cells up to it, as
 --          `width:newest,units,..,units`
--- Mark:    newest  width, and of the state before a wait that it reserved with others: from (its
---          newest)  pushed (units of cells that still count, but not in the newest's period)
+-- Mark:    newest  width, and of the state before a wait that it reserved with others: from (one
+--          more than its newest)  pushed (units of cells that still count, but not in the newest's period)
 
 -- The period is cut into so many cells of `width` microseconds.
 --@ arguments horizon, limit, width, cells
@@ -146,14 +146,14 @@ if width == mark2 and passed >= 0 and passed <= cells and (mark1 + cells + 1) * 
     -- The cells are exactly what the charge left if nothing else stands in those that it reached by
     -- waiting.
     local total = 0
-    for i = math.max(1, mark3 - newest + cells + 2), cells + 1 do
+    for i = math.max(1, mark3 - newest + cells + 1), cells + 1 do
       total = total + counts[i]
     end
     alone = total == cost
   end
   if alone then
-    counts = restored(newest, counts, cells, mark3, mark4)
-    newest, refunded = mark3, back
+    counts = restored(newest, counts, cells, mark3 - 1, mark4)
+    newest, refunded = mark3 - 1, back
   else
     local units, place = {}, cells + 1 - passed
     for i = 1, cells + 1 do

@@ -84,6 +84,12 @@ if cost * unit_numerator < INEXACT then
     free = math.min(free + debt, INEXACT - 1)
   end
   instant = math.max(free, now)
+  if own_cost == 1 then
+    -- One that may not wait for what a full store lacks never fits.
+    if quotient(math.max(0, cost * unit_numerator - cap), unit_denominator) > max_wait then
+      instant = nil
+    end
+  end
 end
 
 --@ consume

@@ -29,8 +29,9 @@ local function permits_until(
   now, next_free, stored, of_denominator, of_numerator,
   unit_denominator, unit_numerator, warm_up, factor, most_stored
 )
-  local most = most_stored
+  local most, has_rate = most_stored, true
   if of_denominator ~= unit_denominator or of_numerator ~= unit_numerator then
+    has_rate = false
     local _, before = pace_of(of_denominator, of_numerator, warm_up, factor)
     most = before
   end
@@ -39,8 +40,9 @@ local function permits_until(
     stored = math.min(most, stored + (now - next_free) / (warm_up / most))
     next_free = now
   end
-  if most ~= most_stored then
-    stored = math.min(stored * most_stored / most, most_stored)
+  if not has_rate then
+    -- It may round to a bit above the most. Guava keeps that bit too.
+    stored = stored * most_stored / most
   end
   return stored, next_free
 end
@@ -99,6 +101,11 @@ if cost * unit_numerator < INEXACT then
     free = math.min(free + price_of(has, cost, stable, most_stored, warm_up, factor), INEXACT - 1)
   end
   instant = math.max(free, now)
+  -- No permit costs less than at the stable pace, and a price is cut to whole microseconds three
+  -- times. One that may not wait so long never fits.
+  if own_cost == 1 and math.floor(stable * cost) - 3 > max_wait then
+    instant = nil
+  end
 end
 
 --@ consume

@@ -1,7 +1,8 @@
 -- Token bucket (GCRA). The twin of src/algorithm/token_bucket.rs.
 --
 -- Stored:  the instant at which the bucket is full again, as `full` or `full+part/denominator`
--- Mark:    full  part, and of the state before a wait that it reserved with others: from  from_part
+-- Mark:    full  part, and of the state before a wait that it reserved with others: from (one more
+--          than it was)  from_part
 
 -- One unit takes unit_numerator / unit_denominator microseconds.
 --@ arguments horizon, unit_numerator, unit_denominator, burst
@@ -86,7 +87,7 @@ most = (INEXACT - 1 - (INEXACT - 1) % unit_numerator) / unit_numerator
 --@ refund
 if full == mark1 and part == mark2 then
   if mark3 > 0 and back == cost then
-    full, part, refunded = mark3, mark4, back
+    full, part, refunded = mark3 - 1, mark4, back
   else
     -- While its slot is ahead no part is given back, or a later charge could come before it.
     local ahead, ahead_rest = span, spare

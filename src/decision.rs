@@ -14,6 +14,8 @@ pub(crate) use self::details::Details;
 use self::details::Held;
 pub use self::outcome::{Origin, Outcome};
 pub use self::policies::PolicyReports;
+#[cfg(feature = "policies")]
+pub(crate) use self::policy::KEEPS_NAME;
 pub(crate) use self::policy::{
     Figures, MAX_POLICY_NAME, Policy, distinct_names, is_policy_name, is_policy_name_byte,
     make_distinct,
@@ -41,6 +43,30 @@ impl Decision {
     #[inline]
     pub fn new(outcome: Outcome) -> Self {
         Self { outcome, origin: Origin::Local, was_retry: false, details: None }
+    }
+
+    /// Admits a charge at once, for limiters of your own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{Decision, Outcome};
+    ///
+    /// let admitted = Decision::admitted().with_remaining(4);
+    /// assert_eq!((admitted.outcome(), admitted.remaining()), (Outcome::Allow, Some(4)));
+    ///
+    /// let denied = Decision::denied(Duration::from_secs(3));
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(3)));
+    /// ```
+    #[must_use]
+    pub fn admitted() -> Self {
+        Self::new(Outcome::Allow)
+    }
+
+    /// Denies a charge that would be admitted at once after `retry_after`. `None`: it can never
+    /// fit.
+    #[must_use]
+    pub fn denied(retry_after: impl Into<Option<Duration>>) -> Self {
+        Self::new(Outcome::Deny { retry_after: retry_after.into() })
     }
 
     #[inline]
@@ -199,12 +225,19 @@ impl Decision {
         self
     }
 
+    /// Sets what is left of the quota. Default: unknown.
+    #[must_use]
+    pub fn with_remaining(mut self, remaining: u64) -> Self {
+        self.details_mut().remaining = Some(remaining);
+        self
+    }
+
     /// Sets what is left of the quota, and the time until all of it is there again.
     #[must_use]
-    pub fn with_report(mut self, remaining: u64, reset_after: Duration) -> Self {
-        let details = self.details_mut();
-        (details.remaining, details.reset_after) = (Some(remaining), Some(reset_after));
-        self
+    pub fn with_report(self, remaining: u64, reset_after: Duration) -> Self {
+        let mut decision = self.with_remaining(remaining);
+        decision.details_mut().reset_after = Some(reset_after);
+        decision
     }
 
     /// Sets when it was decided, and its position in the batch of that instant: 0 for one alone.
@@ -322,7 +355,7 @@ impl Decision {
     }
 
     /// The denial that an [`Outcome::Retry`] becomes when no time to wait is left.
-    pub(crate) fn denied(mut self) -> Self {
+    pub(crate) fn without_retry(mut self) -> Self {
         if let Outcome::Retry(pause) = self.outcome {
             self.outcome = Outcome::Deny { retry_after: Some(pause) };
             self.was_retry = true;
@@ -330,7 +363,7 @@ impl Decision {
         self
     }
 
-    /// Whether [`denied`](Self::denied) made this denial.
+    /// Whether [`without_retry`](Self::without_retry) made this denial.
     pub(crate) fn was_retry(&self) -> bool {
         self.was_retry
     }

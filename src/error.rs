@@ -11,8 +11,8 @@ use tower::BoxError;
 /// | kind | `.or_else(FailOpen)` | `.or_else(another limiter)` |
 /// |---|---|---|
 /// | [`Infrastructure`](ErrorKind::Infrastructure) | admits | asks it |
-/// | [`Saturation`](ErrorKind::Saturation) | stays an error | asks it |
-/// | every other | stays an error | stays an error |
+/// | [`Saturation`](ErrorKind::Saturation), [`Capacity`](ErrorKind::Capacity), [`Configuration`](ErrorKind::Configuration) | stays an error | asks it |
+/// | [`Request`](ErrorKind::Request), [`State`](ErrorKind::State) | stays an error | stays an error |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -31,11 +31,37 @@ pub enum ErrorKind {
     State,
 }
 
+impl ErrorKind {
+    /// Whether a request may pass without a decision: neither requests nor load of this process
+    /// cause it.
+    pub(crate) fn may_fail_open(self) -> bool {
+        self == Self::Infrastructure
+    }
+
+    /// Whether another limiter may decide, which keeps a bound: no request causes it by what it
+    /// holds.
+    pub(crate) fn may_fall_back(self) -> bool {
+        !matches!(self, Self::Request | Self::State)
+    }
+}
+
 /// A limiter could not decide.
 ///
 /// A refusal is a [`Decision`](crate::Decision) and no error. The [`kind`](Error::kind) says
 /// whether a fallback may answer: only trouble that no request can cause may admit without a
 /// decision. So an attacker cannot turn a limit off by breaking it.
+///
+/// `{error}` is what failed. `{error:#}` adds its causes, each once: write that into logs, since
+/// the last cause is often the one to mend.
+///
+/// ```
+/// use tower_sluice::{Error, ErrorKind};
+///
+/// let refused = std::io::Error::other("connection refused");
+/// let error = Error::new(ErrorKind::Infrastructure, "no connection").with_source(refused);
+/// assert_eq!(error.to_string(), "no connection");
+/// assert_eq!(format!("{error:#}"), "no connection: connection refused");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -63,16 +89,74 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
+
+    /// Whether the store, or the way to it, is at fault and not the charge: every kind but
+    /// [`Request`](ErrorKind::Request).
+    ///
+    /// A condition for [`or_else_if`](crate::LimiterExt::or_else_if), where a fallback that keeps a
+    /// bound shall also answer for a stored value that is not the crate's:
+    ///
+    /// ```
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::testing::Scripted;
+    /// use tower_sluice::{Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
+    /// let corrupt = Scripted::new().fail(ErrorKind::State);
+    /// let limiter = corrupt.or_else_if(Error::is_of_store, share);
+    /// assert!(limiter.check(&"alice".into()).await?.is_admitted());
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// It is no condition for [`FailOpen`](crate::FailOpen): requests and load cause some of these
+    /// kinds.
+    #[must_use]
+    pub fn is_of_store(&self) -> bool {
+        self.kind != ErrorKind::Request
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        if !f.alternate() {
+            return f.write_str(&self.message);
+        }
+        let mut text = self.message.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            // Many errors of libraries repeat their cause.
+            let added = error.to_string();
+            if !text.contains(&added) {
+                text.push_str(": ");
+                text.push_str(&added);
+            }
+            cause = error.source();
+        }
+        f.write_str(&text)
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Case 155.
+    #[test]
+    fn the_alternate_form_shows_each_cause_once() {
+        let new = |message: &'static str| Error::new(ErrorKind::Infrastructure, message);
+        let broken = new("redis did not decide")
+            .with_source(new("broken pipe").with_source(new("broken pipe").with_source(new(""))));
+        assert_eq!(broken.to_string(), "redis did not decide");
+        assert_eq!(format!("{broken:#}"), "redis did not decide: broken pipe");
+        let deep = new("one").with_source(new("two: three").with_source(new("three")));
+        assert_eq!(format!("{deep:#}"), "one: two: three");
     }
 }

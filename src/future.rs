@@ -25,7 +25,7 @@ pub use crate::limiter::{AllAtOnceFuture, RedisFuture};
 
 use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;
-use crate::{Decision, Error, ErrorKind, Refusal, Respond};
+use crate::{Decision, Refusal, Respond};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -61,8 +61,8 @@ pin_project! {
         Admitting { #[pin] admission: A },
         Readying,
         Calling { #[pin] reply: F },
-        Keyless,
-        Unable,
+        // None: it was returned.
+        Refusing { refusal: Option<Refusal> },
     }
 }
 
@@ -74,28 +74,28 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         admission: Admission<L::Future>,
     ) -> Self {
         let state = State::Admitting { admission };
-        Self::new(request, inner, shared, state)
+        Self { inner, request: Some(request), decision: None, shared, state }
     }
 
-    pub(crate) fn exempt(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
-        Self::new(request, inner, shared, State::Readying)
-    }
-
-    pub(crate) fn keyless(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
-        Self::new(request, inner, shared, State::Keyless)
-    }
-
-    /// Refuses a request whose cost the limiter could not settle.
-    pub(crate) fn unable(request: Req, inner: S, shared: Arc<Shared<L, K, R>>) -> Self {
-        Self::new(request, inner, shared, State::Unable)
-    }
-
-    fn new(
+    /// Admits a request that no charge was made of.
+    pub(crate) fn admitted(
         request: Req,
         inner: S,
         shared: Arc<Shared<L, K, R>>,
-        state: State<Admission<L::Future>, S::Future>,
+        decision: Decision,
     ) -> Self {
+        let (request, decision) = (Some(request), Some(decision));
+        Self { inner, request, decision, shared, state: State::Readying }
+    }
+
+    /// Refuses a request that the limiter is not asked about.
+    pub(crate) fn refused(
+        request: Req,
+        inner: S,
+        shared: Arc<Shared<L, K, R>>,
+        refusal: Refusal,
+    ) -> Self {
+        let state = State::Refusing { refusal: Some(refusal) };
         Self { inner, request: Some(request), decision: None, shared, state }
     }
 }
@@ -142,15 +142,9 @@ where
                     }
                     return Poll::Ready(result.map_err(R::Error::from));
                 }
-                StateProj::Keyless => {
+                StateProj::Refusing { refusal } => {
                     let request = this.request.take().expect("rejected once");
-                    return Poll::Ready(this.shared.respond.reject(request, Refusal::NoKey));
-                }
-                StateProj::Unable => {
-                    let request = this.request.take().expect("rejected once");
-                    let message =
-                        "the responder may take more than was charged, and the limiter cannot";
-                    let refusal = Refusal::Undecided(Error::new(ErrorKind::Configuration, message));
+                    let refusal = refusal.take().expect("rejected once");
                     return Poll::Ready(this.shared.respond.reject(request, refusal));
                 }
             };

@@ -79,7 +79,7 @@ pub(crate) fn write(
             (INVALID_ARGUMENT, None, None)
         }
         Refusal::Undecided(_) => (UNAVAILABLE, None, wait.map(pushback)),
-        Refusal::NoKey => (code(status), None, None),
+        Refusal::NoKey(_) => (code(status), None, None),
     };
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert("grpc-status", u16::from(code).into());
@@ -256,7 +256,8 @@ mod tests {
         assert_eq!(pushback(&undecided).as_deref(), Some("1500"));
         assert_eq!(code(undecided), "14");
 
-        for refusal in [Refusal::NoKey, Refusal::Undecided(Error::new(ErrorKind::Request, "no"))] {
+        let error = || Error::new(ErrorKind::Request, "no");
+        for refusal in [Refusal::NoKey(error()), Refusal::Undecided(error())] {
             let headers = written(&refusal);
             assert_eq!((pushback(&headers), code(headers)), (None, String::from("3")));
         }
@@ -271,6 +272,10 @@ mod tests {
         assert_eq!(message(ErrorKind::Request, "the key is empty"), "the key is empty");
         assert_eq!(message(ErrorKind::Request, "100 % of ß\n"), "100 %25 of %C3%9F%0A");
         assert_eq!(message(ErrorKind::State, "10.0.0.1"), "rate limit could not be decided");
+        let no_key = |kind| written(&Refusal::NoKey(Error::new(kind, "no header x")));
+        assert_eq!(no_key(ErrorKind::Request)["grpc-message"], "no header x");
+        let of_operator = no_key(ErrorKind::Configuration);
+        assert_eq!(of_operator["grpc-message"], "request has no key to limit by");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::Charge;
+use crate::{Charge, Error, ErrorKind};
 
 /// Finds in a request the key to charge, and the cost.
 ///
@@ -27,7 +27,7 @@ use crate::Charge;
 ///     let tenant = request.headers().get("x-tenant")?;
 ///     tenant.to_str().ok().map(str::to_owned)
 /// };
-/// assert!(matches!(by_tenant.extract(&http::Request::new(())), Keyed::Missing));
+/// assert!(matches!(by_tenant.extract(&http::Request::new(())), Keyed::Missing(_)));
 ///
 /// // Health checks pass without a limit; everything else shares one key.
 /// let but_health = |request: &http::Request<()>| match request.uri().path() {
@@ -40,11 +40,18 @@ use crate::Charge;
 /// A closure cannot wait, so it finds no key in a database. Look the key up in a middleware outside
 /// of the layer, put it into the request's extensions, and read it from there: the
 /// [cookbook](crate::guide::cookbook) has an example.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` finds no key in a `{Req}`",
+    note = "a closure over the head needs `by_head(|head| ..)`",
+    note = "a closure over the whole request states its type, such as `|request: &http::Request<Body>| ..`, and returns a key: a `String`, a `Charge`, or another `IntoCharge`",
+    note = "`Global` is one key for all requests"
+)]
 pub trait KeyExtractor<Req> {
     /// Returns what `request` is charged to.
     fn extract(&self, request: &Req) -> Keyed;
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, Req, C> KeyExtractor<Req> for F
 where
     F: Fn(&Req) -> C,
@@ -76,11 +83,19 @@ pub enum Keyed {
     Charge(Charge),
     /// This request is not limited.
     Exempt,
-    /// There is no key: the responder answers, with 400 unless configured otherwise.
-    Missing,
+    /// There is no key, and why: the responder answers, with 400 unless configured otherwise.
+    ///
+    /// The text of an error of kind [`Request`](ErrorKind::Request) is for the caller: what its
+    /// request lacks. An error of another kind is for the operator.
+    Missing(Error),
 }
 
 impl Keyed {
+    /// The absence of a key, where nothing more is known.
+    fn missing() -> Self {
+        Keyed::Missing(Error::new(ErrorKind::Request, "request has no key to limit by"))
+    }
+
     /// Lets a request pass that has no key, which is refused otherwise.
     ///
     /// As a part of several keys, it is a part that is absent: its limiter is not asked.
@@ -95,7 +110,7 @@ impl Keyed {
     #[must_use]
     pub fn or_exempt(self) -> Self {
         match self {
-            Keyed::Missing => Keyed::Exempt,
+            Keyed::Missing(_) => Keyed::Exempt,
             found => found,
         }
     }
@@ -103,15 +118,18 @@ impl Keyed {
     /// The charge of all these parts. A missing one is the absence of a key, and an exempt one an
     /// absent part.
     fn several<const N: usize>(parts: [Keyed; N]) -> Self {
-        if N == 0 || parts.iter().any(|part| matches!(part, Keyed::Missing)) {
-            return Keyed::Missing;
+        if N == 0 {
+            return Keyed::missing();
+        }
+        if let Some(missing) = parts.iter().find(|part| matches!(part, Keyed::Missing(_))) {
+            return missing.clone();
         }
         if parts.iter().all(|part| matches!(part, Keyed::Exempt)) {
             return Keyed::Exempt;
         }
         Keyed::Charge(Charge::several(parts.map(|part| match part {
             Keyed::Charge(charge) => Some(charge),
-            Keyed::Exempt | Keyed::Missing => None,
+            Keyed::Exempt | Keyed::Missing(_) => None,
         })))
     }
 }
@@ -195,13 +213,13 @@ into_charge! {
 
 impl<C: IntoCharge> IntoCharge for Option<C> {
     fn into_charge(self) -> Keyed {
-        self.map_or(Keyed::Missing, C::into_charge)
+        self.map_or_else(Keyed::missing, C::into_charge)
     }
 }
 
 impl<C: IntoCharge, E> IntoCharge for Result<C, E> {
     fn into_charge(self) -> Keyed {
-        self.map_or(Keyed::Missing, C::into_charge)
+        self.ok().into_charge()
     }
 }
 

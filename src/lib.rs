@@ -80,8 +80,8 @@ pub use self::error::{Error, ErrorKind};
 pub use self::http::by_client_ip;
 pub use self::http::{
     ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, HeaderStyle, HttpRefusal, HttpResponder,
-    KnownPeers, NetworksError, OnAdmitted, PeerAddr, ProblemJson, RateLimitHeaders, by_api_key,
-    by_bearer_token, by_head,
+    KnownPeers, NetworksError, OnAdmitted, PeerAddr, PlainText, ProblemJson, RateLimitHeaders,
+    by_api_key, by_bearer_token, by_head,
 };
 pub use self::key::{Exempt, Global, IntoCharge, KeyExtractor, Keyed};
 pub use self::layer::RateLimitLayer;

@@ -47,6 +47,7 @@ impl Quota {
     ///
     /// As [`Quota::new`].
     #[must_use]
+    #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(1))
     }
@@ -57,6 +58,7 @@ impl Quota {
     ///
     /// As [`Quota::new`].
     #[must_use]
+    #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(60))
     }
@@ -67,6 +69,7 @@ impl Quota {
     ///
     /// As [`Quota::new`].
     #[must_use]
+    #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(3_600))
     }
@@ -77,6 +80,7 @@ impl Quota {
     ///
     /// As [`Quota::new`].
     #[must_use]
+    #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(86_400))
     }
@@ -87,6 +91,7 @@ impl Quota {
     ///
     /// Where [`Quota::try_new`] returns an error; in a `const`, at compile time.
     #[must_use]
+    #[track_caller]
     pub const fn new(limit: u64, period: Duration) -> Self {
         match Self::try_new(limit, period) {
             Ok(quota) => quota,
@@ -125,6 +130,7 @@ impl Quota {
     ///
     /// Where [`Quota::try_burst`] returns an error; in a `const`, at compile time.
     #[must_use]
+    #[track_caller]
     pub const fn burst(self, units: u64) -> Self {
         match self.try_burst(units) {
             Ok(quota) => quota,
@@ -200,6 +206,18 @@ impl fmt::Debug for Quota {
 }
 
 /// One quota, or one for each algorithm of a tuple.
+///
+/// A limiter of your own reads those that a charge brings:
+///
+/// ```
+/// use tower_sluice::{Charge, Quota};
+///
+/// let charge = Charge::new("alice").quota((Quota::per_second(10), Quota::per_day(1_000)));
+/// let quotas = charge.get_quota().unwrap();
+/// assert_eq!(quotas.as_slice()[0], Quota::per_second(10));
+/// let limits: Vec<u64> = quotas.into_iter().map(Quota::limit).collect();
+/// assert_eq!(limits, [10, 1_000]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotas(Several);
 
@@ -273,6 +291,15 @@ impl Quotas {
             _ => None,
         };
         stated.unwrap_or(Terms { cost: 1, max_wait: 0 })
+    }
+}
+
+impl<'a> IntoIterator for &'a Quotas {
+    type Item = &'a Quota;
+    type IntoIter = std::slice::Iter<'a, Quota>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.as_slice().iter()
     }
 }
 

@@ -19,8 +19,8 @@ pub enum Refusal {
     /// The limiter could not decide: 503, or 400 if its error is of kind
     /// [`Request`](ErrorKind::Request).
     Undecided(Error),
-    /// The key extractor found no key: 400.
-    NoKey,
+    /// The key extractor found no key, and why: 400.
+    NoKey(Error),
 }
 
 impl Refusal {
@@ -37,7 +37,12 @@ impl Refusal {
     /// What the caller may read: what is wrong with its request, and nothing of the store.
     pub(crate) fn for_caller(&self) -> &dyn fmt::Display {
         match self {
-            Refusal::Undecided(error) if error.kind() == ErrorKind::Request => error,
+            Refusal::Undecided(error) | Refusal::NoKey(error)
+                if error.kind() == ErrorKind::Request =>
+            {
+                error
+            }
+            Refusal::NoKey(_) => &"request has no key to limit by",
             refusal => refusal,
         }
     }
@@ -48,7 +53,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Denied(_) => f.write_str("rate limit exceeded"),
             Refusal::Undecided(_) => f.write_str("rate limit could not be decided"),
-            Refusal::NoKey => f.write_str("request has no key to limit by"),
+            Refusal::NoKey(error) => error.fmt(f),
         }
     }
 }
@@ -57,7 +62,8 @@ impl std::error::Error for Refusal {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Refusal::Undecided(error) => Some(error),
-            _ => None,
+            Refusal::NoKey(error) => error.source(),
+            Refusal::Denied(_) => None,
         }
     }
 }

@@ -14,15 +14,16 @@ use crate::{Decision, Refusal};
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
-/// use tower_sluice::{Refusal, Respond};
+/// use tower_sluice::{Decision, Outcome, Refusal, Respond};
 ///
 /// let teapot = |_request: Request<()>, refusal: Refusal| {
 ///     let mut response = Response::new(refusal.to_string());
 ///     *response.status_mut() = StatusCode::IM_A_TEAPOT;
 ///     response
 /// };
-/// let response: Result<_, std::io::Error> = teapot.reject(Request::new(()), Refusal::NoKey);
-/// assert_eq!(response.unwrap().body(), "request has no key to limit by");
+/// let denied = Refusal::Denied(Decision::new(Outcome::Deny { retry_after: None }));
+/// let response: Result<_, std::io::Error> = teapot.reject(Request::new(()), denied);
+/// assert_eq!(response.unwrap().body(), "rate limit exceeded");
 /// ```
 ///
 /// To keep the statuses and change the body only, use

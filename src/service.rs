@@ -10,7 +10,9 @@ use tower_service::Service;
 use crate::future::ResponseFuture;
 use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;
-use crate::{Charge, KeyExtractor, Keyed, Respond};
+use crate::{
+    Charge, Decision, Error, ErrorKind, KeyExtractor, Keyed, Origin, Outcome, Refusal, Respond,
+};
 
 /// A limited service. Made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -71,7 +73,10 @@ where
                 // A peek takes nothing that could be settled.
                 let is_unable = shared.respond.takes_more() && !shared.limiter.can_take_more();
                 if is_unable && charge.get_cost() > 0 {
-                    return ResponseFuture::unable(request, inner, shared);
+                    let message =
+                        "the responder may take more than was charged, and the limiter cannot";
+                    let refusal = Refusal::Undecided(Error::new(ErrorKind::Configuration, message));
+                    return ResponseFuture::refused(request, inner, shared, refusal);
                 }
                 let own = charge.get_max_wait().unwrap_or(shared.max_wait);
                 // A caller can only shorten a wait.
@@ -80,8 +85,20 @@ where
                 let admission = admission(&shared, charge);
                 ResponseFuture::admitting(request, inner, shared, admission)
             }
-            Keyed::Exempt => ResponseFuture::exempt(request, inner, shared),
-            Keyed::Missing => ResponseFuture::keyless(request, inner, shared),
+            Keyed::Exempt => {
+                let decision = Decision::new(Outcome::Allow).with_origin(Origin::Exempt);
+                ResponseFuture::admitted(request, inner, shared, decision)
+            }
+            Keyed::Missing(why) => {
+                let decision = shared.limiter.check_keyless(&why);
+                if decision.as_ref().is_none_or(|decision| decision.origin() != Origin::Off) {
+                    shared.keys.missing(&why, decision.is_some());
+                }
+                match decision {
+                    Some(decision) => ResponseFuture::admitted(request, inner, shared, decision),
+                    None => ResponseFuture::refused(request, inner, shared, Refusal::NoKey(why)),
+                }
+            }
         }
     }
 }

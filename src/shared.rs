@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::observe::KeyWatch;
+
 /// What a layer and its services share.
 pub(crate) struct Shared<L, K, R> {
     pub(crate) limiter: Arc<L>,
@@ -14,6 +16,7 @@ pub(crate) struct Shared<L, K, R> {
     pub(crate) max_wait: Duration,
     /// One permit for each request that may wait.
     pub(crate) waiters: Arc<Semaphore>,
+    pub(crate) keys: Arc<KeyWatch>,
 }
 
 impl<L, K, R> Clone for Shared<L, K, R> {
@@ -24,6 +27,7 @@ impl<L, K, R> Clone for Shared<L, K, R> {
             respond: Arc::clone(&self.respond),
             max_wait: self.max_wait,
             waiters: Arc::clone(&self.waiters),
+            keys: Arc::clone(&self.keys),
         }
     }
 }

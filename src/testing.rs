@@ -110,6 +110,16 @@ impl Scripted {
     }
 
     /// Adds a decision of your own, whatever the charge asks for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{Decision, testing::Scripted};
+    ///
+    /// let limiter = Scripted::new()
+    ///     .decide(Decision::admitted().with_remaining(0))
+    ///     .decide(Decision::denied(Duration::from_secs(3)).with_remaining(0));
+    /// assert_eq!(limiter.left(), 2);
+    /// ```
     #[must_use]
     pub fn decide(self, decision: impl Into<Decision>) -> Self {
         self.play().answers.push_back(Answer::Given(Ok(decision.into())));

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
+use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use support::Server;
 use support::faults::eventually;
@@ -19,8 +19,8 @@ use support::http::get as ask;
 use tower::ServiceBuilder;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
-    Charge, Decision, Exempt, IntoCharge, LimiterExt, Memory, Pool, Quota, RateLimitLayer, Redis,
-    Refusal, by_head,
+    Charge, Decision, DecisionReport, Exempt, HttpResponder, IntoCharge, LimiterExt, Memory, Pool,
+    Quota, RateLimitLayer, Redis, Refusal, Switch, SwitchMode, by_head,
 };
 
 /// So long that nothing comes back while a test runs.
@@ -106,6 +106,38 @@ async fn a_closure_answers_refusals_through_a_service_builder() {
     assert_eq!((refused.status, refused.body.as_str()), (418, "rate limit exceeded"));
     assert_eq!(ask(address, "/health", &[]).await.status, 200);
     assert_eq!(reached.load(Relaxed), 2);
+}
+
+/// A handler that takes the report is reached by every request that passes.
+#[tokio::test]
+async fn a_handler_may_take_the_report_of_every_request() {
+    let switch = Switch::new();
+    let limiter = Memory::new("api", TokenBucket::new(HOURLY)).switch(&switch);
+    let key = by_head(|head| match head.uri().path() {
+        "/exempt" => Exempt.into_charge(),
+        _ => head.header("x-user").into_charge(),
+    });
+    let shown = async |Extension(report): Extension<DecisionReport>| {
+        format!("{:?} {:?} {:?}", report.origin(), report.limiter(), report.remaining())
+    };
+    let app = Router::new()
+        .route("/", get(shown))
+        .route("/exempt", get(shown))
+        .layer(RateLimitLayer::new(limiter, key).respond(HttpResponder::new().text()));
+    let address = serve(app).await;
+    for (mode, path, user, status, body) in [
+        (SwitchMode::On, "/", Some("alice"), 200, "Local Some(\"api\") Some(1)"),
+        (SwitchMode::On, "/exempt", None, 200, "Exempt None None"),
+        (SwitchMode::On, "/", None, 400, "request has no key to limit by"),
+        (SwitchMode::Off, "/", None, 200, "Off None None"),
+        (SwitchMode::Shadow, "/", None, 200, "Shadow None None"),
+        (SwitchMode::Off, "/exempt", None, 200, "Exempt None None"),
+    ] {
+        switch.set(mode);
+        let headers: Vec<_> = user.map(|user| ("x-user", user)).into_iter().collect();
+        let answer = ask(address, path, &headers).await;
+        assert_eq!((answer.status, answer.body.as_str()), (status, body), "{mode:?} {path}");
+    }
 }
 
 #[tokio::test]

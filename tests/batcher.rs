@@ -55,6 +55,19 @@ where
     answers.into_iter().map(|answer| answer.1).collect()
 }
 
+// Case 165.
+#[tokio::test]
+async fn any_number_of_calls_may_be_under_way() {
+    let server = Server::start();
+    for calls in [1 << (usize::BITS - 1), usize::MAX] {
+        let pool = Pool::builder(&server.url()).and_then(|pool| pool.size(2).build());
+        let limiter = Redis::new("any", TokenBucket::new(Quota::per_hour(1_000)), pool.unwrap());
+        let limiter = limiter.decision_timeout(PATIENT).max_in_flight(calls);
+        let answers = together(&limiter, [const { "k" }; 100]).await;
+        assert_eq!(answers, [Ok(Outcome::Allow); 100], "{calls}");
+    }
+}
+
 #[tokio::test]
 async fn what_waits_at_one_moment_leaves_in_one_call() {
     let server = Server::start();

@@ -22,13 +22,17 @@ use std::time::Duration;
 use bb8_redis::{RedisConnectionManager, bb8};
 use redis::AsyncConnectionConfig;
 use support::Server;
-use support::cluster::Cluster;
-use support::faults::{LONG, size};
+use support::cluster::{Cluster, keys_in};
+use support::faults::{LONG, chain, size};
+use support::sentinel::Replicated;
 use support::stats::calls;
+use tokio::runtime::Builder;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Pool, Quota, Redis};
+use tower_sluice::{
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Pool, Quota, Redis,
+};
 
 fn timeout() -> Duration {
     Duration::from_millis(size("BUSY_TIMEOUT_MS", 100))
@@ -45,6 +49,47 @@ struct Counts {
     /// When each request was admitted unasked.
     unasked: Mutex<Vec<Instant>>,
     saturated: AtomicUsize,
+    /// Admitted unasked, since a connection was lost or a server said that it cannot decide.
+    lost: AtomicUsize,
+}
+
+impl Counts {
+    fn record(&self, outcome: Result<Decision, Error>) {
+        match outcome {
+            Ok(decision) if decision.origin() == Origin::FailOpen => {
+                let cause = chain(decision.fallback_cause().expect("why"));
+                let is_lost = ["broken pipe", "reset", "refused", "answered: "];
+                if is_lost.iter().any(|lost| cause.contains(lost)) {
+                    self.lost.fetch_add(1, Relaxed);
+                } else {
+                    println!("busy unasked cause={cause}");
+                    self.unasked.lock().expect("whole").push(Instant::now());
+                }
+            }
+            Ok(_) => _ = self.decided.fetch_add(1, Relaxed),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
+                self.saturated.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// Asserts that load admitted nobody. A server that is silent itself may be passed over.
+    fn report(&self, name: &str, silences: &[[Instant; 2]]) {
+        let unasked = std::mem::take(&mut *self.unasked.lock().expect("whole"));
+        println!(
+            "busy pool={name} decided={} unasked={} lost={} saturated={} silences={}",
+            self.decided.load(Relaxed),
+            unasked.len(),
+            self.lost.load(Relaxed),
+            self.saturated.load(Relaxed),
+            silences.len(),
+        );
+        let while_silent =
+            |at: &Instant| silences.iter().any(|[from, to]| *from <= *at && *at - timeout() <= *to);
+        let by_load = unasked.iter().filter(|at| !while_silent(at)).count();
+        assert_eq!(by_load, 0, "{name}");
+    }
 }
 
 /// A thread that pings the server all the time, over a connection of its own.
@@ -58,12 +103,17 @@ impl Witness {
         let (stop, port) = (Arc::new(AtomicBool::new(false)), server.port());
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+            let connect = || TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+            let mut stream = connect();
             let mut silences = Vec::new();
             while !stopped.load(Relaxed) {
                 let sent = Instant::now();
-                stream.write_all(b"PING\r\n").expect("sent");
-                stream.read_exact(&mut [0; b"+PONG\r\n".len()]).expect("a reply");
+                let pong = stream.write_all(b"PING\r\n");
+                if pong.and_then(|()| stream.read_exact(&mut [0; b"+PONG\r\n".len()])).is_err() {
+                    // Sentinels end all connections of a server that is demoted.
+                    stream = connect();
+                    continue;
+                }
                 if sent.elapsed() > timeout() / 4 {
                     silences.push([sent, Instant::now()]);
                 }
@@ -91,18 +141,11 @@ fn burn(time: Duration) {
 /// Asks, and runs the handler of a request that is admitted.
 async fn client<L: Limiter>(limiter: Arc<L>, number: usize, counts: Arc<Counts>) {
     for _ in 0..size("BUSY_REQUESTS", 10) {
-        match limiter.check(&Charge::new(format!("client {number}"))).await {
-            Ok(decision) => {
-                match decision.origin() {
-                    Origin::FailOpen => counts.unasked.lock().expect("whole").push(Instant::now()),
-                    _ => _ = counts.decided.fetch_add(1, Relaxed),
-                }
-                burn(handler());
-            }
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
-                counts.saturated.fetch_add(1, Relaxed);
-            }
+        let outcome = limiter.check(&Charge::new(format!("client {number}"))).await;
+        let is_admitted = outcome.is_ok();
+        counts.record(outcome);
+        if is_admitted {
+            burn(handler());
         }
         yield_now().await;
     }
@@ -119,20 +162,7 @@ async fn load(server: &Server, name: &str, pool: Pool, clients: usize) {
         tasks.spawn(client(Arc::clone(&limiter), number, Arc::clone(&counts)));
     }
     tasks.join_all().await;
-    let silences = witness.silences();
-    let unasked = std::mem::take(&mut *counts.unasked.lock().expect("whole"));
-    println!(
-        "busy pool={name} clients={clients} decided={} unasked={} saturated={} silences={}",
-        counts.decided.load(Relaxed),
-        unasked.len(),
-        counts.saturated.load(Relaxed),
-        silences.len(),
-    );
-    // A server that is silent itself may be passed over.
-    let while_silent =
-        |at: &Instant| silences.iter().any(|[from, to]| *from <= *at && *at - timeout() <= *to);
-    let by_load = unasked.iter().filter(|at| !while_silent(at)).count();
-    assert_eq!(by_load, 0, "of {clients} clients");
+    counts.report(&format!("{name} clients={clients}"), &witness.silences());
 }
 
 // Case 132.
@@ -171,7 +201,7 @@ fn block_until(server: &Server, scripts: u64) {
     let begun = std::time::Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let mut connection = server.connection().await;
                 while calls(&mut connection, "evalsha").await < scripts {}
@@ -251,10 +281,7 @@ async fn a_thread_that_is_paused_opens_no_gate() {
         }
         callers.join_all().await;
         paused.await.expect("no panic");
-        let unasked = counts.unasked.lock().expect("whole").len();
-        let (decided, saturated) = (counts.decided.load(Relaxed), counts.saturated.load(Relaxed));
-        println!("busy pool=paused decided={decided} unasked={unasked} saturated={saturated}");
-        assert_eq!(unasked, 0);
+        counts.report("paused", &[]);
     }
 }
 
@@ -302,16 +329,7 @@ async fn a_slot_map_that_is_read_late_never_opens_the_gate() {
         let (limiter, counts) = (Arc::clone(&limiter), Arc::clone(&counts));
         callers.spawn(async move {
             for _ in 0..10 {
-                match limiter.check(&"key".into()).await {
-                    Ok(decision) if decision.origin() == Origin::FailOpen => {
-                        counts.unasked.lock().expect("whole").push(Instant::now());
-                    }
-                    Ok(_) => _ = counts.decided.fetch_add(1, Relaxed),
-                    Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::Saturation, "{error:?}");
-                        counts.saturated.fetch_add(1, Relaxed);
-                    }
-                }
+                counts.record(limiter.check(&"key".into()).await);
             }
         });
     }
@@ -321,8 +339,254 @@ async fn a_slot_map_that_is_read_late_never_opens_the_gate() {
         stand_still(timeout() * 3 / 2);
     }
     callers.join_all().await;
-    let unasked = counts.unasked.lock().expect("whole").len();
-    let (decided, saturated) = (counts.decided.load(Relaxed), counts.saturated.load(Relaxed));
-    println!("busy pool=cluster decided={decided} unasked={unasked} saturated={saturated}");
-    assert_eq!(unasked, 0);
+    counts.report("unread map", &[]);
+}
+
+/// The processes behind a limiter whose keys are spent: whatever is admitted is too much.
+struct Spent<'a> {
+    name: &'static str,
+    url: String,
+    servers: &'a [Server],
+    keys: Vec<String>,
+}
+
+/// The load of a process.
+#[derive(Clone, Copy)]
+struct Load {
+    threads: usize,
+    /// The tasks that block their thread for 10 ms at a time.
+    busy: usize,
+    callers: usize,
+    /// How often each caller asks, and on while there is trouble.
+    asks: usize,
+}
+
+impl Load {
+    /// Tasks that block, on one thread and on two.
+    const BUSY: [Self; 2] = [Self::with_threads(1), Self::with_threads(2)];
+
+    const fn with_threads(threads: usize) -> Self {
+        Self { threads, busy: 4 * threads, callers: 100, asks: 10 }
+    }
+}
+
+/// Blocks its thread for 10 ms at a time.
+async fn block(stop: Arc<AtomicBool>) {
+    while !stop.load(Relaxed) {
+        burn(Duration::from_millis(10));
+        yield_now().await;
+    }
+}
+
+impl<'a> Spent<'a> {
+    fn on_server(server: &'a Server) -> Self {
+        let keys = keys_in(0..=16_383).take(100).collect();
+        Self { name: "server", url: server.url(), servers: std::slice::from_ref(server), keys }
+    }
+
+    fn on_cluster(cluster: &'a Cluster) -> Self {
+        let keys =
+            [5, 6_000, 12_000].into_iter().flat_map(|slot| keys_in(slot..=slot + 9).take(34));
+        let (url, servers) = (cluster.url(), &*cluster.nodes);
+        Self { name: "cluster", url, servers, keys: keys.collect() }
+    }
+
+    fn on_sentinels(replicated: &'a Replicated) -> Self {
+        let keys = keys_in(0..=16_383).take(100).collect();
+        Self { name: "sentinels", url: replicated.url(), servers: &replicated.servers, keys }
+    }
+
+    /// Asks for the keys in a process of its own load while `trouble` runs, and asserts that it
+    /// admits nobody.
+    async fn refuses(&self, what: &str, load: Load, trouble: impl Future<Output = ()>) {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(load.threads).enable_all().build().expect("a runtime");
+        let bucket = TokenBucket::new(Quota::per_hour(1));
+        let limiter = Redis::new("spent", bucket, Pool::connect(&self.url).expect("an address"));
+        let (patient, keys) = (limiter.clone().decision_timeout(LONG), self.keys.clone());
+        let spend = async move {
+            for key in keys {
+                patient.check(&Charge::new(key)).await.expect("spent");
+            }
+        };
+        runtime.spawn(spend).await.expect("no panic");
+        for server in self.servers {
+            forget_scripts(server).await;
+        }
+        let witnesses: Vec<_> = self.servers.iter().map(Witness::start).collect();
+
+        let limiter = Arc::new(limiter.timeout(timeout()).or_else(FailOpen));
+        let [over, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (mut tasks, mut callers) = (JoinSet::new(), JoinSet::new());
+        for _ in 0..load.busy {
+            tasks.spawn_on(block(Arc::clone(&stop)), runtime.handle());
+        }
+        let (counts, keys) = (Arc::new(Counts::default()), Arc::new(self.keys.clone()));
+        for number in 0..load.callers {
+            let (limiter, counts) = (Arc::clone(&limiter), Arc::clone(&counts));
+            let (keys, over) = (Arc::clone(&keys), Arc::clone(&over));
+            let ask = async move {
+                for asked in 0.. {
+                    if asked >= load.asks && over.load(Relaxed) {
+                        break;
+                    }
+                    let key = keys[(number + asked * 7) % keys.len()].as_str();
+                    counts.record(limiter.check(&Charge::new(key)).await);
+                    yield_now().await;
+                }
+            };
+            callers.spawn_on(ask, runtime.handle());
+        }
+        trouble.await;
+        over.store(true, Relaxed);
+        callers.join_all().await;
+        stop.store(true, Relaxed);
+        tasks.join_all().await;
+        runtime.shutdown_background();
+
+        let silences: Vec<_> = witnesses.into_iter().flat_map(Witness::silences).collect();
+        counts.report(&format!("{} {what} threads={}", self.name, load.threads), &silences);
+    }
+}
+
+/// Lets a server forget all scripts, so that each call is sent twice.
+async fn forget_scripts(server: &Server) {
+    let mut connection = server.connection().await;
+    redis::cmd("SCRIPT").arg("FLUSH").exec_async(&mut connection).await.expect("flushed");
+}
+
+async fn forget_scripts_often(servers: &[Server]) {
+    for _ in 0..20 {
+        for server in servers {
+            forget_scripts(server).await;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Each replica of a cluster takes over from its master, gracefully. Its peers are connected.
+async fn fail_over(cluster: &Cluster) {
+    for master in 0..3 {
+        let slot = *cluster.share(master).start();
+        let old = cluster.master_of(slot).await;
+        let mut connection = cluster.connection(usize::from(master) + 3).await;
+        let ask = async {
+            loop {
+                let _ = redis::cmd("CLUSTER").arg("FAILOVER").exec_async(&mut connection).await;
+                sleep(Duration::from_secs(6)).await;
+            }
+        };
+        tokio::select! {
+            () = ask => {}
+            _ = cluster.until_promoted(slot, old) => {}
+        }
+    }
+}
+
+// Case 151.
+#[tokio::test]
+async fn a_busy_process_before_a_server_that_forgets_scripts_admits_nobody() {
+    let server = Server::start();
+    for load in Load::BUSY {
+        let trouble = forget_scripts_often(std::slice::from_ref(&server));
+        Spent::on_server(&server).refuses("flush", load, trouble).await;
+    }
+}
+
+// Case 151.
+#[tokio::test]
+async fn a_busy_process_before_a_cluster_admits_nobody() {
+    let cluster = Cluster::with(3, 1, 15_000).await;
+    let spent = Spent::on_cluster(&cluster);
+    for load in Load::BUSY {
+        spent.refuses("flush", load, forget_scripts_often(&cluster.nodes[..3])).await;
+        let at_once = Load { busy: 0, callers: 20_000, asks: 1, ..load };
+        spent.refuses("at once", at_once, async {}).await;
+        let moved = async {
+            for number in 0..20 {
+                cluster.move_slot(5 + number % 10, usize::from(1 + number / 10)).await;
+                cluster.until_agreed().await;
+            }
+            for slot in 5..15 {
+                cluster.move_slot(slot, 0).await;
+            }
+            cluster.until_agreed().await;
+        };
+        spent.refuses("moved slots", load, moved).await;
+    }
+    // The masters change places for good.
+    spent.refuses("failovers", Load::BUSY[1], fail_over(&cluster)).await;
+}
+
+// Case 151.
+#[tokio::test]
+async fn a_busy_process_before_a_cluster_whose_masters_change_admits_nobody() {
+    let cluster = Cluster::with(3, 1, 15_000).await;
+    Spent::on_cluster(&cluster).refuses("failovers", Load::BUSY[0], fail_over(&cluster)).await;
+}
+
+// Case 151.
+#[tokio::test]
+async fn a_busy_process_before_sentinels_admits_nobody() {
+    let replicated = Replicated::start().await;
+    let spent = Spent::on_sentinels(&replicated);
+    for load in Load::BUSY {
+        let [primary, _] = &replicated.servers;
+        spent.refuses("flush", load, forget_scripts_often(std::slice::from_ref(primary))).await;
+    }
+    let [primary, replica] = replicated.servers.each_ref().map(Server::port);
+    for (load, new) in Load::BUSY.into_iter().zip([replica, primary]) {
+        let fail_over = async {
+            replicated.sentinels[0].fail_over().await;
+            for sentinel in &replicated.sentinels {
+                sentinel.until(|fields| fields.contains(&format!(" port {new} "))).await;
+            }
+        };
+        spent.refuses("failover", load, fail_over).await;
+    }
+}
+
+/// No attempt to connect ends in time, and timers fire late or not, by chance.
+// Case 151.
+#[tokio::test]
+async fn a_busy_process_that_connects_admits_nobody() {
+    let (server, cluster) = (Server::start(), Cluster::start().await);
+    let replicated = Replicated::start().await;
+    for (name, url) in
+        [("server", server.url()), ("cluster", cluster.url()), ("sentinels", replicated.url())]
+    {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            let stop = Arc::clone(&stop);
+            let busy = async move {
+                while !stop.load(Relaxed) {
+                    burn(Duration::from_millis(10));
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tasks.spawn_on(busy, runtime.handle());
+        }
+        for _ in 0..20 {
+            let pool = Pool::builder(&url).expect("an address").connect_timeout(timeout());
+            let bucket = TokenBucket::new(Quota::per_hour(1));
+            let limiter = Redis::new("first", bucket, pool.build().expect("a pool"));
+            let limiter = limiter.timeout(timeout()).or_else(FailOpen);
+            let (stop, counts) = (Arc::clone(&stop), Arc::clone(&counts));
+            let ask = async move {
+                while !stop.load(Relaxed) {
+                    counts.record(limiter.check(&"key".into()).await);
+                    yield_now().await;
+                }
+            };
+            tasks.spawn_on(ask, runtime.handle());
+        }
+        sleep(30 * timeout()).await;
+        stop.store(true, Relaxed);
+        tasks.join_all().await;
+        runtime.shutdown_background();
+        counts.report(&format!("{name} first connection"), &[]);
+    }
 }

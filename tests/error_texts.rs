@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 use redis::aio::MultiplexedConnection;
+use support::cluster::Cluster;
 use support::faults::*;
 use support::{NOWHERE, Server};
 use tower_sluice::redisson::{Rate, Redisson};
@@ -60,6 +61,25 @@ async fn an_odd_reply_never_admits() {
     assert_eq!(answered(fine).await.unwrap().remaining(), Some(999_999));
 }
 
+/// The client ends the connection, which must not look like one that was cut.
+// Case 33.
+#[tokio::test]
+async fn a_reply_that_does_not_parse_is_of_state() {
+    let bytes: [&[u8]; 7] = [
+        b"x\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x46",
+        b"$x\r\n",
+        b"$3\r\nabcde",
+        b"*1\r\n?\r\n",
+        b"#x\r\n",
+        b"+Unexpected end of input\r\n",
+    ];
+    for reply in bytes {
+        let error = answered(reply).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::State, "{}", String::from_utf8_lossy(reply));
+    }
+}
+
 /// An error with all that can be printed of it.
 fn printed(error: &Error) -> String {
     let mut printed = format!("{error} {error:?} {error:#?}");
@@ -93,6 +113,61 @@ async fn no_key_is_printed_where_the_server_lacks_a_command() {
             assert!(shown.ends_with(&format!("unknown command {lacks}")), "{shown}");
         }
     }
+}
+
+// Case 156.
+#[tokio::test]
+async fn a_server_that_lacks_a_command_is_set_up_wrongly_and_says_which() {
+    let limited = |lacks: &str| match lacks {
+        "CLUSTER" => Server::with(&["--cluster-enabled", "yes", "--rename-command", lacks, ""]),
+        _ => Server::with(&["--rename-command", lacks, ""]),
+    };
+    for lacks in ["HELLO", "EVALSHA", "EVAL", "CLUSTER"] {
+        let server = limited(lacks);
+        let scheme = if lacks == "CLUSTER" { "redis-cluster" } else { "redis" };
+        let url = format!("{scheme}://127.0.0.1:{}", server.port());
+        let error = trouble(&yearly(&url).decision_timeout(LONG), &one()).await;
+        println!("fault case=156 lacks={lacks} error={error:#}");
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{error:#}");
+        let shown = format!("{error:#}").replace(['\'', '`'], "");
+        assert!(shown.contains(&format!("unknown command {lacks}")), "{shown}");
+    }
+    for lacks in ["hello", "evalsha", "eval"] {
+        let server = Server::with(&[]);
+        let mut admin = server.connection().await;
+        let without = format!("-{lacks}");
+        run(&mut admin, &["ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", &without]).await;
+        let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
+        let answer = yearly(&url).decision_timeout(LONG).check(&one()).await;
+        // HELLO with a password needs no right.
+        if lacks == "hello" && answer.is_ok() {
+            continue;
+        }
+        let error = answer.unwrap_err();
+        println!("fault case=156 no right to {lacks} error={error:#}");
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{error:#}");
+        let shown = format!("{error:#}");
+        assert!(shown.contains("NOPERM") && shown.contains(&format!("'{lacks}'")), "{shown}");
+    }
+}
+
+/// Each cause is said once, down to the last.
+// Case 155.
+#[tokio::test]
+async fn every_cause_is_in_the_alternate_form_once() {
+    let error = Pool::connect(&format!("redis://127.0.0.1:{NOWHERE}")).unwrap();
+    let error = error.ready().await.unwrap_err();
+    let shown = format!("{error:#}");
+    println!("fault case=155 error={shown}");
+    assert_eq!(shown.matches("refused").count(), 1, "{shown}");
+    let cluster = Cluster::with(1, 0, 15_000).await;
+    let node = format!("redis://127.0.0.1:{}", cluster.nodes[0].port());
+    let error = Pool::connect(&node).unwrap().ready().await.unwrap_err();
+    println!("fault case=155 error={error:#}");
+    assert_eq!(format!("{error:#}").matches("redis-cluster://").count(), 1, "{error:#}");
+    let empty = "redis-sentinel://127.0.0.1?sentinelServiceName=";
+    let error = Pool::connect(empty).unwrap_err();
+    assert!(error.to_string().contains("sentinelServiceName= is empty"), "{error}");
 }
 
 // Cases 126 and 145.
@@ -156,7 +231,7 @@ async fn each_error_of_this_server_has_its_kind_however_it_is_worded() {
 
     run(&mut connection, &["RPUSH", "list", "x"]).await;
     note("WRONGTYPE", ErrorKind::State, worded(&mut connection, "'GET', 'list'").await);
-    note("unknown", ErrorKind::State, worded(&mut connection, "'NOSUCH'").await);
+    note("unknown", ErrorKind::Configuration, worded(&mut connection, "'NOSUCH'").await);
     let forgotten = redis::cmd("EVALSHA").arg("0".repeat(40)).arg(0).take();
     note(
         "NOSCRIPT",

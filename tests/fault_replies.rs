@@ -8,10 +8,15 @@ use std::time::Duration;
 
 use support::faults::*;
 use support::proxy::{Fault, Proxy};
+use support::sentinel::{SERVICE, Sentinel};
 use support::stats::calls;
 use support::{NOWHERE, Server};
 use tokio::time::Instant;
-use tower_sluice::{Charge, Decision, ErrorKind, Limiter, Outcome, Pool, Quota, Redis};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{
+    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, Origin, Outcome, Pool,
+    Quota, Redis,
+};
 
 // Case 21.
 #[tokio::test]
@@ -165,6 +170,61 @@ async fn a_wrong_password_is_configuration_and_told_without_it() {
     limiter.clone().decision_timeout(LONG).check(&one()).await.unwrap();
 }
 
+/// The time from the begin of the hang to the first error that says so. The password was wrong for
+/// long before, so that the pauses between attempts are the longest.
+async fn time_to_notice_a_hang(scheme: &str) -> Duration {
+    let server = match scheme {
+        "redis-cluster" => Server::with(&["--cluster-enabled", "yes", "--requirepass", "right"]),
+        _ => Server::with(&["--requirepass", "right"]),
+    };
+    let sentinel = Sentinel::alone(server.port(), "requirepass right");
+    let (port, query) = match scheme {
+        "redis-sentinel" => {
+            (sentinel.port, format!("?sentinelServiceName={SERVICE}&sentinelPassword=wrong"))
+        }
+        _ => (server.port(), String::new()),
+    };
+    let mut connection = {
+        let url = format!("redis://:right@127.0.0.1:{port}");
+        redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    };
+    let proxy = Proxy::before(port).await;
+    let limiter = yearly(&format!("{scheme}://:wrong@127.0.0.1:{}{query}", proxy.port()));
+    let (begun, before) = (Instant::now(), proxy.connections());
+    while proxy.connections() < before + 8 {
+        let _ = limiter.check(&one()).await;
+        assert!(begun.elapsed() < LONG, "it does not connect");
+    }
+    until(&limiter, ErrorKind::Configuration).await;
+    proxy.set(Fault::BlackHole);
+    run(&mut connection, &["ACL", "SETUSER", "default", "resetpass", ">wrong"]).await;
+    let begun = Instant::now();
+    loop {
+        let error = limiter.check(&one()).await.expect_err("it hangs");
+        if error.kind() == ErrorKind::Infrastructure {
+            return begun.elapsed();
+        }
+        assert!(begun.elapsed() < LONG, "{error:?}");
+    }
+}
+
+/// The fastest of some: a busy machine delays any of them.
+// Case 167.
+#[tokio::test]
+async fn a_hang_after_a_wrong_password_is_infrastructure_within_half_a_second() {
+    for scheme in ["redis", "redis-cluster", "redis-sentinel"] {
+        let mut fastest = LONG;
+        for _ in 0..5 {
+            fastest = fastest.min(time_to_notice_a_hang(scheme).await);
+            if fastest <= Duration::from_millis(500) {
+                break;
+            }
+        }
+        println!("fault case=167 {scheme} infrastructure_after_ms={}", fastest.as_millis());
+        assert!(fastest <= Duration::from_millis(500), "{scheme}: {fastest:?}");
+    }
+}
+
 // Case 31.
 #[tokio::test]
 async fn a_missing_right_is_configuration() {
@@ -225,4 +285,49 @@ async fn without_patience_the_true_wait_is_told_and_nothing_taken() {
     let wait = |decision: &Decision| decision.retry_after().expect("a wait").as_secs();
     assert!((900..=1_000).contains(&wait(&denied)), "{denied:?}");
     assert!((900..=wait(&denied)).contains(&wait(&again)), "{again:?}");
+}
+
+/// A limiter of this process answers whatever keeps the store from deciding, and `FailOpen` only
+/// for what neither a request nor load can cause.
+#[tokio::test]
+async fn a_share_answers_for_a_store_that_is_full_or_whose_password_changed() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let user = |password: &str| {
+        ["ACL", "SETUSER", "app", "reset", "on", password, "~*", "+@all"].map(str::to_owned)
+    };
+    let acl = async |connection: &mut _, password: &str| {
+        let rules = user(password);
+        run(connection, &rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    };
+    acl(&mut connection, ">before").await;
+    let url = format!("redis://app:before@127.0.0.1:{}", server.port());
+    let store = yearly(&url).decision_timeout(LONG);
+    let share = Memory::new("share", TokenBucket::new(Quota::per_hour(3)));
+    let limiter = store.clone().or_else(share);
+    let open = store.clone().or_else(FailOpen);
+    assert_eq!(limiter.check(&one()).await.unwrap().origin(), Origin::Store);
+
+    run(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    let new = Charge::new("new");
+    assert_eq!(store.check(&new).await.unwrap_err().kind(), ErrorKind::Capacity);
+    let mut admitted = 0;
+    for _ in 0..5 {
+        let decision = limiter.check(&new).await.unwrap();
+        assert_eq!(decision.fallback_cause().unwrap().kind(), ErrorKind::Capacity);
+        admitted += u32::from(decision.is_admitted());
+    }
+    // The share of this process holds.
+    assert_eq!(admitted, 3);
+    assert_eq!(open.check(&new).await.unwrap_err().kind(), ErrorKind::Capacity);
+    run(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await;
+
+    // The password changes, and the connections of the user go.
+    acl(&mut connection, ">after").await;
+    run(&mut connection, &["CLIENT", "KILL", "USER", "app"]).await;
+    until(&store, ErrorKind::Configuration).await;
+    let decision = limiter.check(&one()).await.unwrap();
+    assert_eq!(decision.fallback_cause().unwrap().kind(), ErrorKind::Configuration);
+    assert_eq!(decision.limiter(), Some("share"));
+    assert_eq!(open.check(&one()).await.unwrap_err().kind(), ErrorKind::Configuration);
 }

@@ -163,7 +163,7 @@ async fn a_bad_network_is_infrastructure_and_never_a_wrong_answer() {
     let faults = [
         Fault::Delay(LONG),
         Fault::Trickle(LONG),
-        Fault::CutAfter(5),
+        Fault::CutAfter(12),
         Fault::CutAfter(0),
         Fault::Reset,
         Fault::HalfClose,

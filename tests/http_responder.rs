@@ -11,12 +11,16 @@ use tower_sluice::{
     Refusal,
 };
 
+fn no_header() -> Error {
+    Error::new(ErrorKind::Request, "no header x-user")
+}
+
 async fn status_of(limiter: Scripted, responder: HttpResponder) -> Response<String> {
     let inner = tower::service_fn(async |_: Request<()>| {
         Ok::<_, Infallible>(Response::new(String::from("inner")))
     });
     let key = |request: &Request<()>| match request.uri().path() {
-        "/missing" => Keyed::Missing,
+        "/missing" => Keyed::Missing(no_header()),
         _ => Keyed::Charge("key".into()),
     };
     let missing = limiter.left() == 0;
@@ -81,12 +85,50 @@ async fn no_key_is_400_unless_configured_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_401_names_the_scheme_and_no_other_refusal_does() {
+    let responder = HttpResponder::new()
+        .no_key(StatusCode::UNAUTHORIZED)
+        .www_authenticate(HeaderValue::from_static("Bearer"));
+    let response = status_of(Scripted::new(), responder.clone()).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(response.headers()["www-authenticate"], "Bearer");
+    let denied = status_of(Scripted::new().deny(Duration::from_secs(1)), responder.clone()).await;
+    assert!(!denied.headers().contains_key("www-authenticate"));
+    let forbidden = status_of(Scripted::new(), responder.no_key(StatusCode::FORBIDDEN)).await;
+    assert!(!forbidden.headers().contains_key("www-authenticate"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_text_says_what_is_wrong_with_the_request() {
+    let of_head = || Request::head("/").body(()).unwrap();
+    let undecided = |kind| Refusal::Undecided(Error::new(kind, "the key is empty"));
+    let retry_after = Some(Duration::from_secs(1));
+    for (request, refusal, text) in [
+        (Request::new(()), Refusal::NoKey(no_header()), "no header x-user"),
+        (Request::new(()), undecided(ErrorKind::Request), "the key is empty"),
+        (Request::new(()), undecided(ErrorKind::State), "rate limit could not be decided"),
+        (
+            Request::new(()),
+            Refusal::Denied(Decision::new(Outcome::Deny { retry_after })),
+            "rate limit exceeded",
+        ),
+        (of_head(), Refusal::NoKey(no_header()), ""),
+    ] {
+        let response: Response<String> = HttpResponder::new().text().reject(request, refusal);
+        assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+        assert_eq!(response.body(), text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_key_a_grpc_caller_gets_the_code_of_the_status() {
     for (status, code) in [(400, "3"), (401, "16"), (403, "7"), (404, "3")] {
         let responder = HttpResponder::new().no_key(StatusCode::from_u16(status).unwrap());
         let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
-        let response: Response<String> = responder.reject(grpc, Refusal::NoKey);
+        let response: Response<String> = responder.reject(grpc, Refusal::NoKey(no_header()));
         assert_eq!(response.headers()["grpc-status"], code);
+        assert_eq!(response.headers()["grpc-message"], "no header x-user");
+        assert_eq!(response.body(), "");
     }
 }
 
@@ -134,7 +176,11 @@ async fn a_body_can_say_what_status_and_headers_say() {
     let error = |kind| Refusal::Undecided(Error::new(kind, "the key is empty"));
     let table = [
         (Refusal::Denied(denied()), "rate limit exceeded"),
-        (Refusal::NoKey, "request has no key to limit by"),
+        (Refusal::NoKey(no_header()), "no header x-user"),
+        (
+            Refusal::NoKey(Error::new(ErrorKind::Configuration, "no peer")),
+            "request has no key to limit by",
+        ),
         (error(ErrorKind::Request), "the key is empty"),
         // What is wrong with a store is none of the caller's business.
         (error(ErrorKind::Infrastructure), "rate limit could not be decided"),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{
-    Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Outcome, Owner, Quota, Raise,
+    Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Owner, Quota, Raise,
     RateLimitLayer, Reservation,
 };
 
@@ -49,9 +49,9 @@ impl Limiter for Table {
     fn check(&self, charge: &Charge) -> Self::Future {
         let (key, cost) = (charge.key().to_owned(), charge.get_cost());
         if self.used(&key) + cost > LIMIT {
-            return ready(Ok(Decision::new(Outcome::Deny { retry_after: None })));
+            return ready(Ok(Decision::denied(None)));
         }
-        let decision = Decision::new(Outcome::Allow);
+        let decision = Decision::admitted().with_remaining(LIMIT - self.used(&key) - cost);
         if cost == 0 {
             return ready(Ok(decision));
         }

@@ -264,7 +264,7 @@ fn what_an_algorithm_cannot_follow_is_refused_at_start() {
     assert!(said.contains("WARMUP_MS"), "{said}");
 }
 
-// Case 2.
+// Cases 2 and 155.
 #[tokio::test]
 async fn a_server_that_is_set_up_wrongly_ends_it_at_once() {
     let server = Server::with(&["--requirepass", "hush"]);

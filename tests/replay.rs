@@ -175,6 +175,8 @@ fn options_that_cannot_be_are_refused() {
     let gone = format!("--redis redis://127.0.0.1:{}", support::NOWHERE);
     let output = replay(&format!("--algorithm token_bucket --limit 5 --period 1s {gone}"), "");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    // The whole chain, down to what the system says, and each cause once.
+    assert_eq!(said(&output).matches("Connection refused").count(), 1, "{}", said(&output));
 }
 
 /// The sequences of a request that waits for its own debt, with the cache's ratio.
@@ -259,6 +261,7 @@ fn memory_and_redis_tell_the_same() {
     }
 }
 
+// Case 155.
 #[test]
 fn with_tls_the_authority_is_a_file() {
     let (authority, files) = (Authority::new(), Files::new());
@@ -273,7 +276,9 @@ fn with_tls_the_authority_is_a_file() {
     // The system does not know the authority.
     let refused = replay(&redis, &traffic);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(said(&refused).contains("TLS with redis failed"), "{}", said(&refused));
+    for cause in ["no connection to redis at", "TLS with redis failed", "UnknownIssuer"] {
+        assert_eq!(said(&refused).matches(cause).count(), 1, "{}", said(&refused));
+    }
 }
 
 #[test]

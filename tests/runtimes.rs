@@ -16,7 +16,12 @@ use support::{NOWHERE, Server, fake};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::{ErrorKind, Limiter, LimiterExt, Outcome, Pool};
+use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{
+    AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation,
+    Outcome, Pool, Quota, Raise, RateLimitLayer, Refusal,
+};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -218,6 +223,106 @@ fn a_runtime_that_nobody_polls_delays_no_other() {
     assert!(took < Duration::from_secs(5), "decided after {took:?}");
     // The parked runtime goes on where it was.
     parked.block_on(until_well(&limiter));
+}
+
+/// Polls a future until it is ready, outside of every runtime.
+fn block_without_runtime<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..1_000 {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+    }
+    panic!("it is never ready");
+}
+
+// Case 166.
+#[test]
+fn a_limiter_asked_outside_of_a_runtime_answers_with_an_error() {
+    let server = Server::start();
+    let redis = yearly(&server.url());
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let pending = |_: &Charge| std::future::pending::<Result<Decision, Error>>();
+    let breaker = || Breaker::new().slow_after(LONG);
+    let mut limiters = vec![
+        ("redis", redis.clone().boxed()),
+        ("timeout", redis.clone().timeout(LONG).boxed()),
+        ("breaker", redis.clone().breaker(breaker()).boxed()),
+        ("deny cache", redis.clone().deny_cache().boxed()),
+        ("lease", redis.clone().lease(100).boxed()),
+        ("timeout of one that never answers", pending.timeout(LONG).boxed()),
+        ("breaker of one that never answers", pending.breaker(breaker()).boxed()),
+        (
+            "in turn",
+            AllInTurn::of_parts([redis.clone().timeout(LONG).boxed()]).timeout(LONG).boxed(),
+        ),
+    ];
+    #[cfg(feature = "redisson")]
+    {
+        use tower_sluice::redisson::{Rate, Redisson};
+        let redisson = Redisson::new(pool.clone()).default_rate(Rate::overall(5, LONG));
+        limiters.push(("redisson", redisson.clone().boxed()));
+        limiters.push(("timeout of redisson", redisson.clone().timeout(LONG).boxed()));
+        let java = redisson.rate_limiter("java").expect("a name");
+        assert_error("available permits", block_without_runtime(java.available_permits()).err());
+        assert_error("delete", block_without_runtime(java.delete()).err());
+        assert_error("try acquire", block_without_runtime(java.try_acquire(1)).err());
+        assert_error("acquire", block_without_runtime(java.acquire(1)).err());
+    }
+    assert_error("ready", block_without_runtime(pool.ready()).err());
+    for (name, limiter) in limiters {
+        let charge = || match name {
+            "in turn" => Charge::new(["key"]),
+            _ => one(),
+        };
+        for wait in [Duration::ZERO, LONG] {
+            let charge = charge().max_wait(wait);
+            assert_error(name, block_without_runtime(limiter.check(&charge)).err());
+            let Err(Refusal::Undecided(error)) = block_without_runtime(limiter.acquire(charge))
+            else {
+                panic!("{name} admits")
+            };
+            assert_error(name, Some(error));
+        }
+        for operation in [Operation::Estimate, Operation::Penalize, Operation::Reset] {
+            if let Some(answer) = limiter.operate(operation, &charge()) {
+                assert_error(name, block_without_runtime(answer).err());
+            }
+        }
+        // Behind a layer, the caller gets an answer too.
+        let inner = service_fn(async |_: ()| Ok::<_, BoxError>(()));
+        let layer = RateLimitLayer::new(limiter, move |_: &()| charge()).respond(Raise);
+        let error = block_without_runtime(layer.layer(inner).oneshot(())).unwrap_err();
+        assert!(error.to_string().contains("could not be decided"), "{name}: {error}");
+    }
+}
+
+/// What needs no runtime answers without one, until it has to wait.
+// Case 166.
+#[test]
+fn a_limiter_that_needs_no_runtime_answers_without_one() {
+    let quota = Quota::new(1, LONG);
+    let memory = Memory::new("api", TokenBucket::new(quota).horizon(2 * LONG));
+    let limiter =
+        memory.clone().timeout(LONG).breaker(Breaker::new().slow_after(LONG)).deny_cache();
+    let check = |charge: &Charge| block_without_runtime(limiter.check(charge)).expect("a decision");
+    assert_eq!(check(&one()).outcome(), Outcome::Allow);
+    assert!(!check(&one()).is_admitted());
+    // It cannot sleep, so it gives back the slot that it reserved.
+    let Err(Refusal::Undecided(error)) = block_without_runtime(limiter.acquire(one())) else {
+        panic!("it waited")
+    };
+    assert_error("acquire", Some(error));
+    let reserved = check(&one().max_wait(2 * LONG));
+    assert!(matches!(reserved.outcome(), Outcome::Wait(wait) if wait <= LONG), "{reserved:?}");
+}
+
+#[track_caller]
+fn assert_error(name: &str, error: Option<Error>) {
+    let error = error.unwrap_or_else(|| panic!("{name}: no error"));
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{name}: {error}");
+    assert!(error.to_string().contains("needs a tokio runtime"), "{name}: {error}");
 }
 
 /// The tasks that are left once the limiter is dropped and its callers have their errors.

@@ -214,6 +214,24 @@ async fn extreme_states_are_answered_all_the_same() {
     deny(&mut connection, FIXED_WINDOW.anchored(), most_once).await;
 }
 
+/// As a cluster's client writes it while a slot moves. A window may hold the epoch's begin.
+// Case 162.
+#[tokio::test]
+async fn a_log_that_stands_for_no_state_is_none_at_any_instant() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    for (now, cost) in [(0, 1), (0, 2), (1, 1), (999_999, 5), (1_000_000, 1), (NOW, 3)] {
+        ask::<()>(&mut connection, "ZADD k 0 00000000000000000000:1").await;
+        let call = Call::new(SLIDING_LOG, Some(now), &["k", "k"]).check(0, 0).check(cost, 0);
+        let (_, entries) = call.on(&mut connection).await;
+        let told = [&entries[0], &entries[1]].map(Entry::numbers);
+        assert_eq!(told, [[0, 0, 5, 0], [0, 0, 5 - cost, 1_000_000]], "{now}");
+        let kept: Vec<String> = ask(&mut connection, "ZRANGE k 0 -1").await;
+        assert_eq!(kept, [format!("{cost:020}:{cost}")], "{now}");
+        ask::<()>(&mut connection, "DEL k").await;
+    }
+}
+
 // Case 53.
 #[tokio::test]
 async fn of_a_log_only_the_form_that_is_written_is_read() {

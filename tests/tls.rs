@@ -171,6 +171,39 @@ async fn everyone_else_is_refused() {
     table.into_iter().map(Refusal::assert).collect::<JoinSet<_>>().join_all().await;
 }
 
+/// In a process of its own: providers are those of a process, and a panic must end it here.
+// Case 154.
+#[test]
+fn without_a_crypto_provider_there_is_an_error_and_no_panic() {
+    const CHILD: &str = "TOWER_SLUICE_TEST_WITHOUT_PROVIDER";
+    if std::env::var_os(CHILD).is_some() {
+        std::panic::set_hook(Box::new(|info| {
+            eprintln!("{info}");
+            std::process::abort();
+        }));
+        let builder = Pool::builder("rediss://127.0.0.1:1").unwrap().webpki_roots();
+        for outcome in [builder.build(), Pool::connect("rediss-cluster://127.0.0.1:1")] {
+            let error = outcome.err();
+            let is_said = error.is_some_and(|error| {
+                error.kind() == ErrorKind::Configuration
+                    && error.to_string().contains("default_provider().install_default()")
+            });
+            if !is_said {
+                std::process::exit(3);
+            }
+        }
+        return;
+    }
+    let own = std::env::current_exe().expect("this test");
+    let name = "without_a_crypto_provider_there_is_an_error_and_no_panic";
+    let child = std::process::Command::new(own).args(["--exact", name]).env(CHILD, "1").output();
+    let child = child.expect("a process");
+    let said = String::from_utf8_lossy(&child.stderr);
+    println!("fault case=154 status={} stderr={said:?}", child.status);
+    assert!(child.status.success(), "{}: {said}", child.status);
+    assert!(said.is_empty(), "{said}");
+}
+
 /// Also where there is little time to connect: what is wrong is found out within it.
 #[tokio::test]
 async fn a_server_without_tls_is_found_out_in_little_time() {

@@ -15,13 +15,14 @@ use redis::aio::MultiplexedConnection;
 use support::Server;
 use support::faults::run;
 use support::stats::{calls, script_calls};
+use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{
     AnyAlgorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{
-    Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Redis,
-    script_texts,
+    Boxed, Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool,
+    Quota, RateLimitLayer, Redis, script_texts,
 };
 
 /// Long enough for the slowest machine: no test here is about speed.
@@ -237,4 +238,49 @@ async fn algorithms_chosen_at_run_time_keep_keys_scripts_states_and_decisions() 
     .await;
     assert!(Memory::try_new("none", Vec::<AnyAlgorithm>::new()).is_err());
     assert!(Memory::try_new("nine", vec![bucket; 9]).is_err());
+}
+
+/// Where each caller waits for its own cost, one that may not wait long enough never fits.
+// Case 163.
+#[tokio::test]
+async fn a_cost_that_may_not_wait_for_itself_gets_no_time_to_come_back() {
+    let server = Server::start();
+    let five = Quota::per_second(5);
+    let bursty = SmoothBursty::new(five).wait_for_own_cost();
+    let warming_up = SmoothWarmingUp::new(five, Duration::from_secs(4)).wait_for_own_cost();
+    let bucket = TokenBucket::new(Quota::per_hour(1_000));
+    never_fits(&server, bursty, 6).await;
+    never_fits(&server, warming_up, 1).await;
+    never_fits(&server, (bucket, bursty), 6).await;
+    never_fits(&server, vec![AnyAlgorithm::from(warming_up), bucket.into()], 1).await;
+}
+
+async fn never_fits<A: InLua>(server: &Server, algorithm: A, cost: u64) {
+    let memory = Memory::new(A::NAME, algorithm.clone()).boxed();
+    let redis = Redis::new(A::NAME, algorithm, pool(server)).decision_timeout(PATIENT).boxed();
+    for limiter in [memory, redis] {
+        let charge = || Charge::new("key").cost(cost);
+        let never = Outcome::Deny { retry_after: None };
+        assert_eq!(limiter.check(&charge()).await.unwrap().outcome(), never, "{limiter:?}");
+        assert_eq!(limiter.estimate(charge()).await.unwrap().outcome(), never);
+        let (status, retry_after) = answer(limiter.clone(), charge()).await;
+        assert_eq!((status, retry_after), (429, None));
+        // With enough patience it is admitted, and the next one may come later.
+        let patient = || charge().max_wait(Duration::from_millis(900));
+        assert!(matches!(limiter.check(&patient()).await.unwrap().outcome(), Outcome::Wait(_)));
+        assert!(limiter.peek("key").await.unwrap().remaining().is_some());
+        limiter.penalize(Charge::new("key").cost(5)).await.unwrap();
+        let later = limiter.check(&patient()).await.unwrap();
+        assert!(later.retry_after().is_some(), "{later:?}");
+    }
+}
+
+/// The status of the answer to a request behind a layer, and its `Retry-After`.
+async fn answer(limiter: Boxed, charge: Charge) -> (u16, Option<String>) {
+    let layer = RateLimitLayer::new(limiter, move |_: &http::Request<()>| charge.clone())
+        .respond(HttpResponder::new());
+    let inner = service_fn(async |_: http::Request<()>| Ok::<_, BoxError>(http::Response::new(())));
+    let answer = layer.layer(inner).oneshot(http::Request::new(())).await.unwrap();
+    let retry_after = answer.headers().get("retry-after").map(|value| value.to_str().unwrap());
+    (answer.status().as_u16(), retry_after.map(str::to_owned))
 }

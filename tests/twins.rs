@@ -21,7 +21,7 @@ use tower_sluice::algorithm::{
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
-    Charge, Decision, Limiter, LimiterExt, Outcome, Pool, Quota, Quotas, Redis, Reservation,
+    Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Quotas, Redis, Reservation,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -151,7 +151,8 @@ async fn compare<A: InLua>(
             if dice.below(25) == 0 {
                 let cost = dice.pick(&[0, 1, capacity, 2 * capacity + 1, 1 << 53]);
                 let charge = Charge::new(Arc::clone(&key)).cost(cost).quota(quota.clone());
-                let from_lua = lua.penalize(charge).await.expect("lua takes");
+                let from_lua = lua.penalize(charge).await;
+                let from_lua = from_lua.unwrap_or_else(|error| panic!("{place}: {cost}: {error}"));
                 let answer = A::penalize(&rule, &mut state, instant, cost as i64);
                 let from_rust =
                     (answer.verdict, answer.report.remaining, answer.report.reset_after);
@@ -207,9 +208,19 @@ async fn compare<A: InLua>(
     histories * steps
 }
 
-fn micros(limit: u64, period: u64) -> Quota {
+const fn micros(limit: u64, period: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(period))
 }
+
+/// Quotas of which a product is just below 2^53, up to which Lua's numbers are exact.
+const LIMITS_OF_THE_EXACT: [Quota; 6] = [
+    Quota::new(255, Duration::from_secs(407 * 86_400)),
+    micros(8_191, 1 << 40),
+    micros(94_906_265, 94_906_266),
+    micros(8, 1 << 50),
+    micros(1 << 50, 1),
+    micros(1 << 50, 1 << 50),
+];
 
 async fn every_quota<A: InLua>(new: impl Fn(Quota) -> A, burst: bool) {
     let mut quotas = vec![
@@ -221,6 +232,8 @@ async fn every_quota<A: InLua>(new: impl Fn(Quota) -> A, burst: bool) {
         Quota::new(1, Duration::from_secs(365 * 86_400)),
         Quota::per_second(1_000_000_000),
     ];
+    let exact = |quota: &Quota| new(*quota).rule(*quota).is_ok();
+    quotas.extend(LIMITS_OF_THE_EXACT.into_iter().filter(exact));
     if burst {
         quotas.extend([
             micros(3, 10).burst(1),
@@ -391,5 +404,33 @@ async fn smooth_warming_up_agrees_with_its_script() {
             &paces,
         )
         .await;
+    }
+}
+
+/// As Guava answers the same calls.
+#[tokio::test]
+async fn warming_up_at_a_lower_rate_waits_as_guava() {
+    let server = Server::start();
+    let now = Arc::new(AtomicU64::new(START));
+    let clock = || {
+        let now = Arc::clone(&now);
+        move || Duration::from_micros(now.load(Relaxed))
+    };
+    let five = Quota::per_second(5);
+    let pace = SmoothWarmingUp::new(five, Duration::from_millis(700)).cold_factor(1.5);
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let redis = Redis::new("pace", pace, pool).decision_timeout(Duration::from_secs(30));
+    let limiters = [redis.clock(clock()).boxed(), Memory::new("pace", pace).clock(clock()).boxed()];
+    for limiter in limiters {
+        now.store(START, Relaxed);
+        let ask = async |cost, limit| {
+            let charge = Charge::new("key").cost(cost).quota(Quota::per_second(limit));
+            limiter.check(&charge).await.expect("a decision").outcome()
+        };
+        assert_eq!(ask(1, 5).await, Outcome::Allow);
+        now.fetch_add(10_000_000, Relaxed);
+        assert_eq!(ask(6, 4).await, Outcome::Allow);
+        let retry_after = Some(Duration::from_micros(1_639_999));
+        assert_eq!(ask(1, 4).await, Outcome::Deny { retry_after });
     }
 }

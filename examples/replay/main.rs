@@ -88,10 +88,8 @@ impl std::fmt::Display for Stop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Asked(reason) => f.write_str(reason),
-            Self::Failed(error) => match error.source() {
-                Some(source) => write!(f, "{error}: {source}"),
-                None => write!(f, "{error}"),
-            },
+            // With its causes, where it is an error of the crate.
+            Self::Failed(error) => write!(f, "{error:#}"),
             Self::Unread => f.write_str("nobody reads on"),
         }
     }

@@ -1,6 +1,5 @@
 //! The traffic, decided line by line, each at its own time.
 
-use std::error::Error as _;
 use std::io::{self, BufRead, BufWriter, StdoutLock, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -81,7 +80,7 @@ async fn decide<A: InLua>(options: &Options, algorithm: A, max_wait: Duration) -
 
 /// Connections to the server that the options name.
 pub(crate) async fn pool(url: &str) -> Result<Pool, Stop> {
-    let invalid = |error| Stop::Asked(format!("--redis: {error}"));
+    let invalid = |error| Stop::Asked(format!("--redis: {error:#}"));
     let mut builder = Pool::builder(url).map_err(invalid)?;
     if url.starts_with("rediss") || url.starts_with("valkeys") {
         // TLS needs a crypto provider, which an application chooses.
@@ -282,10 +281,7 @@ impl<G: Gate> Replay<G> {
             ErrorKind::Infrastructure | ErrorKind::Saturation | ErrorKind::Capacity => {
                 Err(error.into())
             }
-            _ => {
-                let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
-                Ok(Told::error(number, format!("{error}{cause}")))
-            }
+            _ => Ok(Told::error(number, format!("{error:#}"))),
         }
     }
 

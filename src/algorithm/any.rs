@@ -164,6 +164,10 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyRule, rule, |A, rule| <A as Algorithm>::horizon(rule))
     }
 
+    fn least_wait(rule: &AnyRule, cost: i64) -> i64 {
+        dispatch!(AnyRule, rule, |A, rule| <A as Algorithm>::least_wait(rule, cost))
+    }
+
     fn expires_at(rule: &AnyRule, state: &AnyState) -> i64 {
         dispatch!(AnyRule, rule, |A, rule| {
             A::state_of(state).map_or(0, |state| A::expires_at(rule, state))

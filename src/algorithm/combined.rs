@@ -11,6 +11,12 @@ pub(super) fn earliest_fit(at: i64, fits: impl IntoIterator<Item = Option<i64>>)
     fits.into_iter().try_fold(at, |latest, one| Some(latest.max(one?)))
 }
 
+/// The longest that one of them waits where nothing was taken before.
+#[inline]
+pub(super) fn least_wait(waits: impl IntoIterator<Item = i64>) -> i64 {
+    waits.into_iter().fold(0, i64::max)
+}
+
 /// The least that remains, and the latest reset.
 #[inline]
 pub(super) fn report(reports: impl IntoIterator<Item = Report>) -> Report {

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, InLua, LONG_AGO, Mark, Refund, Report, clamped_horizon,
+    Algorithm, DEFAULT_HORIZON, Element, InLua, Mark, NO_STATE, Refund, Report, clamped_horizon,
     exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -118,7 +118,7 @@ pub struct State {
     begin: i64,
     units: i64,
     /// For a refund of the wait that wrote this state as a member of a tuple: the instant and the
-    /// units before.
+    /// units before, as a mark holds them.
     from: (i64, i64),
 }
 
@@ -198,7 +198,7 @@ impl Algorithm for FixedWindow {
     ) -> State {
         let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
-            next.from = state.map_or((LONG_AGO, 0), |state| (state.begin, state.units));
+            next.from = state.map_or((NO_STATE, 0), |state| (state.begin + 1, state.units));
         }
         next
     }
@@ -226,7 +226,7 @@ impl Algorithm for FixedWindow {
         }
         // The state is what the charge wrote: the window holds no other charge.
         if from > 0 && refund.is_whole() && alive.units == mark_units {
-            *state = State::of(from, from_units);
+            *state = State::of(from - 1, from_units);
             return Some(refund.units);
         }
         let units = refund.units.min(alive.units);

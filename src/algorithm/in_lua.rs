@@ -4,6 +4,11 @@ use super::{Algorithm, INEXACT};
 
 /// An algorithm with a Lua twin, so that [`Redis`](crate::Redis) can run it. Its items are the
 /// crate's own, and change without notice.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an algorithm that Redis can run",
+    note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
+    note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
+)]
 pub trait InLua: Algorithm {
     /// The name of its script's file and table.
     #[doc(hidden)]
@@ -77,8 +82,7 @@ pub(super) fn state_of<S, const N: usize>(
 
 /// The Lua source of one algorithm, and its names.
 #[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis runs scripts"))]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScriptPart {
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,

@@ -81,6 +81,10 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
     }
 
+    fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
+        combined::least_wait(rule.iter().map(|rule| A::least_wait(rule, cost)))
+    }
+
     fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
         let expires_at =
             |(rule, state): (_, Option<_>)| state.map_or(0, |state| A::expires_at(rule, state));

@@ -38,8 +38,9 @@
 //! `api-1`, `api-2` and so on, unless you [name](crate::Description::names) them.
 //!
 //! Each member refunds what it can. A reserved wait is refunded completely if nothing was decided
-//! since. So waiters that leave in reverse order leave no trace. A refund in another order may
-//! leave a member without room until the reserved slot.
+//! since. So waiters that leave in reverse order leave no trace, but for one bit: the permits of
+//! [`SmoothWarmingUp`] are a double, which may differ in its last bit. A refund in another order
+//! may leave a member without room until the reserved slot.
 //!
 //! ```
 //! use tower_sluice::algorithm::{FixedWindow, TokenBucket};
@@ -144,8 +145,9 @@ use common::{clamped_horizon, micros, without_burst};
 pub use crate::mark::Mark;
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// The instant of a state that did not exist.
-const LONG_AGO: i64 = 1;
+/// What a mark holds of the instant before a charge is one more than it is: 0 stands for none. Where
+/// there was no state, it is the epoch's begin, since a state without units is no state from then on.
+const NO_STATE: i64 = 1;
 
 /// The latest instant that the arithmetic is exact for, in the year 2112.
 pub(crate) const LATEST: i64 = 1 << 52;
@@ -153,6 +155,11 @@ pub(crate) const LATEST: i64 = 1 << 52;
 /// When a charge fits, as pure functions over a stored state.
 ///
 /// Sealed: most algorithms are also a script ([`InLua`]), and scripts are this crate's own.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an algorithm",
+    note = "a quota needs an algorithm that counts it: write `TokenBucket::new(quota)`",
+    note = "several are a tuple or a `Vec`: `(TokenBucket::new(second), FixedWindow::new(day))`"
+)]
 pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// A quota as the numbers that the arithmetic needs.
     type Rule: Clone + Debug + Send + Sync + 'static;
@@ -218,6 +225,14 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     fn max_wait(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> i64 {
         let _ = (state, now, cost);
         Self::horizon(rule)
+    }
+
+    /// The wait of a charge of this cost where nothing was taken before, in µs. One that may not
+    /// wait that long never fits. It may be a few µs too short.
+    #[inline]
+    fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
+        let _ = (rule, cost);
+        0
     }
 
     /// When the state is equivalent to no state, in µs since the Unix epoch.
@@ -370,6 +385,9 @@ fn judge<A: Algorithm>(
         None => Verdict::Never,
         Some(0) => Verdict::Allow,
         Some(wait) if may_wait(wait) => Verdict::Wait(wait),
+        Some(_) if A::least_wait(rule, check.cost) > check.max_wait.min(A::horizon(rule)) => {
+            Verdict::Never
+        }
         Some(wait) => Verdict::Deny(wait),
     };
     (verdict, instant)

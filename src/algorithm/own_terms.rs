@@ -58,6 +58,10 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
         rule.terms.max_wait.min(A::max_wait(&rule.rule, state, now, rule.cost(cost)))
     }
 
+    fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
+        A::least_wait(&rule.rule, rule.cost(cost))
+    }
+
     fn expires_at(rule: &Self::Rule, state: &A::State) -> i64 {
         A::expires_at(&rule.rule, state)
     }

@@ -47,6 +47,10 @@ macro_rules! tuple {
                 [$($member::horizon(&rule.$index)),+].into_iter().fold(i64::MAX, i64::min)
             }
 
+            fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
+                combined::least_wait([$($member::least_wait(&rule.$index, cost)),+])
+            }
+
             fn expires_at(rule: &Self::Rule, state: &Self::State) -> i64 {
                 let expires_at = [$(state.$index.as_ref().map_or(0, |one| $member::expires_at(&rule.$index, one))),+];
                 expires_at.into_iter().fold(0, i64::max)

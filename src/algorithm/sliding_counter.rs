@@ -13,7 +13,7 @@ use std::time::Duration;
 use windows::{Rule, State};
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
     clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single,
     without_burst,
 };
@@ -143,7 +143,8 @@ impl Algorithm for SlidingCounter {
         let state = rule.rebase(state.as_ref());
         let begin = rule.begin(at);
         let (current, previous) = state.map_or((0, 0), |state| rule.units(&state, begin));
-        State { begin, current: current + cost, previous, latest: at, from: [0; 3] }
+        let current = (current + cost).min(rule.most);
+        State { begin, current, previous, latest: at, from: [0; 3] }
     }
 
     fn consume_with_others(
@@ -155,8 +156,9 @@ impl Algorithm for SlidingCounter {
     ) -> State {
         let mut next = Self::consume(rule, state, at, cost, now);
         let before = rule.rebase(state.as_ref());
-        next.from = before
-            .map_or([LONG_AGO, 0, 0], |before| [before.latest, before.current, before.previous]);
+        next.from = before.map_or([NO_STATE, 0, 0], |before| {
+            [before.latest + 1, before.current, before.previous]
+        });
         next
     }
 
@@ -183,7 +185,7 @@ impl Algorithm for SlidingCounter {
             return None;
         }
         if from > 0 && refund.is_whole() {
-            let (begin, latest) = (rule.begin(from), from);
+            let (begin, latest) = (rule.begin(from - 1), from - 1);
             let before = State { begin, current, previous, latest, from: [0; 3] };
             let (current, previous) = rule.units(&before, mark_begin);
             let exact = (mark_latest, current + refund.cost, previous);

@@ -262,7 +262,7 @@ impl InLua for SlidingLog {
         vec![rule.horizon, rule.limit, rule.period]
     }
 
-    fn state(rule: &Rule, now: i64, _cost: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
+    fn state(rule: &Rule, now: i64, cost: i64, elements: &[Element<'_>]) -> Option<Option<State>> {
         state_of(elements, |[at, lap, total, counted, leaver_at]| {
             // Only what this decision needs of the log: a member from which on units count, one
             // that the charge waits for, and the newest.
@@ -271,7 +271,7 @@ impl InLua for SlidingLog {
             if counted > 0 {
                 members.push_back(Member { at: cutoff + 1, total: total - counted, units: 0 });
             }
-            if leaver_at > 0 {
+            if cost <= rule.limit && counted > rule.limit - cost {
                 members.push_back(Member { at: leaver_at, total, units: 0 });
             }
             members.push_back(Member { at, total, units: counted });

@@ -14,7 +14,7 @@ use std::time::Duration;
 use cells::{Rule, State};
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
     clamped_horizon, exact, in_lua::listed, micros, sealed::Sealed, sealed::Single, without_burst,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -156,12 +156,12 @@ impl Algorithm for SlidingWindow {
         let before = if at > now { rule.rebase(state.as_ref()) } else { None };
         let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
-            next.from = LONG_AGO;
+            next.from = NO_STATE;
         }
         if let Some(before) = before {
             let first = now.div_euclid(rule.width).max(before.newest) - rule.cells;
             let last = rule.last_pushed(next.newest, before.newest);
-            (next.from, next.pushed) = (before.newest, rule.listed(&before, first, last));
+            (next.from, next.pushed) = (before.newest + 1, rule.listed(&before, first, last));
         }
         next
     }
@@ -194,9 +194,9 @@ impl Algorithm for SlidingWindow {
         }
         // The cells are what the charge wrote: those that it reached by waiting hold no other
         // charge.
-        let alone = back == 0 && rule.after(&next, from) == refund.cost;
+        let alone = back == 0 && rule.after(&next, from - 1) == refund.cost;
         if from > 0 && refund.is_whole() && alone {
-            *state = rule.restored(&next, from, refund.mark.list(0));
+            *state = rule.restored(&next, from - 1, refund.mark.list(0));
             return Some(refund.units);
         }
         let place = (rule.cells - back) as usize;

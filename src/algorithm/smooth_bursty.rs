@@ -85,8 +85,9 @@ impl SmoothBursty {
     /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
     ///
     /// A charge then fits only once it is paid for, so its cost counts in the test of its
-    /// `max_wait`. A key then starts full, and a store of less than one permit is refused: without
-    /// a `max_wait` no charge would ever pass.
+    /// `max_wait`. One that costs more than the store never fits unless it may wait for the rest:
+    /// it is denied without a time to come back. A key then starts full, and a store of less than
+    /// one permit is refused: without a `max_wait` no charge would ever pass.
     #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
@@ -217,6 +218,10 @@ impl Algorithm for SmoothBursty {
 
     fn horizon(rule: &Rule) -> i64 {
         rule.horizon
+    }
+
+    fn least_wait(rule: &Rule, cost: i64) -> i64 {
+        if rule.own_cost { rule.debt(rule.cap, cost) } else { 0 }
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {

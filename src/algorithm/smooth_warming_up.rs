@@ -81,8 +81,9 @@ impl SmoothWarmingUp {
 
     /// Lets each caller wait for its own permits instead of its predecessors'. Default: for theirs.
     ///
-    /// A charge then fits only once it is paid for, so its cost counts in the test
-    /// of its `max_wait`.
+    /// A charge then fits only once it is paid for, so its cost counts in the test of its
+    /// `max_wait`. Stored permits take time too. So a charge that may not wait for its cost at the
+    /// stable pace never fits: it is denied without a time to come back.
     #[must_use]
     pub const fn wait_for_own_cost(self) -> Self {
         Self { own_cost: true, ..self }
@@ -106,8 +107,8 @@ impl SmoothWarmingUp {
     }
 }
 
-/// A permit takes `unit_numerator / unit_denominator` µs. Up to `most` are stored; those above the
-/// threshold cost more, the more there are.
+/// A permit takes `unit_numerator / unit_denominator` µs. Up to `most` are stored, of which
+/// `whole_most` are whole; those above the threshold cost more, the more there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     unit_denominator: i64,
@@ -119,6 +120,7 @@ pub struct Rule {
     stable: f64,
     threshold: f64,
     most: f64,
+    whole_most: i64,
     slope: f64,
 }
 
@@ -140,19 +142,20 @@ impl Rule {
     /// The state under this rule's rate, with the permits stored since: the permits, and next.
     fn resynced(&self, state: Option<&State>, now: i64) -> (f64, i64) {
         let Some(state) = state else { return (self.most, now) };
-        let (mut stored, mut next) = (state.stored, state.next);
+        let has_rate = self.has_rate_of(state);
         let mut most = self.most;
-        if !self.has_rate_of(state) {
+        if !has_rate {
             let (denominator, numerator) = (state.unit_denominator, state.unit_numerator);
             most = Self::pace(self.warm_up, self.factor, denominator, numerator).2;
         }
-        stored = stored.min(most);
+        let (mut stored, mut next) = (state.stored.min(most), state.next);
         if now > next {
             stored = most.min(stored + (now - next) as f64 / (self.warm_up / most));
             next = now;
         }
-        if most != self.most {
-            stored = (stored * self.most / most).min(self.most);
+        if !has_rate {
+            // It may round to a bit above the most. Guava keeps that bit too.
+            stored = stored * self.most / most;
         }
         (stored, next)
     }
@@ -171,6 +174,14 @@ impl Rule {
             take -= part;
         }
         (time + (self.stable * take).floor() + (fresh * self.stable).floor()) as i64
+    }
+
+    /// The whole permits among those stored. Where the most is a whole number, its double may be
+    /// a bit below it, and so are those that were stored at a time.
+    fn whole(&self, stored: f64) -> i64 {
+        let whole = self.whole_most as f64;
+        let stored = if self.most < whole { whole - (self.most - stored) } else { stored };
+        (stored.floor() as i64).min(self.whole_most)
     }
 
     /// The time until the limiter is cold.
@@ -207,7 +218,7 @@ impl Algorithm for SmoothWarmingUp {
     /// What it stores, and 1 at least: a charge passes though nothing is stored.
     fn reported(&self, _: usize, quota: Quota) -> Quota {
         let Ok(rule) = self.rule(quota.burst(quota.limit())) else { return quota };
-        quota.try_burst((rule.most as u64).max(1)).unwrap_or(quota)
+        quota.try_burst(rule.whole_most.max(1).cast_unsigned()).unwrap_or(quota)
     }
 
     fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
@@ -220,6 +231,10 @@ impl Algorithm for SmoothWarmingUp {
         if warm_up > 1 << 50 || warm_up * u128::from(denominator) > u128::from(numerator) << 50 {
             return Err(QuotaError("the permits of the warm-up exceed 2^50"));
         }
+        // From integers, since the double of the most may be a bit below.
+        let thousandths = u128::from(self.thousandths);
+        let permits = warm_up * u128::from(denominator) * (5_000 + thousandths);
+        let whole_most = (permits / (u128::from(numerator) * 2 * (1_000 + thousandths))) as i64;
         let (unit_denominator, unit_numerator) = (exact(denominator), exact(numerator));
         let (warm_up, factor) = (warm_up as f64, f64::from(self.thousandths) / 1_000.0);
         let (stable, threshold, most) =
@@ -236,12 +251,18 @@ impl Algorithm for SmoothWarmingUp {
             stable,
             threshold,
             most,
+            whole_most,
             slope,
         })
     }
 
     fn horizon(rule: &Rule) -> i64 {
         rule.horizon
+    }
+
+    /// No permit costs less than at the stable pace, and a price is cut to whole µs three times.
+    fn least_wait(rule: &Rule, cost: i64) -> i64 {
+        if rule.own_cost { (rule.stable * cost as f64).floor() as i64 - 3 } else { 0 }
     }
 
     fn expires_at(rule: &Rule, state: &State) -> i64 {
@@ -290,7 +311,7 @@ impl Algorithm for SmoothWarmingUp {
         let (stored, next) = rule.resynced(state, now);
         let ahead = (next - now).max(0);
         let remaining = match (ahead, rule.own_cost) {
-            (0, false) => (stored.floor() as i64).max(1),
+            (0, false) => rule.whole(stored).max(1),
             _ => 0,
         };
         Report { remaining, reset_after: ahead + rule.rest(stored) }

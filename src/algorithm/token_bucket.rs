@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{
-    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, LONG_AGO, Mark, Refund, Report,
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, NO_STATE, Refund, Report,
     clamped_horizon, exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
@@ -98,7 +98,7 @@ pub struct State {
     part: i64,
     denominator: i64,
     /// For a refund of the wait that wrote this state as a member of a tuple: the instant before,
-    /// under the same rule.
+    /// under the same rule, as a mark holds it.
     from: (i64, i64),
 }
 
@@ -193,7 +193,10 @@ impl Algorithm for TokenBucket {
     ) -> State {
         let mut next = Self::consume(rule, state, at, cost, now);
         if at > now {
-            next.from = state.map_or((LONG_AGO, 0), |state| state.rebase(rule));
+            next.from = state.map_or((NO_STATE, 0), |state| {
+                let (full, part) = state.rebase(rule);
+                (full + 1, part)
+            });
         }
         next
     }
@@ -223,7 +226,7 @@ impl Algorithm for TokenBucket {
         }
         if from > 0 && refund.is_whole() {
             *state = State {
-                full: from,
+                full: from - 1,
                 part: from_part,
                 denominator: rule.unit_denominator,
                 from: (0, 0),

@@ -20,6 +20,8 @@ pub(crate) struct Details {
     pub(crate) batch_position: u16,
     /// Whether the units of the only policy come back one by one.
     pub(crate) refills: bool,
+    /// The place of the only policy among all of its limiter.
+    pub(crate) place: usize,
     /// All policies. `None`: the only one is what the fields above say.
     pub(crate) policies: Option<Arc<[Policy]>>,
     pub(crate) retried_for: Duration,

@@ -48,4 +48,7 @@ pub enum Origin {
     Shadow,
     /// Nowhere: a [`Switch`](crate::Switch) is off.
     Off,
+    /// Nowhere: the request is not limited, since its key is [`Exempt`](crate::Exempt) or no policy
+    /// takes it.
+    Exempt,
 }

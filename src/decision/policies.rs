@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use super::Decision;
 use super::details::{Details, Held};
+#[cfg(feature = "policies")]
+use super::policy::KEEPS_NAME;
 use super::policy::{Figures, Policy, PolicyReport};
 
 /// The policies that took part in a decision, in order: see [`Decision::policies`].
@@ -49,7 +51,9 @@ impl Decision {
         mut self,
         policies: impl IntoIterator<Item = PolicyReport<'a>>,
     ) -> Self {
-        self.set_policies(policies.into_iter().map(PolicyReport::to_policy).collect());
+        let placed =
+            |(place, policy): (_, PolicyReport<'_>)| policy.to_policy(policy.name().into(), place);
+        self.set_policies(policies.into_iter().enumerate().map(placed).collect());
         self
     }
 
@@ -78,9 +82,39 @@ impl Decision {
         let Some(details) = self.details() else { return Vec::new() };
         match (&details.policies, &details.limiter, self.only_policy()) {
             (Some(several), ..) => several.to_vec(),
-            (None, Some(limiter), Some(only)) => vec![only.to_policy_called(Arc::clone(limiter))],
+            (None, Some(limiter), Some(only)) => {
+                vec![only.to_policy(Arc::clone(limiter), details.place)]
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// How many policies its limiter has, as far as this decision shows: 1 at least.
+    pub(crate) fn policy_count(&self) -> usize {
+        let Some(details) = self.details() else { return 1 };
+        let places = details.policies.iter().flat_map(|policies| policies.iter());
+        let places = places.map(|policy| policy.place).chain([details.place]);
+        places.filter_map(|place| place.checked_add(1)).max().unwrap_or(1)
+    }
+
+    /// The same where so many policies of other limiters stand before its own.
+    pub(crate) fn behind(mut self, others: usize) -> Self {
+        if others > 0
+            && let Some(details) = self.details.as_mut().map(Held::own)
+        {
+            details.place = details.place.saturating_add(others);
+            details.change_policies(|policy| policy.place = policy.place.saturating_add(others));
+        }
+        self
+    }
+
+    /// The same where the only policy keeps its name, whatever describes it.
+    #[cfg(feature = "policies")]
+    pub(crate) fn keeping_name(mut self) -> Self {
+        if let Some(details) = self.details.as_mut().map(Held::own) {
+            details.place = KEEPS_NAME;
+        }
+        self
     }
 
     /// The same after `elapsed` time, with `more` units left.
@@ -131,7 +165,7 @@ impl Decision {
     /// Marks several policies as watched. The only one is, if the decision has been in shadow.
     pub(super) fn mark_policies_as_shadows(&mut self) {
         if let Some(details) = self.details.as_mut().map(Held::own) {
-            details.change_policies(|figures| figures.is_shadow = true);
+            details.change_policies(|policy| policy.figures.is_shadow = true);
         }
     }
 }
@@ -139,19 +173,18 @@ impl Decision {
 impl Details {
     /// Several policies after `elapsed` time, with `more` units left.
     pub(super) fn policies_later(&self, elapsed: Duration, more: u64) -> Option<Arc<[Policy]>> {
-        changed(self.policies.as_deref()?, |figures| *figures = figures.later(elapsed, more))
+        let later = |policy: &mut Policy| policy.figures = policy.figures.later(elapsed, more);
+        changed(self.policies.as_deref()?, later)
     }
 
-    fn change_policies(&mut self, change: impl Fn(&mut Figures)) {
+    fn change_policies(&mut self, change: impl Fn(&mut Policy)) {
         self.policies = self.policies.as_deref().and_then(|policies| changed(policies, change));
     }
 }
 
-fn changed(policies: &[Policy], change: impl Fn(&mut Figures)) -> Option<Arc<[Policy]>> {
+fn changed(policies: &[Policy], change: impl Fn(&mut Policy)) -> Option<Arc<[Policy]>> {
     let mut policies: Arc<[Policy]> = policies.into();
-    for policy in Arc::get_mut(&mut policies)? {
-        change(&mut policy.figures);
-    }
+    Arc::get_mut(&mut policies)?.iter_mut().for_each(change);
     Some(policies)
 }
 

@@ -56,10 +56,17 @@ pub enum QuotaUnit {
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub(crate) name: Arc<str>,
+    /// Its place among all policies of its limiter, of which a charge may leave some out; or
+    /// `KEEPS_NAME`.
+    pub(crate) place: usize,
     pub(crate) figures: Figures,
 }
 
-/// All of a policy but its name.
+/// The place of a policy whose name no [`Description`](crate::Description) changes.
+#[cfg(feature = "policies")]
+pub(crate) const KEEPS_NAME: usize = usize::MAX;
+
+/// All of a policy but its name and its place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) quota: Quota,
@@ -184,12 +191,8 @@ impl<'a> PolicyReport<'a> {
         (self.figures.quota, self.figures.unit, self.figures.refills)
     }
 
-    pub(super) fn to_policy(self) -> Policy {
-        self.to_policy_called(self.name.into())
-    }
-
-    pub(super) fn to_policy_called(self, name: Arc<str>) -> Policy {
-        Policy { name, figures: self.figures }
+    pub(super) fn to_policy(self, name: Arc<str>, place: usize) -> Policy {
+        Policy { name, place, figures: self.figures }
     }
 
     /// By what they say about the next request: see

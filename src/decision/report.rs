@@ -8,13 +8,14 @@ use super::Decision;
 /// A [`Decision`] that can be cloned, since it holds no [`Reservation`](crate::Reservation). Clones
 /// share what they say.
 ///
-/// [`HttpResponder`](crate::HttpResponder) puts it into the extensions of an admitted request,
-/// where handlers find it, and into those of the response, admitted or refused, where layers
-/// outside find it. With axum it is `Extension<DecisionReport>`. It reads as the decision does.
+/// [`HttpResponder`](crate::HttpResponder) puts it into the extensions of every request that
+/// passes, where handlers find it, and into those of the response, where layers outside find it.
+/// With axum it is `Extension<DecisionReport>`. It reads as the decision does.
 ///
-/// A request that was [exempt](crate::Exempt), or about which nothing could be decided, has none.
-/// Of two layers on one request the inner one's is in the request, and the outer one's in the
-/// response.
+/// Its [`origin`](Decision::origin) says where a request was not limited:
+/// [`Origin::Exempt`](crate::Origin::Exempt) or [`Origin::Off`](crate::Origin::Off). A refusal
+/// about which nothing was decided has no report: a 503, or a 400. Of two layers on one request the
+/// inner one's is in the request, and the outer one's in the response.
 ///
 /// ```
 /// use http::Response;

@@ -7,7 +7,7 @@ use http::{HeaderName, Request};
 
 use super::head::Head;
 use crate::digest::SecretDigest;
-use crate::{IntoCharge, KeyExtractor, Keyed};
+use crate::{Error, ErrorKind, KeyExtractor, Keyed};
 
 /// Charges each request to the API key in the header called `name`, hashed.
 ///
@@ -24,6 +24,7 @@ use crate::{IntoCharge, KeyExtractor, Keyed};
 ///
 /// If `name` cannot be the name of a header.
 #[must_use]
+#[track_caller]
 pub fn by_api_key(name: impl TryInto<HeaderName>) -> ApiKey {
     match name.try_into() {
         Ok(header) => ApiKey::new(header, Form::Plain),
@@ -105,16 +106,35 @@ impl ApiKey {
     /// The hashed API key of a request, if it has one.
     #[must_use]
     pub fn of(&self, head: Head<'_>) -> Option<String> {
+        self.find(head).ok()
+    }
+
+    /// The hashed API key of a request, or why it has none.
+    pub(crate) fn find(&self, head: Head<'_>) -> Result<String, Error> {
         let mut lines = head.headers().get_all(&self.header).iter();
-        let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+        let line = match (lines.next(), lines.next()) {
+            (None, _) => return Err(self.missing("no header")),
+            (Some(line), None) => line,
+            (Some(_), Some(_)) => return Err(self.missing("more than one header")),
+        };
         // `to_str` refuses all but visible ASCII, spaces and tabs.
-        let line = line.to_str().ok()?.trim_ascii();
+        let line = line.to_str().ok().map(str::trim_ascii);
         let api_key = match self.form {
             Form::Plain => line,
-            Form::Bearer => bearer_token(line)?,
+            Form::Bearer => line.and_then(bearer_token),
         };
-        let is_readable = !api_key.is_empty() && !api_key.contains('\t');
-        is_readable.then(|| self.key_for(api_key))
+        let api_key = api_key.filter(|api_key| !api_key.is_empty() && !api_key.contains('\t'));
+        api_key
+            .map(|api_key| self.key_for(api_key))
+            .ok_or_else(|| self.missing("no readable header"))
+    }
+
+    fn missing(&self, what: &str) -> Error {
+        let text = match self.form {
+            Form::Plain => format!("request has {what} {} to limit by", self.header),
+            Form::Bearer => String::from("request has no bearer token to limit by"),
+        };
+        Error::new(ErrorKind::Request, text)
     }
 
     /// The key that requests with this API key are charged to.
@@ -146,7 +166,10 @@ fn bearer_token(credentials: &str) -> Option<&str> {
 
 impl<B> KeyExtractor<Request<B>> for ApiKey {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        self.of(Head::from(request)).into_charge()
+        match self.find(Head::from(request)) {
+            Ok(key) => Keyed::Charge(key.into()),
+            Err(why) => Keyed::Missing(why),
+        }
     }
 }
 
@@ -199,7 +222,19 @@ mod tests {
             assert_eq!(of(&api_key, lines), None, "{lines:?}");
         }
         assert_ne!(of(&api_key, &[b"Alice"]).as_deref(), Some(ALICE));
-        assert!(matches!(api_key.extract(&Request::new(())), Keyed::Missing));
+        let why = |lines: &[&str]| {
+            let mut request = Request::new(());
+            for line in lines {
+                request.headers_mut().append("x-api-key", HeaderValue::from_str(line).unwrap());
+            }
+            match api_key.extract(&request) {
+                Keyed::Missing(why) => why.to_string(),
+                found => panic!("{found:?}"),
+            }
+        };
+        assert_eq!(why(&[]), "request has no header x-api-key to limit by");
+        assert_eq!(why(&[""]), "request has no readable header x-api-key to limit by");
+        assert_eq!(why(&["a", "b"]), "request has more than one header x-api-key to limit by");
     }
 
     #[test]
@@ -211,6 +246,8 @@ mod tests {
         {
             assert_eq!(of(&by_bearer_token(), &[line.as_bytes()]), None, "{line}");
         }
+        let Keyed::Missing(why) = by_bearer_token().extract(&Request::new(())) else { panic!() };
+        assert_eq!(why.to_string(), "request has no bearer token to limit by");
     }
 
     #[test]

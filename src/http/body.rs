@@ -17,6 +17,16 @@ impl<C> MakeBody<C> for DefaultBody {
     }
 }
 
+/// Makes bodies of the text of a refusal: see [`HttpResponder::text`](crate::HttpResponder::text).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlainText;
+
+impl<C: From<String>> MakeBody<C> for PlainText {
+    fn body(&self, refusal: &HttpRefusal) -> Option<C> {
+        Some(C::from(refusal.to_string()))
+    }
+}
+
 impl<F: Fn(&HttpRefusal) -> C, C> MakeBody<C> for F {
     fn body(&self, refusal: &HttpRefusal) -> Option<C> {
         Some(self(refusal))

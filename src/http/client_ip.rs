@@ -24,7 +24,7 @@ use ipnet::IpNet;
 
 use self::header::ForwardedHeader;
 use super::head::Head;
-use crate::{IntoCharge, KeyExtractor, Keyed};
+use crate::{Error, ErrorKind, KeyExtractor, Keyed};
 
 /// Charges each request to the IP address of its client, which axum or tonic knows.
 ///
@@ -276,9 +276,19 @@ impl<P: FindPeer> ClientIp<P> {
     }
 }
 
+/// The peer is not known: a mistake of the application, which no caller can mend.
+pub(crate) fn no_peer() -> Error {
+    let text = "request has no peer address: serve with into_make_service_with_connect_info, or \
+                put a PeerAddr into each request";
+    Error::new(ErrorKind::Configuration, text)
+}
+
 impl<B, P: FindPeer> KeyExtractor<Request<B>> for ClientIp<P> {
     fn extract(&self, request: &Request<B>) -> Keyed {
-        self.of(Head::from(request)).into_charge()
+        match self.of(Head::from(request)) {
+            Some(client) => Keyed::Charge(client.into()),
+            None => Keyed::Missing(no_peer()),
+        }
     }
 }
 

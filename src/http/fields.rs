@@ -41,8 +41,7 @@ impl RateLimitHeaders {
 
     /// Adds the fields to a response.
     pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
-        let is_decided =
-            !matches!(decision.origin(), Origin::FailOpen | Origin::Off | Origin::Shadow);
+        let is_decided = matches!(decision.origin(), Origin::Store | Origin::Local | Origin::Cache);
         if self.style == HeaderStyle::None || !is_decided {
             return;
         }

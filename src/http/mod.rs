@@ -15,6 +15,7 @@ mod standing;
 mod structured;
 
 pub use api_key::{ApiKey, by_api_key, by_bearer_token};
+pub use body::PlainText;
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use client_ip::by_client_ip;
 pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, NetworksError, PeerAddr};

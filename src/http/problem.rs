@@ -36,12 +36,13 @@ impl HttpRefusal {
     ///
     /// ```
     /// use http::Response;
-    /// use tower_sluice::{HttpResponder, Refusal};
+    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
     ///
     /// let respond = HttpResponder::new().body(|refusal| refusal.problem_json());
-    /// let response: Response<String> = respond.reject(http::Request::new(()), Refusal::NoKey);
+    /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
+    /// let response: Response<String> = respond.reject(http::Request::new(()), no_key);
     /// assert!(response.body().starts_with(r#"{"type":"about:blank","title":"Bad Request","#));
-    /// assert!(response.body().ends_with(r#","detail":"request has no key to limit by"}"#));
+    /// assert!(response.body().ends_with(r#","detail":"no header x-user"}"#));
     /// ```
     #[must_use]
     pub fn problem_json(&self) -> String {
@@ -55,7 +56,7 @@ impl HttpRefusal {
         let of_request = match self.refusal() {
             Refusal::Denied(_) => false,
             Refusal::Undecided(error) => error.kind() == ErrorKind::Request,
-            Refusal::NoKey => true,
+            Refusal::NoKey(_) => true,
         };
         if of_request {
             json.push_str(r#","detail":"#);

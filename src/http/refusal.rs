@@ -11,8 +11,8 @@ use crate::{ErrorKind, Refusal};
 /// [`HttpResponder::body`](crate::HttpResponder::body) is given.
 ///
 /// Its `Display` text is for the caller. For an error of kind [`Request`](ErrorKind::Request) it is
-/// the error's text, such as "the key is empty". Else it is the text of the [`Refusal`], which says
-/// nothing about the store.
+/// the error's text, such as "the key is empty" or "request has no header x-api-key to limit by".
+/// Else it says nothing about the store or the server.
 #[derive(Debug)]
 pub struct HttpRefusal {
     refusal: Refusal,
@@ -32,7 +32,7 @@ impl HttpRefusal {
                 let wait = Duration::from_millis(fastrand::u64(1_000..=3_000));
                 (StatusCode::SERVICE_UNAVAILABLE, Some(wait))
             }
-            Refusal::NoKey => (no_key, None),
+            Refusal::NoKey(_) => (no_key, None),
         };
         Self { refusal, status, retry_after }
     }

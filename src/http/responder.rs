@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 
-use super::body::{DefaultBody, MakeBody, MakeEmpty};
+use super::body::{DefaultBody, MakeBody, MakeEmpty, PlainText};
 use super::headers::{HeaderStyle, RateLimitHeaders};
 use super::line;
 use super::problem::ProblemJson;
@@ -14,14 +14,18 @@ use super::refusal::HttpRefusal;
 use super::standing::whole_seconds;
 use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 
-/// Answers refusals with a status, the time to come back, and no body.
+/// Answers refusals with a status, the time to come back, and no body unless set.
 ///
 /// | refusal | status | headers |
 /// |---|---|---|
 /// | denied | 429 | `Retry-After`, unless the charge can never fit; `RateLimit-Policy` and `RateLimit` |
 /// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
 /// | undecided, since the key or the cost is invalid | 400 | |
-/// | no key | 400, or as [set](HttpResponder::no_key) | |
+/// | no key | 400, or as [set](HttpResponder::no_key) | `WWW-Authenticate`, if [set](HttpResponder::www_authenticate) |
+///
+/// [`text`](HttpResponder::text) adds a short text, such as "request has no header x-api-key to
+/// limit by". [`problem_json`](HttpResponder::problem_json) and [`body`](HttpResponder::body) say
+/// more.
 ///
 /// A store that is away never shows as 429: the caller did nothing wrong. The inner service's error
 /// type stays.
@@ -48,10 +52,11 @@ use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
-/// use tower_sluice::{HttpResponder, Refusal};
+/// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
 ///
 /// let respond = HttpResponder::new().no_key(StatusCode::UNAUTHORIZED);
-/// let response: Response<String> = respond.reject(Request::new(()), Refusal::NoKey);
+/// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
+/// let response: Response<String> = respond.reject(Request::new(()), no_key);
 /// assert_eq!(response.status(), 401);
 /// ```
 ///
@@ -60,18 +65,19 @@ use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 ///
 /// ```
 /// use http::{HeaderValue, Request, Response};
-/// use tower_sluice::{HttpResponder, Refusal};
+/// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
 ///
 /// let respond = HttpResponder::new()
 ///     .content_type(HeaderValue::from_static("application/json"))
 ///     .body(|refusal| format!(r#"{{"error":"{refusal}"}}"#));
-/// let response: Response<String> = respond.reject(Request::new(()), Refusal::NoKey);
+/// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
+/// let response: Response<String> = respond.reject(Request::new(()), no_key);
 /// assert_eq!(response.headers()["content-type"], "application/json");
-/// assert_eq!(response.body(), r#"{"error":"request has no key to limit by"}"#);
+/// assert_eq!(response.body(), r#"{"error":"no header x-user"}"#);
 /// ```
 #[derive(Clone)]
 pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
-    no_key: StatusCode,
+    no_key: NoKey,
     content_type: Option<HeaderValue>,
     headers: RateLimitHeaders,
     extensions: bool,
@@ -79,11 +85,18 @@ pub struct HttpResponder<F = DefaultBody, E = DefaultBody> {
     empty: E,
 }
 
+/// The answer to a request without a key.
+#[derive(Clone, Debug)]
+struct NoKey {
+    status: StatusCode,
+    challenge: Option<HeaderValue>,
+}
+
 impl HttpResponder {
     /// Empty responses, 400 for a request without a key, and on refusals the fields of draft-11.
     #[must_use]
     pub const fn new() -> Self {
-        let no_key = StatusCode::BAD_REQUEST;
+        let no_key = NoKey { status: StatusCode::BAD_REQUEST, challenge: None };
         let headers = RateLimitHeaders::new(HeaderStyle::Draft11);
         let (body, empty) = (DefaultBody, DefaultBody);
         Self { no_key, content_type: None, headers, extensions: true, body, empty }
@@ -95,7 +108,27 @@ impl<F, E> HttpResponder<F, E> {
     /// that [`HttpResponder`] lists beside it.
     #[must_use]
     pub const fn no_key(mut self, status: StatusCode) -> Self {
-        self.no_key = status;
+        self.no_key.status = status;
+        self
+    }
+
+    /// Sets the field `WWW-Authenticate` of a 401 for a request without a key: the scheme to
+    /// authenticate by, which RFC 9110 wants there. Default: none.
+    ///
+    /// ```
+    /// use http::{HeaderValue, Request, Response, StatusCode};
+    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
+    ///
+    /// let respond = HttpResponder::new()
+    ///     .no_key(StatusCode::UNAUTHORIZED)
+    ///     .www_authenticate(HeaderValue::from_static("Bearer"));
+    /// let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no bearer token"));
+    /// let response: Response<String> = respond.reject(Request::new(()), no_key);
+    /// assert_eq!(response.headers()["www-authenticate"], "Bearer");
+    /// ```
+    #[must_use]
+    pub fn www_authenticate(mut self, challenge: HeaderValue) -> Self {
+        self.no_key.challenge = Some(challenge);
         self
     }
 
@@ -161,6 +194,37 @@ impl<F, E> HttpResponder<F, E> {
         self
     }
 
+    /// Sets the body of refusals to a short text, in a body type that is made from a `String`, and
+    /// their content type to `text/plain; charset=utf-8`. Default: an empty body.
+    ///
+    /// It is the text of the [`HttpRefusal`]: what is wrong with the request, and nothing of the
+    /// store.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{HttpResponder, Memory, Quota, RateLimitLayer, by_api_key};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_minute(100)));
+    /// let limit = RateLimitLayer::new(limiter, by_api_key("x-api-key"))
+    ///     .respond(HttpResponder::new().text());
+    ///
+    /// let inner = async |_: Request<()>| Ok::<_, std::io::Error>(Response::new(String::new()));
+    /// let response = limit.layer(service_fn(inner)).oneshot(Request::new(())).await?;
+    /// assert_eq!(response.status(), 400);
+    /// assert_eq!(response.body(), "request has no header x-api-key to limit by");
+    /// # Ok::<(), std::io::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn text(self) -> HttpResponder<PlainText, E> {
+        let Self { no_key, headers, extensions, empty, .. } = self;
+        let content_type = Some(HeaderValue::from_static("text/plain; charset=utf-8"));
+        HttpResponder { no_key, content_type, headers, extensions, body: PlainText, empty }
+    }
+
     /// Sets the body of refusals to a [problem document](HttpRefusal::problem_json), in a body type
     /// that is made from a `String`, and their content type to `application/problem+json`. Default:
     /// an empty body.
@@ -205,18 +269,19 @@ impl<F, E> HttpResponder<F, E> {
     ///
     /// ```
     /// use http::{HeaderMap, Request, Response};
-    /// use tower_sluice::{HttpResponder, Refusal};
+    /// use tower_sluice::{Error, ErrorKind, HttpResponder, Refusal};
     ///
     /// struct Page(&'static str);
     ///
     /// let respond = HttpResponder::new()
     ///     .body(|_| Page("<h1>Slow down</h1>"))
     ///     .empty_body(|| Page(""));
-    /// let response = respond.reject(Request::new(()), Refusal::NoKey);
+    /// let no_key = || Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
+    /// let response = respond.reject(Request::new(()), no_key());
     /// assert_eq!(response.body().0, "<h1>Slow down</h1>");
     ///
     /// let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
-    /// let response: Response<Page> = respond.reject(grpc, Refusal::NoKey);
+    /// let response: Response<Page> = respond.reject(grpc, no_key());
     /// assert_eq!(response.headers()["grpc-status"], "3");
     /// assert_eq!(response.body().0, "");
     /// ```
@@ -236,7 +301,7 @@ impl<F, E> HttpResponder<F, E> {
         F: MakeBody<C>,
         E: MakeEmpty<C>,
     {
-        let refusal = HttpRefusal::new(refusal, self.no_key);
+        let refusal = HttpRefusal::new(refusal, self.no_key.status);
         let mut response = match grpc::content_type(request.headers()) {
             Some(kind) => self.trailers_only(kind, &refusal),
             None => self.refused(request.method() != Method::HEAD, &refusal),
@@ -275,6 +340,10 @@ impl<F, E> HttpResponder<F, E> {
             Refusal::Denied(decision) => self.headers.write(decision, headers),
             Refusal::Undecided(_) if refusal.retry_after().is_some() => {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            Refusal::NoKey(_) if refusal.status() == StatusCode::UNAUTHORIZED => {
+                let challenge = self.no_key.challenge.clone();
+                headers.extend(challenge.map(|challenge| (WWW_AUTHENTICATE, challenge)));
             }
             _ => {}
         }

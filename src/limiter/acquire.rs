@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::Limiter;
+use super::{Limiter, runtime};
 use crate::waiters::Waiter;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
 
@@ -133,18 +133,29 @@ impl<C> Admission<C> {
                             return Poll::Ready(Err(Refusal::Undecided(too_long_a_wait())));
                         }
                         Outcome::Wait(wait) => {
+                            let sleep = match boxed_sleep(wait) {
+                                Ok(sleep) => sleep,
+                                Err(error) => {
+                                    refund(limiter, decision);
+                                    return Poll::Ready(Err(Refusal::Undecided(error)));
+                                }
+                            };
                             let due = due(attempts, wait);
                             begin_wait(this.attempts, &mut decision);
                             *admitted = Some(decision);
-                            State::Waiting { sleep: boxed_sleep(wait), due }
+                            State::Waiting { sleep, due }
                         }
                         Outcome::Retry(pause)
                             if attempts.is_some_and(|attempts| attempts.has_time_for(pause)) =>
                         {
+                            let sleep = match boxed_sleep(pause.saturating_add(jitter())) {
+                                Ok(sleep) => sleep,
+                                Err(error) => return Poll::Ready(Err(Refusal::Undecided(error))),
+                            };
                             begin_wait(this.attempts, &mut decision);
-                            State::Pausing { sleep: boxed_sleep(pause.saturating_add(jitter())) }
+                            State::Pausing { sleep }
                         }
-                        _ => return Poll::Ready(Err(Refusal::Denied(decision.denied()))),
+                        _ => return Poll::Ready(Err(Refusal::Denied(decision.without_retry()))),
                     }
                 }
                 StateProj::Waiting { sleep, .. } => {
@@ -184,8 +195,8 @@ fn due(attempts: Option<&Attempts>, wait: Duration) -> Instant {
     since.checked_add(wait).unwrap_or(since)
 }
 
-fn boxed_sleep(wait: Duration) -> Pin<Box<Sleep>> {
-    Box::pin(sleep(wait))
+fn boxed_sleep(wait: Duration) -> Result<Pin<Box<Sleep>>, Error> {
+    runtime::current().map(|_| Box::pin(sleep(wait)))
 }
 
 /// Refunds all that a decision took.

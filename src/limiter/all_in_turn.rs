@@ -8,13 +8,13 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::members::{Member, joined, refused};
+use self::members::{Member, PolicyCounts, compare_tightness, joined, refused};
 use self::reservations::{MemberReservation, MemberReservations, TentativeReservations};
 use super::acquire::too_long_a_wait;
 use super::named::check_key;
 use super::timeout::after_other_calls;
 use super::{Boxed, BoxedFuture, Limiter, MemberCharges, Operation, Parts};
-use crate::{Charge, Decision, Error, Outcome, Owner, Reservation};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 
 /// Limiters over different keys, asked one after another, all or nothing: per user *and* for
 /// everybody.
@@ -49,6 +49,8 @@ use crate::{Charge, Decision, Error, Outcome, Owner, Reservation};
 /// members that state no cost follow the actual one, and the others keep theirs; a settlement to 0
 /// refunds all.
 ///
+/// A quota of the charge that no member is given is an error of kind [`Configuration`].
+///
 /// # Order, waits, refunds
 ///
 /// Put first the member that a single caller exhausts soonest, such as the limit of a user. Then a
@@ -69,10 +71,12 @@ use crate::{Charge, Decision, Error, Outcome, Owner, Reservation};
 /// `limiter.timeout(short).or_else(fallback)`. Without the shorter time it would use up that of the
 /// others.
 ///
+/// [`Configuration`]: crate::ErrorKind::Configuration
 /// [`Saturation`]: crate::ErrorKind::Saturation
 pub struct AllInTurn<const N: usize, F> {
     owner: Owner,
     limiters: Arc<[Boxed; N]>,
+    policies: Arc<PolicyCounts<N>>,
     keys: Arc<F>,
 }
 
@@ -120,12 +124,20 @@ impl<const N: usize> AllInTurn<N, Parts> {
 impl<const N: usize, F: MemberCharges<N>> AllInTurn<N, F> {
     pub(super) fn asking(limiters: [Boxed; N], keys: F) -> Self {
         const { assert!(N > 0, "at least one limiter") }
-        Self { owner: Owner::new(), limiters: Arc::new(limiters), keys: Arc::new(keys) }
+        let (policies, keys) = (Arc::default(), Arc::new(keys));
+        Self { owner: Owner::new(), limiters: Arc::new(limiters), policies, keys }
     }
 
     /// The charge of each member that is asked.
     pub(super) fn member_charges(&self, charge: &Charge) -> Result<[Option<Charge>; N], Error> {
         let charges = self.keys.member_charges(&charge.for_members())?;
+        let has_quota = |charge: &Charge| charge.get_quota().is_some();
+        // Nobody would follow it.
+        if has_quota(charge) && !charges.iter().flatten().any(has_quota) {
+            let message =
+                "a quota belongs to a member's charge, and no member is given that of the whole";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
         Ok(charges.map(|member| member.map(|member| member.for_member_of(charge))))
     }
 }
@@ -137,7 +149,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
             limiters: Arc::clone(&self.limiters),
             reservations: Vec::new(),
         };
-        let owner = self.owner;
+        let (owner, policies) = (self.owner, Arc::clone(&self.policies));
         Box::pin(async move {
             let mut members: Vec<Member> = Member::of_charges(charges);
             // Whatever the members would answer, the request is wrong.
@@ -145,6 +157,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
             with_key.map(|member| member.charge.key()).try_for_each(check_key)?;
             if let [Member { index, charge, .. }] = &members[..] {
                 let decision = tentative.limiters[*index].check(charge).await?;
+                let decision = policies.placed(*index, decision);
                 let inherits_cost = charge.inherits_cost();
                 return Ok(wrap_reservation(decision, owner, cost, inherits_cost));
             }
@@ -168,10 +181,10 @@ impl<const N: usize, F> AllInTurn<N, F> {
             for place in 0..members.len() {
                 let Member { index, charge, answer, taken } = &mut members[place];
                 let decision = ask_member(&tentative.limiters[*index], charge, &mut answered);
-                let mut decision = decision.await?.denied();
+                let mut decision = decision.await?.without_retry();
                 if !decision.is_admitted() {
                     *answer = Some(decision);
-                    return refused(&tentative.limiters[..], members).await;
+                    return refused(&tentative.limiters[..], members, &policies).await;
                 }
                 let inherits_cost = charge.inherits_cost();
                 *taken = decision.reservation().map_or(0, Reservation::cost);
@@ -183,7 +196,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
                 *answer = Some(decision);
             }
             let reservations = MemberReservations(std::mem::take(&mut tentative.reservations));
-            let decision = joined(members)?;
+            let decision = joined(members, &policies)?;
             if reservations.0.is_empty() {
                 return Ok(decision);
             }
@@ -234,6 +247,14 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
         }
     }
 
+    /// Admits it if each member does.
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        // Each is asked, so that each counts it.
+        let answers: Vec<_> = self.limiters.iter().map(|one| one.check_keyless(why)).collect();
+        let admitted: Option<Vec<Decision>> = answers.into_iter().collect();
+        admitted?.into_iter().min_by(compare_tightness)
+    }
+
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let is_more = actual > reservation.cost();
         if reservation.owner() != self.owner || is_more && !self.can_take_more() {
@@ -282,11 +303,12 @@ impl<const N: usize, F> AllInTurn<N, F> {
             })
             .collect::<Option<_>>()?;
         let mut members = Member::of_charges(charges.clone());
+        let policies = Arc::clone(&self.policies);
         Some(Box::pin(async move {
             for (member, answer) in members.iter_mut().zip(answers) {
-                member.answer = Some(answer.await?.denied());
+                member.answer = Some(answer.await?.without_retry());
             }
-            joined(members)
+            joined(members, &policies)
         }))
     }
 }
@@ -296,6 +318,7 @@ impl<const N: usize, F> Clone for AllInTurn<N, F> {
         Self {
             owner: self.owner,
             limiters: Arc::clone(&self.limiters),
+            policies: Arc::clone(&self.policies),
             keys: Arc::clone(&self.keys),
         }
     }

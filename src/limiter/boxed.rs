@@ -34,6 +34,10 @@ impl Limiter for Boxed {
         self.0.check_boxed(charge)
     }
 
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.0.check_keyless_boxed(why)
+    }
+
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.0.settle_boxed(reservation, actual)
     }
@@ -55,6 +59,7 @@ impl fmt::Debug for Boxed {
 
 trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxedFuture;
+    fn check_keyless_boxed(&self, why: &Error) -> Option<Decision>;
     fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation>;
     fn can_take_more_boxed(&self) -> bool;
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture>;
@@ -67,6 +72,10 @@ where
 {
     fn check_boxed(&self, charge: &Charge) -> BoxedFuture {
         Box::pin(self.check(charge))
+    }
+
+    fn check_keyless_boxed(&self, why: &Error) -> Option<Decision> {
+        self.check_keyless(why)
     }
 
     fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {

@@ -19,7 +19,7 @@ use self::key::KeyHash;
 use self::refusal::Question;
 use super::{Limiter, Operation};
 use crate::reservation::Charged;
-use crate::{Charge, Reservation};
+use crate::{Charge, Decision, Error, Reservation};
 
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -171,6 +171,10 @@ impl<L: Limiter> Limiter for DenyCache<L> {
             Some(Err(miss)) => self.asking(self.inner.check(charge), Some(Afterwards::Learn(miss))),
             None => self.asking(self.inner.check(charge), None),
         }
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.inner.check_keyless(why)
     }
 
     /// Forgets the key, since its time to come back may be another one. Of a reservation that did

@@ -51,12 +51,22 @@ impl Description {
     /// the names keeps its own. Default: the name of the limiter, with a number if it has several
     /// quotas.
     ///
+    /// The order is that of all policies of the limiter, also where a charge leaves some out: an
+    /// absent part of a charge of [several](Charge::several) keys, say. A member of an
+    /// [`AllInTurn`](crate::AllInTurn) counts as one policy until it has answered for the first
+    /// time, so put one of several quotas last, or describe it itself. The policies of a table keep
+    /// the names of their rows.
+    ///
     /// # Panics
     ///
     /// Where [`try_names`](Description::try_names) returns an error.
     #[must_use]
+    #[track_caller]
     pub fn names(self, names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
-        self.try_names(names).unwrap_or_else(|error| panic!("{error}"))
+        match self.try_names(names) {
+            Ok(described) => described,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// The same, for names that come from a file or a user.
@@ -104,10 +114,10 @@ impl Description {
     /// Writes what it says into the policies of a decision.
     fn apply(&self, decision: &mut Decision, partition_key: Option<[u8; 8]>) {
         let mut policies = decision.to_policies();
-        for (policy, name) in policies.iter_mut().zip(&self.names) {
-            policy.name = Arc::clone(name);
-        }
         for policy in &mut policies {
+            if let Some(name) = self.names.get(policy.place) {
+                policy.name = Arc::clone(name);
+            }
             policy.figures.unit = self.unit.unwrap_or(policy.figures.unit);
             policy.figures.partition_key = partition_key.or(policy.figures.partition_key);
         }
@@ -140,6 +150,10 @@ impl<L: Limiter> Limiter for Described<L> {
 
     fn check(&self, charge: &Charge) -> Self::Future {
         self.describing(self.inner.check(charge), charge)
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.inner.check_keyless(why)
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {

@@ -31,13 +31,21 @@ pub trait LimiterExt: Limiter + Sized {
         Timeout::new(self, timeout)
     }
 
-    /// Asks `fallback` where this limiter cannot decide and its error's
-    /// [`ErrorKind`](crate::ErrorKind) permits it: [`FailOpen`] or another limiter.
+    /// Asks `fallback` where this limiter cannot decide: another limiter for every
+    /// [`ErrorKind`](crate::ErrorKind) but [`Request`] and [`State`], and [`FailOpen`] for
+    /// [`Infrastructure`] alone.
     ///
-    /// [`FailOpen`] admits while the store is away. Another limiter, such as a [`Memory`] with the
-    /// share of one process, keeps a bound, so it answers under load too. Without a fallback a
-    /// caller sees the error, over HTTP as 503.
+    /// Another limiter, such as a [`Memory`] with the share of one process, keeps a bound. So it
+    /// also answers where the process has too much to do, where Redis is full, and where its
+    /// password has changed. [`FailOpen`] has none, and admits only while the store is away.
+    /// Without a fallback a caller sees the error, over HTTP as 503.
     ///
+    /// A request that cannot be charged stays an error, and so does a stored value that is not the
+    /// crate's. For the latter write `or_else_if(Error::is_of_store, fallback)`.
+    ///
+    /// [`Request`]: crate::ErrorKind::Request
+    /// [`State`]: crate::ErrorKind::State
+    /// [`Infrastructure`]: crate::ErrorKind::Infrastructure
     /// [`FailOpen`]: crate::FailOpen
     /// [`Memory`]: crate::Memory
     ///
@@ -64,6 +72,7 @@ pub trait LimiterExt: Limiter + Sized {
 
     /// Asks `fallback` where this limiter cannot decide and `condition` holds, a closure over its
     /// error. The condition replaces the fallback's own, and it is the place to log an error.
+    /// [`Error::is_of_store`] is a ready one: each kind but [`Request`](crate::ErrorKind::Request).
     ///
     /// Requests and load cause errors too: of kind [`Request`](crate::ErrorKind::Request) and
     /// [`Saturation`](crate::ErrorKind::Saturation). A condition that holds for them lets a caller
@@ -74,14 +83,14 @@ pub trait LimiterExt: Limiter + Sized {
     /// use tower_sluice::algorithm::TokenBucket;
     /// use tower_sluice::{Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
     ///
-    /// let full = |_: &Charge| {
-    ///     ready(Err::<Decision, _>(Error::new(ErrorKind::Capacity, "the store is full")))
+    /// let corrupt = |_: &Charge| {
+    ///     ready(Err::<Decision, _>(Error::new(ErrorKind::State, "not a value of ours")))
     /// };
     /// let share = Memory::new("share", TokenBucket::new(Quota::per_second(10)));
-    /// let limiter = full.or_else_if(
+    /// let limiter = corrupt.or_else_if(
     ///     |error| {
     ///         eprintln!("no decision: {error}");
-    ///         error.kind() != ErrorKind::Request
+    ///         error.is_of_store()
     ///     },
     ///     share,
     /// );

@@ -1,11 +1,18 @@
-//! A short time after a deadline, in which an answer still counts.
+//! A short time around a deadline, in which the runtime reads what has arrived.
 //!
 //! A busy process fires timers before it reads replies that have already arrived. So a caller that
-//! waits for a reply lets the runtime catch up before it gives up.
+//! waits for a reply lets the runtime catch up before it gives up. It begins a little before its
+//! deadline, so that a process that is on time gives up at the deadline itself.
 
+#[cfg(feature = "redis")]
+use std::future::Future;
+#[cfg(feature = "redis")]
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::task::yield_now;
+#[cfg(feature = "redis")]
+use tokio::time::timeout_at;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::worker_threads::WorkerThreads;
@@ -23,42 +30,81 @@ const MIN_ROUNDS: usize = 3;
 /// A timer that fires later than this shows that the process is busy.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// A thread that runs makes a turn within this time after the deadline, unless the process is busy.
+/// A thread that runs makes a turn within this time, unless the process is busy.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
 /// The step in which timers fire.
 const TICK: Duration = Duration::from_millis(1);
 
-/// A deadline, and the time after it in which an answer still counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GracePeriod {
+/// A decision begins to catch up so long before its deadline: the ticks that catching up takes.
+#[cfg(feature = "redis")]
+const LEAD: Duration = Duration::from_millis(2);
+
+/// So many timers are watched in the time of an attempt to connect: it takes about as many steps.
+#[cfg(feature = "redis")]
+const WATCHED_TIMERS: u32 = 10;
+
+/// Runs an attempt to connect that is to end by `deadline`. If it does not, and a quarter of its
+/// time passed after timers were to fire, its error says nothing about the server.
+#[cfg(feature = "redis")]
+pub(super) async fn unless_busy<T>(
     deadline: Instant,
-}
-
-impl GracePeriod {
-    pub(super) fn new(deadline: Instant) -> Self {
-        Self { deadline }
-    }
-
-    #[cfg(feature = "redis")]
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
-    /// Whether the deadline passed so long ago that the process must be busy.
-    pub(super) fn is_late(&self) -> bool {
-        self.deadline.elapsed() > SLACK
-    }
-
-    /// The error of an attempt to connect that was to end by the deadline. Timers that fire late
-    /// say nothing about the server.
-    #[cfg(feature = "redis")]
-    pub(super) fn unless_late(&self, error: Error) -> Error {
-        if error.kind() != ErrorKind::Infrastructure || !self.is_late() {
+    attempt: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let (mut attempt, begun, mut late) = (pin!(attempt), Instant::now(), Duration::ZERO);
+    let interval = deadline.saturating_duration_since(begun) / WATCHED_TIMERS;
+    let result = loop {
+        let tick = Instant::now() + interval.max(TICK);
+        let result = timeout_at(tick, &mut attempt).await;
+        late += tick.elapsed();
+        if let Ok(result) = result {
+            break result;
+        }
+    };
+    result.map_err(|error| {
+        let is_busy = deadline <= Instant::now() && 4 * late > begun.elapsed();
+        if !is_busy || error.kind() != ErrorKind::Infrastructure {
             return error;
         }
         let message = "this process is too busy to connect in time";
         Error::new(ErrorKind::Saturation, message).with_source(error)
+    })
+}
+
+/// A deadline, and the time around it in which an answer still counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GracePeriod {
+    begin: Instant,
+    deadline: Instant,
+}
+
+impl GracePeriod {
+    /// One that begins at the deadline.
+    pub(super) fn new(deadline: Instant) -> Self {
+        Self { begin: deadline, deadline }
+    }
+
+    /// One that ends at the deadline if the process is on time. It begins after `start`.
+    #[cfg(feature = "redis")]
+    pub(super) fn before(deadline: Instant, start: Instant) -> Self {
+        let begin = deadline.checked_sub(LEAD).map_or(start, |begin| begin.max(start));
+        Self { begin, deadline }
+    }
+
+    /// When the caller's timer is to fire.
+    #[cfg(feature = "redis")]
+    pub(super) fn begin(&self) -> Instant {
+        self.begin
+    }
+
+    /// The deadline itself.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether it began so long ago that the process must be busy.
+    pub(super) fn is_late(&self) -> bool {
+        self.begin.elapsed() > SLACK
     }
 
     /// Lets the runtime read what has arrived. Ends early if the process is busy, and late if a
@@ -73,17 +119,17 @@ impl GracePeriod {
                 return;
             }
         }
-        sleep(TICK).await;
+        sleep_until(self.deadline.max(Instant::now() + TICK)).await;
         yield_now().await;
         if have_run() {
             return;
         }
-        while !have_run() && self.deadline.elapsed() < MAX_TURN {
+        while !have_run() && self.begin.elapsed() < MAX_TURN {
             sleep(TICK).await;
         }
         // What it held up needs time for its answer. One that stands still on makes this late.
         let end = if have_run() { SLACK - 2 * TICK } else { SLACK + TICK };
-        sleep_until(self.deadline + end).await;
+        sleep_until(self.begin + end).await;
         yield_now().await;
     }
 }

@@ -81,6 +81,10 @@ where
         InspectFuture { answer: self.inner.check(charge), inspect }
     }
 
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.inner.check_keyless(why)
+    }
+
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.inner.settle(reservation, actual)
     }

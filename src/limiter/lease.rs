@@ -35,7 +35,7 @@ use self::name::may_be_leased;
 use self::settings::Settings;
 use self::stock::LeasedUnits;
 use super::{Limiter, Operation};
-use crate::{Charge, Reservation};
+use crate::{Charge, Decision, Error, Reservation};
 
 /// A limiter that leases units: made by [`LimiterExt::lease`](crate::LimiterExt::lease). Cheap to
 /// clone.
@@ -89,7 +89,8 @@ use crate::{Charge, Reservation};
 ///
 /// A refill starts when a quarter is left, so callers seldom wait. Callers that find nothing share
 /// a refill. If it is refused, each of them asks alone: no charge is refused that the inner limiter
-/// would have admitted. A refused charge costs one call, as without a lease.
+/// would have admitted. A refused charge costs one call, as without a lease. A caller whose
+/// deadline comes before that of the refill asks alone too.
 ///
 /// # What comes back
 ///
@@ -191,6 +192,10 @@ where
             return LeaseFuture::asking(leases, check);
         }
         LeaseFuture::starting(leases, charge.clone())
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.leases.inner.check_keyless(why)
     }
 
     /// Less is put back into the lease, or refunded with the rest of it. More is taken from a

@@ -89,8 +89,10 @@ impl<A: Algorithm> Memory<A> {
     ///
     /// If the name is empty, or where [`Memory::try_new`] returns an error.
     #[must_use]
+    #[track_caller]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A) -> Self {
-        expect_valid_quota(Self::try_new(name, algorithm))
+        let name = name.into();
+        expect_valid_quota(&name, Self::try_new(Arc::clone(&name), algorithm))
     }
 
     /// The same, for a quota that comes from a file or a user.
@@ -103,6 +105,7 @@ impl<A: Algorithm> Memory<A> {
     /// # Panics
     ///
     /// If the name is empty.
+    #[track_caller]
     pub fn try_new(name: impl Into<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let named = NamedAlgorithm::new(name.into(), algorithm)?;
         Ok(Self { store: Arc::new(Store::new(named, DEFAULT_MAX_KEYS)) })

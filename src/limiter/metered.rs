@@ -145,6 +145,12 @@ impl<L: Limiter> Limiter for Metered<L> {
         MeteredFuture { answer: self.inner.check(charge), counted }
     }
 
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        let answer = self.inner.check_keyless(why);
+        self.counts.meter.record_keyless(answer.as_ref().ok_or(why));
+        answer
+    }
+
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.inner.settle(reservation, actual)
     }

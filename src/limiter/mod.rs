@@ -21,6 +21,7 @@ mod operate;
 mod or_else;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+pub(crate) mod runtime;
 mod shadow;
 mod switch;
 pub(crate) mod timeout;
@@ -87,14 +88,14 @@ use crate::{Charge, Decision, Error, Reservation};
 ///
 /// ```
 /// use std::{future::ready, time::Duration};
-/// use tower_sluice::{Charge, Decision, Error, FailOpen, LimiterExt, Outcome};
+/// use tower_sluice::{Charge, Decision, Error, FailOpen, LimiterExt};
 ///
 /// let only_alice = |charge: &Charge| {
-///     let outcome = match charge.key() {
-///         "alice" => Outcome::Allow,
-///         _ => Outcome::Deny { retry_after: None },
+///     let decision = match charge.key() {
+///         "alice" => Decision::admitted(),
+///         _ => Decision::denied(None),
 ///     };
-///     ready(Ok::<_, Error>(Decision::new(outcome)))
+///     ready(Ok::<_, Error>(decision))
 /// };
 /// let limiter = only_alice.timeout(Duration::from_millis(20)).or_else(FailOpen);
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -135,12 +136,30 @@ use crate::{Charge, Decision, Error, Reservation};
 /// A wait that it reserves is no longer than the charge's [`max_wait`](Charge::get_max_wait), where
 /// `None` means 0. A longer one is refunded, and the request is refused as undecided, with an error
 /// of kind [`State`](crate::ErrorKind::State).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a limiter",
+    note = "an algorithm needs a name and a store: write `Memory::new(\"api\", algorithm)` or `Redis::new(\"api\", algorithm, pool)`",
+    note = "a closure is a limiter if it takes a `&Charge` and its future returns a `Result<Decision, Error>`",
+    note = "limiters are shared as an `Arc`; `.boxed()` of `LimiterExt` hides the type of one"
+)]
 pub trait Limiter {
     /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
 
     /// Asks whether `charge` may pass.
     fn check(&self, charge: &Charge) -> Self::Future;
+
+    /// Decides about a request without a key, which cannot be charged. `None` refuses it, and is
+    /// the default. `why` says what the request lacks.
+    ///
+    /// A layer calls it in place of [`check`](Limiter::check), and no store is asked. A [`Shadow`]
+    /// admits such a request, and so does a [`Switch`] that is off or in a shadow. Limiters that
+    /// count decisions count it. A limiter of your own around another one passes the call on:
+    /// without that, a switch inside of it does not hold for such requests.
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        let _ = why;
+        None
+    }
 
     /// Settles what an admission took: `actual` is what the request cost in the end, in units.
     ///
@@ -178,6 +197,7 @@ pub trait Limiter {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, Fut> Limiter for F
 where
     F: Fn(&Charge) -> Fut,
@@ -195,6 +215,10 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
 
     fn check(&self, charge: &Charge) -> L::Future {
         (**self).check(charge)
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        (**self).check_keyless(why)
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, MemberAnswer, Verdict};
 use crate::charge::Key;
+#[cfg(feature = "policies")]
+use crate::decision::KEEPS_NAME;
 use crate::decision::{Details, Figures, Policy, distinct_names};
 use crate::quota::{INEXACT, Quota, QuotaError, Quotas};
 use crate::reservation::Taken;
@@ -28,8 +30,8 @@ pub(super) struct NamedAlgorithm<A: Algorithm> {
     pub(super) owner: Owner,
     /// One for each quota, or a single one.
     names: Vec<Arc<str>>,
-    /// The names of several policies, one for each quota.
-    policy_names: Vec<Arc<str>>,
+    /// The place and the name of several policies, one for each quota.
+    policies: Vec<(usize, Arc<str>)>,
     /// Whether the units of a single quota come back one by one.
     refills: bool,
     algorithm: A,
@@ -75,6 +77,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     /// # Errors
     ///
     /// If the algorithm cannot follow its own quota.
+    #[track_caller]
     pub(super) fn new(name: Arc<str>, algorithm: A) -> Result<Self, QuotaError> {
         assert!(!name.is_empty(), "a limiter needs a name");
         Self::named(vec![name], algorithm)
@@ -88,9 +91,9 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     pub(super) fn named(names: Vec<Arc<str>>, algorithm: A) -> Result<Self, QuotaError> {
         let quota = algorithm.quota();
         let rule = algorithm.rule(quota.clone())?;
-        let policy_names = distinct_names(&names, quota.as_slice().len());
+        let policies = (0..).zip(distinct_names(&names, quota.as_slice().len())).collect();
         let refills = algorithm.refills(0);
-        Ok(Self { owner: Owner::new(), names, policy_names, refills, algorithm, quota, rule })
+        Ok(Self { owner: Owner::new(), names, policies, refills, algorithm, quota, rule })
     }
 
     #[inline]
@@ -154,6 +157,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             fallback_cause: None,
             waiters: None,
             shared: None,
+            place: 0,
         };
         Decision::with_details(outcome, from.origin, details)
     }
@@ -165,8 +169,8 @@ impl<A: Algorithm> NamedAlgorithm<A> {
 
     /// What several quotas say, each for itself.
     fn policies(&self, quotas: &[Quota], members: &[MemberAnswer]) -> Arc<[Policy]> {
-        let each = quotas.iter().zip(members).zip(&self.policy_names).enumerate();
-        each.map(|(index, ((quota, member), name))| {
+        let each = quotas.iter().zip(members).zip(&self.policies).enumerate();
+        each.map(|(index, ((quota, member), (place, name)))| {
             let figures = Figures {
                 outcome: outcome::<A>(member.verdict),
                 remaining: Some(member.report.remaining.cast_unsigned()),
@@ -174,7 +178,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
                 refills: self.algorithm.refills(index),
                 ..Figures::new(self.algorithm.reported(index, *quota))
             };
-            Policy { name: Arc::clone(name), figures }
+            Policy { name: Arc::clone(name), place: *place, figures }
         })
         .collect()
     }
@@ -214,6 +218,32 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     pub(super) fn with_algorithm(&self, algorithm: A) -> Result<Self, QuotaError> {
         let named = Self::named(self.names.clone(), algorithm)?;
         Ok(Self { owner: self.owner, ..named })
+    }
+
+    /// The same, with policies that keep their names, whatever describes them.
+    pub(super) fn keeping_names(mut self) -> Self {
+        self.policies.iter_mut().for_each(|(place, _)| *place = KEEPS_NAME);
+        self
+    }
+}
+
+#[cfg(feature = "redis")]
+impl<A: Algorithm> NamedAlgorithm<A> {
+    /// The members at these `places` among limiters of these names.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow its quota.
+    pub(super) fn of_members(
+        names: &[Arc<str>],
+        places: &[usize],
+        algorithm: A,
+    ) -> Result<Self, QuotaError> {
+        let each = |names: &[Arc<str>]| {
+            places.iter().map(|place| Arc::clone(&names[*place])).collect::<Vec<_>>()
+        };
+        let policies = places.iter().copied().zip(each(&distinct_names(names, names.len())));
+        Ok(Self { policies: policies.collect(), ..Self::named(each(names), algorithm)? })
     }
 }
 
@@ -261,9 +291,13 @@ fn tightest(policies: &[Policy]) -> usize {
 ///
 /// # Panics
 ///
-/// If the algorithm cannot follow its quota.
-pub(super) fn expect_valid_quota<T>(made: Result<T, QuotaError>) -> T {
-    made.unwrap_or_else(|error| panic!("the algorithm cannot follow its quota: {error}"))
+/// If the algorithm cannot follow its quota. The panic shows the line of the constructor's caller.
+#[track_caller]
+pub(super) fn expect_valid_quota<T>(name: &str, made: Result<T, QuotaError>) -> T {
+    match made {
+        Ok(made) => made,
+        Err(error) => panic!("limiter `{name}`: the algorithm cannot follow its quota: {error}"),
+    }
 }
 
 /// Checks the key and the cost of a charge: what is an error whatever the algorithm.

@@ -9,13 +9,14 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
-use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Reservation};
+use crate::observe::FallbackWatch;
+use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 
 /// A fallback that admits while the store is away: the limit is off until it is back.
 ///
-/// It answers errors of kind [`Infrastructure`](ErrorKind::Infrastructure) only, which no request
-/// can cause. Every other error stays one, so that no request and no load of this process alone
-/// turns the limit off.
+/// It answers errors of kind [`Infrastructure`](crate::ErrorKind::Infrastructure) only, which no
+/// request can cause. Every other error stays one, so that no request and no load of this process
+/// alone turns the limit off.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
@@ -53,7 +54,7 @@ impl Fallback for FailOpen {
     type Future = Ready<Result<Decision, Error>>;
 
     fn stands_in(&self, error: &Error) -> bool {
-        error.kind() == ErrorKind::Infrastructure
+        error.kind().may_fail_open()
     }
 
     fn answer(&self, _charge: &Charge) -> Self::Future {
@@ -66,7 +67,7 @@ impl<L: Limiter> Fallback for L {
     type Future = L::Future;
 
     fn stands_in(&self, error: &Error) -> bool {
-        matches!(error.kind(), ErrorKind::Infrastructure | ErrorKind::Saturation)
+        error.kind().may_fall_back()
     }
 
     fn answer(&self, charge: &Charge) -> L::Future {
@@ -137,12 +138,19 @@ impl<P, F: fmt::Debug> fmt::Debug for FallbackIf<P, F> {
 #[derive(Clone, Debug)]
 pub struct OrElse<L, F> {
     inner: L,
-    fallback: Arc<F>,
+    standby: Arc<Standby<F>>,
+}
+
+/// A fallback, and what reports that it answers.
+#[derive(Debug)]
+struct Standby<F> {
+    fallback: F,
+    watch: FallbackWatch,
 }
 
 impl<L, F> OrElse<L, F> {
     pub(super) fn new(inner: L, fallback: F) -> Self {
-        Self { inner, fallback: Arc::new(fallback) }
+        Self { inner, standby: Arc::new(Standby { fallback, watch: FallbackWatch::new() }) }
     }
 }
 
@@ -155,19 +163,23 @@ where
 
     fn check(&self, charge: &Charge) -> Self::Future {
         OrElseFuture {
-            asked: Some((charge.clone(), Arc::clone(&self.fallback))),
+            asked: Some((charge.clone(), Arc::clone(&self.standby))),
             state: State::Asking { check: self.inner.check(charge) },
         }
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.inner.check_keyless(why)
     }
 
     /// The limiter that made the reservation settles it, be it the fallback.
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         let settled = self.inner.settle(reservation, actual);
-        settled.or_else(|reservation| self.fallback.settle_own(reservation, actual))
+        settled.or_else(|reservation| self.standby.fallback.settle_own(reservation, actual))
     }
 
     fn can_take_more(&self) -> bool {
-        self.inner.can_take_more() && self.fallback.can_settle_more()
+        self.inner.can_take_more() && self.standby.fallback.can_settle_more()
     }
 
     /// Of the inner limiter: what the fallback decides is another account.
@@ -181,7 +193,7 @@ pin_project! {
     /// The future of [`OrElse`].
     pub struct OrElseFuture<C, F: Fallback> {
         // What the fallback is asked, if it may be.
-        asked: Option<(Charge, Arc<F>)>,
+        asked: Option<(Charge, Arc<Standby<F>>)>,
         #[pin]
         state: State<C, F::Future>,
     }
@@ -209,12 +221,17 @@ where
             let next = match this.state.as_mut().project() {
                 StateProj::Asking { check } => {
                     let error = match ready!(check.poll(cx)) {
-                        Ok(decision) => return Poll::Ready(Ok(decision)),
+                        Ok(decision) => {
+                            if let Some((_, standby)) = this.asked {
+                                standby.watch.decided();
+                            }
+                            return Poll::Ready(Ok(decision));
+                        }
                         Err(error) => error,
                     };
-                    match this.asked.take() {
-                        Some((charge, fallback)) if fallback.stands_in(&error) => {
-                            let answer = fallback.answer(&charge);
+                    match this.asked {
+                        Some((charge, standby)) if standby.fallback.stands_in(&error) => {
+                            let answer = standby.fallback.answer(charge);
                             State::FallingBack { answer, error: Some(error) }
                         }
                         _ => return Poll::Ready(Err(error)),
@@ -223,6 +240,9 @@ where
                 StateProj::FallingBack { answer, error } => {
                     let decision = ready!(answer.poll(cx))?;
                     let error = error.take().expect("polled after it was done");
+                    if let Some((_, standby)) = this.asked {
+                        standby.watch.answered(&decision, &error);
+                    }
                     return Poll::Ready(Ok(decision.with_fallback_cause(error)));
                 }
             };

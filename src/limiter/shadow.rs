@@ -41,6 +41,7 @@ use crate::{Charge, Decision, Error, Outcome, Reservation};
 /// | `Wait` | `Allow`: the slot is reserved, and nobody waits for it |
 /// | `Retry`, `Deny` | `Allow`, and nothing is taken |
 /// | an error, of whatever kind | `Allow`, with [`Origin::Shadow`](crate::Origin::Shadow) |
+/// | nothing, since a request has no key | the same |
 ///
 /// [`Decision::shadowed`] holds the answer itself. All else that the decision reports is the inner
 /// limiter's, such as [`remaining`](Decision::remaining). What was taken can be settled as usual.
@@ -49,8 +50,6 @@ use crate::{Charge, Decision, Error, Outcome, Reservation};
 ///
 /// - It does not hide the time that a decision takes. So leave a `timeout` inside of it.
 /// - It does not ask again: where nothing can be reserved, a caller would have, after `Retry`.
-/// - It does not see a request without a key: the layer refuses that before. Return
-///   [`Exempt`](crate::Exempt) to let it pass.
 /// - An estimate, a penalty and a reset are those of the inner limiter.
 #[derive(Clone, Debug)]
 pub struct Shadow<L> {
@@ -68,7 +67,7 @@ pub struct ShadowCounts {
     pub delayed: u64,
     /// Refused, or asked to come again.
     pub refused: u64,
-    /// Not decided: over HTTP a 503, or a 400.
+    /// Not decided: over HTTP a 503, or a 400, as for a request without a key.
     pub undecided: u64,
 }
 
@@ -100,6 +99,13 @@ impl Counters {
             undecided: self.undecided.load(Relaxed),
         }
     }
+
+    /// Admits a request without a key, and counts it as `inner` would have decided.
+    pub(super) fn admit_keyless<L: Limiter>(&self, inner: &L, why: &Error) -> Decision {
+        let answer = inner.check_keyless(why).ok_or_else(|| why.clone());
+        self.add(answer.as_ref().map(Decision::outcome));
+        Decision::in_shadow(answer)
+    }
 }
 
 impl<L> Shadow<L> {
@@ -119,6 +125,10 @@ impl<L: Limiter> Limiter for Shadow<L> {
 
     fn check(&self, charge: &Charge) -> Self::Future {
         ShadowFuture::admitting(self.inner.check(charge), charge, &self.counters)
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        Some(self.counters.admit_keyless(&self.inner, why))
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {

@@ -41,6 +41,8 @@ use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 /// | [`Shadow`](SwitchMode::Shadow) | is admitted; the decision [says](Decision::shadowed) what it would have been | is asked, as in a [`Shadow`](crate::Shadow) |
 /// | [`Off`](SwitchMode::Off) | is admitted, with [`Origin::Off`] | is not asked, and nothing is taken |
 ///
+/// A request without a key is refused while it is on, and admitted in the other modes.
+///
 /// It holds at once, for all clones of all limiters with this switch. A charge that is on its way
 /// is decided as it was asked, and a request that waits for its slot keeps it. What was taken can
 /// be settled in every mode.
@@ -157,6 +159,14 @@ impl<L: Limiter> Limiter for WithSwitch<L> {
         WithSwitchFuture::asking(answer)
     }
 
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        match self.switch.mode() {
+            SwitchMode::On => self.inner.check_keyless(why),
+            SwitchMode::Shadow => Some(self.switch.shared.counters.admit_keyless(&self.inner, why)),
+            SwitchMode::Off => Some(off()),
+        }
+    }
+
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.inner.settle(reservation, actual)
     }
@@ -203,9 +213,14 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().answer.as_pin_mut() {
             Some(answer) => answer.poll(cx),
-            None => Poll::Ready(Ok(Decision::new(Outcome::Allow).with_origin(Origin::Off))),
+            None => Poll::Ready(Ok(off())),
         }
     }
+}
+
+/// The decision of a switch that is off.
+fn off() -> Decision {
+    Decision::new(Outcome::Allow).with_origin(Origin::Off)
 }
 
 impl<C> fmt::Debug for WithSwitchFuture<C> {

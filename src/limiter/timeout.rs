@@ -11,10 +11,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep};
 
 use super::grace_period::GracePeriod;
-use super::{Limiter, Operation};
+use super::{Limiter, Operation, runtime};
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
@@ -67,6 +67,10 @@ impl<L: Limiter> Limiter for Timeout<L> {
         TimeoutFuture::new(self.inner.check(&charge), backstop)
     }
 
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.inner.check_keyless(why)
+    }
+
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.inner.settle(reservation, actual)
     }
@@ -86,8 +90,9 @@ pin_project! {
     pub struct TimeoutFuture<F> {
         #[pin]
         check: F,
+        // Made when the limiter has no answer yet.
         #[pin]
-        backstop: Sleep,
+        backstop: Option<Sleep>,
         grace_period: GracePeriod,
         // Runs once the backstop has fired.
         catching_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -97,7 +102,7 @@ pin_project! {
 impl<F> TimeoutFuture<F> {
     fn new(check: F, backstop: Instant) -> Self {
         let grace_period = GracePeriod::new(backstop);
-        Self { check, backstop: sleep_until(backstop), grace_period, catching_up: None }
+        Self { check, backstop: None, grace_period, catching_up: None }
     }
 }
 
@@ -108,12 +113,15 @@ where
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
+        let mut this = self.project();
         if let Poll::Ready(answer) = this.check.poll(cx) {
             return Poll::Ready(answer);
         }
+        if this.backstop.is_none() {
+            this.backstop.set(Some(runtime::sleep_until(this.grace_period.deadline())?));
+        }
         if this.catching_up.is_none() {
-            ready!(this.backstop.poll(cx));
+            ready!(this.backstop.as_pin_mut().expect("it was made").poll(cx));
         }
         let grace_period = *this.grace_period;
         let catching_up = this.catching_up.get_or_insert_with(|| Box::pin(grace_period.catch_up()));

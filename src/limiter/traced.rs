@@ -140,6 +140,12 @@ impl<L: Limiter> Limiter for Traced<L> {
         TracedFuture { answer: self.inner.check(charge), trace: traced }
     }
 
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        let answer = self.inner.check_keyless(why);
+        self.tracer.record_keyless(answer.as_ref().ok_or(why));
+        answer
+    }
+
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
         self.inner.settle(reservation, actual)
     }

@@ -13,8 +13,14 @@ use crate::{Decision, Error, Origin, Outcome};
 const DECISION: &str = "tower_sluice::decision";
 /// Errors of limiters, and what stood in for them.
 const FAULT: &str = "tower_sluice::fault";
+/// Fallbacks.
+const FALLBACK: &str = "tower_sluice::fallback";
 /// Breakers.
 const BREAKER: &str = "tower_sluice::breaker";
+
+/// Tables of policies.
+#[cfg(feature = "policies")]
+const POLICIES: &str = "tower_sluice::policies";
 
 /// Whether anybody listens to decisions.
 #[inline]
@@ -64,7 +70,7 @@ pub(crate) fn undecided(limiter: &str, error: &Error, suppressed: u64) {
         target: FAULT,
         limiter,
         kind = kind(error),
-        error = chain(error),
+        error = format!("{error:#}"),
         suppressed,
         "a limiter could not decide"
     );
@@ -76,7 +82,7 @@ pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppre
         target: FAULT,
         limiter,
         kind = kind(error),
-        error = chain(error),
+        error = format!("{error:#}"),
         origin = origin(decision.origin()),
         admitted = matches!(decision.outcome(), Outcome::Allow | Outcome::Wait(_)),
         suppressed,
@@ -84,12 +90,39 @@ pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppre
     );
 }
 
+/// The first request of a layer that has no key.
+pub(super) fn no_key(why: &Error, admitted: bool) {
+    warn!(
+        target: FAULT,
+        kind = kind(why),
+        error = format!("{why:#}"),
+        admitted,
+        "a request has no key; further ones are only counted"
+    );
+}
+
+pub(super) fn fallback_began(decision: &Decision, cause: &Error, suppressed: u64) {
+    warn!(
+        target: FALLBACK,
+        fallback = decision.limiter(),
+        origin = origin(decision.origin()),
+        kind = kind(cause),
+        error = format!("{cause:#}"),
+        suppressed,
+        "a fallback answers from now on"
+    );
+}
+
+pub(super) fn fallback_ended(suppressed: u64) {
+    info!(target: FALLBACK, suppressed, "the limiter decides again");
+}
+
 pub(super) fn breaker_opened(breaker: Option<&str>, refusal: &Error, suppressed: u64) {
     warn!(
         target: BREAKER,
         breaker,
         kind = kind(refusal),
-        error = chain(refusal),
+        error = format!("{refusal:#}"),
         suppressed,
         "a breaker opened"
     );
@@ -97,6 +130,16 @@ pub(super) fn breaker_opened(breaker: Option<&str>, refusal: &Error, suppressed:
 
 pub(super) fn breaker_closed(breaker: Option<&str>, suppressed: u64) {
     info!(target: BREAKER, breaker, suppressed, "a breaker closed");
+}
+
+/// A table of policies is in force.
+#[cfg(feature = "policies")]
+pub(crate) fn table_in_force([on, shadow, off]: [usize; 3]) {
+    let policies = on + shadow + off;
+    match on {
+        0 => warn!(target: POLICIES, policies, on, shadow, off, "no policy limits anything"),
+        _ => info!(target: POLICIES, policies, on, shadow, off, "policies are in force"),
+    }
 }
 
 fn kind(error: &Error) -> &'static str {
@@ -111,17 +154,6 @@ fn origin(origin: Origin) -> &'static str {
         Origin::FailOpen => "fail_open",
         Origin::Shadow => "shadow",
         Origin::Off => "off",
+        Origin::Exempt => "exempt",
     }
-}
-
-/// An error with its causes.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -33,6 +33,15 @@ impl Tracer {
         events::shows_decisions()
     }
 
+    /// Makes an event of a request without a key, for those who listen to decisions. It warns of
+    /// nothing, since callers may send as many as they like.
+    pub(crate) fn record_keyless(&self, result: Result<&Decision, &Error>) {
+        if self.shows_decisions() {
+            let verdict = Asked::KEYLESS.verdict(result, None);
+            events::decided(&self.limiter, &Asked::KEYLESS, None, 0.0, verdict, result);
+        }
+    }
+
     /// Makes an event of a result, if it was `begun` for somebody who listens, and of its fault.
     pub(crate) fn record(
         &self,

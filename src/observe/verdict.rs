@@ -38,6 +38,10 @@ pub(crate) enum Decided {
 }
 
 impl Asked {
+    /// Of a request without a key, which was not asked about: one unit, and no wait.
+    pub(crate) const KEYLESS: Self =
+        Self { cost: 1, max_wait: Duration::ZERO, retried_for: Duration::ZERO };
+
     pub(crate) fn of(charge: &Charge) -> Self {
         Self {
             cost: charge.get_cost(),

@@ -22,6 +22,7 @@ pub struct PoliciesBuilder {
     store: Store,
     addresses: Arc<dyn FindAddress>,
     observer: Option<Observer>,
+    refuses_ambiguous: bool,
 }
 
 impl Policies {
@@ -41,7 +42,8 @@ impl PoliciesBuilder {
             clock: None,
             own_clock: MemoryClock::tokio(),
         };
-        Self { store, addresses: Arc::new(ClientIp::new()), observer: None }
+        let addresses = Arc::new(ClientIp::new());
+        Self { store, addresses, observer: None, refuses_ambiguous: false }
     }
 
     /// Keeps what was taken in the Redis of `pool`, which other processes share. Policies of one
@@ -72,6 +74,15 @@ impl PoliciesBuilder {
         self
     }
 
+    /// Refuses a path that servers read in several ways, if a policy takes some of them and not
+    /// others: the request gets 400, as one without a key. Default: the policy takes it.
+    ///
+    /// `/login/..` is such a path where only `/login` is limited, and so is `//login`.
+    pub fn refuse_ambiguous_paths(mut self) -> Self {
+        self.refuses_ambiguous = true;
+        self
+    }
+
     /// Sets how many live keys each policy has in the memory of this process: those of its local
     /// share too, if it is in Redis. Default: 100,000.
     pub fn max_keys(mut self, keys: usize) -> Self {
@@ -88,7 +99,9 @@ impl PoliciesBuilder {
         self
     }
 
-    /// Shows each decision of each policy to a closure, for metrics and logs. Default: none.
+    /// Shows each decision of each policy to a closure, for metrics and logs. Default: none. Of a
+    /// policy that is off it is shown the requests that pass, with
+    /// [`Origin::Off`](crate::Origin::Off).
     ///
     /// It runs in the request's task, so it must not block.
     pub fn on_decision(self, observe: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
@@ -99,9 +112,10 @@ impl PoliciesBuilder {
     ///
     /// # Errors
     ///
-    /// If something is wrong with a row: see [`TableError`].
+    /// If something is wrong with a row, or there is none: see [`TableError`].
     pub fn build(self, rows: &Rows) -> Result<Policies, TableError> {
-        let policies = Policies::new(self.store, self.addresses, self.observer);
+        let policies =
+            Policies::new(self.store, self.addresses, self.observer, self.refuses_ambiguous);
         policies.load(rows)?;
         Ok(policies)
     }

@@ -1,7 +1,7 @@
 //! The limiters of policies that decide together: made when a request first needs them, and kept
 //! from one table to the next.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -70,7 +70,7 @@ impl Combinations {
 
     /// Those whose policies are all among these, for the next table.
     pub(super) fn kept(&self, armed: &[Arc<Armed>]) -> Self {
-        let gates: Vec<u64> = armed.iter().map(|armed| armed.gate_id).collect();
+        let gates: HashSet<u64> = armed.iter().map(|armed| armed.gate_id).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let is_kept = |ids: &[u64]| ids.iter().all(|id| gates.contains(id));
         let kept = known.iter().filter(|(ids, _)| is_kept(ids));

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::armed::Asked;
+use super::armed::{Armed, Asked};
 use super::enforce::{Answer, enforce};
 use super::observe::{Event, Observer};
 use super::shadow;
 use super::table::Selection;
 use super::taken::Taken;
-use crate::{Charge, Decision, Error, Outcome};
+use crate::{Charge, Decision, Error, Origin, Outcome};
 
 /// Decides about a request, and returns what it took.
 ///
@@ -30,14 +30,22 @@ pub(super) async fn decide(
         Some(Ok(_)) if observer.is_some() => (shadow::estimate(&in_shadow).await, Taken::default()),
         Some(_) => Default::default(),
     };
-    for (asked, decision) in shadowed.iter().filter(|_| is_final) {
-        if let Some(event) = Event::in_shadow(asked, decision, &answer) {
-            count(&selection, asked, event.result);
+    if !matches!(answer, Some(Err(_))) {
+        let keyless = selection.keyless.iter();
+        shadowed
+            .extend(keyless.map(|one| (&*one.armed, Decision::in_shadow(Err(one.why.clone())))));
+    }
+    for (armed, decision) in shadowed.iter().filter(|_| is_final) {
+        if let Some(event) = Event::in_shadow(armed, decision, &answer) {
+            count(&selection, armed, event.result);
             observer.iter().for_each(|observer| observer(&event));
         }
     }
     if let Some(observer) = observer {
         Event::each(&in_force, &answer, &verdicts, |event| observer(&event));
+        if answer.as_ref().is_none_or(|one| one.as_ref().is_ok_and(|(one, _)| one.is_admitted())) {
+            selection.off.iter().for_each(|armed| observer(&Event::off(armed)));
+        }
     }
     Ok(match answer {
         Some(answer) => {
@@ -45,14 +53,17 @@ pub(super) async fn decide(
             taken.extend(shadow_taken);
             (decision, taken)
         }
-        // All are in a shadow.
-        None => (shadowed.swap_remove(0).1, shadow_taken),
+        // All are in a shadow, or off.
+        None => match shadowed.is_empty() {
+            false => (shadowed.swap_remove(0).1, shadow_taken),
+            true => (Decision::new(Outcome::Allow).with_origin(Origin::Off), shadow_taken),
+        },
     })
 }
 
 /// Counts a decision in a shadow: the switch of its policy does, and that of all if it is the one.
-fn count(selection: &Selection, asked: &Asked, shadowed: Result<Outcome, &Error>) {
-    asked.armed.switch.count(shadowed);
+fn count(selection: &Selection, armed: &Armed, shadowed: Result<Outcome, &Error>) {
+    armed.switch.count(shadowed);
     if let Some(global) = &selection.global_shadow {
         global.count(shadowed);
     }

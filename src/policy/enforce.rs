@@ -179,7 +179,7 @@ async fn refused(parts: Vec<Part>, taken: Taken, unasked: Vec<Asked>) -> (Vec<Pa
     drop(taken);
     let estimates = unasked.into_iter().map(|asked| async move {
         let estimate = asked.armed.gate.operate(Operation::Estimate, &asked.charge)?;
-        let decision = estimate.await.ok()?.denied();
+        let decision = estimate.await.ok()?.without_retry();
         Some(Part::of_one(&asked, decision, 0))
     });
     let estimates = at_once(estimates.collect()).await.into_iter().flatten();

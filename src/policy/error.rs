@@ -18,7 +18,8 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// What is wrong with a table: at least one row and field. The table that was in force stays.
+/// What is wrong with a table: some of its rows, or that it has none. The table that was in force
+/// stays.
 ///
 /// Its text is one line that names each: by the row's name, or by its number from 1 if it has none.
 ///
@@ -49,7 +50,12 @@ impl TableError {
         Self(rows)
     }
 
-    /// Each error, in the order of the rows.
+    /// The error of a table without any policy.
+    pub(super) fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Each error, in the order of the rows. None if the table has no policy at all.
     #[must_use]
     pub fn rows(&self) -> &[RowError] {
         &self.0
@@ -58,6 +64,12 @@ impl TableError {
 
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(
+                "there is no policy, so nothing would be limited; `allow_empty = true` at the top \
+                 of the table says that this is meant",
+            );
+        }
         for (place, row) in self.0.iter().enumerate() {
             let separator = if place > 0 { "; " } else { "" };
             write!(f, "{separator}{row}")?;

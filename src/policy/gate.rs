@@ -1,5 +1,6 @@
 //! The limiter of one policy.
 
+use std::collections::HashSet;
 #[cfg(feature = "redis")]
 use std::time::Duration;
 
@@ -157,16 +158,15 @@ pub(super) fn shared_limiters(policies: &[Policy]) -> Vec<(&Policy, String)> {
     let is_javas = |policy: &&Policy| matches!(policy.choice, Choice::Redisson(_));
     #[cfg(not(feature = "redisson"))]
     let is_javas = |_: &&Policy| false;
-    let own = |policy: &Policy, other: &Policy| {
-        let rest = policy.name().strip_prefix(other.name());
-        rest.is_some_and(|rest| rest.starts_with(':')) && !other.key().is_global()
-    };
     let javas: Vec<_> = policies.iter().filter(is_javas).collect();
+    let keyed = javas.iter().filter(|policy| !policy.key().is_global());
+    let keyed: HashSet<&str> = keyed.map(|policy| policy.name()).collect();
     let mut shared = Vec::new();
-    for policy in &javas {
-        if let Some(other) = javas.iter().find(|other| own(policy, other)) {
-            let why = format!("a key of the policy {:?} may have this limiter", other.name());
-            shared.push((*policy, why));
+    for policy in javas {
+        let name = policy.name();
+        let mut beginnings = name.match_indices(':').map(|(end, _)| &name[..end]);
+        if let Some(other) = beginnings.find(|beginning| keyed.contains(beginning)) {
+            shared.push((policy, format!("a key of the policy {other:?} may have this limiter")));
         }
     }
     shared

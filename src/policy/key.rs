@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
 use super::path::canonical;
-use crate::{Head, by_api_key};
+use crate::http::client_ip::no_peer;
+use crate::{Error, ErrorKind, Head, by_api_key};
 
 /// One part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     ClientIp,
     Header(HeaderName),
-    Path,
+    Path { ignore_case: bool },
     Host,
     Global,
 }
@@ -34,7 +35,7 @@ impl Part {
     fn parse(text: &str) -> Result<Self, String> {
         Ok(match text {
             "client_ip" => Self::ClientIp,
-            "path" => Self::Path,
+            "path" => Self::Path { ignore_case: false },
             "host" => Self::Host,
             "global" => Self::Global,
             text => {
@@ -49,18 +50,19 @@ impl Part {
         })
     }
 
-    fn of_request(&self, head: &Head<'_>, addresses: &dyn FindAddress) -> Option<String> {
+    fn of_request(&self, head: &Head<'_>, addresses: &dyn FindAddress) -> Result<String, Error> {
         match self {
-            Self::ClientIp => addresses.of_request(head),
+            Self::ClientIp => addresses.of_request(head).ok_or_else(no_peer),
             // A header may be a secret, and no store should be searched for it.
-            Self::Header(name) => by_api_key(name.clone()).of(*head),
-            Self::Path => Some(canonical(head.uri().path()).into_owned()),
+            Self::Header(name) => by_api_key(name.clone()).find(*head),
+            Self::Path { ignore_case } => Ok(path_key(head.uri().path(), *ignore_case)),
             Self::Host => {
                 let header = || head.headers().get(HOST)?.to_str().ok();
                 let host = head.uri().authority().map(|authority| authority.as_str());
-                host.or_else(header).and_then(host_name)
+                let none = || Error::new(ErrorKind::Request, "request has no host to limit by");
+                host.or_else(header).and_then(host_name).ok_or_else(none)
             }
-            Self::Global => Some(String::from("global")),
+            Self::Global => Ok(String::from("global")),
         }
     }
 
@@ -72,11 +74,20 @@ impl Part {
                 let text = text.trim_ascii();
                 (!text.is_empty()).then(|| by_api_key(name.clone()).key_for(text))
             }
-            Self::Path => Some(canonical(text).into_owned()),
+            Self::Path { ignore_case } => Some(path_key(text, *ignore_case)),
             Self::Host => host_name(text),
             Self::Global => (text == "global").then(|| text.to_owned()),
         }
     }
+}
+
+/// One key for all spellings of a path.
+fn path_key(path: &str, ignore_case: bool) -> String {
+    let mut key = canonical(path).into_owned();
+    if ignore_case {
+        key.make_ascii_lowercase();
+    }
+    key
 }
 
 /// The name of a host, in lower case and without its port.
@@ -95,6 +106,16 @@ impl Key {
         Self(vec![Part::Global])
     }
 
+    /// The same for a policy that takes paths in upper and in lower case.
+    pub(super) fn ignoring_case(mut self, is_ignored: bool) -> Self {
+        for part in &mut self.0 {
+            if let Part::Path { ignore_case } = part {
+                *ignore_case = is_ignored;
+            }
+        }
+        self
+    }
+
     /// Whether all requests have one key.
     pub(super) fn is_global(&self) -> bool {
         self.0 == [Part::Global]
@@ -105,12 +126,16 @@ impl Key {
         self.0.len()
     }
 
-    /// The key of a request. `None` if a part is missing.
+    /// The key of a request.
+    ///
+    /// # Errors
+    ///
+    /// Which part is missing.
     pub(super) fn of_request(
         &self,
         head: &Head<'_>,
         addresses: &dyn FindAddress,
-    ) -> Option<String> {
+    ) -> Result<String, Error> {
         joined(self.0.iter().map(|part| part.of_request(head, addresses)))
     }
 
@@ -122,23 +147,23 @@ impl Key {
         addresses: &dyn FindAddress,
     ) -> Option<String> {
         let pairs = self.0.iter().zip(texts);
-        let key = joined(pairs.map(|(part, text)| part.of_text(text.as_ref(), addresses)));
-        key.filter(|_| texts.len() == self.0.len())
+        let parts = pairs.map(|(part, text)| part.of_text(text.as_ref(), addresses).ok_or(()));
+        joined(parts).ok().filter(|_| texts.len() == self.0.len())
     }
 }
 
 /// Several parts as one text: each with its length, so that no two lists make the same.
-fn joined(parts: impl ExactSizeIterator<Item = Option<String>>) -> Option<String> {
+fn joined<E>(parts: impl ExactSizeIterator<Item = Result<String, E>>) -> Result<String, E> {
     let is_single = parts.len() == 1;
     let mut all = String::new();
     for part in parts {
         let part = part?;
         if is_single {
-            return Some(part);
+            return Ok(part);
         }
         all.push_str(&format!("{}:{part}", part.len()));
     }
-    Some(all)
+    Ok(all)
 }
 
 impl<'de> Deserialize<'de> for Key {
@@ -158,7 +183,7 @@ impl fmt::Display for Part {
         match self {
             Self::ClientIp => f.write_str("client_ip"),
             Self::Header(name) => write!(f, "header:{name}"),
-            Self::Path => f.write_str("path"),
+            Self::Path { .. } => f.write_str("path"),
             Self::Host => f.write_str("host"),
             Self::Global => f.write_str("global"),
         }
@@ -195,7 +220,9 @@ mod tests {
 
     #[test]
     fn no_two_lists_of_parts_make_one_key() {
-        let key = |parts: [&str; 2]| joined(parts.iter().map(|part| Some((*part).to_owned())));
+        let key = |parts: [&str; 2]| {
+            joined(parts.iter().map(|part| Ok::<_, ()>((*part).to_owned()))).unwrap()
+        };
         assert_ne!(key(["a:b", "c"]), key(["a", "b:c"]));
         assert_ne!(key(["1:a", "b"]), key(["1", "a1:b"]));
     }

@@ -23,7 +23,7 @@
 //!
 //! | field | value | default |
 //! |---|---|---|
-//! | `name` | 1 to 64 letters, digits and characters of `_.:-`; no two rows share one | |
+//! | `name` | 1 to 64 letters, digits and characters of `_.:-`, not `.` or `..`; no two rows share one | |
 //! | `algorithm` | see [below](#algorithms) | `token_bucket` |
 //! | `limit`, `period` | units, and a duration such as `500ms`, `1s`, `1h` | |
 //! | `burst` | the most units at once; windows have none | the limit |
@@ -75,17 +75,25 @@
 //! | `method` | this method, or one of a list |
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
+//! | `ignore_case` | with `true`, also paths in other letters: `/API` for `/api` |
 //!
 //! All that is stated must hold. `match = "/api/{*rest}"` is short for a path. `GET` takes no
 //! `HEAD`, which many servers answer as they do a `GET`: list both. The value of a header is no
 //! place for a secret, since a policy that is serialized shows it.
 //!
-//! A path is taken however it is spelled: percent-encoded or not, with empty segments, with `.` and
-//! `..`, with `%2F` or a backslash in place of a slash. A path that servers read in several ways is
-//! taken in each of them. If it is longer than 4 KiB, every policy takes it.
+//! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
+//! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,
+//! with a slash at its end or without, with `%3F` or a blank after it. Servers read such a path in
+//! different ways, and a policy that takes one of the readings takes the request.
+//! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses it instead. A path with more than 64
+//! readings, or a long one with several, gets 400 if a policy that is on has a `path`.
 //!
-//! `/API`, `/api/` and `/api;a=b` are other paths than `/api`. For a server that takes them for the
-//! same, list them, or match by `name` behind its router.
+//! Where rows tell paths apart that differ by the slash at the end or by parameters, each takes its
+//! own: with the rows `/login` and `/login/`, the first leaves `/login/` to the second. So do `/a`
+//! and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a limit.
+//!
+//! `/API` is another path than `/api`. Express and ASP.NET take both for one: state `ignore_case`.
+//! Where a server knows still other names of a resource, match by `name` behind its router.
 //!
 //! A request that no policy takes passes. One that several take is decided by all, all or nothing:
 //! in one call if they are in one Redis. It waits until it fits all of them. The policy that needs
@@ -96,8 +104,8 @@
 //! seven times as much as it was charged is seven times as much under each policy. A policy of
 //! Redisson takes no more than was charged, since its format has no debts.
 //!
-//! The values of headers are digested before they become keys. All spellings of a path are one key.
-//! A host is a key in lower case and without its port.
+//! The values of headers are digested before they become keys. All spellings of a path are one key:
+//! `/a/`, `/a;v=1`, `/a%3Fx` and `/a` too. A host is a key in lower case and without its port.
 //!
 //! # Interfaces of suppliers
 //!
@@ -116,7 +124,8 @@
 //!
 //! # Other formats
 //!
-//! [`Rows`] is read by serde from TOML, JSON and YAML; `5.0` is the number 5 in each of them.
+//! [`Rows`] is read by serde from TOML, JSON and YAML; `5.0` is the number 5 in each of them. A
+//! table without any row is an error, unless `allow_empty = true` stands at its top: see [`Rows`].
 //! [`Row::from_texts`] makes a row of texts, as a Redis hash has them. [`Source`] is whatever
 //! yields rows.
 //!

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::armed::Asked;
+use super::armed::{Armed, Asked};
 use super::enforce::Answer;
 use super::parts::Verdict;
 use super::rule::Policy;
@@ -15,7 +15,10 @@ pub(super) type Observer = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 /// [observer](super::PoliciesBuilder::on_decision) is shown.
 ///
 /// A request that is refused is shown for those of its policies that refuse it, since the others
-/// have taken nothing. If it is undecided, those in a shadow are not asked, and not shown.
+/// have taken nothing. If it is undecided, those in a shadow are not asked, and not shown. If it
+/// has no key for a policy, it is shown for that one, with an error that says what is missing. A
+/// policy that is off, by its row or a switch, is shown for each request that it would have taken
+/// and that passes, as admitted with [`Origin::Off`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -54,7 +57,7 @@ impl<'a> Event<'a> {
     /// What a policy in a shadow would have decided. `None` if it would have admitted a request
     /// that another one refuses: it takes nothing of it.
     pub(super) fn in_shadow(
-        asked: &'a Asked,
+        armed: &'a Armed,
         decision: &'a Decision,
         answer: &Option<Answer>,
     ) -> Option<Self> {
@@ -62,9 +65,20 @@ impl<'a> Event<'a> {
         let origin = result.is_ok().then(|| decision.origin());
         let is_refused = matches!(answer, Some(Ok((decision, _))) if !decision.is_admitted());
         let admits = matches!(result, Ok(Outcome::Allow | Outcome::Wait(_)));
-        let policy = &asked.armed.policy;
-        let event = Self { policy, result, origin, cause: None, in_shadow: true };
+        let event = Self { policy: &armed.policy, result, origin, cause: None, in_shadow: true };
         Some(event).filter(|_| !(is_refused && admits))
+    }
+
+    /// Of a policy in force, which refuses a request that has no key for it.
+    pub(super) fn keyless(armed: &'a Armed, why: &'a Error) -> Self {
+        let policy = &armed.policy;
+        Self { policy, result: Err(why), origin: None, cause: None, in_shadow: false }
+    }
+
+    /// Of a policy that is off: the request passes.
+    pub(super) fn off(armed: &'a Armed) -> Self {
+        let (policy, result) = (&armed.policy, Ok(Outcome::Allow));
+        Self { policy, result, origin: Some(Origin::Off), cause: None, in_shadow: false }
     }
 
     /// Shows what each of the policies in force decided.

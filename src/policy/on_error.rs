@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, AnyAlgorithm, SlidingLog, SlidingWindow};
-use crate::{Error, ErrorKind, Quota, QuotaError};
+use crate::{Error, Quota, QuotaError};
 
 /// The largest local share whose every charge is remembered.
 const MAX_LOGGED_SHARE: u64 = 1_000;
@@ -20,7 +20,9 @@ pub enum OnError {
     Deny,
     /// It is admitted where no request can cause the error, as by [`FailOpen`](crate::FailOpen).
     Allow,
-    /// This process admits so many units per period for each key.
+    /// This process admits so many units per period for each key, as
+    /// [`or_else`](crate::LimiterExt::or_else) with another limiter: also while Redis is full, or
+    /// its password has changed.
     Local(u64),
 }
 
@@ -29,10 +31,8 @@ impl OnError {
     pub(super) fn stands_in(self, error: &Error) -> bool {
         match self {
             Self::Deny => false,
-            Self::Allow => error.kind() == ErrorKind::Infrastructure,
-            Self::Local(_) => {
-                matches!(error.kind(), ErrorKind::Infrastructure | ErrorKind::Saturation)
-            }
+            Self::Allow => error.kind().may_fail_open(),
+            Self::Local(_) => error.kind().may_fall_back(),
         }
     }
 }

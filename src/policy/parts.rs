@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::armed::{Armed, Asked};
+use crate::decision::{KEEPS_NAME, Policy};
 use crate::{Decision, Error, Origin, Outcome};
 
 /// What one policy decided, or several of them together.
@@ -47,7 +48,7 @@ impl Part {
 
     /// The same where nobody asks again.
     pub(super) fn denied(self) -> Self {
-        Self { decision: self.decision.denied(), ..self }
+        Self { decision: self.decision.without_retry(), ..self }
     }
 
     /// The same once the policy has what it took of it again.
@@ -83,7 +84,7 @@ pub(super) fn joined(
     let mut policies: Vec<_> = parts
         .iter()
         .flat_map(|part| part.policies.iter().zip(part.decision.to_policies()))
-        .map(|(armed, policy)| (place(armed), policy))
+        .map(|(armed, policy)| (place(armed), Policy { place: KEEPS_NAME, ..policy }))
         .collect();
     policies.sort_by_key(|(place, _)| *place);
     let cause = parts.iter().find_map(|part| part.decision.fallback_cause().cloned());

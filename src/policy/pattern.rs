@@ -1,6 +1,7 @@
 //! Which requests a policy takes.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use http::{HeaderName, Method};
@@ -8,7 +9,7 @@ use matchit::Router;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
-use super::path::{Readings, literal};
+use super::path::{Readings, literal, without_parameters};
 use crate::Head;
 
 /// Which requests a row takes, as it writes it. All that it states must hold.
@@ -24,11 +25,18 @@ pub(super) struct Pattern {
     /// Such a row takes only requests that are given this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// Whether `/API` is `/api`.
+    #[serde(skip_serializing_if = "is_false")]
+    ignore_case: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The field `match`: a table, or a path alone.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a path, or a table of path, method, header and name")]
+#[serde(untagged, expecting = "a path, or a table of path, method, header, name and ignore_case")]
 enum Written {
     Path(String),
     Table(serde_json::Value),
@@ -41,6 +49,8 @@ struct Table {
     method: Option<OneOrMany>,
     header: Option<Headers>,
     name: Option<String>,
+    #[serde(default)]
+    ignore_case: bool,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +78,7 @@ impl<'de> Deserialize<'de> for Pattern {
             Written::Path(path) => return Ok(Self { path: vec![path], ..Self::default() }),
             Written::Table(table) => table,
         };
-        let Table { path, method, header, name } =
+        let Table { path, method, header, name, ignore_case } =
             serde_json::from_value(table).map_err(D::Error::custom)?;
         let listed = |what, values: Option<Vec<String>>| match values {
             Some(values) if values.is_empty() => Err(D::Error::custom(nothing(what))),
@@ -88,7 +98,11 @@ impl<'de> Deserialize<'de> for Pattern {
             }
         };
         let [path, method] = [path, method].map(|values| values.map(Vec::from));
-        Ok(Self { path: listed("path", path)?, method: listed("method", method)?, header, name })
+        let (path, method) = (listed("path", path)?, listed("method", method)?);
+        if ignore_case && path.is_empty() {
+            return Err(D::Error::custom("ignore_case is of a path, and there is none"));
+        }
+        Ok(Self { path, method, header, name, ignore_case })
     }
 }
 
@@ -120,9 +134,7 @@ impl Pattern {
                     return Err(wrong(&"no path has an empty segment, `.` or `..`"));
                 }
             }
-            let mut router = Router::new();
-            router.insert(&route, ()).map_err(|error| wrong(&error))?;
-            paths.push((route, router));
+            paths.push(PathTest::new(route, self.ignore_case).map_err(|error| wrong(&error))?);
         }
         let method = |name: &String| {
             let method = Method::from_bytes(name.to_ascii_uppercase().as_bytes());
@@ -137,7 +149,12 @@ impl Pattern {
             methods: self.method.iter().map(method).collect::<Result<_, _>>()?,
             headers: self.header.iter().map(header).collect::<Result<_, _>>()?,
             name: self.name.clone(),
+            ignore_case: self.ignore_case,
         })
+    }
+
+    pub(super) fn ignores_case(&self) -> bool {
+        self.ignore_case
     }
 }
 
@@ -149,6 +166,7 @@ impl fmt::Debug for Pattern {
             .field("method", &self.method)
             .field("header", &self.header.keys())
             .field("name", &self.name)
+            .field("ignore_case", &self.ignore_case)
             .finish()
     }
 }
@@ -184,36 +202,161 @@ fn route(pattern: &str) -> String {
 /// Decides whether a policy takes a request.
 #[derive(Clone)]
 pub(super) struct Matcher {
-    /// One for each path, since routes of one router may not overlap.
-    paths: Vec<(String, Router<()>)>,
+    paths: Vec<PathTest>,
     methods: Vec<Method>,
     headers: Vec<(HeaderName, Option<String>)>,
     name: Option<String>,
+    ignore_case: bool,
+}
+
+/// Which of the readings of a path a policy takes.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Takes {
+    None,
+    Some,
+    All,
+    /// The path has too many readings to look at.
+    Unknown,
+}
+
+/// One pattern of a path. Routes of one router may not overlap, so each has its own.
+#[derive(Clone)]
+struct PathTest {
+    route: String,
+    /// The route with the slash at its end, and without: many servers take both for one.
+    router: Router<()>,
+    /// Routes that differ by that slash or by parameters, and of which another policy takes what
+    /// this one would take.
+    left: Vec<Router<()>>,
+}
+
+impl PathTest {
+    fn new(mut route: String, ignore_case: bool) -> Result<Self, matchit::InsertError> {
+        if ignore_case {
+            route.make_ascii_lowercase();
+        }
+        let mut router = Router::new();
+        router.insert(&route, ())?;
+        match route.strip_suffix('/') {
+            Some("") => {}
+            Some(shorter) => router.insert(shorter, ())?,
+            None if route.contains("{*") => {}
+            None => router.insert(format!("{route}/"), ())?,
+        }
+        Ok(Self { route, router, left: Vec::new() })
+    }
+
+    fn takes(&self, reading: &str, as_written: Option<&str>) -> bool {
+        let is_left = |path| self.left.iter().any(|route| is_as_written(route, path));
+        self.router.at(reading).is_ok() && !as_written.is_some_and(is_left)
+    }
+
+    /// The route without the names of its placeholders.
+    fn shape(&self) -> String {
+        let mut pieces = self.route.split('{');
+        let mut shape = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let (name, rest) = piece.split_once('}').unwrap_or((piece, ""));
+            shape.extend([if name.starts_with('*') { "{*}" } else { "{}" }, rest]);
+        }
+        shape
+    }
+
+    /// How the paths that it takes begin: the whole segments before the first placeholder.
+    fn beginning(&self) -> &str {
+        let literal = match self.route.find('{') {
+            Some(end) => &self.route[..self.route[..end].rfind('/').unwrap_or(0)],
+            None => &self.route,
+        };
+        literal.strip_suffix('/').filter(|shorter| !shorter.is_empty()).unwrap_or(literal)
+    }
+}
+
+/// Whether a route takes a path whose parameters are those that the route writes.
+fn is_as_written(route: &Router<()>, path: &str) -> bool {
+    route.at(path).is_ok_and(|found| found.params.iter().all(|(_, value)| !value.contains(';')))
+}
+
+/// Leaves to each policy what its row writes: where one has `/login/` and another `/login`, each
+/// takes its own. So do `/a;v=1` and `/a`.
+pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
+    let mut matchers: Vec<_> = matchers.collect();
+    // By what is left of routes without slashes at their ends and parameters.
+    let mut alike: HashMap<String, Vec<(String, usize, usize)>> = HashMap::new();
+    for (place, matcher) in matchers.iter().enumerate() {
+        for (index, path) in matcher.paths.iter().enumerate() {
+            let shape = path.shape();
+            let common = without_parameters(&shape).unwrap_or_else(|| shape.clone());
+            let common = common.strip_suffix('/').unwrap_or(&common).to_owned();
+            alike.entry(common).or_default().push((shape, place, index));
+        }
+    }
+    for routes in alike.into_values().filter(|routes| routes.iter().any(|one| one.0 != routes[0].0))
+    {
+        for (shape, place, index) in &routes {
+            for (other_shape, other, at) in &routes {
+                if shape != other_shape && matchers[*other].takes_all_of(matchers[*place]) {
+                    let mut left = Router::new();
+                    let inserted = left.insert(&matchers[*other].paths[*at].route, ());
+                    inserted.expect("a route of a router");
+                    matchers[*place].paths[*index].left.push(left);
+                }
+            }
+        }
+    }
 }
 
 impl Matcher {
-    /// Whether it takes a request with a path of these readings, which may have been given a name.
-    pub(super) fn matches(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> bool {
+    /// Which readings of its path it takes of a request that may have been given a name.
+    pub(super) fn takes(&self, head: &Head<'_>, path: &Readings<'_>, name: Option<&str>) -> Takes {
         let has_header = |(name, value): &(HeaderName, Option<String>)| {
             let mut lines = head.headers().get_all(name).iter();
             lines.any(|line| value.as_ref().is_none_or(|value| line.as_bytes() == value.as_bytes()))
         };
-        let takes = |path: &str| self.paths.iter().any(|(_, router)| router.at(path).is_ok());
-        self.name.as_deref() == name
+        let is_rest_right = self.name.as_deref() == name
             && (self.methods.is_empty() || self.methods.contains(head.method()))
-            && self.headers.iter().all(has_header)
-            && (self.paths.is_empty() || path.each().is_none_or(|mut readings| readings.any(takes)))
+            && self.headers.iter().all(has_header);
+        match is_rest_right {
+            false => Takes::None,
+            true if self.paths.is_empty() => Takes::All,
+            true => self.takes_path(path),
+        }
+    }
+
+    fn takes_path(&self, path: &Readings<'_>) -> Takes {
+        let Some(readings) = path.each() else { return Takes::Unknown };
+        let in_case = |reading| match self.ignore_case {
+            true => Cow::Owned(str::to_ascii_lowercase(reading)),
+            false => Cow::Borrowed(reading),
+        };
+        let as_written = path.as_written().map(in_case);
+        let takes = |reading: &str| {
+            self.paths.iter().any(|path| path.takes(reading, as_written.as_deref()))
+        };
+        let (mut some, mut all) = (false, true);
+        for reading in readings.map(in_case) {
+            let is_taken = takes(&reading);
+            (some, all) = (some || is_taken, all && is_taken);
+        }
+        match (some, all) {
+            (false, _) => Takes::None,
+            (true, false) => Takes::Some,
+            (true, true) => Takes::All,
+        }
+    }
+
+    /// Whether, apart from paths, it takes every request that the other one takes.
+    fn takes_all_of(&self, other: &Self) -> bool {
+        (self.methods.is_empty() || self.methods == other.methods)
+            && (self.headers.is_empty() || self.headers == other.headers)
+            && self.name == other.name
     }
 
     /// How each path that it takes begins: the whole segments before the first placeholder. `None`
-    /// if it takes every path.
+    /// if it may take every path.
     pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
-        let beginning = |(route, _): &'_ (String, _)| -> usize {
-            let literal = route.find('{').map(|end| route[..end].rfind('/').unwrap_or(0));
-            literal.unwrap_or(route.len())
-        };
-        let each = self.paths.iter().map(move |path| &path.0[..beginning(path)]);
-        (!self.paths.is_empty()).then_some(each)
+        let takes_every = self.paths.is_empty() || self.ignore_case;
+        (!takes_every).then(|| self.paths.iter().map(PathTest::beginning))
     }
 }
 

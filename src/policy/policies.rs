@@ -9,14 +9,16 @@ use super::decide::decide;
 use super::error::TableError;
 use super::gate::Store;
 use super::key::FindAddress;
-use super::observe::Observer;
+use super::observe::{Event, Observer};
 use super::policy_handle::PolicyHandle;
 use super::row::Rows;
 use super::shared::Shared;
-use super::table::Selection;
+use super::table::{NoKey, Selection};
 use super::taken::Kept;
 use crate::future::BoxedFuture;
-use crate::{Charge, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Reservation, Switch};
+use crate::{
+    Charge, Decision, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Reservation, Switch,
+};
 
 /// Policies from a table: the key extractor and the limiter of a layer. Cheap to clone: clones are
 /// one table.
@@ -75,8 +77,9 @@ impl Policies {
         store: Store,
         addresses: Arc<dyn FindAddress>,
         observer: Option<Observer>,
+        refuses_ambiguous: bool,
     ) -> Self {
-        Self { shared: Arc::new(Shared::new(store, addresses, observer)) }
+        Self { shared: Arc::new(Shared::new(store, addresses, observer, refuses_ambiguous)) }
     }
 
     /// Puts another table in force, from the next request on. Requests that were charged under the
@@ -85,9 +88,12 @@ impl Policies {
     /// A policy that keeps its name and its algorithm keeps what was taken under it, as
     /// [`Charge::quota`](crate::Charge::quota) says. Switches stay where they are.
     ///
+    /// An event of `tracing` says how many policies the table has, and how many of them are on, in
+    /// a shadow and off.
+    ///
     /// # Errors
     ///
-    /// If something is wrong with a row. The table in force then stays.
+    /// If something is wrong with a row, or there is none. The table in force then stays.
     pub fn load(&self, rows: &Rows) -> Result<(), TableError> {
         self.shared.load(rows)
     }
@@ -107,7 +113,8 @@ impl Policies {
         Some(PolicyHandle::new(Arc::clone(&self.shared), armed))
     }
 
-    /// The switch of all policies. Of it, that of a policy and what its row says, the laxest holds.
+    /// The switch of all policies. The most permissive of three settings holds: this switch, the
+    /// policy's own, and `enabled` and `shadow` in its row. [`PolicyHandle::mode`] says which.
     ///
     /// Its [`shadow_counts`](Switch::shadow_counts) are those of all policies while it is set to
     /// [`Shadow`](crate::SwitchMode::Shadow), one for each policy of a request.
@@ -116,7 +123,8 @@ impl Policies {
         &self.shared.global
     }
 
-    /// What a request is charged to: [`Keyed::Exempt`] if no policy takes it.
+    /// What a request is charged to: [`Keyed::Exempt`] if no policy takes it. If all that take it
+    /// are off, its charge is admitted with [`Origin::Off`](crate::Origin::Off).
     #[must_use]
     pub fn charge(&self, head: Head<'_>) -> Keyed {
         self.shared.charge(&head, None)
@@ -187,7 +195,7 @@ impl Limiter for Policies {
         Box::pin(async move {
             let cost = charge.get_cost();
             let (decision, taken) = decide(selection, charge, shared.observer.as_ref()).await?;
-            let owner = shared.owner;
+            let (decision, owner) = (decision.keeping_name(), shared.owner);
             Ok(match taken.kept() {
                 Some(kept) => decision.with_reservation(Reservation::new(owner, cost, kept)),
                 None => decision,
@@ -202,6 +210,17 @@ impl Limiter for Policies {
         let cost = reservation.cost();
         reservation.into_payload::<Kept>()?.settle(cost, actual);
         Ok(())
+    }
+
+    /// Refuses it, and shows it to the observer. A policy that is off takes no request, and one in
+    /// a shadow refuses none.
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        let source = std::error::Error::source(why);
+        let no_key = source.and_then(|source| source.downcast_ref::<NoKey>());
+        if let (Some(observer), Some(no_key)) = (&self.shared.observer, no_key) {
+            observer(&Event::keyless(&no_key.armed, why));
+        }
+        None
     }
 
     /// Always, whatever the table holds by then: a layer refuses requests otherwise. What a policy

@@ -10,7 +10,7 @@ use super::fields::Fields;
 use super::gate::shared_limiters;
 use super::key::Key;
 use super::on_error::{self, OnError};
-use super::pattern::{Matcher, Pattern};
+use super::pattern::{Matcher, Pattern, tell_apart};
 use super::row::{Row, Rows};
 use super::rule::{Policy, Written};
 use super::setting::Setting;
@@ -38,7 +38,14 @@ pub(super) fn policies(rows: &Rows) -> Result<Vec<Policy>, TableError> {
     for (policy, why) in shared_limiters(&policies) {
         errors.push(RowError::new("policy", Some(policy.name()), 0).with("name", why));
     }
-    if errors.is_empty() { Ok(policies) } else { Err(TableError::new(errors)) }
+    if !errors.is_empty() {
+        return Err(TableError::new(errors));
+    }
+    if policies.is_empty() && !rows.allow_empty {
+        return Err(TableError::empty());
+    }
+    tell_apart(policies.iter_mut().map(Policy::matcher_mut));
+    Ok(policies)
 }
 
 /// A row of a policy.
@@ -69,7 +76,7 @@ fn policy(row: &Row, index: usize) -> Result<Policy, Vec<RowError>> {
     let matcher = pattern.matcher();
     let matcher = matcher.or_else(|why| fields.wrong("match", why).ok_or(()));
     made(fields, name, setting, matcher.ok(), |setting| Written {
-        key: key.unwrap_or_else(Key::global),
+        key: key.unwrap_or_else(Key::global).ignoring_case(pattern.ignores_case()),
         pattern,
         cost: cost.unwrap_or(Cost::Units(1)),
         on_error: on_error.unwrap_or_default(),
@@ -121,6 +128,9 @@ fn made(
 /// A name that response headers and labels can hold as it is.
 fn name(fields: &mut Fields) -> Option<String> {
     let name: String = fields.required("name")?;
+    if matches!(name.as_str(), "." | "..") {
+        return fields.wrong("name", "a name stands in paths, which . and .. change");
+    }
     match is_policy_name(&name) {
         true => Some(name),
         false => fields.wrong("name", "a name has 1 to 64 letters, digits and characters of _.:-"),

@@ -33,7 +33,12 @@ use super::value::{Parsed, add};
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 ///
-/// A program that makes rows itself collects them: they are policies.
+/// A table without any policy is an error, since it would limit nobody: a file that was emptied by
+/// mistake, or a query that found nothing. `allow_empty = true` at the top of the file says that
+/// this is meant.
+///
+/// A program that makes rows itself collects them: they are policies. It sets the field
+/// `allow_empty` where there may be none.
 ///
 /// ```
 /// use tower_sluice::policy::{Row, Rows};
@@ -49,6 +54,25 @@ pub struct Rows {
     pub policy: Vec<Row>,
     /// Interfaces of suppliers, whose calls are limited: `name`, `rate`, `cache` and `status`.
     pub interface: Vec<Row>,
+    /// Whether the table may have no policy, so that nobody is limited. Default: `false`.
+    pub allow_empty: bool,
+}
+
+impl Rows {
+    /// A table without policies, which limits nobody.
+    ///
+    /// ```
+    /// use tower_sluice::policy::{Policies, Rows};
+    ///
+    /// assert!(Policies::builder().build(&Rows::default()).is_err());
+    /// let policies = Policies::builder().build(&Rows::none())?;
+    /// assert!(policies.policies().is_empty());
+    /// # Ok::<(), tower_sluice::policy::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn none() -> Self {
+        Self { allow_empty: true, ..Self::default() }
+    }
 }
 
 /// The fields of one row, in whatever order they came.
@@ -137,11 +161,11 @@ impl<F: Into<String>, V: Into<Value>> FromIterator<(F, V)> for Row {
 impl FromIterator<Row> for Rows {
     /// A table of policies.
     fn from_iter<I: IntoIterator<Item = Row>>(rows: I) -> Self {
-        Self { policy: rows.into_iter().collect(), interface: Vec::new() }
+        Self { policy: rows.into_iter().collect(), ..Self::default() }
     }
 }
 
-/// A file without rows is a table without policies.
+/// A file without rows is a table without policies, which is an error when it is loaded.
 impl<'de> Deserialize<'de> for Rows {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, serde::Deserialize)]
@@ -149,10 +173,11 @@ impl<'de> Deserialize<'de> for Rows {
         struct Tables {
             policy: Option<Vec<Row>>,
             interface: Option<Vec<Row>>,
+            allow_empty: Option<bool>,
         }
-        let Tables { policy, interface } = Option::deserialize(deserializer)?.unwrap_or_default();
-        let [policy, interface] = [policy, interface].map(Option::unwrap_or_default);
-        Ok(Self { policy, interface })
+        let tables: Tables = Option::deserialize(deserializer)?.unwrap_or_default();
+        let [policy, interface] = [tables.policy, tables.interface].map(Option::unwrap_or_default);
+        Ok(Self { policy, interface, allow_empty: tables.allow_empty.unwrap_or_default() })
     }
 }
 

@@ -139,6 +139,10 @@ impl Policy {
         &self.matcher
     }
 
+    pub(super) fn matcher_mut(&mut self) -> &mut Matcher {
+        &mut self.matcher
+    }
+
     /// The units that a request costs.
     pub(super) fn cost_of(&self, head: &Head<'_>) -> u64 {
         self.cost.of_request(head)

@@ -90,13 +90,11 @@ impl Setting {
     fn check_cost_under(&self, algorithm: AnyAlgorithm, units: u64) -> Result<(), String> {
         let rule = algorithm.rule(self.quota).map_err(|error| error.to_string())?;
         let units = i64::try_from(units).ok().filter(|units| *units <= INEXACT);
-        let at = 0;
-        let fit = |units| AnyAlgorithm::earliest_fit(&rule, None, at, units);
-        let instant = units.and_then(fit).ok_or(NEVER)?;
-        // A pace that warms up has its longest waits at first.
-        let is_least = !matches!(algorithm, AnyAlgorithm::SmoothWarmingUp(_));
-        let wait = Duration::from_micros(instant.abs_diff(at));
-        if is_least && wait > self.max_wait {
+        let fits = |units: &i64| AnyAlgorithm::earliest_fit(&rule, None, 0, *units).is_some();
+        let units = units.filter(fits).ok_or(NEVER)?;
+        let wait = AnyAlgorithm::least_wait(&rule, units).max(0).cast_unsigned();
+        let wait = Duration::from_micros(wait);
+        if wait > self.max_wait {
             let wait = humantime::format_duration(wait);
             return Err(format!("so many units wait for {wait} at least, longer than max_wait"));
         }

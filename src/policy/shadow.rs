@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::armed::Asked;
+use super::armed::{Armed, Asked};
 use super::at_once::at_once;
 use super::taken::{Settler, Taken};
 use crate::Decision;
 use crate::limiter::{Limiter, Operation};
 
 /// What policies in a shadow decided.
-pub(super) type Shadowed<'a> = Vec<(&'a Asked, Decision)>;
+pub(super) type Shadowed<'a> = Vec<(&'a Armed, Decision)>;
 
 /// Asks them all at once, and admits whatever they say. So the request waits for the slowest of
 /// them, and not for all together. What one took is given back if the caller leaves before the
@@ -27,7 +27,7 @@ pub(super) async fn check(asked: &[Asked]) -> (Shadowed<'_>, Taken) {
     let (decisions, each): (Vec<_>, Vec<Taken>) = answers.into_iter().unzip();
     let mut taken = Taken::default();
     each.into_iter().for_each(|own| taken.extend(own));
-    (asked.iter().zip(decisions).collect(), taken)
+    (each_armed(asked).zip(decisions).collect(), taken)
 }
 
 /// What they would have decided about a request that another policy refuses, as far as they can say
@@ -38,5 +38,9 @@ pub(super) async fn estimate(asked: &[Asked]) -> Shadowed<'_> {
         async move { Some(Decision::in_shadow(estimate?.await)) }
     };
     let decisions = at_once(asked.iter().map(estimate).collect()).await;
-    asked.iter().zip(decisions).filter_map(|(one, decision)| Some((one, decision?))).collect()
+    each_armed(asked).zip(decisions).filter_map(|(one, decision)| Some((one, decision?))).collect()
+}
+
+fn each_armed(asked: &[Asked]) -> impl Iterator<Item = &Armed> {
+    asked.iter().map(|one| &*one.armed)
 }

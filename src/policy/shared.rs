@@ -13,7 +13,7 @@ use super::observe::Observer;
 use super::read;
 use super::row::Rows;
 use super::rule::Policy;
-use super::table::{NoKey, Table};
+use super::table::Table;
 use crate::{Charge, Head, Keyed, Owner, Switch, SwitchMode};
 
 /// What [`Policies`](super::Policies), its clones and its handles share.
@@ -25,6 +25,8 @@ pub(super) struct Shared {
     store: Store,
     pub(super) addresses: Arc<dyn FindAddress>,
     pub(super) observer: Option<Observer>,
+    /// Whether a path that servers read differently is refused.
+    refuses_ambiguous: bool,
     /// Identifies the reservations of this limiter.
     pub(super) owner: Owner,
 }
@@ -34,6 +36,7 @@ impl Shared {
         store: Store,
         addresses: Arc<dyn FindAddress>,
         observer: Option<Observer>,
+        refuses_ambiguous: bool,
     ) -> Self {
         Self {
             table: RwLock::new(Arc::new(Table::new(Vec::new(), None))),
@@ -42,6 +45,7 @@ impl Shared {
             store,
             addresses,
             observer,
+            refuses_ambiguous,
             owner: Owner::new(),
         }
     }
@@ -71,14 +75,19 @@ impl Shared {
         switches.retain(|name, switch| {
             switch.mode() != SwitchMode::On || switch.is_shared() || of_rows.get(name).is_some()
         });
+        drop(switches);
+        #[cfg(feature = "tracing")]
+        crate::observe::table_in_force(of_rows.counts(self.global.mode()));
         Ok(())
     }
 
     /// What a request is charged to, by the name that the program gives it.
     pub(super) fn charge(&self, head: &Head<'_>, name: Option<&str>) -> Keyed {
-        let selection = match self.table().select(head, name, &self.global, &*self.addresses) {
+        let (table, addresses) = (self.table(), &*self.addresses);
+        let selected = table.select(head, name, &self.global, addresses, self.refuses_ambiguous);
+        let selection = match selected {
             Ok(selection) => selection,
-            Err(NoKey) => return Keyed::Missing,
+            Err(no_key) => return Keyed::Missing(no_key.into()),
         };
         if selection.is_empty() {
             return Keyed::Exempt;

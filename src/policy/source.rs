@@ -58,8 +58,8 @@ impl Policies {
     ///
     /// # Errors
     ///
-    /// If the source cannot be read, or something is wrong with a row: a [`TableError`]. The table
-    /// in force then stays.
+    /// If the source cannot be read, something is wrong with a row, or there is none: a
+    /// [`TableError`]. The table in force then stays.
     pub async fn reload(&self, source: &impl Source) -> Result<(), BoxError> {
         let rows = source.rows().await?;
         self.load(&rows).map_err(TableError::into)

@@ -9,8 +9,9 @@ use super::armed::{Armed, Asked};
 use super::combinations::{Combinations, Together};
 use super::key::FindAddress;
 use super::path::Readings;
+use super::pattern::Takes;
 use super::routes::Routes;
-use crate::{Head, Switch, SwitchMode};
+use crate::{Error, ErrorKind, Head, Switch, SwitchMode};
 
 /// How many policies one call decides about.
 pub(super) const MAX_TOGETHER: usize = 8;
@@ -31,16 +32,41 @@ pub(super) struct Selection {
     pub(super) table: Arc<Table>,
     pub(super) in_force: Vec<Asked>,
     pub(super) in_shadow: Vec<Asked>,
+    /// The policies in a shadow that the request has no key for, and why.
+    pub(super) keyless: Vec<NoKey>,
+    /// The policies that would take the request, and are off: they let it pass.
+    pub(super) off: Vec<Arc<Armed>>,
     /// The switch of all policies, if it puts them into a shadow.
     pub(super) global_shadow: Option<Switch>,
 }
 
-/// A policy takes the request, which has no key for it.
-pub(super) struct NoKey;
+/// A policy takes the request, which has no key for it; or nobody can say whether it takes it.
+#[derive(Debug)]
+pub(super) struct NoKey {
+    pub(super) armed: Arc<Armed>,
+    pub(super) why: Error,
+}
+
+/// Names the policy, so that the cause of a refusal does.
+impl fmt::Display for NoKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "of the policy {:?}", self.armed.policy.name())
+    }
+}
+
+impl std::error::Error for NoKey {}
+
+impl From<NoKey> for Error {
+    fn from(no_key: NoKey) -> Self {
+        no_key.why.clone().with_source(no_key)
+    }
+}
 
 impl Table {
     /// The table that follows the one `before`.
-    pub(super) fn new(armed: Vec<Arc<Armed>>, before: Option<&Table>) -> Self {
+    pub(super) fn new(mut armed: Vec<Arc<Armed>>, before: Option<&Table>) -> Self {
+        // It was collected in the place of policies, which are many times as large.
+        armed.shrink_to_fit();
         let names = armed.iter().map(|one| one.policy.name().to_owned());
         let places = names.zip(0..).collect();
         let number = before.map_or(0, |before| before.number + 1);
@@ -60,23 +86,40 @@ impl Table {
         name: Option<&str>,
         global: &Switch,
         addresses: &dyn FindAddress,
+        refuses_ambiguous: bool,
     ) -> Result<Selection, NoKey> {
         let all = global.mode();
-        let (mut in_force, mut in_shadow) = (Vec::new(), Vec::new());
+        let unreadable = |why: &'static str| Error::new(ErrorKind::Request, why);
+        let (mut in_force, mut in_shadow, mut keyless) = (Vec::new(), Vec::new(), Vec::new());
+        let mut off = Vec::new();
         let path = Readings::of(head.uri().path());
         for place in self.routes.places(&path) {
             let armed = &self.armed[place];
             let policy = &armed.policy;
             let mode = armed.mode(all);
-            if mode == SwitchMode::Off || !policy.matcher().matches(head, &path, name) {
-                continue;
-            }
-            let Some(key) = policy.key().of_request(head, addresses) else {
-                // A shadow refuses nothing.
-                if mode == SwitchMode::Shadow {
+            let key = match policy.matcher().takes(head, &path, name) {
+                Takes::None => continue,
+                _ if mode == SwitchMode::Off => {
+                    off.push(Arc::clone(armed));
                     continue;
                 }
-                return Err(NoKey);
+                Takes::Unknown => Err(unreadable("the path can be read in too many ways")),
+                Takes::Some if refuses_ambiguous && mode == SwitchMode::On => {
+                    Err(unreadable("the path can be read in several ways"))
+                }
+                Takes::Some | Takes::All => policy.key().of_request(head, addresses),
+            };
+            let key = match key {
+                Ok(key) => key,
+                Err(why) => {
+                    let no_key = NoKey { armed: Arc::clone(armed), why };
+                    // A shadow refuses nothing.
+                    if mode == SwitchMode::Shadow {
+                        keyless.push(no_key);
+                        continue;
+                    }
+                    return Err(no_key);
+                }
             };
             let charge = armed.charge(key).cost(policy.cost_of(head)).max_wait(policy.max_wait());
             let asked = Asked { armed: Arc::clone(armed), charge };
@@ -86,7 +129,15 @@ impl Table {
             }
         }
         let global_shadow = (all == SwitchMode::Shadow).then(|| global.clone());
-        Ok(Selection { table: Arc::clone(self), in_force, in_shadow, global_shadow })
+        let table = Arc::clone(self);
+        Ok(Selection { table, in_force, in_shadow, keyless, off, global_shadow })
+    }
+
+    /// How many policies are on, in a shadow, and off.
+    #[cfg(feature = "tracing")]
+    pub(super) fn counts(&self, global: SwitchMode) -> [usize; 3] {
+        let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];
+        modes.map(|mode| self.armed.iter().filter(|one| one.mode(global) == mode).count())
     }
 
     /// What decides about these policies together. `None` if nothing can.
@@ -126,11 +177,17 @@ impl Selection {
                 write!(text, "{sign}{name}={}:{key}", key.len()).expect("a string takes all");
             }
         }
+        for NoKey { armed, .. } in &self.keyless {
+            write!(text, "?{}", armed.policy.name()).expect("a string takes all");
+        }
         text
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.in_force.is_empty() && self.in_shadow.is_empty()
+        self.in_force.is_empty()
+            && self.in_shadow.is_empty()
+            && self.keyless.is_empty()
+            && self.off.is_empty()
     }
 }
 

@@ -8,15 +8,13 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::grant::GrantId;
 use super::keys::Keys;
 use super::reply::{DONE, ScriptReply};
 use super::request::Request;
-use super::sender::{
-    Failure, PendingReply, RETRY_PAUSE, Sender, has_time_to_retry, is_moving_keys,
-};
+use super::sender::{Failure, PendingReply, Sender, is_moving_keys};
 use crate::Error;
 use crate::limiter::redis::sending::{LATE_REPLY_TIMEOUT, SharedConnection, malformed_reply};
 
@@ -41,7 +39,7 @@ impl Sender {
             reply: None,
             is_needed: false,
         };
-        let mut sent_again = false;
+        let (mut sent_again, mut turned_away) = (false, None);
         loop {
             let connection = self.connection(deadline).await?;
             (refund.connection, refund.is_needed) = (Some(Arc::clone(&connection)), true);
@@ -55,10 +53,9 @@ impl Sender {
                     };
                     return Ok(reply);
                 }
-                Err(Failure::Failed(error))
-                    if is_moving_keys(&error) && has_time_to_retry(deadline.at) =>
-                {
-                    sleep(RETRY_PAUSE).await;
+                Err(Failure::Failed(error)) if is_moving_keys(&error) => {
+                    refund.is_needed = sent_again;
+                    self.pause(deadline, &mut turned_away).await?;
                 }
                 Err(Failure::Failed(error)) if error.is_io_error() && !sent_again => {
                     sent_again = true;

@@ -15,7 +15,7 @@ use super::request::Request;
 use super::sender::Sender;
 use crate::limiter::named::one_key;
 use crate::limiter::redis::sending::malformed_reply;
-use crate::limiter::timeout;
+use crate::limiter::{runtime, timeout};
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
 /// The payload of a reservation: the name of the limiter, and the id of the grant.
@@ -61,6 +61,7 @@ impl Inner {
 
     /// Decides a charge. It waits for its turn if others of this process wait for the same limiter.
     pub(super) async fn decide(&self, charge: ParsedCharge) -> Result<Decision, Error> {
+        runtime::current()?;
         let ParsedCharge { keys, permits, max_wait, deadline } = charge;
         if permits == 0 {
             let request = Request::new(&keys, "available", [""; 0]);

@@ -97,10 +97,7 @@ impl RRateLimiter {
                 let message = "Requested permits amount cannot exceed defined rate";
                 Err(Error::new(ErrorKind::Request, message))
             }
-            Err(Refusal::Undecided(error)) => Err(error),
-            Err(refusal @ Refusal::NoKey) => {
-                Err(Error::new(ErrorKind::Request, "the limiter has no name").with_source(refusal))
-            }
+            Err(Refusal::Undecided(error) | Refusal::NoKey(error)) => Err(error),
         }
     }
 

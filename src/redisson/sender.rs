@@ -3,7 +3,7 @@
 //! A request is not sent again, unless the server says that it did not run it. `acquire.rs` sends
 //! those that may be.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,14 @@ use super::reply::ScriptReply;
 use super::request::Request;
 use crate::limiter::named::{Clock, instant};
 use crate::limiter::redis::sending::{
-    Deadline, Script, SharedConnection, eval, from_failed_call, is_reply, malformed_reply,
+    Deadline, Script, SharedConnection, Stage, eval, from_failed_call, is_reply, malformed_reply,
     met_read_only,
 };
+use crate::limiter::runtime;
 use crate::{Error, ErrorKind, Pool};
 
 /// The pause before a request is sent again to a cluster that is moving its keys.
-pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The most requests in flight, late replies included.
 const MAX_IN_FLIGHT: usize = 16_384;
@@ -85,15 +86,14 @@ impl Sender {
         deadline: Instant,
     ) -> Result<ScriptReply, Error> {
         let deadline = self.deadline(&request.keys, deadline);
+        let mut turned_away = None;
         loop {
             let connection = self.connection(deadline).await?;
             let mut reply = None;
             match self.send(&connection, request, &mut reply, deadline).await? {
                 Ok(reply) => return ScriptReply::read(reply),
-                Err(Failure::Failed(error))
-                    if is_moving_keys(&error) && has_time_to_retry(deadline.at) =>
-                {
-                    sleep(RETRY_PAUSE).await;
+                Err(Failure::Failed(error)) if is_moving_keys(&error) => {
+                    self.pause(deadline, &mut turned_away).await?;
                 }
                 Err(failure) => return Err(Error::from(failure)),
             }
@@ -129,9 +129,26 @@ impl Sender {
         &self,
         deadline: Deadline,
     ) -> Result<Arc<dyn SharedConnection>, Error> {
+        runtime::current()?;
         let connecting = pin!(self.pool.redirected_connection(deadline.hash_slot));
-        let connection = deadline.wait_for(connecting).await;
-        connection.unwrap_or_else(|| Err(deadline.missed_error(&self.pool, true)))
+        let connection = deadline.wait_for(&self.pool, connecting).await;
+        connection.unwrap_or_else(|| Err(deadline.missed_error(&self.pool, Stage::Sent)))
+    }
+
+    /// Pauses before a request is sent again to a cluster that has turned it away. Fails at the
+    /// deadline if that comes first.
+    pub(super) async fn pause(
+        &self,
+        deadline: Deadline,
+        turned_away: &mut Option<Instant>,
+    ) -> Result<(), Error> {
+        let since = *turned_away.get_or_insert_with(Instant::now);
+        if Instant::now() + RETRY_PAUSE < deadline.at {
+            sleep(RETRY_PAUSE).await;
+            return Ok(());
+        }
+        deadline.wait_for(&self.pool, pin!(pending::<()>())).await;
+        Err(deadline.missed_error(&self.pool, Stage::TurnedAway { since }))
     }
 
     /// Sends a request. A reply that misses the deadline stays in `reply`, for the refund.
@@ -175,7 +192,7 @@ impl Sender {
         let was_answered = |reply: &Option<_>| reply.as_ref().is_some_and(is_reply);
         let answer =
             deadline.wait_for_reply(&self.pool, connection, Pin::new(reply), was_answered).await;
-        let missed = || deadline.missed_error(&self.pool, true);
+        let missed = || deadline.missed_error(&self.pool, Stage::Sent);
         let answer = answer.ok_or_else(|| Failure::TimedOut(missed()))?;
         let answer = answer.ok_or_else(|| Failure::Unsent(missed()))?;
         let answer = answer.and_then(Value::extract_error).map_err(Failure::Failed);
@@ -191,11 +208,6 @@ impl Sender {
 /// Whether a cluster is moving the keys to another server, and ran nothing.
 pub(super) fn is_moving_keys(error: &RedisError) -> bool {
     error.kind() == redis::ErrorKind::Server(ServerErrorKind::TryAgain)
-}
-
-/// Whether a pause and another try fit before the deadline.
-pub(super) fn has_time_to_retry(deadline: Instant) -> bool {
-    Instant::now() + RETRY_PAUSE < deadline
 }
 
 impl From<Failure> for Error {

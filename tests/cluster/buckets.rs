@@ -58,3 +58,38 @@ async fn members_in_one_bucket_are_asked_in_one_call() {
     }
     assert_eq!((taken(&user, "bob").await, taken(&all, "everybody").await), (1, 3));
 }
+
+// Case 158.
+#[tokio::test]
+async fn parts_in_one_bucket_are_asked_in_one_call_whichever_are_exempt() {
+    let cluster = Cluster::start().await;
+    let pool = pool(&cluster);
+    let member = |name: &str, buckets| {
+        let quota = Quota::new(MILLION, YEAR);
+        Redis::new(name, FixedWindow::new(quota), pool.clone())
+            .decision_timeout(LONG)
+            .buckets(buckets)
+    };
+    let calls = async || {
+        let mut calls = 0;
+        for node in 0..3 {
+            calls += script_calls(&mut cluster.connection(node).await).await;
+        }
+        calls
+    };
+    // In one bucket, and in slots of their own.
+    for (buckets, expected) in [(1, 1), (SLOTS, 3)] {
+        let [a, b, c] = ["a", "b", "c"].map(|name| member(&format!("{name}{buckets}"), buckets));
+        let all = AllAtOnce::of_parts((a.clone(), b, c.clone()));
+        let [alice, login] = ["alice", "login"].map(Charge::new);
+        let charge = Charge::several([Some(alice), None, Some(login)]);
+        assert!(all.check(&charge).await.expect("a decision").is_admitted());
+        let before = calls().await;
+        for _ in 0..5 {
+            assert!(all.check(&charge).await.expect("a decision").is_admitted());
+        }
+        let calls = calls().await - before;
+        assert_eq!(calls, 5 * expected, "{buckets}");
+        assert_eq!((taken(&a, "alice").await, taken(&c, "login").await), (6, 6));
+    }
+}

@@ -83,6 +83,49 @@ async fn a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted() 
     assert!(taken(&limiter, &dead).await >= 1);
 }
 
+// Case 153.
+#[tokio::test]
+async fn what_a_replaced_master_still_admits_reaches_nobody() {
+    const UNITS: u64 = 10;
+    let cluster = Cluster::with(3, 1, 1_000).await;
+    let pool = pool(&cluster);
+    let new = |name: &'static str, units| {
+        let quota = FixedWindow::new(Quota::new(units, YEAR));
+        Redis::new(name, quota, pool.clone()).decision_timeout(LONG)
+    };
+    let (limiter, others) = (new("left", UNITS), new("others", MILLION));
+    let others = others.decision_timeout(Duration::from_millis(100));
+    let key = keys_in(cluster.share(0)).next().unwrap();
+    limiter.peek(key.as_str()).await.expect("a decision");
+
+    cluster.nodes[0].signal("STOP");
+    let ask = || {
+        let (limiter, charge) = (limiter.clone(), Charge::new(key.as_str()));
+        async move { limiter.check(&charge).await }
+    };
+    let mut sent: JoinSet<_> = (0..5).map(|_| ask()).collect();
+    // Other callers notice that the master is away.
+    let begun = Instant::now();
+    while others.check(&Charge::new(key.as_str())).await.is_err() {
+        assert!(begun.elapsed() < LONG, "the promoted replica is found");
+    }
+    let mut admitted = 0;
+    while ask().await.expect("a decision").is_admitted() {
+        admitted += 1;
+    }
+    cluster.nodes[0].signal("CONT");
+    let (mut late, mut errors) = (0, Vec::new());
+    while let Some(answer) = sent.join_next().await {
+        match answer.expect("no panic") {
+            Ok(decision) => late += u64::from(decision.is_admitted()),
+            Err(error) => errors.push(error),
+        }
+    }
+    println!("fault case=153 cluster admitted={admitted} of={UNITS} late={late} {errors:?}");
+    assert_eq!((admitted, late), (UNITS, 0));
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::Infrastructure), "{errors:?}");
+}
+
 #[tokio::test]
 async fn a_master_that_is_demoted_is_left() {
     let cluster = Cluster::with(3, 1, 15_000).await;

@@ -76,7 +76,7 @@ async fn a_new_key_of_a_tuple_in_a_moving_slot_is_decided() {
     }
 }
 
-// Case 39.
+// Cases 39 and 151.
 #[tokio::test]
 async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
     let cluster = Cluster::start().await;
@@ -93,7 +93,10 @@ async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
     cmd("UNLINK").arg(&stored[0]).exec_async(&mut connection).await.unwrap();
     let from = cluster.begin_move(4, 1).await;
     let asked = tokio::spawn(limiter.check(&Charge::new(key.as_str())));
-    sleep(Duration::from_millis(50)).await;
+    let hasty = limiter.clone().decision_timeout(Duration::from_millis(100));
+    let error = trouble(&hasty, &Charge::new(key.as_str())).await;
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+    assert!(error.to_string().contains("moving"), "{error:?}");
     assert!(!asked.is_finished(), "no server has both keys");
     cluster.move_keys(4, from, 1).await;
     assert!(asked.await.unwrap().expect("a decision").is_admitted());

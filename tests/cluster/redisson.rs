@@ -44,6 +44,9 @@ async fn redissons_keys_are_decided_by_the_master_of_their_name() {
     cluster.move_key(&mut connection, to, &[name]).await;
     let (asking, charge) = (redisson.clone(), Charge::new(name).cost(5));
     let asking = tokio::spawn(async move { asking.check(&charge).await });
+    let hasty = redisson.clone().decision_timeout(Duration::from_millis(100));
+    let error = trouble(&hasty, &Charge::new(name)).await;
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
     cluster.move_keys(slot, from, to).await;
     cluster.end_move(slot, from, to).await;
     assert!(asking.await.expect("no panic").expect("a decision").is_admitted());

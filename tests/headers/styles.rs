@@ -268,7 +268,7 @@ fn nothing_is_said_where_nothing_was_decided() {
         let unnamed = Decision::new(deny(SECOND)).with_report(0, SECOND);
         assert_eq!(lines(&rejected(style, unnamed)), ["retry-after: 1"]);
         for refusal in [
-            Refusal::NoKey,
+            Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user")),
             Refusal::Undecided(Error::new(ErrorKind::Infrastructure, "away")),
             Refusal::Undecided(Error::new(ErrorKind::Request, "the key is empty")),
         ] {
@@ -314,7 +314,9 @@ fn problem_documents_say_what_kind_of_refusal_it_is() {
     let (status, json) = body(Request::get("/"), undecided(ErrorKind::Request));
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_eq!(json["detail"], "the \"key\" is\nodd");
-    let (_, json) = body(Request::get("/"), Refusal::NoKey);
+    let no_key = Refusal::NoKey(Error::new(ErrorKind::Request, "no header x-user"));
+    let (_, json) = body(Request::get("/"), no_key);
+    assert_eq!(json["detail"], "no header x-user");
     assert_eq!((&json["title"], &json["status"]), (&"Bad Request".into(), &400.into()));
 
     let both = || Refusal::Denied(two(deny(SECOND), (0, deny(SECOND)), (1, deny(SECOND / 2))));

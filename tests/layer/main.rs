@@ -15,6 +15,7 @@ use tower_sluice::{
     RateLimitLayer, Refusal, Respond,
 };
 
+mod keyless;
 #[path = "../support/strict.rs"]
 mod strict;
 mod waiting;

@@ -94,3 +94,24 @@ async fn reservations_of_others_are_handed_back_or_settled_inside() {
     assert!(limiter.settle(alone, 0).is_ok());
     assert_eq!(limiter.peek("cold").await.unwrap().remaining(), Some(LIMIT));
 }
+
+// Case 164.
+#[tokio::test(start_paused = true)]
+async fn settling_far_more_takes_the_most_that_can_be_taken() {
+    for actual in [1 << 53, 1 << 60, u64::MAX] {
+        let (limiter, inner, memory) = leased(LIMIT);
+        warm_up(&limiter, &inner, "hot").await;
+        let [leased, alone] = [check(&limiter, "hot").await, check(&limiter, "cold").await]
+            .map(|mut decision| decision.take_reservation().unwrap());
+        assert!(limiter.settle(leased, actual).is_ok());
+        assert!(limiter.settle(alone, actual).is_ok());
+        sleep(SECOND).await;
+        // The leased key owes as much as one that was asked alone.
+        let mut owed = Vec::new();
+        for key in ["hot", "cold"] {
+            let peek = memory.peek(key).await.unwrap();
+            owed.push((peek.is_admitted(), peek.remaining()));
+        }
+        assert_eq!(owed, [(false, Some(0)); 2], "{actual}");
+    }
+}

@@ -66,6 +66,31 @@ async fn a_steady_caller_never_waits() {
     assert!(inner.costs().len() < 90, "{:?}", inner.costs());
 }
 
+/// Its own call says why there is no answer, and is not ended by a timer outside.
+#[tokio::test(start_paused = true)]
+async fn who_has_less_time_than_a_refill_asks_alone() {
+    let (limiter, inner, _) = leased(1_000_000);
+    warm_up(&limiter, &inner, "hot").await;
+    inner.close();
+    let within = |millis| limiter.clone().timeout(Duration::from_millis(millis));
+    let mut orders = task::spawn(within(500).check(&Charge::new("hot")));
+    let mut hasty = task::spawn(within(499).check(&Charge::new("hot")));
+    let mut waits = task::spawn(within(500).check(&Charge::new("hot")));
+    let mut patient = task::spawn(limiter.check(&Charge::new("hot")));
+    for check in [&mut orders, &mut hasty, &mut waits] {
+        assert_pending!(check.poll());
+        yield_now().await;
+    }
+    assert_pending!(patient.poll());
+    yield_now().await;
+    assert_eq!(inner.costs(), [100, 1]);
+    inner.open();
+    for check in [orders, hasty, waits] {
+        assert!(check.await.unwrap().is_admitted());
+    }
+    assert!(patient.await.unwrap().is_admitted());
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_leaves_takes_nothing_and_keeps_nobody_waiting() {
     let (limiter, inner, memory) = leased(1_000_000);

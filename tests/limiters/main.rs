@@ -123,13 +123,50 @@ async fn only_infrastructure_opens_the_gate() {
 
 // Case 119.
 #[tokio::test(start_paused = true)]
-async fn another_limiter_stands_in_for_infrastructure_and_saturation() {
+async fn another_limiter_stands_in_for_all_but_what_a_request_can_cause() {
     for kind in KINDS {
-        let share = Scripted::new().deny(SECOND);
-        let answer = Scripted::new().fail(kind).or_else(share.clone()).check(&one()).await;
-        let stands_in = matches!(kind, ErrorKind::Infrastructure | ErrorKind::Saturation);
-        assert_eq!(share.charges().len(), usize::from(stands_in), "{kind:?}");
-        assert_eq!(answer.is_ok(), stands_in, "{kind:?}");
+        let share = Scripted::new().deny(SECOND).deny(SECOND);
+        let asked = async |limiter: Boxed, asked_before: usize| {
+            let answer = limiter.check(&one()).await;
+            assert_eq!(answer.is_ok(), share.charges().len() > asked_before, "{kind:?}");
+            answer.is_ok()
+        };
+        let limiter = Scripted::new().fail(kind).or_else(share.clone()).boxed();
+        let by_default = asked(limiter, 0).await;
+        assert_eq!(by_default, !matches!(kind, ErrorKind::Request | ErrorKind::State), "{kind:?}");
+        let limiter = Scripted::new().fail(kind).or_else_if(Error::is_of_store, share.clone());
+        let of_store = asked(limiter.boxed(), usize::from(by_default)).await;
+        assert_eq!(of_store, kind != ErrorKind::Request, "{kind:?}");
+    }
+}
+
+/// The figures of README's first demonstration, with Redis and without.
+#[tokio::test(start_paused = true)]
+async fn the_first_demonstration_shows_all_three_verdicts() {
+    let readme = include_str!("../../README.md").replace('\n', " ");
+    assert!(readme.contains("ask 150 times at once") && readme.contains("/?[1-150]"));
+    for (quota, said) in [
+        (
+            Quota::per_second(50).burst(100),
+            "100 pass at once, 25 wait up to half a second, and 25 get",
+        ),
+        (Quota::per_second(10), "10 pass, 5 wait up to half a second, and 135 get"),
+    ] {
+        let limiter = Memory::new("api", TokenBucket::new(quota));
+        let mut seen = [0; 3];
+        for _ in 0..150 {
+            let decision = limiter.check(&one().max_wait(SECOND / 2)).await.unwrap();
+            seen[match decision.outcome() {
+                Outcome::Allow => 0,
+                Outcome::Wait(_) => 1,
+                _ => 2,
+            }] += 1;
+        }
+        let [at_once, later, refused] = seen;
+        let figures: Vec<u32> =
+            said.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
+        assert_eq!(figures, [at_once, later, refused]);
+        assert!(readme.contains(said), "{said}");
     }
 }
 

@@ -282,3 +282,58 @@ async fn who_listens_to_warnings_alone_gets_no_decisions() {
     let lines = lines.take();
     assert!(lines.len() == 1 && lines[0].starts_with("WARN tower_sluice::fault"), "{lines:#?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_says_when_it_begins_to_answer_and_when_it_ends() {
+    let (lines, _guard) = Lines::listen();
+    let away = |store: Scripted| store.fail(ErrorKind::Infrastructure);
+    let store = away(away(Scripted::new().allow())).allow().allow();
+    let share = Memory::new("api alone", TokenBucket::new(Quota::per_second(10)));
+    let limiter = store.or_else(share);
+    for (asked, said) in [
+        (1, None),
+        (2, Some("WARN tower_sluice::fallback  message=a fallback answers from now on")),
+        (3, None),
+        (4, Some("INFO tower_sluice::fallback  message=the limiter decides again")),
+        (5, None),
+    ] {
+        limiter.check(&one()).await.unwrap();
+        let lines = lines.of("fallback");
+        assert_eq!(lines.len(), usize::from(said.is_some()), "{asked}: {lines:?}");
+        if let Some(said) = said {
+            assert!(lines[0].starts_with(said), "{lines:?}");
+        }
+        if asked == 2 {
+            for part in ["fallback=\"api alone\"", "origin=\"local\"", "kind=\"infrastructure\""] {
+                assert!(lines[0].contains(part), "{part} in {}", lines[0]);
+            }
+        }
+    }
+    away(Scripted::new()).or_else(FailOpen).check(&one()).await.unwrap();
+    assert!(lines.of("fallback")[0].contains("origin=\"fail_open\""));
+}
+
+#[cfg(feature = "policies")]
+#[test]
+fn a_table_of_policies_says_how_many_of_them_limit() {
+    use tower_sluice::policy::{Policies, Row, Rows};
+
+    let (lines, _guard) = Lines::listen();
+    let row = |name: &str| Row::new().with("name", name).with("limit", 1).with("period", "1s");
+    let (off, shadow) = (row("b").with("enabled", false), row("c").with("shadow", true));
+    let policies = Policies::builder().build(&Rows::from_iter([row("a"), off, shadow])).unwrap();
+    policies.load(&Rows::none()).unwrap();
+    policies.load(&Rows::default()).unwrap_err();
+    let lines = lines.of("policies");
+    let expected = [
+        ("INFO", "policies are in force", "policies=3 on=1 shadow=1 off=1"),
+        ("WARN", "no policy limits anything", "policies=0 on=0 shadow=0 off=0"),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, (level, message, counts)) in lines.iter().zip(expected) {
+        assert!(
+            line.starts_with(level) && line.contains(message) && line.contains(counts),
+            "{line}"
+        );
+    }
+}

@@ -48,8 +48,8 @@ async fn a_decision_that_needed_no_fallback_has_none() {
         assert!(limiter.check(&one()).await.unwrap().fallback_cause().is_none());
     }
     // An error that no fallback stands in for stays one.
-    let limiter = Scripted::new().fail(ErrorKind::Capacity).or_else(share(1));
-    assert_eq!(limiter.check(&one()).await.unwrap_err().kind(), ErrorKind::Capacity);
+    let limiter = Scripted::new().fail(ErrorKind::State).or_else(share(1));
+    assert_eq!(limiter.check(&one()).await.unwrap_err().kind(), ErrorKind::State);
     let switch = Switch::new();
     switch.set(SwitchMode::Off);
     let off = away().switch(&switch).check(&one()).await.unwrap();

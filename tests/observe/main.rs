@@ -4,6 +4,8 @@
 mod events;
 mod fallback_cause;
 mod inspect;
+#[cfg(all(feature = "metrics", feature = "tracing"))]
+mod keyless;
 #[cfg(feature = "metrics")]
 mod members;
 #[cfg(feature = "metrics")]

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use tokio::task::JoinSet;
-use tower_sluice::algorithm::FixedWindow;
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{
-    Charge, ErrorKind, FailOpen, Limiter, LimiterExt, MetricsExt, Pool, Quota, Redis, TraceExt,
+    Charge, ErrorKind, FailOpen, Limiter, LimiterExt, Memory, MetricsExt, Pool, Quota, Redis,
+    TraceExt,
 };
 
 use super::events::Lines;
@@ -196,4 +197,27 @@ async fn slots_of_a_cluster_that_have_moved_are_said() {
         let slots = |line: String| line.rsplit('=').next()?.parse::<u32>().ok();
         moved += said().into_iter().filter_map(slots).sum::<u32>();
     }
+}
+
+/// What a newcomer sees who starts without Redis: why, and what decides meanwhile.
+#[tokio::test]
+async fn without_redis_one_line_says_why_and_one_what_the_fallback_does() {
+    let (lines, _guard) = Lines::listen();
+    let pool = Pool::connect(&format!("redis://127.0.0.1:{NOWHERE}")).expect("an address");
+    let share = Memory::new("api alone", TokenBucket::new(Quota::per_hour(10)));
+    let limiter = limiter(pool).or_else(share);
+    let mut admitted = 0;
+    for _ in 0..12 {
+        admitted += u32::from(limiter.check(&one()).await.unwrap().is_admitted());
+    }
+    assert_eq!(admitted, 10);
+    let said = lines.take();
+    let of = |target: &str| {
+        said.iter().filter(|line| line.contains(target)).map(String::as_str).collect::<Vec<_>>()
+    };
+    // Attempts go on, and at most one a second is said.
+    let why = of("WARN tower_sluice::connection");
+    assert!(!why.is_empty() && why[0].contains("could not connect"), "{said:#?}");
+    let [what] = of("WARN tower_sluice::fallback")[..] else { panic!("{said:#?}") };
+    assert!(what.contains("fallback=\"api alone\"") && what.contains("127.0.0.1"), "{what}");
 }

@@ -52,7 +52,8 @@ pub(crate) fn honest(mut model: Box<dyn Model>, seed: u64) -> Vec<Row> {
             rows.push(row);
             continue;
         }
-        if let Some(due) = model.earliest(at, row.cost.into()) {
+        let may_fit = model.least_wait(row.cost.into()) <= row.patience.into();
+        if let Some(due) = model.earliest(at, row.cost.into()).filter(|_| may_fit) {
             row.wait = i64::try_from(due - at).expect("a wait");
             let fits = row.wait <= if row.cost == 0 { 0 } else { row.patience };
             row.event = match (row.wait, fits) {

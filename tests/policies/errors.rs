@@ -65,6 +65,7 @@ fn every_error_names_its_row_and_its_field() {
         ("cost = 9007199254740993", "cost"),
         ("cost = 9007199254740993\nalgorithm = 'smooth_bursty'", "cost"),
         ("cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true", "cost"),
+        ("cost = 1\nalgorithm = 'smooth_warming_up'\nwait_for_own_cost = true", "cost"),
         ("on_error = 'open'", "on_error"),
         ("on_error = { local = 0 }", "on_error"),
         ("on_error = { local = 'two' }", "on_error"),
@@ -148,6 +149,7 @@ fn a_cost_may_be_all_that_fits() {
         "cost = 9\nalgorithm = 'smooth_bursty'",
         "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\nmax_wait = '1s'",
         "cost = 9\nalgorithm = 'smooth_warming_up'",
+        "cost = 9\nalgorithm = 'smooth_warming_up'\nwait_for_own_cost = true\nmax_wait = '10s'",
         "cost = 9\nalgorithm = 'smooth_bursty'\nstart_empty = true",
         "limit2 = 3\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\nburst = 1",
     ] {

@@ -155,6 +155,31 @@ fn a_table_without_rows_is_empty_in_every_format() {
     }
 }
 
+// Case 169.
+#[test]
+fn a_table_without_policies_is_an_error_unless_it_says_so() {
+    let built = |rows: &Rows| Policies::builder().build(rows);
+    let told = in_each("allow_empty = true", r#"{"allow_empty": true}"#, "allow_empty: true");
+    let untold = in_each("allow_empty = false", r#"{"policy": []}"#, "interface:\npolicy: []");
+    let full = Policies::builder().build(&in_each(TOML, JSON, YAML)[0]).unwrap();
+    for rows in untold.iter().chain([&Rows::default(), &Rows::from_iter([])]) {
+        let error = built(rows).expect_err("no policy");
+        assert!(error.rows().is_empty() && error.to_string().contains("allow_empty"), "{error}");
+        // On reload the table from before stays.
+        full.load(rows).unwrap_err();
+        assert_eq!(full.policies().len(), 3);
+    }
+    for rows in told.iter().chain([&Rows::none()]) {
+        assert!(built(rows).unwrap().policies().is_empty());
+        full.load(rows).unwrap();
+        assert!(full.policies().is_empty());
+        full.load(&in_each(TOML, JSON, YAML)[0]).unwrap();
+    }
+    for wrong in ["allow_empty = 1", "allow_empty = 'yes'"] {
+        toml::from_str::<Rows>(wrong).unwrap_err();
+    }
+}
+
 #[test]
 fn a_whole_number_may_have_a_point() {
     let tables = in_each(

@@ -17,6 +17,7 @@ mod formats;
 #[cfg(feature = "redis")]
 mod from_redis;
 mod given_back;
+mod handlers;
 #[cfg(feature = "redisson")]
 mod java;
 mod odd_rows;
@@ -41,7 +42,7 @@ use std::time::Duration;
 
 use http::Request;
 use tower_sluice::policy::{Policies, Rows};
-use tower_sluice::{Decision, Error, Head, Keyed, Limiter, Outcome};
+use tower_sluice::{Decision, Error, Head, Keyed, Limiter, Origin, Outcome};
 
 /// A table of TOML.
 fn rows(text: &str) -> Rows {
@@ -62,10 +63,14 @@ fn request(method: &str, path: &str, headers: &[&str]) -> Request<()> {
     request.body(()).expect("a request")
 }
 
-/// What the policies decide about a request; `None` if no policy takes it.
+/// What the policies decide about a request; `None` if no policy takes it but some that are off.
 async fn check(policies: &Policies, request: &Request<()>) -> Option<Result<Decision, Error>> {
     match policies.charge(Head::from(request)) {
-        Keyed::Charge(charge) => Some(policies.check(&charge).await),
+        Keyed::Charge(charge) => {
+            let answer = policies.check(&charge).await;
+            let is_off = answer.as_ref().is_ok_and(|decision| decision.origin() == Origin::Off);
+            Some(answer).filter(|_| !is_off)
+        }
         Keyed::Exempt => None,
         other => panic!("{other:?}"),
     }

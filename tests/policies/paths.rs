@@ -1,6 +1,7 @@
 //! No spelling of a path gets around the policies that take it.
 
 use tower_sluice::policy::Policies;
+use tower_sluice::{Head, Keyed, SwitchMode};
 
 use super::{burst, check, decide, policies, request, rows};
 
@@ -42,12 +43,102 @@ async fn no_spelling_of_a_path_gets_around_a_policy() {
     }
 }
 
+// Case 168.
+#[tokio::test(start_paused = true)]
+async fn no_spelling_of_an_exact_path_gets_around_its_policy() {
+    let policies = taking("'/login'");
+    let mut escaped = Vec::new();
+    for path in [
+        "/login",
+        "/login/",
+        // Python's http.server.
+        "/login/.",
+        "/login/x/..",
+        "/login%2f.",
+        "/login//.",
+        "//login",
+        "/x/%2e%2e/login/",
+        // Tomcat.
+        "/login;a=b",
+        "/;a=b/login",
+        "/x/..;/login",
+        "/x/%2e%2e;a/login;b",
+        "/login/;a",
+        "/login%3Ba=b",
+        "/;%2f/login",
+        // A reader of backslashes, and one that knows encoded ones.
+        "/x\\..\\login",
+        "/x%5c..%5Clogin/.",
+        // A server that decodes what another one has decoded.
+        "/%256cogin",
+        "/x%252f..%252Flogin",
+        "/%252e/login",
+        "/login%3Fx",
+        "/login%23",
+    ] {
+        if check(&policies, &request("GET", path, &[])).await.is_none() {
+            escaped.push(path);
+        }
+    }
+    assert!(escaped.is_empty(), "{escaped:?}");
+}
+
+/// Where a row writes the slash at the end, or the parameters, it takes those requests alone.
+#[tokio::test(start_paused = true)]
+async fn paths_that_rows_tell_apart_are_taken_by_their_own() {
+    let row = |name: &str, rest: &str| {
+        format!("[[policy]]\nname = '{name}'\nlimit = 99\nperiod = '1h'\nmatch = {rest}\n")
+    };
+    let table = [
+        row("login", "'/login'"),
+        row("slash", "'/login/'"),
+        row("a", "'/a'"),
+        row("v1", "'/a;v=1'"),
+        row("user", "'/users/{id}'"),
+        row("users", "'/users/{user}/'"),
+        row("order", "'/orders/{id}'"),
+        row("get", "{ path = '/items' }"),
+        row("post", "{ path = '/items/', method = 'POST' }"),
+        row("both", "{ path = ['/both', '/both/'] }"),
+        row("one", "'/both/'"),
+    ];
+    let policies = policies(&table.concat());
+    for (path, names) in [
+        ("/login", &["login"][..]),
+        ("/login/", &["slash"]),
+        ("/%6cogin", &["login"]),
+        ("/a", &["a"]),
+        ("/a;v=1", &["v1"]),
+        ("/a/", &["a"]),
+        ("/a;v=2", &["a"]),
+        ("/users/7", &["user"]),
+        ("/users/7/", &["users"]),
+        ("/orders/7", &["order"]),
+        ("/orders/7/", &["order"]),
+        // A GET of it may be one of the other.
+        ("/items/", &["get"]),
+        ("/both", &["both"]),
+        ("/both/", &["both", "one"]),
+        // These are read as both.
+        ("/login/.", &["login", "slash"]),
+        ("/login//", &["login", "slash"]),
+        ("/a%3Bv=1", &["a", "v1"]),
+        ("/x/..;/a;v=1", &["a", "v1"]),
+        ("/users/7;x/", &["user", "users"]),
+    ] {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
+        assert_eq!(found, names, "{path}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn other_paths_are_not_taken() {
     for (pattern, paths) in [
-        ("/api/{*rest}", &["/", "/api", "/apis/x", "/API/x", "/x/api/y", "/api%252Fx"][..]),
+        ("/api/{*rest}", &["/", "/api", "/apis/x", "/API/x", "/x/api/y", "/api%25252Fx"][..]),
         ("/users/{id}", &["/users", "/users/", "/users/7/x"]),
-        ("/a:b", &["/a%253Ab", "/a;b"]),
+        ("/a:b", &["/a%25253Ab", "/a;b"]),
+        ("/a;b", &["/a", "/a;c"]),
         ("/", &["/a", "/%61"]),
     ] {
         let policies = taking(&format!("'{pattern}'"));
@@ -60,12 +151,13 @@ async fn other_paths_are_not_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn all_spellings_of_a_path_are_one_key() {
-    let policies = policies("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = 'path'");
     for (path, spellings) in [
         ("/a/b", &["/a//b", "/a%2Fb", "/%61/b?x=1", "/c/../a/./b", "/a\\b"][..]),
+        ("/a/b", &["/a/b/", "/a;x=1/b;y", "/a;x=2/b;y", "/a%252Fb", "/x/..;/a/b"]),
         ("/caf%C3%A9", &["/caf%c3%a9", "/caf\u{e9}"]),
         ("/x:y", &["/x%3Ay", "/x%3ay"]),
     ] {
+        let policies = policies("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = 'path'");
         let mut left = decide(&policies, &request("GET", path, &[])).await.remaining().unwrap();
         for spelling in spellings {
             left -= 1;
@@ -77,7 +169,8 @@ async fn all_spellings_of_a_path_are_one_key() {
             assert_eq!(peeked.remaining(), Some(left), "{spelling}");
         }
     }
-    for path in ["/a%252Fb", "/a%20b", "/A/b", "/a/b/", "/a;b"] {
+    let policies = policies("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = 'path'");
+    for path in ["/a%20b", "/A/b", "/a/b/c"] {
         let decision = decide(&policies, &request("GET", path, &[])).await;
         assert_eq!(decision.remaining(), Some(98), "{path}");
     }
@@ -98,12 +191,61 @@ fn a_pattern_that_no_path_can_have_is_an_error() {
     }
 }
 
-/// Longer than any reading of it is looked for.
 #[tokio::test(start_paused = true)]
-async fn a_path_too_long_to_read_is_taken_by_all() {
+async fn a_path_that_is_read_differently_is_refused_where_the_program_says_so() {
+    let table = "[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\n\
+                 match = { path = ['/login', '/api/{*rest}'] }";
+    let policies = Policies::builder().refuse_ambiguous_paths().build(&rows(table)).unwrap();
+    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
+    for path in ["//login", "/login/.", "/login;a", "/x/..;/login", "/api%2Fx", "/login/../api/x"] {
+        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
+    }
+    for path in ["/login", "/login/", "/%6cogin", "/api/x", "/api/x;a=b", "/api/http%3A%2F%2Fx//y"]
+    {
+        assert!(matches!(keyed(path), Keyed::Charge(_)), "{path}");
+    }
+    for path in ["/", "/x//y", "/x;a=b", "/x%2Fy/./z"] {
+        assert!(matches!(keyed(path), Keyed::Exempt), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_takes_upper_and_lower_case_where_its_row_says_so() {
+    let row = |rest: &str| {
+        format!("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'\nkey = 'path'\n{rest}")
+    };
+    let policies = policies(&row("match = { path = '/Users/{Id}/caf\u{e9}', ignore_case = true }"));
+    for (spelling, left) in ["/users/7/caf%C3%A9", "/USERS/7/caf\u{e9}", "/x/..;/Users/7/CAF%c3%a9"]
+        .iter()
+        .zip([8, 7, 6])
+    {
+        let decision = decide(&policies, &request("GET", spelling, &[])).await;
+        assert_eq!(decision.remaining(), Some(left), "{spelling}");
+    }
+    let peeked = policies.get("a").unwrap().peek(&["/uSERS/7/caf\u{e9}/"]).await.unwrap();
+    assert_eq!(peeked.remaining(), Some(6));
+    let error = Policies::builder().build(&rows(&row("match = { ignore_case = true }")));
+    assert_eq!(error.unwrap_err().rows()[0].field(), Some("match"));
+}
+
+/// Nobody can say which policies take it.
+#[tokio::test(start_paused = true)]
+async fn a_path_with_too_many_readings_is_refused() {
     let policies = taking("'/api/x'");
-    let path = format!("/{}/api/x", "a/%2e%2e/".repeat(1_000));
-    assert!(check(&policies, &request("GET", &path, &[])).await.is_some());
+    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
+    for odd in [format!("/{}/api/x", "a/%2e%2e;/".repeat(6_000)), "/a%2f/..\\%5c/.%2e;//".repeat(9)]
+    {
+        assert!(matches!(keyed(&odd), Keyed::Missing(_)), "{odd}");
+        policies.switch().set(SwitchMode::Shadow);
+        let seen = check(&policies, &request("GET", &odd, &[])).await.unwrap().unwrap();
+        assert!(seen.is_admitted() && matches!(seen.shadowed(), Some(Err(_))), "{seen:?}");
+        policies.switch().set(SwitchMode::Off);
+        assert!(matches!(keyed(&odd), Keyed::Exempt), "{odd}");
+        policies.switch().set(SwitchMode::On);
+        // A policy that takes every path needs no readings.
+        let all = super::policies("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'");
+        assert!(check(&all, &request("GET", &odd, &[])).await.is_some());
+    }
     let plain = format!("/{}", "%20".repeat(3_000));
     assert!(check(&policies, &request("GET", &plain, &[])).await.is_none());
 }

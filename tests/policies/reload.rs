@@ -63,7 +63,7 @@ async fn a_changed_limit_keeps_what_was_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn rows_come_and_go_and_algorithms_change() {
-    let policies = policies("");
+    let policies = policies("allow_empty = true");
     let call = request("GET", "/", &[]);
     assert!(super::check(&policies, &call).await.is_none());
     policies.load(&table(2, "token_bucket")).unwrap();
@@ -71,7 +71,7 @@ async fn rows_come_and_go_and_algorithms_change() {
     // Another algorithm has other keys.
     policies.load(&table(2, "fixed_window")).unwrap();
     assert_eq!(burst(&policies, &call, 3).await, (2, vec![], 1));
-    policies.load(&rows("")).unwrap();
+    policies.load(&Rows::none()).unwrap();
     assert!(super::check(&policies, &call).await.is_none());
     // A row that was turned off keeps what was taken.
     let off = |on: bool| {
@@ -121,7 +121,7 @@ async fn a_handle_stands_for_the_policy_of_its_name() {
     policies.load(&off).unwrap();
     assert_eq!((a.mode(), a.key_parts()), (SwitchMode::Off, 1));
     assert_eq!(a.peek(&["alice"]).await.unwrap().remaining(), Some(9));
-    policies.load(&rows("")).unwrap();
+    policies.load(&Rows::none()).unwrap();
     assert_eq!(a.mode(), SwitchMode::Off);
     let error = a.reset(&["global"]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
@@ -143,7 +143,7 @@ async fn a_source_is_followed_in_a_task() {
             Ok(table(self.0, "fixed_window"))
         }
     }
-    let policies = policies("");
+    let policies = policies("allow_empty = true");
     let limit = |policies: &Policies| policies.get("a").expect("a policy").policy().quota().limit();
     follow(&policies, Fixed(2)).await;
     assert_eq!(limit(&policies), 2);
@@ -171,7 +171,7 @@ async fn a_request_ends_under_the_table_that_charged_it() {
     let mut waiting = decide(&policies, &call).await;
     assert!(matches!(waiting.outcome(), Outcome::Wait(_)));
     policies.load(&rows(&slow.replace("limit = 1", "limit = 2"))).unwrap();
-    policies.load(&rows("")).unwrap();
+    policies.load(&Rows::none()).unwrap();
     policies.refund(waiting.take_reservation().unwrap()).unwrap();
 }
 

@@ -42,9 +42,9 @@ async fn only_requests_that_match_are_limited_however_they_are_spelled() {
         assert!(check(&policies, &request("GET", path, &alice)).await.is_some(), "{path}");
     }
     let keyed = policies.charge(Head::from(&request("GET", "/api/x", &[])));
-    assert!(matches!(keyed, Keyed::Missing));
+    assert!(matches!(keyed, Keyed::Missing(_)));
     let keyed = policies.charge(Head::from(&request("GET", "/api/x", &["x-api-key: "])));
-    assert!(matches!(keyed, Keyed::Missing));
+    assert!(matches!(keyed, Keyed::Missing(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,5 +341,5 @@ async fn a_client_has_its_address_as_its_key() {
     }
     assert!(policy.peek(&["alice"]).await.is_err());
     let keyed = policies.charge(Head::from(&request("GET", "/", &[])));
-    assert!(matches!(keyed, Keyed::Missing));
+    assert!(matches!(keyed, Keyed::Missing(_)));
 }

@@ -76,6 +76,22 @@ async fn while_the_store_is_away_each_row_says_what_happens() {
     assert!(!decide(&policies, &call("/local", "a")).await.is_admitted());
 }
 
+/// A share of this process answers for a store that is full, and `allow` admits nothing.
+// Case 118.
+#[tokio::test]
+async fn of_a_full_store_a_share_decides_and_allow_does_not_admit() {
+    let server = Server::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    let pool = Pool::connect(&server.url()).unwrap();
+    let policies = Policies::builder().decision_timeout(PATIENT).redis(pool);
+    let policies = policies.build(&rows(ON_ERROR)).unwrap();
+    let call = |path| request("GET", path, &["x-user: a"]);
+    for path in ["/deny", "/both", "/allow"] {
+        let error = check(&policies, &call(path)).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Capacity, "{path}");
+    }
+    assert_eq!(burst(&policies, &call("/local"), 4).await, (2, vec![], 2));
+}
+
 /// Four calls do not fit into the time for a decision. The store answers each of them, only late.
 // Case 133.
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tower_sluice::policy::Policies;
-use tower_sluice::{Outcome, SwitchMode};
+use tower_sluice::{Head, Keyed, Limiter, Origin, Outcome, RateLimitLayer, Switch, SwitchMode};
 
 use super::{burst, check, decide, policies, request, rows};
 
@@ -46,6 +46,36 @@ async fn off_takes_nothing_and_back_on_finds_the_state_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_passes_since_a_policy_is_off_is_shown_under_its_name() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&seen);
+    let policies = Policies::builder().on_decision(move |event| {
+        let text = format!("{} {:?} {:?}", event.policy.name(), event.result, event.origin);
+        sink.lock().unwrap().push(text);
+    });
+    let policies = policies.build(&rows(TWO)).unwrap();
+    let call = request("GET", "/", &[]);
+    let decided = async |call: &http::Request<()>| {
+        let Keyed::Charge(charge) = policies.charge(Head::from(call)) else { return None };
+        let decision = policies.check(&charge).await.expect("a decision");
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        Some((decision.is_admitted(), decision.origin() == Origin::Off, seen))
+    };
+    let off = |name| format!("{name} Ok(Allow) Some(Off)");
+    policies.switch().set(SwitchMode::Off);
+    assert_eq!(decided(&call).await, Some((true, true, vec![off("a"), off("b")])));
+    policies.switch().set(SwitchMode::On);
+    policies.get("a").unwrap().switch().set(SwitchMode::Off);
+    for _ in 0..4 {
+        let (is_admitted, is_off, seen) = decided(&call).await.expect("policies take it");
+        assert!(is_admitted && !is_off && seen.contains(&off("a")), "{seen:?}");
+    }
+    // The other one refuses, so nothing passes.
+    let (is_admitted, _, seen) = decided(&call).await.expect("policies take it");
+    assert!(!is_admitted && seen.len() == 1 && seen[0].starts_with("b "), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shadow_neither_refuses_nor_delays_while_the_others_do() {
     let policies = policies(
         "
@@ -66,11 +96,77 @@ async fn a_shadow_neither_refuses_nor_delays_while_the_others_do() {
     assert_eq!(burst(&policies, &call, 7).await, (5, vec![], 2));
     assert_eq!(left(&policies, "watched").await, 0);
     assert_eq!(policies.get("watched").unwrap().mode(), SwitchMode::Shadow);
-    // A key that is missing refuses nothing in a shadow.
-    let keyed = super::policies(
-        "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nkey = 'header:x'\nshadow = true",
+}
+
+// Case 160.
+#[tokio::test(start_paused = true)]
+async fn a_policy_refuses_no_request_without_its_key_unless_it_is_on() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&seen);
+    let policies = Policies::builder().on_decision(move |event| {
+        let said = event.result.map_or_else(ToString::to_string, |_| String::from("passes"));
+        let shadow = if event.in_shadow { " in shadow" } else { "" };
+        sink.lock().unwrap().push(format!("{}{shadow}: {said}", event.policy.name()));
+    });
+    let keyed = "[[policy]]\nname = 'a'\nlimit = 1\nperiod = '1s'\nkey = 'header:x'";
+    let policies = policies.build(&rows(keyed)).unwrap();
+    let own = policies.get("a").unwrap().switch().clone();
+    let around = Switch::new();
+    let limit = RateLimitLayer::new(
+        tower_sluice::LimiterExt::switch(policies.clone(), &around),
+        policies.clone(),
     );
-    assert!(check(&keyed, &call).await.is_none());
+    let inner = tower::service_fn(async |_: http::Request<()>| {
+        Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+    });
+    let status = async || {
+        let service = tower::Layer::layer(&limit, inner);
+        let response = tower::ServiceExt::oneshot(service, request("GET", "/", &[])).await;
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        (response.unwrap().status().as_u16(), seen)
+    };
+    let refused = || vec![String::from("a: request has no header x to limit by")];
+    let shadowed = || vec![String::from("a in shadow: request has no header x to limit by")];
+    for of_all in [false, true] {
+        let switch = if of_all { policies.switch() } else { &own };
+        assert_eq!(status().await, (400, refused()));
+        switch.set(SwitchMode::Shadow);
+        assert_eq!(status().await, (200, shadowed()));
+        switch.set(SwitchMode::Off);
+        assert_eq!(status().await, (200, vec![String::from("a: passes")]));
+        switch.set(SwitchMode::On);
+    }
+    assert_eq!(own.shadow_counts().undecided, 2);
+    assert_eq!(policies.switch().shadow_counts().undecided, 1);
+    // A switch around all of them.
+    around.set(SwitchMode::Shadow);
+    assert_eq!(status().await, (200, refused()));
+    assert_eq!(around.shadow_counts().undecided, 1);
+    around.set(SwitchMode::Off);
+    assert_eq!(status().await, (200, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_without_its_key_is_counted_beside_a_policy_in_force() {
+    let policies = policies(
+        "
+        [[policy]]
+        name = 'watched'
+        limit = 1
+        period = '1s'
+        key = 'header:x'
+        shadow = true
+
+        [[policy]]
+        name = 'enforced'
+        limit = 1
+        period = '1h'
+        ",
+    );
+    let call = request("GET", "/", &[]);
+    assert_eq!(burst(&policies, &call, 2).await, (1, vec![], 1));
+    let watched = policies.get("watched").unwrap().switch().shadow_counts();
+    assert_eq!((watched.admitted, watched.undecided), (0, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,4 +229,27 @@ async fn an_observer_sees_what_each_policy_decided() {
     assert_eq!(told().await, ["a denied in shadow", "b denied"]);
     policies.get("a").unwrap().reset(&["global"]).await.unwrap();
     assert_eq!(told().await, ["b denied"]);
+}
+
+/// By its row, by its own switch, and by that of all.
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_off_says_so_for_each_request_that_passes() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&seen);
+    let policies = Policies::builder().on_decision(move |event| {
+        let (name, origin) = (event.policy.name(), event.decision().unwrap().origin());
+        sink.lock().unwrap().push(format!("{name} {origin:?}"));
+    });
+    let off = TWO.replacen("period", "enabled = false\n    match = '/a'\n    period", 1);
+    let policies = policies.build(&rows(&off)).unwrap();
+    let seen = async |path| {
+        let _ = check(&policies, &request("GET", path, &[])).await;
+        std::mem::take(&mut *seen.lock().unwrap())
+    };
+    policies.get("a").unwrap().switch().set(SwitchMode::On);
+    assert_eq!(policies.get("a").unwrap().mode(), SwitchMode::Off);
+    assert_eq!(seen("/a").await, ["a Off", "b Local"]);
+    assert_eq!(seen("/").await, ["b Local"]);
+    policies.switch().set(SwitchMode::Off);
+    assert_eq!(seen("/a").await, ["a Off", "b Off"]);
 }

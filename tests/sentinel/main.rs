@@ -3,6 +3,7 @@
 
 #![cfg(feature = "redis")]
 
+mod left;
 #[path = "../support/mod.rs"]
 mod support;
 mod watching;

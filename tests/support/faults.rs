@@ -147,13 +147,7 @@ pub async fn cut(connection: &mut MultiplexedConnection) {
 
 /// An error with all its causes, in one line.
 pub fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
+    format!("{error:#}")
 }
 
 /// The numbers of the other clients that the server has. Its replicas are none.

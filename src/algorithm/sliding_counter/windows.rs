@@ -74,6 +74,6 @@ pub struct State {
     pub(super) previous: i64,
     pub(super) latest: i64,
     /// For a refund of the charge that wrote this state as a member of a tuple: the latest instant
-    /// before, and the units.
+    /// before, as a mark holds it, and the units.
     pub(super) from: [i64; 3],
 }

@@ -80,7 +80,8 @@ pub struct State {
     pub(super) newest: i64,
     pub(super) units: Vec<i64>,
     /// For a refund of the wait that wrote this state as a member of a tuple: the newest cell
-    /// before, and the units of cells that count still, but not in the period of the newest.
+    /// before, as a mark holds it, and the units of cells that count still, but not in the period
+    /// of the newest.
     pub(super) from: i64,
     pub(super) pushed: Vec<i64>,
 }

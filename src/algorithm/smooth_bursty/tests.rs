@@ -137,6 +137,34 @@ fn own_cost_3_costs_count() {
     assert_eq!(pace.2.unwrap().next, T0 + 2_200_000);
 }
 
+// Case 163.
+#[test]
+fn a_cost_above_the_store_that_may_not_wait_for_the_rest_never_fits() {
+    let quota = Quota::per_second(5);
+    let own = SmoothBursty::new(quota).wait_for_own_cost();
+    let rule = own.rule(quota).unwrap();
+    let step = |state: &mut Option<State>, at: i64, cost, max_wait| {
+        SmoothBursty::step(&rule, state, T0 + at, Check { cost, max_wait }).verdict
+    };
+    let mut state = None;
+    for at in [0, 1, 1_000_000, 100_000_000] {
+        assert_eq!(step(&mut state, at, 6, 0), Verdict::Never);
+        assert_eq!(step(&mut state, at, 6, 199_999), Verdict::Never);
+        assert_eq!(step(&mut state, at, 1_000, FOR_EVER), Verdict::Never, "beyond the horizon");
+    }
+    assert_eq!(state, None, "nothing is written");
+    assert_eq!(step(&mut state, 0, 5, 0), Verdict::Allow);
+    // What fits into the store fits later, and so does what may wait for the rest.
+    assert_eq!(step(&mut state, 0, 5, 0), Verdict::Deny(1_000_000));
+    assert_eq!(step(&mut state, 0, 6, 200_000), Verdict::Deny(1_200_000));
+    assert_eq!(step(&mut state, 0, 6, 199_999), Verdict::Never);
+    assert_eq!(step(&mut state, 1_000_000, 6, 200_000), Verdict::Wait(200_000));
+    // Where nobody waits for its own cost, any cost fits.
+    let rule = SmoothBursty::new(quota).rule(quota).unwrap();
+    let first = SmoothBursty::step(&rule, &mut None, T0, Check { cost: 1_000, max_wait: 0 });
+    assert_eq!(first.verdict, Verdict::Allow);
+}
+
 #[test]
 fn own_cost_admits_nine_in_its_first_second() {
     let mut pace = Pace::of(SmoothBursty::new(Quota::per_second(5)).wait_for_own_cost());

@@ -148,7 +148,7 @@ fn without_a_peer_there_is_no_key_unless_that_is_trusted() {
     assert_eq!(of(behind_proxies().trusts_missing_peer(true), lines), client("203.0.113.9"));
 
     let request = request(None, &list, lines);
-    assert!(matches!(behind_proxies().extract(&request), Keyed::Missing));
+    assert!(matches!(behind_proxies().extract(&request), Keyed::Missing(_)));
     let own = behind_proxies().peer(|_: &Extensions| Some(IpAddr::from([10, 0, 0, 9])));
     assert_eq!(own.of(Head::from(&request)).unwrap().to_string(), "203.0.113.9");
 }

@@ -1,6 +1,8 @@
 //! What the members answered, as one decision.
 
+use std::array;
 use std::cmp::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::decision::make_distinct;
@@ -32,14 +34,33 @@ impl Member {
     }
 }
 
+/// How many policies each member has: one, until it shows more. So a policy keeps its place where
+/// members before it are not asked.
+pub(super) struct PolicyCounts<const N: usize>([AtomicUsize; N]);
+
+impl<const N: usize> PolicyCounts<N> {
+    /// The answer of the member at `index`, with the places that its policies have among all.
+    pub(super) fn placed(&self, index: usize, answer: Decision) -> Decision {
+        self.0[index].fetch_max(answer.policy_count(), Relaxed);
+        answer.behind(self.0[..index].iter().map(|count| count.load(Relaxed)).sum())
+    }
+}
+
+impl<const N: usize> Default for PolicyCounts<N> {
+    fn default() -> Self {
+        Self(array::from_fn(|_| AtomicUsize::new(1)))
+    }
+}
+
 /// The refusal of members of which one has refused. What others took will be refunded, and counts
 /// as left.
 ///
 /// Members that nobody has asked say how long they would refuse, so that the caller comes back when
 /// all of them admit. One that cannot say is left out.
-pub(super) async fn refused(
+pub(super) async fn refused<const N: usize>(
     limiters: &[Boxed],
     mut members: Vec<Member>,
+    policies: &PolicyCounts<N>,
 ) -> Result<Decision, Error> {
     for Member { index, charge, answer, taken } in &mut members {
         *answer = answer.take().map(|answer| answer.later(Duration::ZERO, *taken));
@@ -47,20 +68,24 @@ pub(super) async fn refused(
             && charge.get_cost() > 0
             && let Some(estimate) = limiters[*index].operate(Operation::Estimate, charge)
         {
-            *answer = estimate.await.ok().map(Decision::denied);
+            *answer = estimate.await.ok().map(Decision::without_retry);
         }
     }
-    joined(members)
+    joined(members, policies)
 }
 
 /// The tightest decision, with the policies of all. A member that takes nothing of a charge has no
 /// part in it, unless nobody takes anything.
-pub(super) fn joined(mut members: Vec<Member>) -> Result<Decision, Error> {
+pub(super) fn joined<const N: usize>(
+    mut members: Vec<Member>,
+    counts: &PolicyCounts<N>,
+) -> Result<Decision, Error> {
     if members.iter().any(Member::has_cost) {
         members.retain(Member::has_cost);
     }
     members.sort_unstable_by_key(|member| member.index);
-    let answers: Vec<Decision> = members.into_iter().filter_map(|member| member.answer).collect();
+    let placed = |member: Member| Some(counts.placed(member.index, member.answer?));
+    let answers: Vec<Decision> = members.into_iter().filter_map(placed).collect();
     let mut policies: Vec<_> = answers.iter().flat_map(Decision::to_policies).collect();
     let Some(mut tightest) = answers.into_iter().min_by(compare_tightness) else {
         return Err(Error::new(ErrorKind::Configuration, "there is no limiter to ask"));
@@ -75,7 +100,7 @@ pub(super) fn joined(mut members: Vec<Member>) -> Result<Decision, Error> {
 
 /// `Less` is tighter: what refuses longest, then what passes only in shadow, since that tells most,
 /// then the one whose policy is tighter.
-fn compare_tightness(one: &Decision, other: &Decision) -> Ordering {
+pub(super) fn compare_tightness(one: &Decision, other: &Decision) -> Ordering {
     let refuses = |decision: &Decision| match decision.outcome() {
         Outcome::Deny { retry_after } => Some(retry_after.unwrap_or(Duration::MAX)),
         _ => None,

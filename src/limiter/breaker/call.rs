@@ -25,10 +25,12 @@ impl Call {
     }
 
     /// The call has no answer yet.
-    pub(super) fn watch(&mut self, cx: &mut Context<'_>) {
-        if let Some(slowness) = &mut self.slowness {
-            slowness.poll(cx);
-        }
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be watched outside of a runtime.
+    pub(super) fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        self.slowness.as_mut().map_or(Ok(()), |slowness| slowness.poll(cx))
     }
 
     pub(super) fn end(mut self, answer: &Result<Decision, Error>) {

@@ -68,9 +68,12 @@ where
                     };
                 }
                 let Progress::Calling(call) = progress else { panic!("polled after it was done") };
-                let Poll::Ready(answer) = answer.poll(cx) else {
-                    call.watch(cx);
-                    return Poll::Pending;
+                let answer = match answer.poll(cx) {
+                    Poll::Ready(answer) => answer,
+                    Poll::Pending => match call.watch(cx) {
+                        Ok(()) => return Poll::Pending,
+                        Err(error) => Err(error),
+                    },
                 };
                 if let Progress::Calling(call) = std::mem::replace(progress, Progress::Done) {
                     call.end(&answer);

@@ -6,14 +6,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+use crate::Error;
 use crate::limiter::grace_period::GracePeriod;
+use crate::limiter::runtime::sleep_until;
 
 /// Watches a call that is under way.
 pub(super) struct SlownessWatch {
     // On the heap, since only calls of a breaker that asks for it have one.
-    verdict: Pin<Box<dyn Future<Output = bool> + Send>>,
+    verdict: Pin<Box<dyn Future<Output = Result<bool, Error>> + Send>>,
     is_over: bool,
     is_slow: bool,
 }
@@ -28,21 +30,27 @@ impl SlownessWatch {
                 return std::future::pending().await;
             };
             let grace_period = GracePeriod::new(deadline);
-            sleep_until(deadline).await;
+            sleep_until(deadline)?.await;
             // A busy process fires timers late, or before it reads the answer.
             grace_period.catch_up().await;
-            !grace_period.is_late()
+            Ok(!grace_period.is_late())
         };
         Self { verdict: Box::pin(verdict), is_over: false, is_slow: false }
     }
 
     /// Called when the call has been polled and is still under way.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
+    ///
+    /// # Errors
+    ///
+    /// Outside of a runtime.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         if !self.is_over
             && let Poll::Ready(is_slow) = self.verdict.as_mut().poll(cx)
         {
-            (self.is_over, self.is_slow) = (true, is_slow);
+            self.is_over = true;
+            self.is_slow = is_slow?;
         }
+        Ok(())
     }
 
     pub(super) fn is_slow(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Breaker;
 use super::future::WithBreakerFuture;
 use crate::limiter::{Limiter, Operation};
-use crate::{Charge, Reservation};
+use crate::{Charge, Decision, Error, Reservation};
 
 /// A limiter with a [`Breaker`]: made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
 #[derive(Clone, Debug)]
@@ -29,6 +29,10 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
             return WithBreakerFuture::refusing(shared);
         }
         WithBreakerFuture::asking(self.inner.check(charge), shared)
+    }
+
+    fn check_keyless(&self, why: &Error) -> Option<Decision> {
+        self.inner.check_keyless(why)
     }
 
     /// Passes also while the breaker is open, and is not counted: it waits for nobody.

@@ -78,7 +78,7 @@ impl<L: Limiter> LeasedKey<L> {
         let Some(runtime) = Handle::try_current().ok().map(|runtime| runtime.id()) else {
             return Asked::AsksAlone;
         };
-        if !self.refills.may_serve(runtime) {
+        if !self.refills.may_serve(runtime, charge.deadline()) {
             return Asked::AsksAlone;
         }
         let mut order = None;
@@ -121,7 +121,7 @@ impl<L: Limiter> LeasedKey<L> {
     }
 
     fn order(&mut self, runtime: runtime::Id, charge: &Charge, units: u64) -> Order {
-        self.refills.begin(runtime, units);
+        self.refills.begin(runtime, units, charge.deadline());
         Order::new(self.name.clone(), self.generation, charge, units)
     }
 

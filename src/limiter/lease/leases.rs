@@ -16,6 +16,7 @@ use super::settings::Settings;
 use super::shard::Shard;
 use super::stock::Stock;
 use super::stocks::{Ended, end};
+use crate::limiter::named::units;
 use crate::limiter::{Limiter, Operation};
 use crate::{Charge, Decision, Outcome, Owner, digest};
 
@@ -202,7 +203,8 @@ where
             Ordering::Greater if !self.inner.can_take_more() => return false,
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
-                let more = stock.charge.clone().cost(actual - cost);
+                // A penalty of more would be refused, and take nothing.
+                let more = stock.charge.clone().cost(units(actual - cost).cast_unsigned());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
                     _ => return stock.settle_more(actual - cost),

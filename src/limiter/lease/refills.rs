@@ -1,5 +1,7 @@
 //! The refills of one key: those under way, and how many units the next one is worth.
 
+use std::time::Instant as StdInstant;
+
 use tokio::runtime;
 use tokio::time::Instant;
 
@@ -19,6 +21,8 @@ pub(super) struct Refills {
 #[derive(Debug, Default)]
 struct UnderWay {
     runtime: Option<runtime::Id>,
+    /// The latest of their deadlines, if each has one.
+    deadline: Option<StdInstant>,
     count: usize,
     units: u64,
 }
@@ -38,9 +42,12 @@ impl Refills {
         self.under_way.units
     }
 
-    /// Whether a caller of this runtime may wait for one.
-    pub(super) fn may_serve(&self, runtime: runtime::Id) -> bool {
-        self.under_way.runtime.is_none_or(|other| other == runtime)
+    /// Whether a caller of this runtime may wait for one until `deadline`. One that has less time
+    /// than they have would hear nothing of why they fail.
+    pub(super) fn may_serve(&self, runtime: runtime::Id, deadline: Option<StdInstant>) -> bool {
+        let is_before = |end| deadline.is_some_and(|deadline| deadline < end);
+        let UnderWay { runtime: other, deadline: end, .. } = self.under_way;
+        other.is_none_or(|other| other == runtime && !end.map_or(deadline.is_some(), is_before))
     }
 
     /// The units of the next lease: at most half of the recent use, so that a lease is spent in
@@ -51,8 +58,11 @@ impl Refills {
         wanted.min(remaining.saturating_sub(self.units()) / 2).min(settings.max_units)
     }
 
-    pub(super) fn begin(&mut self, runtime: runtime::Id, units: u64) {
-        self.under_way.runtime = Some(runtime);
+    pub(super) fn begin(&mut self, runtime: runtime::Id, units: u64, deadline: Option<StdInstant>) {
+        let is_first = self.under_way.runtime.replace(runtime).is_none();
+        let end = self.under_way.deadline;
+        self.under_way.deadline =
+            if is_first { deadline } else { end.zip(deadline).map(|(one, other)| one.max(other)) };
         self.under_way.count += 1;
         self.under_way.units += units;
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::RandomState;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::clock::Clock;
 use super::shard::{Shard, hash};
@@ -18,19 +18,21 @@ use crate::{Charge, Decision, Error, Origin, Owner, digest};
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;
 
+type Shards<S> = Box<[Mutex<Shard<S>>]>;
+
 #[derive(Clone)]
 pub(super) struct Store<A: Algorithm> {
     pub(super) named: NamedAlgorithm<A>,
     clock: Clock,
     max_keys: usize,
     hasher: RandomState,
-    shards: Arc<[Mutex<Shard<A::State>>]>,
+    /// Made for the first key: many policies of a large table never see one.
+    shards: Arc<OnceLock<Shards<A::State>>>,
 }
 
 impl<A: Algorithm> Store<A> {
     pub(super) fn new(named: NamedAlgorithm<A>, max_keys: usize) -> Self {
-        let hasher = RandomState::new();
-        let shards = shards(max_keys, &hasher);
+        let (hasher, shards) = (RandomState::new(), Arc::default());
         Self { named, clock: Clock::tokio(), max_keys, hasher, shards }
     }
 
@@ -67,7 +69,7 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn set_max_keys(&mut self, keys: usize) {
         // Reservations of the forgotten keys cannot be settled any more.
         self.named.owner = Owner::new();
-        (self.max_keys, self.shards) = (keys, shards(keys, &self.hasher));
+        (self.max_keys, self.shards) = (keys, Arc::default());
     }
 
     /// Forgets all keys, and decides by another clock.
@@ -77,7 +79,7 @@ impl<A: Algorithm> Store<A> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.get().into_iter().flatten().map(|shard| lock(shard).len()).sum()
     }
 
     /// Decides, and takes the key out of the charge.
@@ -161,9 +163,10 @@ impl<A: Algorithm> Store<A> {
     /// The shard of a hash: by bits in its middle, since tables use the highest and the lowest.
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<Shard<A::State>> {
+        let shards = self.shards.get_or_init(|| shards(self.max_keys, &self.hasher));
         let middle = (hash >> 24) as u32;
-        let count = self.shards.len() as u64;
-        &self.shards[((u64::from(middle) * count) >> 32) as usize]
+        let count = shards.len() as u64;
+        &shards[((u64::from(middle) * count) >> 32) as usize]
     }
 }
 
@@ -172,7 +175,7 @@ pub(super) fn local_provenance(now: i64) -> Provenance {
     Provenance { now, batch_position: 0, origin: Origin::Local }
 }
 
-fn shards<S>(keys: usize, hasher: &RandomState) -> Arc<[Mutex<Shard<S>>]> {
+fn shards<S>(keys: usize, hasher: &RandomState) -> Shards<S> {
     let count = (keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
     let shard = || Shard::new(keys.div_ceil(count), hasher.clone());
     (0..count).map(|_| Mutex::new(shard())).collect()

@@ -42,7 +42,8 @@ impl<A: Algorithm + Single> Together<A> {
         let algorithms =
             members.iter().map(|one| OwnTerms(one.store.named.algorithm().clone())).collect();
         // Each member's algorithm follows its quota, and a list asks for no more.
-        let named = expect_valid_quota(NamedAlgorithm::named(names, algorithms));
+        let named = NamedAlgorithm::named(names, algorithms);
+        let named = expect_valid_quota(members[0].store.named.name(), named).keeping_names();
         Self { members: members.iter().map(|one| (*one).clone()).collect(), named }
     }
 

@@ -164,7 +164,12 @@ impl Query {
                             .ok_or_else(|| invalid("a node is not of the form host:port"))?,
                     );
                 }
-                (Form::Sentinel, "sentinelServiceName") if !value.is_empty() => {
+                (Form::Sentinel, "sentinelServiceName") if value.is_empty() => {
+                    return Err(invalid(
+                        "sentinelServiceName= is empty: a sentinel knows a primary by its name",
+                    ));
+                }
+                (Form::Sentinel, "sentinelServiceName") => {
                     query.service_name = Some(value.to_owned());
                 }
                 (Form::Sentinel, "sentinelUsername") => {

@@ -1,21 +1,23 @@
 //! Limiters over different keys in one call: per user *and* for everybody.
 //!
-//! The members' algorithms become one tuple, and each member keeps its own keys, so that it can be
-//! asked alone as well. A cluster runs a script on keys of one hash slot only, and a call has one
-//! cost for all its keys. Where slots or costs differ, the members are asked in turn, as
-//! [`AllInTurn`] does.
+//! The algorithms of the members that a charge asks become one list, and each member keeps its own
+//! keys, so that it can be asked alone as well. A cluster runs a script on keys of one hash slot
+//! only, and a call has one cost for all its keys. Where slots or costs differ, the members are
+//! asked in turn, as [`AllInTurn`] does.
 
 mod future;
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 pub use self::future::AllAtOnceFuture;
-use self::future::StatedCosts;
+use self::future::{Joined, TakenTogether};
+use super::members::join;
 use super::request::Op;
-use super::{Members, Redis, RedisFuture};
-use crate::algorithm::{Check, InLua};
+use super::{Members, Redis};
+use crate::algorithm::{AnyAlgorithm, Check};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::named::one_key;
+use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation, one_key};
 use crate::limiter::{Limiter, MemberCharges, Operation, Parts, timeout};
 use crate::quota::{Quota, Quotas};
 use crate::{Charge, Error, ErrorKind, Owner, Reservation};
@@ -45,14 +47,59 @@ use crate::{Charge, Error, ErrorKind, Owner, Reservation};
 /// call has one cost, and in a cluster keys of one hash slot. Where costs or slots differ, the
 /// members are asked in turn, as [`AllInTurn`] does, in more round trips and without reserved
 /// waits.
-pub struct AllAtOnce<A: InLua, const N: usize, F> {
-    /// The owner of reservations where all members state their own costs.
+///
+/// A quota is that of a member: the closure gives it to one, as a clone of the charge does. Where
+/// the charge brings a quota that no member is given, the error is of kind
+/// [`Configuration`](ErrorKind::Configuration).
+pub struct AllAtOnce<const N: usize, F> {
     owner: Owner,
-    in_one_call: Redis<A>,
+    one_call: Arc<OneCall<N>>,
     in_turn: AllInTurn<N, F>,
 }
 
-impl<A: InLua, const N: usize, F> AllAtOnce<A, N, F>
+/// The members, and the limiters that ask for several of them in one call.
+struct OneCall<const N: usize> {
+    members: [Redis<AnyAlgorithm>; N],
+    /// By a bit for each member that is asked. Made when a charge first needs one, and kept.
+    joined: Box<[OnceLock<Joined>]>,
+}
+
+impl<const N: usize> OneCall<N> {
+    /// # Panics
+    ///
+    /// If the members are not over one pool.
+    #[track_caller]
+    fn new(members: [Redis<AnyAlgorithm>; N]) -> Self {
+        let first = &members[0].inner;
+        for one in members.iter().map(|one| &one.inner) {
+            assert!(
+                first.batcher.config().pool.is_same_as(&one.batcher.config().pool),
+                "limiters over one pool: `{}` has another than `{}`",
+                one.named.name(),
+                first.named.name(),
+            );
+        }
+        let this = Self { members, joined: (0..1 << N).map(|_| OnceLock::new()).collect() };
+        this.joined(&(0..N).collect::<Vec<_>>());
+        this
+    }
+
+    /// The limiter of the members at these places.
+    fn joined(&self, places: &[usize]) -> &Joined {
+        let bits: usize = places.iter().map(|place| 1 << place).sum();
+        self.joined[bits].get_or_init(|| {
+            let names = self.members.each_ref().map(|one| one.inner.named.name().clone());
+            let algorithm = |place: &usize| *self.members[*place].inner.named.algorithm();
+            let algorithms = places.iter().map(algorithm).collect();
+            // Each member's algorithm follows its quota, and a list asks for no more.
+            let named = NamedAlgorithm::of_members(&names, places, algorithms);
+            let named = expect_valid_quota(&names[places[0]], named);
+            join(&self.members.each_ref(), places, named)
+        })
+    }
+}
+
+impl<const N: usize, F> AllAtOnce<N, F>
 where
     F: Fn(&Charge) -> [Charge; N],
 {
@@ -66,12 +113,13 @@ where
     ///
     /// If they are not over one [`Pool`](crate::Pool).
     #[must_use]
-    pub fn new<T: Members<N, Algorithm = A>>(members: T, keys: F) -> Self {
+    #[track_caller]
+    pub fn new<T: Members<N>>(members: T, keys: F) -> Self {
         Self::asking(members, keys)
     }
 }
 
-impl<A: InLua, const N: usize> AllAtOnce<A, N, Parts> {
+impl<const N: usize> AllAtOnce<N, Parts> {
     /// The members, each of which is asked about its part of a charge of
     /// [`several`](Charge::several) keys.
     ///
@@ -90,22 +138,24 @@ impl<A: InLua, const N: usize> AllAtOnce<A, N, Parts> {
     /// ```
     ///
     /// A charge with more or fewer parts is an error of kind
-    /// [`Configuration`](ErrorKind::Configuration). Where a part is absent, the other members are
-    /// asked in turn; one that is left alone reserves waits as before.
+    /// [`Configuration`](ErrorKind::Configuration). A member whose part is absent is not asked. The
+    /// others are, in one call as before.
     ///
     /// # Panics
     ///
     /// If they are not over one [`Pool`](crate::Pool).
     #[must_use]
-    pub fn of_parts<T: Members<N, Algorithm = A>>(members: T) -> Self {
+    #[track_caller]
+    pub fn of_parts<T: Members<N>>(members: T) -> Self {
         Self::asking(members, Parts)
     }
 }
 
-impl<A: InLua, const N: usize, F: MemberCharges<N>> AllAtOnce<A, N, F> {
-    fn asking<T: Members<N, Algorithm = A>>(members: T, keys: F) -> Self {
+impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
+    #[track_caller]
+    fn asking<T: Members<N>>(members: T, keys: F) -> Self {
         let in_turn = AllInTurn::asking(members.boxed_members(), keys);
-        Self { owner: Owner::new(), in_one_call: members.joined(), in_turn }
+        Self { owner: Owner::new(), one_call: Arc::new(OneCall::new(members.members())), in_turn }
     }
 
     /// Refunds all of a reservation, and returns how many units: the most that one of the members
@@ -116,7 +166,11 @@ impl<A: InLua, const N: usize, F: MemberCharges<N>> AllAtOnce<A, N, F> {
     /// If the reservation is another limiter's, or one that was made in turn; or if Redis cannot be
     /// asked.
     pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        self.in_one_call.refund_confirmed(reservation).await
+        if reservation.owner() != self.owner {
+            return Err(not_own_reservation(reservation));
+        }
+        let taken: TakenTogether = reservation.into_payload().map_err(not_own_reservation)?;
+        taken.limiter.refund_confirmed(taken.reservation).await
     }
 
     /// Asks in one call. If that is not possible, returns the members' charges, to be asked in
@@ -125,73 +179,76 @@ impl<A: InLua, const N: usize, F: MemberCharges<N>> AllAtOnce<A, N, F> {
         &self,
         charge: &Charge,
         op: impl Fn(Check) -> Op,
-    ) -> Result<AllAtOnceFuture<A>, [Option<Charge>; N]> {
-        let inner = &self.in_one_call.inner;
-        let failed = |error| AllAtOnceFuture::in_one_call(RedisFuture::failed(inner, error), None);
+    ) -> Result<AllAtOnceFuture, [Option<Charge>; N]> {
+        let first = &self.one_call.members[0].inner;
         let charges = match self.in_turn.member_charges(charge) {
             Ok(charges) => charges,
-            Err(error) => return Ok(failed(error)),
+            Err(error) => return Ok(AllAtOnceFuture::failed(error)),
         };
-        let present: Vec<&Charge> = charges.iter().flatten().collect();
+        let (places, present): (Vec<usize>, Vec<&Charge>) = charges
+            .iter()
+            .enumerate()
+            .filter_map(|(place, one)| Some((place, one.as_ref()?)))
+            .unzip();
         // A key that is too long is refused before it is digested.
         if let Err(error) = present.iter().try_for_each(|charge| one_key(charge).map(drop)) {
-            return Ok(failed(error));
+            return Ok(AllAtOnceFuture::failed(error));
         }
-        let config = inner.batcher.config();
-        let key_suffixes = config.key_suffixes(present.iter().copied());
-        let is_alike = |one: &&Charge| {
-            let first = present[0];
-            one.get_cost() == first.get_cost() && one.inherits_cost() == first.inherits_cost()
-        };
-        let can_ask_in_one_call = present.len() == N
-            && present.iter().all(is_alike)
-            && config.share_a_call(&key_suffixes);
-        if !can_ask_in_one_call {
-            let deadline = timeout::deadline(charge, inner.decision_timeout).into_std();
-            return Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))));
+        let terms = |one: &Charge| (one.get_cost(), one.get_cost() > 0 && one.inherits_cost());
+        let are_alike = present.windows(2).all(|pair| terms(pair[0]) == terms(pair[1]));
+        if let [first, _, ..] = present[..]
+            && are_alike
+        {
+            let joined = self.one_call.joined(&places);
+            let config = joined.inner.batcher.config();
+            let key_suffixes = config.key_suffixes(present.iter().copied());
+            if config.share_a_call(&key_suffixes) {
+                let whole = charge.clone().with_key_of(first).cost(first.get_cost());
+                let asked = match charge_with_quotas(joined, whole, &present, &key_suffixes) {
+                    Ok(whole) => joined.inner.ask_keys(key_suffixes.concat(), &whole, op),
+                    Err(error) => return Ok(AllAtOnceFuture::failed(error)),
+                };
+                let (owner, cost) = (self.owner, charge.get_cost());
+                let reserved = (owner, cost, joined.clone(), !first.inherits_cost());
+                return Ok(AllAtOnceFuture::in_one_call(asked, reserved));
+            }
         }
-        let inherits_cost = present[0].inherits_cost();
-        let joined = charge.clone().with_key_of(present[0]).cost(present[0].get_cost());
-        let asked = match self.charge_with_quotas(joined, &present, &key_suffixes) {
-            Ok(charge) => inner.ask_keys(key_suffixes.concat(), &charge, op),
-            Err(error) => RedisFuture::failed(inner, error),
-        };
-        let stated = Some((self.owner, charge.get_cost())).filter(|_| !inherits_cost);
-        Ok(AllAtOnceFuture::in_one_call(asked, stated))
-    }
-
-    /// The charge with the quotas of the members' charges.
-    fn charge_with_quotas(
-        &self,
-        charge: Charge,
-        charges: &[&Charge],
-        key_suffixes: &[String],
-    ) -> Result<Charge, Error> {
-        let key_prefixes = &self.in_one_call.inner.batcher.config().key_prefixes;
-        let keys: Vec<_> = key_prefixes.iter().zip(key_suffixes).collect();
-        if (1..N).any(|index| keys[..index].contains(&keys[index])) {
-            return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
-        }
-        if charges.iter().all(|charge| charge.get_quota().is_none()) {
-            return Ok(charge);
-        }
-        let own = self.in_one_call.inner.named.quota().as_slice();
-        let quotas = charges
-            .iter()
-            .zip(own)
-            .map(|(charge, own)| charge.get_quota().map_or(Ok(*own), Quotas::one))
-            .collect::<Result<Vec<Quota>, _>>()
-            .map_err(|error| {
-                Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
-            })?;
-        Ok(charge.quota(Quotas::from(quotas.as_slice())))
+        let deadline = timeout::deadline(charge, first.decision_timeout).into_std();
+        Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))))
     }
 }
 
-impl<A: InLua, const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<A, N, F> {
-    type Future = AllAtOnceFuture<A>;
+/// The charge with the quotas of the members' charges.
+fn charge_with_quotas(
+    joined: &Joined,
+    charge: Charge,
+    charges: &[&Charge],
+    key_suffixes: &[String],
+) -> Result<Charge, Error> {
+    let key_prefixes = &joined.inner.batcher.config().key_prefixes;
+    let keys: Vec<_> = key_prefixes.iter().zip(key_suffixes).collect();
+    if (1..keys.len()).any(|index| keys[..index].contains(&keys[index])) {
+        return Err(Error::new(ErrorKind::Request, "one key is charged twice"));
+    }
+    if charges.iter().all(|charge| charge.get_quota().is_none()) {
+        return Ok(charge);
+    }
+    let own = joined.inner.named.quota().as_slice();
+    let quotas = charges
+        .iter()
+        .zip(own)
+        .map(|(charge, own)| charge.get_quota().map_or(Ok(*own), Quotas::one))
+        .collect::<Result<Vec<Quota>, _>>()
+        .map_err(|error| {
+            Error::new(ErrorKind::Configuration, "a member takes one quota").with_source(error)
+        })?;
+    Ok(charge.quota(Quotas::from(quotas.as_slice())))
+}
 
-    fn check(&self, charge: &Charge) -> AllAtOnceFuture<A> {
+impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
+    type Future = AllAtOnceFuture;
+
+    fn check(&self, charge: &Charge) -> AllAtOnceFuture {
         match self.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait }) {
             Ok(decision) => decision,
             Err(charges) => AllAtOnceFuture::in_turn(self.in_turn.ask(charges, charge.get_cost())),
@@ -199,23 +256,26 @@ impl<A: InLua, const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<A, N, 
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
-        if reservation.owner() == self.owner {
-            // Stated costs stay, unless all is refunded.
-            let (cost, charged) = (reservation.cost(), reservation.charged());
-            let StatedCosts(taken) = reservation.into_payload()?;
-            let settled = if actual == 0 { self.in_one_call.settle(taken, 0) } else { Ok(()) };
-            let unsettled = |taken| Reservation::new(self.owner, cost, StatedCosts(taken));
-            return settled.map_err(|taken| unsettled(taken).with_charged(charged));
+        if reservation.owner() != self.owner {
+            return self.in_turn.settle(reservation, actual);
         }
-        let settled = self.in_one_call.settle(reservation, actual);
-        settled.or_else(|reservation| self.in_turn.settle(reservation, actual))
+        let (cost, charged) = (reservation.cost(), reservation.charged());
+        let TakenTogether { limiter, reservation, states_costs } = reservation.into_payload()?;
+        // Stated costs stay, unless all is refunded.
+        if states_costs && actual > 0 {
+            return Ok(());
+        }
+        limiter.settle(reservation, actual).map_err(|reservation| {
+            let taken = TakenTogether { limiter, reservation, states_costs };
+            Reservation::new(self.owner, cost, taken).with_charged(charged)
+        })
     }
 
     fn can_take_more(&self) -> bool {
-        self.in_one_call.can_take_more()
+        true
     }
 
-    fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture<A>> {
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<AllAtOnceFuture> {
         let asked = match operation {
             Operation::Estimate => {
                 self.ask(charge, |Check { cost, max_wait }| Op::Estimate { cost, max_wait })
@@ -233,18 +293,18 @@ impl<A: InLua, const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<A, N, 
     }
 }
 
-impl<A: InLua, const N: usize, F> Clone for AllAtOnce<A, N, F> {
+impl<const N: usize, F> Clone for AllAtOnce<N, F> {
     fn clone(&self) -> Self {
         Self {
             owner: self.owner,
-            in_one_call: self.in_one_call.clone(),
+            one_call: Arc::clone(&self.one_call),
             in_turn: self.in_turn.clone(),
         }
     }
 }
 
-impl<A: InLua, const N: usize, F> fmt::Debug for AllAtOnce<A, N, F> {
+impl<const N: usize, F> fmt::Debug for AllAtOnce<N, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AllAtOnce").field("in_one_call", &self.in_one_call).finish_non_exhaustive()
+        f.debug_struct("AllAtOnce").field("members", &self.one_call.members).finish_non_exhaustive()
     }
 }

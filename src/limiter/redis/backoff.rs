@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest pause after the first failure. It doubles with each further one.
-const MAX_FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause after the first failure. It doubles with the second. Together with the time
+/// after which a silent connection is given up, it is below half a second.
+const MAX_FIRST_PAUSE: Duration = Duration::from_millis(150);
 
-/// No pause is longer, so that a server that is back is found within a second.
-const MAX_PAUSE: Duration = Duration::from_millis(600);
+/// No pause is longer, so that half a second suffices to find out what a server does now.
+const MAX_PAUSE: Duration = Duration::from_millis(300);
 
 /// A failure this long ago is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(2);
@@ -16,7 +17,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(2);
 /// When the next attempt to connect may begin.
 ///
 /// Without failures it may begin at once. After one there are at most ten attempts a second, for
-/// all connections together. Half of each pause is random, so that the processes of a
+/// all connections together. A third of each pause is random, so that the processes of a
 /// fleet do not connect at the same moment.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
@@ -69,8 +70,8 @@ impl Backoff {
     }
 
     fn pause(&self) -> Duration {
-        let max_pause = (MAX_FIRST_PAUSE * (1 << self.failures.min(2))).min(MAX_PAUSE);
-        max_pause / 2 + max_pause.mul_f64(fastrand::f64() / 2.0)
+        let max_pause = if self.failures == 0 { MAX_FIRST_PAUSE } else { MAX_PAUSE };
+        max_pause * 2 / 3 + max_pause.mul_f64(fastrand::f64() / 3.0)
     }
 }
 
@@ -95,6 +96,12 @@ mod tests {
             now += Duration::from_millis(1);
         }
         assert!((60..=600).contains(&attempts), "{attempts}");
+    }
+
+    #[test]
+    fn a_silent_server_is_given_up_within_half_a_second() {
+        let most = super::super::health::MAX_SILENCE + MAX_FIRST_PAUSE;
+        assert!(most < Duration::from_millis(490), "{most:?}");
     }
 
     #[tokio::test(start_paused = true)]

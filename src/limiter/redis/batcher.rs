@@ -9,9 +9,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::runtime::{self, Handle};
+use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::batch::{Batch, Call};
 use super::call::{follow, send_call};
 use super::config::Config;
+use super::deadline::{Progress, Stage};
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queued::{CompletedRequest, QueuedRequest};
 use super::request::{Op, Request};
@@ -36,8 +37,8 @@ pub(super) struct Submitted {
     pub(super) receiver: Receiver,
     /// Sends the charge, if no worker does.
     pub(super) inline: Option<InlineSend>,
-    /// Lives as long as the charge waits in the queue of a cluster.
-    pub(super) in_queue: Option<Weak<()>>,
+    /// How far it has come, in a cluster.
+    pub(super) progress: Option<Arc<Progress>>,
 }
 
 /// Sends the charges of one limiter.
@@ -81,17 +82,18 @@ impl Batcher {
         let worker = self.worker()?;
         let (reply_to, receiver) = oneshot::channel();
         queued.reply_to = Some(reply_to);
+        // On a plain server it does not matter whether a charge was sent.
+        queued.progress = self.config.pool.is_clustered().then(Arc::default);
+        let progress = queued.progress.clone();
         if let Some(permit) = worker.inline_permit()
             && !matches!(queued.request.op, Op::Refund { .. })
         {
+            queued.record(Stage::Sent);
             let inline = send_inline(Arc::clone(self), queued, permit);
-            return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), in_queue: None });
+            return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), progress });
         }
-        // On a plain server it does not matter whether a charge was sent.
-        queued.in_queue = self.config.pool.is_clustered().then(Arc::default);
-        let in_queue = queued.in_queue.as_ref().map(Arc::downgrade);
         self.enqueue(&worker, queued)?;
-        Ok(Submitted { receiver, inline: None, in_queue })
+        Ok(Submitted { receiver, inline: None, progress })
     }
 
     /// Sends a request without awaiting its answer. A full queue takes it too: there are no more
@@ -121,9 +123,7 @@ impl Batcher {
 
     /// The worker of the current runtime, started if there is none.
     fn worker(&self) -> Result<Arc<Worker>, Error> {
-        let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::new(ErrorKind::Configuration, "a decision needs a tokio runtime"));
-        };
+        let runtime = crate::limiter::runtime::current()?;
         let mut workers = lock(&self.workers);
         let of_runtime =
             |worker: &&Arc<Worker>| worker.runtime == runtime.id() && !worker.requests.is_closed();

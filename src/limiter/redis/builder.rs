@@ -8,6 +8,7 @@ use std::{fmt, io};
 
 use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
+use super::login::Login;
 use super::own_pool::OwnPool;
 use super::pool::{MAX_TIMEOUT, Pool};
 use super::resolver::Resolver;
@@ -121,7 +122,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets user and password. Default: the address's, else none.
+    /// Sets user and password. Default: the address's, else none. [`Pool::set_credentials`] sets
+    /// others while the pool is used.
     #[must_use]
     pub fn credentials(mut self, user: &str, password: &str) -> Self {
         self.address.settings = self.address.settings.set_username(user).set_password(password);
@@ -185,26 +187,31 @@ impl PoolBuilder {
     /// - Something was set for TLS, and the address does not ask for TLS.
     pub fn build(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings } = self.address;
+        let login = Login::new(settings);
         let connector = Connector {
             tls: self.tls.params(uses_tls)?,
-            settings,
+            login: login.clone(),
             timeout: self.connect_timeout,
             resolver: self.resolver,
         };
         let (size, response_timeout) = (self.size as usize, self.response_timeout);
         let pool = |target| Pool::new(Arc::new(OwnPool::new(target, size)), response_timeout);
-        match topology {
-            Topology::Server(host) => connector.server(&host).map(Target::from).map(pool),
-            Topology::Socket(path) => connector.socket(path).map(Target::from).map(pool),
+        let mut sentinel_login = None;
+        let pool = match topology {
+            Topology::Server(host) => pool(Target::from(connector.server(&host)?)),
+            Topology::Socket(path) => pool(Target::from(connector.socket(path)?)),
             Topology::Cluster { nodes } => {
                 let cluster = Cluster::new(NodeSettings { connector, size }, nodes)?;
-                Ok(Pool::of_cluster(cluster, response_timeout))
+                Pool::of_cluster(cluster, response_timeout)
             }
             Topology::Sentinel { sentinels, service_name, settings } => {
-                let sentinels = Sentinels::new(&sentinels, settings, &service_name, connector)?;
-                Ok(pool(Target::Primary(Arc::new(sentinels))))
+                let own = Login::new(settings);
+                sentinel_login = Some(own.clone());
+                let sentinels = Sentinels::new(&sentinels, own, &service_name, connector)?;
+                pool(Target::Primary(Arc::new(sentinels)))
             }
-        }
+        };
+        Ok(pool.with_logins(login, sentinel_login))
     }
 }
 

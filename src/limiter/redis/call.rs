@@ -142,7 +142,7 @@ impl Wait {
         connection: Option<Arc<dyn SharedConnection>>,
     ) -> EndedCall {
         let (partition, sent, mut sending) = (self.partition, Instant::now(), Box::pin(sending));
-        if let Some(outcome) = self.earliest.wait_for(sending.as_mut()).await {
+        if let Some(outcome) = self.earliest.wait_for(&self.config.pool, sending.as_mut()).await {
             self.record(&outcome, sent, true);
             return EndedCall { partition, ..self.ended(outcome) };
         }

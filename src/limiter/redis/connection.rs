@@ -1,9 +1,10 @@
 //! One connection to a server, shared by many calls.
 
+use std::io;
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ConnectionAddr, Pipeline};
+use redis::{Cmd, ConnectionAddr, Pipeline, RedisError};
 use tokio::time::Instant;
 
 use super::connections::{RepliesFuture, ReplyFuture, SharedConnection};
@@ -13,7 +14,7 @@ use super::health::{ConnectionState, Health};
 pub(super) struct Connection {
     socket: MultiplexedConnection,
     health: Arc<Health>,
-    address: ConnectionAddr,
+    address: Arc<ConnectionAddr>,
     is_primary: bool,
 }
 
@@ -24,7 +25,12 @@ impl Connection {
         address: ConnectionAddr,
         is_primary: bool,
     ) -> Self {
-        Self { socket, health, address, is_primary }
+        Self { socket, health, address: Arc::new(address), is_primary }
+    }
+
+    /// Where it leads, for errors.
+    pub(super) fn server(&self) -> String {
+        format!("redis at {}", self.address)
     }
 
     /// Whether the server said that it is a primary.
@@ -40,8 +46,10 @@ impl Connection {
 impl SharedConnection for Connection {
     fn send(&self, command: Cmd) -> ReplyFuture {
         let (mut socket, health) = (self.socket.clone(), Arc::clone(&self.health));
+        let address = Arc::clone(&self.address);
         Box::pin(async move {
-            let outcome = socket.send_packed_command(&command).await;
+            let outcome = health.unless_left(socket.send_packed_command(&command)).await;
+            let outcome = outcome.unwrap_or_else(|| Err(was_left(&address)));
             health.record(&outcome);
             outcome
         })
@@ -49,8 +57,11 @@ impl SharedConnection for Connection {
 
     fn send_all(&self, commands: Pipeline) -> RepliesFuture {
         let (mut socket, health) = (self.socket.clone(), Arc::clone(&self.health));
+        let address = Arc::clone(&self.address);
         Box::pin(async move {
-            let outcome = socket.send_packed_commands(&commands, 0, commands.len()).await;
+            let call = socket.send_packed_commands(&commands, 0, commands.len());
+            let outcome = health.unless_left(call).await;
+            let outcome = outcome.unwrap_or_else(|| Err(was_left(&address)));
             health.record(&outcome);
             outcome
         })
@@ -71,4 +82,10 @@ impl SharedConnection for Connection {
     fn mark_read_only(&self) {
         self.health.retire(ConnectionState::ReadOnly);
     }
+}
+
+/// The error of a call to a server that was left meanwhile.
+fn was_left(address: &ConnectionAddr) -> RedisError {
+    let message = format!("redis at {address} was left: another server is in its place");
+    io::Error::new(io::ErrorKind::ConnectionAborted, message).into()
 }

@@ -1,20 +1,54 @@
-//! Why an answer is missing at its deadline: the process is busy, or the server is silent.
+//! Why an answer is missing at its deadline: the process is busy, or the server is at fault.
 //!
-//! A timer that fires late, or a reply that arrived meanwhile, counts as load of this process,
-//! which `FailOpen` does not admit. The timers of all charges count: a busy process delays some of
-//! them, and reads all replies late.
+//! Every charge that has no answer is judged here, whatever way it went. A timer that fires late,
+//! or a reply that arrived meanwhile, counts as load of this process, which `FailOpen` does not
+//! admit. The timers of all charges count: a busy process delays some of them, and reads all
+//! replies late. A cluster that turns a charge away for most of its time, though this process is on
+//! time, is at fault.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 
 use tokio::select;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 #[cfg(feature = "redisson")]
 use super::connections::SharedConnection;
 use super::pool::Pool;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
+
+/// How far a charge has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It waits to be sent.
+    Queued,
+    /// It was sent, and a reply is awaited.
+    Sent,
+    /// Servers of a cluster have turned it away `since` then, and it is to be sent again.
+    TurnedAway { since: Instant },
+}
+
+/// The stage of a charge, set by the task that sends it, and read by its caller.
+#[derive(Debug)]
+pub(super) struct Progress(Mutex<Stage>);
+
+impl Progress {
+    pub(super) fn set(&self, stage: Stage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(Mutex::new(Stage::Queued))
+    }
+}
 
 /// The instant by which an answer is needed, and what was known when the wait began.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +64,8 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// A deadline for a call to the server that holds `hash_slot`.
     pub(crate) fn new(at: Instant, pool: &Pool, hash_slot: u16) -> Self {
-        let (start, grace_period) = (Instant::now(), GracePeriod::new(at));
+        let start = Instant::now();
+        let grace_period = GracePeriod::before(at, start);
         let (replies, all_replies) =
             (pool.liveness().replies(hash_slot), pool.liveness().all_replies());
         Self { at, start, grace_period, hash_slot, replies, all_replies }
@@ -49,13 +84,25 @@ impl Deadline {
         pool.liveness().was_busy_since(self.start)
     }
 
+    /// When the caller's timer is to fire, so that it catches up.
+    pub(super) fn timer(&self) -> Instant {
+        self.grace_period.begin()
+    }
+
     /// The error of a charge that has no answer now. For one that was not sent, the replies of all
     /// servers count.
-    pub(crate) fn missed_error(&self, pool: &Pool, was_sent: bool) -> Error {
+    pub(crate) fn missed_error(&self, pool: &Pool, stage: Stage) -> Error {
         let is_busy = self.is_busy(pool);
         if let Some(error) = pool.connect_error(self.hash_slot) {
             return error;
         }
+        // A process that was busy at first had little time left to send it again.
+        let half = self.start + self.at.saturating_duration_since(self.start) / 2;
+        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= half) {
+            let message = "the cluster is moving the key to another server";
+            return Error::new(ErrorKind::Infrastructure, message);
+        }
+        let was_sent = stage != Stage::Queued;
         let server_answers = pool.liveness().replies(self.hash_slot) != self.replies;
         // In a cluster, only the server of this slot may be away: then it stays silent for long.
         let others_answer = pool.liveness().all_replies() != self.all_replies;
@@ -71,14 +118,18 @@ impl Deadline {
 
     /// Waits for an answer until the deadline, and a little longer if the process is busy.
     /// `None`: there is none.
-    pub(crate) async fn wait_for<F: Future>(self, mut future: Pin<&mut F>) -> Option<F::Output> {
-        if let Ok(output) = timeout_at(self.at, &mut future).await {
+    pub(crate) async fn wait_for<F: Future>(
+        self,
+        pool: &Pool,
+        mut future: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        if let Ok(output) = timeout_at(self.timer(), &mut future).await {
             return Some(output);
         }
         select! {
             biased;
             output = future => Some(output),
-            () = self.catch_up() => None,
+            () = self.catch_up(pool.clone()) => None,
         }
     }
 
@@ -93,7 +144,7 @@ impl Deadline {
         was_answered: impl FnOnce(&F::Output) -> bool,
     ) -> Option<F::Output> {
         let sent = Instant::now();
-        let reply = self.wait_for(reply).await;
+        let reply = self.wait_for(pool, reply).await;
         match &reply {
             Some(reply) if was_answered(reply) => pool.liveness().record_reply(self.hash_slot),
             Some(_) => {}
@@ -102,9 +153,12 @@ impl Deadline {
         reply
     }
 
-    /// Lets the runtime read what has arrived.
-    pub(super) async fn catch_up(self) {
-        self.grace_period.catch_up().await;
+    /// Lets the runtime read what has arrived. Where no connection can be made, nothing arrives.
+    pub(super) async fn catch_up(self, pool: Pool) {
+        match pool.connect_error(self.hash_slot) {
+            Some(_) => sleep_until(self.at).await,
+            None => self.grace_period.catch_up().await,
+        }
     }
 }
 

@@ -17,26 +17,27 @@ use crate::{Error, ErrorKind};
 const MAX_TEXT_LENGTH: usize = 256;
 
 /// How texts under the bare `ERR` begin that have a kind of their own.
-const KINDS_BY_TEXT: [(&str, ErrorKind); 4] = [
+const KINDS_BY_TEXT: [(&str, ErrorKind); 8] = [
     ("max number of clients", ErrorKind::Infrastructure),
     ("Script killed by user", ErrorKind::Infrastructure),
     // Redis 6.2 and 7.0, then 8 and Valkey.
     ("The user executing the script", ErrorKind::Configuration),
     ("ACL failure in script", ErrorKind::Configuration),
+    // A command that this server lacks, or that was renamed; also one that a script calls.
+    ("unknown command", ErrorKind::Configuration),
+    ("Unknown command called from", ErrorKind::Configuration),
+    ("Unknown Redis command called from", ErrorKind::Configuration),
+    ("This instance has cluster support disabled", ErrorKind::Configuration),
 ];
 
 /// How further texts under `ERR` begin, into which no server writes an argument.
-const TEXTS_WITHOUT_ARGUMENTS: [&str; 11] = [
+const TEXTS_WITHOUT_ARGUMENTS: [&str; 7] = [
     "AUTH <password> called without any password",
     "DB index is out of range",
     "Error compiling script",
     "Protocol error",
     "Script attempted to access a non local key",
-    "This instance has cluster support disabled",
-    "Unknown command called from",
-    "Unknown Redis command called from",
     "Write commands are not allowed from read-only scripts",
-    "unknown command",
     "user_script:",
 ];
 
@@ -149,6 +150,10 @@ pub(crate) fn from_redis_error(error: RedisError) -> Error {
         return from_error_reply(&text);
     }
     let kind = match error.kind() {
+        redis::ErrorKind::Parse if ends_within_reply(&error) => {
+            let message = "the connection to redis ended within a reply";
+            return Error::new(ErrorKind::Infrastructure, message);
+        }
         redis::ErrorKind::Io
         | redis::ErrorKind::NoValidReplicasFoundBySentinel
         | redis::ErrorKind::ClusterConnectionNotFound => ErrorKind::Infrastructure,
@@ -166,6 +171,13 @@ pub(crate) fn from_redis_error(error: RedisError) -> Error {
         }
     };
     Error::new(kind, "redis did not decide").with_source(error)
+}
+
+/// Whether the connection ended within a reply, which the client reports as a reply that does not
+/// parse. While a connection lives, the client waits for the rest of a reply: so bytes that do not
+/// parse never lead to this line.
+fn ends_within_reply(error: &RedisError) -> bool {
+    error.detail().is_some_and(|text| text.lines().any(|line| line == "Unexpected end of input"))
 }
 
 /// The error for a failed script call. A client of the application has a timer of its own, and a

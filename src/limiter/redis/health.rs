@@ -4,11 +4,14 @@
 //! connection is useless: the task that reads its socket has ended, the server takes no
 //! writes, or no reply has come for a while although calls wait for one.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use redis::RedisResult;
+use tokio::pin;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::error;
@@ -58,6 +61,8 @@ pub(super) struct ServerHealth {
     generation: AtomicU32,
     /// Whether another server is used in its place.
     is_left: AtomicBool,
+    /// Notified when it is left.
+    left: Notify,
 }
 
 impl Default for ServerHealth {
@@ -67,6 +72,7 @@ impl Default for ServerHealth {
             silence: Silence::default(),
             generation: AtomicU32::new(0),
             is_left: AtomicBool::new(false),
+            left: Notify::new(),
         }
     }
 }
@@ -101,6 +107,21 @@ impl Health {
     pub(super) fn retire(&self, reason: ConnectionState) {
         let usable = ConnectionState::Usable as u8;
         let _ = self.state.compare_exchange(usable, reason as u8, Relaxed, Relaxed);
+    }
+
+    /// The outcome of a call, or `None` once the server is left. Whatever the server still answers
+    /// is of no use then: it decides on a state that the server in its place does not have.
+    pub(super) async fn unless_left<T>(&self, call: impl Future<Output = T>) -> Option<T> {
+        let left = self.server.left.notified();
+        if self.server.is_left.load(Relaxed) {
+            return None;
+        }
+        pin!(left, call);
+        tokio::select! {
+            biased;
+            () = left => None,
+            outcome = call => Some(outcome),
+        }
     }
 
     /// Records how a call ended.
@@ -140,9 +161,10 @@ impl Health {
 }
 
 impl ServerHealth {
-    /// Leaves the server: no connection to it is used any more.
+    /// Leaves the server: no connection to it is used any more, and calls on their way end.
     pub(super) fn leave(&self) {
         self.is_left.store(true, Relaxed);
+        self.left.notify_waiters();
     }
 
     /// Microseconds since the start, at least 1.

@@ -78,8 +78,10 @@ impl<A: InLua> Redis<A> {
     ///
     /// If the name is empty, or where [`Redis::try_new`] returns an error.
     #[must_use]
+    #[track_caller]
     pub fn new(name: impl Into<Arc<str>>, algorithm: A, pool: Pool) -> Self {
-        expect_valid_quota(Self::try_new(name, algorithm, pool))
+        let name = name.into();
+        expect_valid_quota(&name, Self::try_new(Arc::clone(&name), algorithm, pool))
     }
 
     /// The same, for a quota that comes from a file or a user.
@@ -92,6 +94,7 @@ impl<A: InLua> Redis<A> {
     /// # Panics
     ///
     /// If the name is empty.
+    #[track_caller]
     pub fn try_new(
         name: impl Into<Arc<str>>,
         algorithm: A,
@@ -114,6 +117,10 @@ impl<A: InLua> Redis<A> {
     /// Default: 100 ms.
     ///
     /// Where no connection can be had at all, the error comes after 500 ms at the latest.
+    ///
+    /// In a process that is on time, an error comes as late as a timer of tokio: 1 to 2 ms after
+    /// this time. In a busy process it comes about 10 ms after it or later, since the runtime first
+    /// reads the replies that have arrived.
     #[must_use]
     pub fn decision_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.inner).decision_timeout = timeout.min(MAX_TIMEOUT);

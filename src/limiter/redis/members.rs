@@ -1,7 +1,7 @@
-//! Two to eight limiters in one Redis as one limiter over a tuple of their algorithms.
+//! Several limiters in one Redis as one limiter over a list of their algorithms.
 
 use super::Redis;
-use crate::algorithm::InLua;
+use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::limiter::named::{NamedAlgorithm, expect_valid_quota};
 use crate::limiter::{Boxed, LimiterExt};
 
@@ -18,48 +18,55 @@ mod sealed {
     note = "for `Memory` and any other limiters take `AllInTurn::new([one.boxed(), other.boxed()], ..)`"
 )]
 pub trait Members<const N: usize>: sealed::Sealed {
-    /// The tuple of their algorithms.
-    type Algorithm: InLua;
-
+    /// The members as limiters of one type.
     #[doc(hidden)]
-    fn joined(self) -> Redis<Self::Algorithm>;
+    fn members(&self) -> [Redis<AnyAlgorithm>; N];
 
+    /// The members themselves.
     #[doc(hidden)]
     fn boxed_members(&self) -> [Boxed; N];
+}
+
+/// The members at some places as one limiter, of an algorithm that `named` makes of theirs. Each
+/// keeps its own keys. The time for a decision, the clock and the settings of batches are those of
+/// the first of all members.
+pub(super) fn join<A: InLua, B: InLua>(
+    all: &[&Redis<A>],
+    places: &[usize],
+    named: NamedAlgorithm<B>,
+) -> Redis<B> {
+    let first = &all[0].inner;
+    let config = first.batcher.config();
+    let configs = || places.iter().map(|place| all[*place].inner.batcher.config());
+    let key_prefixes = configs().flat_map(|one| one.key_prefixes.clone()).collect();
+    let joined = Redis::under(named, key_prefixes, config.pool.clone());
+    joined.decision_timeout(first.decision_timeout).configure(|joined| {
+        joined.buckets = configs().flat_map(|one| one.buckets.clone()).collect();
+        joined.set_max_batch_size(config.max_batch_size);
+        joined.clock = config.clock.clone();
+        joined.max_in_flight = config.max_in_flight;
+        joined.queue_capacity = config.queue_capacity;
+    })
+}
+
+impl<A: InLua + Into<AnyAlgorithm>> Redis<A> {
+    /// The same limiter, of an algorithm that is known at run time.
+    fn of_any_algorithm(&self) -> Redis<AnyAlgorithm> {
+        let name = self.inner.named.name().clone();
+        let algorithm = self.inner.named.algorithm().clone().into();
+        // The algorithm follows its quota already.
+        let named = NamedAlgorithm::new(name.clone(), algorithm);
+        join(&[self], &[0], expect_valid_quota(&name, named))
+    }
 }
 
 macro_rules! members {
     ($count:literal: $($member:ident $index:tt),+) => {
         impl<$($member: InLua),+> sealed::Sealed for ($(Redis<$member>,)+) {}
 
-        impl<$($member),+> Members<$count> for ($(Redis<$member>,)+)
-        where
-            $($member: InLua,)+
-            ($($member,)+): InLua,
-        {
-            type Algorithm = ($($member,)+);
-
-            fn joined(self) -> Redis<Self::Algorithm> {
-                let first = &self.0.inner;
-                let config = first.batcher.config();
-                $(
-                    let pool = &self.$index.inner.batcher.config().pool;
-                    assert!(config.pool.is_same_as(pool), "limiters over one pool");
-                )+
-                let names = [$(self.$index.inner.named.name().clone()),+].to_vec();
-                let algorithm = ($(self.$index.inner.named.algorithm().clone(),)+);
-                let key_prefixes = [$(self.$index.inner.batcher.config().key_prefixes.clone()),+].concat();
-                // Each member's algorithm follows its quota, and a tuple asks for no more.
-                let named = expect_valid_quota(NamedAlgorithm::named(names, algorithm));
-                let joined = Redis::under(named, key_prefixes, config.pool.clone());
-                let buckets = [$(self.$index.inner.batcher.config().buckets.clone()),+].concat();
-                joined.decision_timeout(first.decision_timeout).configure(|joined| {
-                    joined.buckets = buckets;
-                    joined.set_max_batch_size(config.max_batch_size);
-                    joined.clock = config.clock.clone();
-                    joined.max_in_flight = config.max_in_flight;
-                    joined.queue_capacity = config.queue_capacity;
-                })
+        impl<$($member: InLua + Into<AnyAlgorithm>),+> Members<$count> for ($(Redis<$member>,)+) {
+            fn members(&self) -> [Redis<AnyAlgorithm>; $count] {
+                [$(self.$index.of_any_algorithm()),+]
             }
 
             fn boxed_members(&self) -> [Boxed; $count] {

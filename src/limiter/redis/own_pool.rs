@@ -17,10 +17,10 @@ use tokio::time::{Instant, timeout_at};
 use super::backoff::Backoff;
 use super::connection::Connection;
 use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
-use super::pool_state::PoolState;
+use super::pool_state::{Lost, PoolState, no_connection};
 use super::runtime_connections::RuntimeConnections;
-use super::target::Target;
-use crate::limiter::grace_period::GracePeriod;
+use super::target::{Failure, Target};
+use crate::limiter::grace_period::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
 
@@ -58,7 +58,7 @@ impl OwnPool {
         let mut state = self.lock();
         let lost = state.clean(now);
         if state.switches != switches {
-            // What failed before says nothing about the new server.
+            // What failed before says nothing about the new server or user.
             (state.switches, state.backoff, state.last_error) =
                 (switches, Backoff::default(), None);
         }
@@ -77,17 +77,11 @@ impl OwnPool {
         connection.ok_or(retry_at)
     }
 
-    /// Reports that connections were lost, and why the last one.
-    fn report_lost(&self, reason: Option<&str>) {
-        if let Some(reason) = reason {
-            self.watch.lost(|| self.target.address(), reason);
+    /// Reports that connections were lost: the last one, and why.
+    fn report_lost(&self, lost: Option<Lost>) {
+        if let Some(Lost { address, reason }) = lost {
+            self.watch.lost(|| address, reason);
         }
-    }
-
-    /// The error of a failed attempt to connect.
-    fn no_connection(&self, cause: Error) -> Error {
-        let message = format!("no connection to {}", self.target.address());
-        Error::new(cause.kind(), message).with_source(cause)
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -145,17 +139,18 @@ impl Connections for OwnPool {
     fn connect_error(&self, _: u16) -> Option<Error> {
         let mut state = self.lock();
         let lost = state.clean(Instant::now());
-        let last_error = state.last_error.clone();
+        let last_error = state.last_error.clone().filter(|_| !state.attempt_hangs());
         let is_connected = state.entries().any(|entry| entry.connection.is_some());
         drop(state);
         self.report_lost(lost);
-        last_error.filter(|_| !is_connected).map(|cause| self.no_connection(cause))
+        last_error.filter(|_| !is_connected)
     }
 
     fn no_reply_error(&self, _: u16) -> Error {
         let state = self.lock();
         let is_connected = state.entries().any(|entry| entry.connection.is_some());
         let oldest_attempt = state.entries().filter_map(|entry| entry.attempt).min();
+        let hangs = state.attempt_hangs();
         drop(state);
         if is_connected {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
@@ -166,7 +161,7 @@ impl Connections for OwnPool {
         // An attempt that has just begun says nothing about the server yet.
         let address = self.target.address();
         match oldest_attempt {
-            Some(started) if started.elapsed() >= MAX_CONNECTION_WAIT => {
+            Some(started) if hangs || started.elapsed() >= MAX_CONNECTION_WAIT => {
                 let message = format!("no connection to {address} in time");
                 Error::new(ErrorKind::Infrastructure, message)
             }
@@ -184,15 +179,25 @@ struct ConnectAttempt {
     runtime: runtime::Id,
     entry: usize,
     /// None if the attempt is not finished.
-    result: Option<Result<Connection, Error>>,
+    result: Option<Result<Connection, Failure>>,
 }
 
 impl ConnectAttempt {
     async fn run(mut self, target: Target, mut pool: watch::Receiver<()>) {
-        let end = GracePeriod::new(Instant::now() + target.connect_timeout());
+        let end = Instant::now() + target.connect_timeout();
+        let mut address = String::new();
+        let attempt = async {
+            target.connect().await.map_err(|failure| {
+                address = failure.address;
+                failure.cause
+            })
+        };
+        let is_load = |failure: &Failure| failure.cause.kind() == ErrorKind::Saturation;
         select! {
-            // A timeout that comes late says nothing about the server.
-            result = target.connect() => self.result = Some(result).filter(|result| result.is_ok() || !end.is_late()),
+            result = unless_busy(end, attempt) => {
+                let result = result.map_err(|cause| Failure::new(address, cause));
+                self.result = Some(result).filter(|result| !result.as_ref().is_err_and(is_load));
+            }
             _ = pool.changed() => {}
         }
     }
@@ -202,10 +207,10 @@ impl Drop for ConnectAttempt {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now) = (pool.lock(), Instant::now());
-        let PoolState { runtimes, backoff, last_error, .. } = &mut *state;
+        let PoolState { runtimes, backoff, last_error, last_took, .. } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
-        entry.attempt = None;
+        let took = entry.attempt.take().map(|begun| begun.elapsed());
         let mut ended = None;
         match self.result.take() {
             Some(Ok(connection)) => {
@@ -214,15 +219,17 @@ impl Drop for ConnectAttempt {
                 *last_error = None;
                 ended = Some(Ok(()));
             }
-            Some(Err(error)) => {
+            Some(Err(failure)) => {
                 backoff.record_failure(now);
-                ended = Some(Err(error.clone()));
-                *last_error = Some(error);
+                *last_error = Some(no_connection(&failure.address, failure.cause.clone()));
+                *last_took = took.unwrap_or_default();
+                ended = Some(Err(failure));
             }
             None if std::thread::panicking() => {
                 backoff.record_failure(now);
                 let message = "a panic ended the attempt to connect to redis";
-                *last_error = Some(Error::new(ErrorKind::Configuration, message));
+                let cause = Error::new(ErrorKind::Configuration, message);
+                *last_error = Some(no_connection(&pool.target.address(), cause));
             }
             // Its runtime ended, or was too busy.
             None => backoff.hold_until(now + INTERRUPTED_PAUSE),
@@ -231,7 +238,7 @@ impl Drop for ConnectAttempt {
         pool.changed.notify_waiters();
         match ended {
             Some(Ok(())) => pool.watch.made(|| pool.target.address()),
-            Some(Err(error)) => pool.watch.failed(|| pool.target.address(), &error),
+            Some(Err(Failure { address, cause })) => pool.watch.failed(|| address, &cause),
             None => {}
         }
     }

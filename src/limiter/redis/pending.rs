@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
@@ -11,8 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
-use super::deadline::Deadline;
-use super::pool::Pool;
+use super::deadline::{Deadline, Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest};
 use crate::{Error, ErrorKind};
 
@@ -36,9 +35,10 @@ pin_project! {
     enum State {
         Starting { queued: Option<Box<QueuedRequest>> },
         Waiting {
-            receiver: Receiver,
+            // None once the charge is given up at its deadline.
+            receiver: Option<Receiver>,
             inline: Option<InlineSend>,
-            in_queue: Option<Weak<()>>,
+            progress: Option<Arc<Progress>>,
             deadline: Deadline,
             #[pin]
             timer: Sleep,
@@ -58,8 +58,10 @@ impl Pending {
     fn cancel(self: Pin<&mut Self>) {
         let mut this = self.project();
         if let StateProj::Waiting { receiver, inline, .. } = this.state.as_mut().project() {
-            receiver.close();
-            let completed = receiver.try_recv().ok().and_then(Result::ok);
+            let completed = receiver.take().and_then(|mut receiver| {
+                receiver.close();
+                receiver.try_recv().ok().and_then(Result::ok)
+            });
             if let Some(request) = completed.and_then(CompletedRequest::into_refund) {
                 // A refund that is lost errs on the safe side.
                 let _ = this.batcher.send_and_forget(request);
@@ -91,12 +93,12 @@ impl Future for Pending {
                         let message = "the time ended before the charge was sent";
                         return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));
                     }
-                    let Submitted { receiver, inline, in_queue } = this.batcher.submit(queued)?;
-                    let timer = sleep_until(deadline.at);
+                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
+                    let (receiver, timer) = (Some(receiver), sleep_until(deadline.timer()));
                     State::Waiting {
                         receiver,
                         inline,
-                        in_queue,
+                        progress,
                         deadline,
                         timer,
                         grace_period: None,
@@ -105,7 +107,7 @@ impl Future for Pending {
                 StateProj::Waiting {
                     receiver,
                     inline,
-                    in_queue,
+                    progress,
                     deadline,
                     timer,
                     grace_period,
@@ -115,21 +117,26 @@ impl Future for Pending {
                     {
                         *inline = None;
                     }
-                    if let Poll::Ready(answer) = Pin::new(receiver).poll(cx) {
-                        let pool = &this.batcher.config().pool;
-                        let answer = answer.unwrap_or_else(|_| Err(no_answer(deadline, pool)));
-                        this.state.set(State::Done);
-                        return Poll::Ready(answer);
+                    if let Some(waiting) = receiver
+                        && let Poll::Ready(answer) = Pin::new(waiting).poll(cx)
+                    {
+                        match answer.map_err(|_| dropped_error(deadline)) {
+                            Ok(answer) | Err(Some(answer)) => {
+                                this.state.set(State::Done);
+                                return Poll::Ready(answer);
+                            }
+                            Err(None) => *receiver = None,
+                        }
                     }
+                    let pool = &this.batcher.config().pool;
                     let Some(grace_period) = grace_period else {
                         ready!(timer.poll(cx));
-                        *grace_period = Some(Box::pin(deadline.catch_up()));
+                        *grace_period = Some(Box::pin(deadline.catch_up(pool.clone())));
                         continue;
                     };
                     ready!(grace_period.as_mut().poll(cx));
-                    let was_sent =
-                        in_queue.as_ref().is_none_or(|in_queue| in_queue.strong_count() == 0);
-                    let error = deadline.missed_error(&this.batcher.config().pool, was_sent);
+                    let stage = progress.as_ref().map_or(Stage::Sent, |progress| progress.stage());
+                    let error = deadline.missed_error(pool, stage);
                     self.cancel();
                     return Poll::Ready(Err(error));
                 }
@@ -140,14 +147,12 @@ impl Future for Pending {
     }
 }
 
-/// The error of a charge that will get no answer any more.
-fn no_answer(deadline: &Deadline, pool: &Pool) -> Error {
-    if deadline.at <= Instant::now() {
-        // Its call was given up before, and its own timer has not fired yet.
-        return deadline.missed_error(pool, true);
-    }
+/// The answer to a charge that was dropped on its way. `None`: its deadline has passed, and is
+/// judged once the caller's own timer has fired.
+fn dropped_error(deadline: &Deadline) -> Option<Result<CompletedRequest, Error>> {
     // The worker's runtime has ended, or the caller's clock panicked in it.
-    Error::new(ErrorKind::State, "the task that sends charges ended before the answer came")
+    let message = "the task that sends charges ended before the answer came";
+    (Instant::now() < deadline.at).then(|| Err(Error::new(ErrorKind::State, message)))
 }
 
 #[cfg(test)]

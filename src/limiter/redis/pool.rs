@@ -20,6 +20,7 @@ use super::cluster::Redirected;
 use super::connections::{ConnectionFuture, Connections, SharedConnection};
 use super::key;
 use super::liveness::Liveness;
+use super::login::Login;
 use super::partitions::Partition;
 use crate::{Error, ErrorKind};
 
@@ -51,6 +52,8 @@ pub struct Pool {
     liveness: Liveness,
     prefix: Arc<str>,
     clustered: bool,
+    /// Of the servers that decide, and of the sentinels.
+    logins: [Option<Login>; 2],
 }
 
 impl Pool {
@@ -99,7 +102,13 @@ impl Pool {
             liveness: Liveness::of_server(),
             prefix: "sluice".into(),
             clustered: false,
+            logins: [None, None],
         }
+    }
+
+    /// The same, whose connections log in so.
+    pub(super) fn with_logins(self, servers: Login, sentinels: Option<Login>) -> Self {
+        Self { logins: [Some(servers), sentinels], ..self }
     }
 
     pub(super) fn of_cluster(cluster: Cluster, response_timeout: Option<Duration>) -> Self {
@@ -113,14 +122,62 @@ impl Pool {
         &self.prefix
     }
 
+    /// Sets user and password while the pool is used, for a password that is rotated. The user of
+    /// a server that has a password alone is `default`.
+    ///
+    /// Connections that are made from now on log in so, of every clone of the pool and to every
+    /// server of a cluster. Those that are there stay: Redis asks for no password again. A pool
+    /// that was refused connects anew with the next call, without the pauses of the failures.
+    ///
+    /// ```
+    /// use tower_sluice::Pool;
+    ///
+    /// let pool = Pool::connect("redis://app:old@127.0.0.1:6379")?;
+    /// // Later, when the password has changed:
+    /// pool.set_credentials("app", "new")?;
+    /// # Ok::<(), tower_sluice::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`Configuration`](ErrorKind::Configuration), if the connections are the
+    /// application's own, as with [`from_bb8`](Self::from_bb8): then it logs in.
+    pub fn set_credentials(&self, user: &str, password: &str) -> Result<(), Error> {
+        let [servers, _] = &self.logins;
+        let login = servers.as_ref().ok_or_else(|| {
+            let message = "the connections of this pool are the application's own, which logs in";
+            Error::new(ErrorKind::Configuration, message)
+        })?;
+        login.set(user, password);
+        Ok(())
+    }
+
+    /// Sets user and password of the sentinels while the pool is used, as
+    /// [`set_credentials`](Self::set_credentials) does for the servers that decide.
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`Configuration`](ErrorKind::Configuration), if the address names no sentinels.
+    pub fn set_sentinel_credentials(&self, user: &str, password: &str) -> Result<(), Error> {
+        let [_, sentinels] = &self.logins;
+        let login = sentinels.as_ref().ok_or_else(|| {
+            let message = "the address of this pool names no sentinels";
+            Error::new(ErrorKind::Configuration, message)
+        })?;
+        login.set(user, password);
+        Ok(())
+    }
+
     /// Waits until there is a connection, for a second at most: for applications that should not
     /// start without Redis, and for the first request to find a connection. Of a cluster, until
     /// there is one to each master.
     ///
     /// # Errors
     ///
-    /// If none is made within a second: the error names where to, and its source says why.
+    /// If none is made within a second: the error names where to, and its source says why. Outside
+    /// of a tokio runtime.
     pub async fn ready(&self) -> Result<(), Error> {
+        crate::limiter::runtime::current()?;
         let ready = async {
             match &self.cluster {
                 Some(cluster) => Arc::clone(cluster).ready().await,
@@ -175,16 +232,25 @@ impl Pool {
         let (pool, begun) = (self.clone(), Instant::now());
         Box::pin(async move {
             let connection = Arc::clone(&pool.connections).connection(hash_slot).await;
-            connection.map_err(|error| {
-                let is_known = error.kind() != ErrorKind::Infrastructure
-                    || pool.connect_error(hash_slot).is_some();
-                if is_known || !pool.liveness.was_busy_since(begun) {
-                    return error;
-                }
-                let message = "this process is too busy to connect in time";
-                Error::new(ErrorKind::Saturation, message).with_source(error)
-            })
+            connection.map_err(|error| pool.no_connection_error(hash_slot, begun, error))
         })
+    }
+
+    /// The error of a wait for a connection that began at `begun`. A process that was busy may have
+    /// had no time to connect.
+    pub(super) fn no_connection_error(
+        &self,
+        hash_slot: u16,
+        begun: Instant,
+        error: Error,
+    ) -> Error {
+        let is_known =
+            error.kind() != ErrorKind::Infrastructure || self.connect_error(hash_slot).is_some();
+        if is_known || !self.liveness.was_busy_since(begun) {
+            return error;
+        }
+        let message = "this process is too busy to connect in time";
+        Error::new(ErrorKind::Saturation, message).with_source(error)
     }
 
     /// As [`connection`](Self::connection), for commands that are sent one by one: in a cluster it

@@ -1,6 +1,8 @@
 //! What the crate's own pool knows: the connections of each runtime, and why the last attempt to
 //! connect failed.
 
+use std::time::Duration;
+
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -9,6 +11,9 @@ use super::health::ConnectionState;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use crate::{Error, ErrorKind};
 
+/// An attempt to connect that is not over by then may hang.
+const HANGS_AFTER: Duration = Duration::from_millis(150);
+
 /// The state of a pool.
 #[derive(Default)]
 pub(super) struct PoolState {
@@ -16,7 +21,9 @@ pub(super) struct PoolState {
     pub(super) backoff: Backoff,
     /// Why the last attempt to connect failed. None after a success.
     pub(super) last_error: Option<Error>,
-    /// How often the server had changed when this state began.
+    /// How long that attempt took.
+    pub(super) last_took: Duration,
+    /// How often the server or the user had changed when this state began.
     pub(super) switches: u64,
 }
 
@@ -28,26 +35,58 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
-    /// Drops the connections that are of no more use, and runtimes without any. Returns why, if it
-    /// dropped any.
+    /// Whether an attempt takes clearly longer than the one that failed last. Then the server
+    /// hangs, and why that one failed says nothing any more.
+    pub(super) fn attempt_hangs(&self) -> bool {
+        let mut attempts = self.entries().filter_map(|entry| entry.attempt);
+        self.last_error.is_some() && attempts.any(|begun| hangs(begun, self.last_took))
+    }
+
+    /// Drops the connections that are of no more use, and runtimes without any. Returns which was
+    /// lost and why, if any was.
     #[must_use]
-    pub(super) fn clean(&mut self, now: Instant) -> Option<&'static str> {
+    pub(super) fn clean(&mut self, now: Instant) -> Option<Lost> {
         let (mut unusable, mut closed) = (None, None);
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
-            match entry.connection.as_ref().map(|connection| connection.state()) {
-                None | Some(ConnectionState::Usable) => continue,
-                Some(ConnectionState::Closed) => closed = Some("it was closed"),
-                Some(ConnectionState::ReadOnly) => unusable = Some("redis is read-only"),
-                Some(ConnectionState::Silent) => unusable = Some("redis stopped answering"),
+            let Some(connection) = &entry.connection else { continue };
+            let lost = |reason| Some(Lost { address: connection.server(), reason });
+            match connection.state() {
+                ConnectionState::Usable => continue,
+                ConnectionState::Closed => closed = lost("it was closed"),
+                ConnectionState::ReadOnly => unusable = lost("redis is read-only"),
+                ConnectionState::Silent => unusable = lost("redis stopped answering"),
             }
             entry.connection = None;
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
-        if let Some(reason) = unusable {
+        if let Some(Lost { address, reason }) = &unusable {
             // Connecting at once may well succeed, and lead to the same server.
             self.backoff.record_unusable(now);
-            self.last_error = Some(Error::new(ErrorKind::Infrastructure, reason));
+            let cause = Error::new(ErrorKind::Infrastructure, *reason);
+            self.last_error = Some(no_connection(address, cause));
         }
         unusable.or(closed)
     }
+}
+
+/// Whether an attempt since `begun` takes clearly longer than the last one, which failed.
+pub(super) fn hangs(begun: Instant, last_took: Duration) -> bool {
+    begun + hangs_after(last_took) <= Instant::now()
+}
+
+/// How long an attempt may take after one that took so long and failed.
+pub(super) fn hangs_after(last_took: Duration) -> Duration {
+    HANGS_AFTER.max(2 * last_took)
+}
+
+/// A connection that was lost.
+pub(super) struct Lost {
+    /// The address of its server.
+    pub(super) address: String,
+    pub(super) reason: &'static str,
+}
+
+/// The error of a failed attempt to connect to `address`.
+pub(super) fn no_connection(address: &str, cause: Error) -> Error {
+    Error::new(cause.kind(), format!("no connection to {address}")).with_source(cause)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use super::deadline::{Progress, Stage};
 use super::pool::Pool;
 use super::reply::ReplyEntry;
 use super::request::{Op, Request};
@@ -21,8 +22,8 @@ pub(super) struct QueuedRequest {
     pub(super) reply_to: Option<oneshot::Sender<Result<CompletedRequest, Error>>>,
     /// The share of the queue's capacity that it occupies.
     pub(super) queue_permit: Option<OwnedSemaphorePermit>,
-    /// Dropped when the request leaves the queue, which its caller observes.
-    pub(super) in_queue: Option<Arc<()>>,
+    /// Shows the caller how far it has come, in a cluster.
+    pub(super) progress: Option<Arc<Progress>>,
 }
 
 impl QueuedRequest {
@@ -35,8 +36,15 @@ impl QueuedRequest {
             deadline,
             reply_to: None,
             queue_permit: None,
-            in_queue: None,
+            progress: None,
         })
+    }
+
+    /// Records how far it has come.
+    pub(super) fn record(&self, stage: Stage) {
+        if let Some(progress) = &self.progress {
+            progress.set(stage);
+        }
     }
 
     /// Whether the answer is still wanted.

@@ -2,8 +2,8 @@
 //!
 //! `scripts/README.md` describes the arguments and the reply, which `reply.rs` reads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use redis::{Cmd, cmd};
 use sha1_smol::Sha1;
@@ -13,33 +13,62 @@ use super::assembly::HEAD;
 use super::assembly::{Kind, assemble};
 use super::key;
 use super::request::{Op, Request};
-use crate::algorithm::InLua;
+use crate::algorithm::{InLua, ScriptPart};
 
-/// The text that Redis runs, and its digest for EVALSHA.
+/// A script of one limiter.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    text: String,
-    digest: String,
+    source: Arc<Source>,
     /// Whether the server is taken to know the digest.
     is_known: Arc<AtomicBool>,
+}
+
+/// The text that Redis runs, and its digest for EVALSHA.
+#[derive(Debug)]
+struct Source {
+    text: String,
+    digest: String,
+}
+
+impl Source {
+    fn new(text: String) -> Arc<Self> {
+        let digest = Sha1::from(&text).digest().to_string();
+        Arc::new(Self { text, digest })
+    }
+
+    /// The sources of all limiters with these algorithms, one for each [`Kind`]. A table may have
+    /// 10,000 limiters, and few kinds of them.
+    fn shared(parts: &[ScriptPart]) -> [Arc<Self>; 2] {
+        type Known = Vec<(Vec<ScriptPart>, [Weak<Source>; 2])>;
+        static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.iter().find(|(own, _)| own == parts);
+        let found = found
+            .and_then(|(_, [checks, complete])| Some([checks.upgrade()?, complete.upgrade()?]));
+        found.unwrap_or_else(|| {
+            let made = [Kind::Checks, Kind::Complete].map(|kind| Self::new(assemble(parts, kind)));
+            known.retain(|(_, [checks, _])| checks.strong_count() > 0);
+            known.push((parts.to_vec(), made.each_ref().map(Arc::downgrade)));
+            made
+        })
+    }
 }
 
 impl Script {
     /// A script that makes its own decisions and writes; the sources follow the head.
     #[cfg(feature = "redisson")]
     pub(crate) fn from_sources(sources: &[&str]) -> Self {
-        Self::new([&[HEAD], sources].concat().join("\n"))
+        Self::new(Source::new([&[HEAD], sources].concat().join("\n")))
     }
 
-    fn new(text: String) -> Self {
-        let digest = Sha1::from(&text).digest().to_string();
-        Self { text, digest, is_known: Arc::new(AtomicBool::new(true)) }
+    fn new(source: Arc<Source>) -> Self {
+        Self { source, is_known: Arc::new(AtomicBool::new(true)) }
     }
 
     /// A script whose first call sends the text. A digest that the server does not know takes two
     /// round trips, and a later call could come in between.
-    fn sent_as_text_first(text: String) -> Self {
-        let script = Self::new(text);
+    fn sent_as_text_first(source: Arc<Source>) -> Self {
+        let script = Self::new(source);
         script.is_known.store(false, Relaxed);
         script
     }
@@ -60,13 +89,13 @@ impl Script {
     pub(super) fn evalsha(&self) -> Cmd {
         // A call of one charge fits, so that the command does not grow while it is put together.
         let mut command = Cmd::with_capacity(24, 256);
-        command.arg("EVALSHA").arg(&self.digest);
+        command.arg("EVALSHA").arg(&self.source.digest);
         command
     }
 
     /// The command EVAL, without keys and arguments.
     pub(super) fn eval(&self) -> Cmd {
-        cmd("EVAL").arg(&self.text).take()
+        cmd("EVAL").arg(&self.source.text).take()
     }
 }
 
@@ -85,7 +114,7 @@ pub fn texts<A: InLua>(algorithm: &A) -> [String; 2] {
 
 impl Scripts {
     pub(super) fn of<A: InLua>(algorithm: &A) -> Self {
-        let [checks, complete] = texts(algorithm);
+        let [checks, complete] = Source::shared(&algorithm.parts());
         Self { checks: Script::new(checks), complete: Script::sent_as_text_first(complete) }
     }
 

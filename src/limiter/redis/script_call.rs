@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::batch::{Batch, Requests};
 use super::config::Config;
 use super::connections::SharedConnection;
+use super::deadline::Stage;
 use super::error;
 use super::key;
 use super::queued::QueuedRequest;
@@ -69,6 +70,11 @@ impl ScriptCall {
                 Vec::new()
             }
         }
+    }
+
+    /// Records how far its requests have come.
+    pub(super) fn record(&self, stage: Stage) {
+        self.requests.iter().for_each(|queued| queued.record(stage));
     }
 
     /// Answers all with an error.

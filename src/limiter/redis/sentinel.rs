@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use redis::RedisConnectionInfo;
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::{Notify, watch as channel};
@@ -23,7 +22,9 @@ use self::watch::Watch;
 use super::address::Host;
 use super::connection::Connection;
 use super::greeting::ServerKind;
+use super::login::Login;
 use super::server::{Connector, Server};
+use super::target::Failure;
 use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
 
@@ -66,15 +67,15 @@ struct Primary {
 }
 
 impl Sentinels {
-    /// Connects to nothing yet. The sentinels have `settings` of their own.
+    /// Connects to nothing yet. The sentinels have a login of their own.
     pub(super) fn new(
         sentinels: &[Host],
-        settings: RedisConnectionInfo,
+        login: Login,
         service_name: &str,
         connector: Connector,
     ) -> Result<Self, Error> {
         let start = Instant::now();
-        let asking = Connector { settings, ..connector.clone() };
+        let asking = Connector { login, ..connector.clone() };
         let server = |host| Ok(asking.server(host)?.of_kind(ServerKind::Sentinel));
         let servers: Vec<_> = sentinels.iter().map(server).collect::<Result<_, Error>>()?;
         Ok(Self {
@@ -100,9 +101,9 @@ impl Sentinels {
         }
     }
 
-    /// How often the primary has changed.
+    /// How often the primary, or the user there, has changed.
     pub(super) fn switches(&self) -> u64 {
-        self.switches.load(Relaxed)
+        self.switches.load(Relaxed) + self.connector.login.changes()
     }
 
     pub(super) fn connect_timeout(&self) -> Duration {
@@ -123,10 +124,13 @@ impl Sentinels {
     }
 
     /// A connection to the primary.
-    pub(super) async fn connect(&self) -> Result<Connection, Error> {
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         let mut changes = self.primary.subscribe();
         loop {
-            let primary = self.wait_for_primary(&mut changes).await?;
+            let primary = match self.wait_for_primary(&mut changes).await {
+                Ok(primary) => primary,
+                Err(error) => return Err(Failure::new(self.address(), error)),
+            };
             let connected = select! {
                 biased;
                 // There is another by now.
@@ -154,7 +158,7 @@ impl Sentinels {
             }
             drop(reports);
             self.doubts.notify_waiters();
-            return Err(error);
+            return Err(Failure::new(primary.server.address(), error));
         }
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisConnectionInfo, RedisError, RedisResult,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo,
+    PushKind, RedisError, RedisResult,
 };
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -21,6 +21,7 @@ use super::connection::Connection;
 use super::error;
 use super::greeting::{Greeting, ServerKind};
 use super::health::{ConnectionState, Health, ServerHealth};
+use super::login::Login;
 use super::probe;
 use super::resolver::Resolver;
 use super::tls::TlsParams;
@@ -37,7 +38,8 @@ const SLOW_HANDSHAKE: Duration = Duration::from_millis(250);
 /// A server that can be connected to.
 #[derive(Clone)]
 pub(super) struct Server {
-    client: Client,
+    info: ConnectionInfo,
+    login: Login,
     pub(super) connect_timeout: Duration,
     resolver: Option<Resolver>,
     health: Arc<ServerHealth>,
@@ -49,8 +51,7 @@ pub(super) struct Server {
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) tls: TlsParams,
-    /// The user, the password and the database.
-    pub(super) settings: RedisConnectionInfo,
+    pub(super) login: Login,
     /// How long connecting may take.
     pub(super) timeout: Duration,
     pub(super) resolver: Option<Resolver>,
@@ -68,16 +69,17 @@ impl Connector {
     }
 
     fn server_at(&self, addr: ConnectionAddr) -> Result<Server, Error> {
-        // RESP3 carries the notice of a lost connection.
-        let settings = self.settings.clone().set_protocol(ProtocolVersion::RESP3);
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let info = addr.into_connection_info().map_err(invalid_address)?;
-        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        let client = Client::open(info).map_err(invalid_address)?;
+        let info = info.set_tcp_settings(tcp);
+        // What cannot be used fails now.
+        let with_login = info.clone().set_redis_settings(self.login.settings());
+        Client::open(with_login).map_err(invalid_address)?;
         let (connect_timeout, resolver) = (self.timeout, self.resolver.clone());
+        let login = self.login.clone();
         let (health, kind) = (Arc::default(), ServerKind::Plain);
-        Ok(Server { client, connect_timeout, resolver, health, kind })
+        Ok(Server { info, login, connect_timeout, resolver, health, kind })
     }
 }
 
@@ -95,6 +97,11 @@ impl Server {
     /// Host and port, for errors.
     pub(super) fn address(&self) -> String {
         format!("redis at {}", self.addr())
+    }
+
+    /// How often the user or the password has changed.
+    pub(super) fn login_changes(&self) -> u64 {
+        self.login.changes()
     }
 
     /// Leaves it: no connection to it is used any more.
@@ -154,7 +161,8 @@ impl Server {
         if let Some(resolver) = &self.resolver {
             config = config.set_dns_resolver(resolver.clone());
         }
-        self.client.get_multiplexed_async_connection_with_config(&config).await
+        let info = self.info.clone().set_redis_settings(self.login.settings());
+        Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
     }
 
     /// Ends only if the handshake of TLS takes long, and the server turns out to use none.
@@ -181,7 +189,9 @@ impl Server {
                 false => error::from_redis_error(error),
             };
         }
-        if error.is_connection_dropped()
+        // TLS may answer with bytes that are no reply, too.
+        let is_odd = error.is_connection_dropped() || error.kind() == redis::ErrorKind::Parse;
+        if is_odd
             && !error.is_connection_refusal()
             && probe::answers_with_tls(self.addr(), self.resolver.as_ref(), deadline).await
         {
@@ -196,7 +206,7 @@ impl Server {
     }
 
     fn addr(&self) -> &ConnectionAddr {
-        self.client.get_connection_info().addr()
+        self.info.addr()
     }
 }
 

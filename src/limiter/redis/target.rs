@@ -17,6 +17,18 @@ pub(super) enum Target {
     Primary(Arc<Sentinels>),
 }
 
+/// Why an attempt to connect failed, and where it led: the server may have changed since.
+pub(super) struct Failure {
+    pub(super) address: String,
+    pub(super) cause: Error,
+}
+
+impl Failure {
+    pub(super) fn new(address: String, cause: Error) -> Self {
+        Self { address, cause }
+    }
+}
+
 impl From<Server> for Target {
     fn from(server: Server) -> Self {
         Self::Server(Box::new(server))
@@ -24,9 +36,11 @@ impl From<Server> for Target {
 }
 
 impl Target {
-    pub(super) async fn connect(&self) -> Result<Connection, Error> {
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         match self {
-            Self::Server(server) => server.connect().await,
+            Self::Server(server) => {
+                server.connect().await.map_err(|cause| Failure::new(server.address(), cause))
+            }
             Self::Primary(sentinels) => sentinels.connect().await,
         }
     }
@@ -53,10 +67,10 @@ impl Target {
         }
     }
 
-    /// How often the server has changed.
+    /// How often the server, or the user there, has changed.
     pub(super) fn switches(&self) -> u64 {
         match self {
-            Self::Server(_) => 0,
+            Self::Server(server) => server.login_changes(),
             Self::Primary(sentinels) => sentinels.switches(),
         }
     }

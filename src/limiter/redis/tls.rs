@@ -67,14 +67,16 @@ impl Tls {
     }
 
     fn template(&self) -> Result<ConnectionAddr, Error> {
-        check_crypto_provider()?;
+        // Each attempt to connect asks rustls for the provider of the process, and rustls panics
+        // unless it has one, or its own features name exactly one. Only the first can be asked for.
+        let provider = CryptoProvider::get_default().ok_or_else(no_provider)?;
         // The roots never depend on which features of the client another crate switches on.
         let root_cert = match &self.roots {
             Roots::System => Some(system_roots()?),
             Roots::Webpki => None,
             Roots::Own(pem) => Some(pem.clone()),
         };
-        self.check(root_cert.as_deref())?;
+        self.check(provider, root_cert.as_deref())?;
         let certificates = TlsCertificates { client_tls: self.identity.clone(), root_cert };
         let (host, port) = (String::new(), 0);
         let addr = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
@@ -85,7 +87,7 @@ impl Tls {
 
     /// Fails if a certificate or the key cannot be used: the client would find out with each
     /// attempt to connect.
-    fn check(&self, root_cert: Option<&[u8]>) -> Result<(), Error> {
+    fn check(&self, provider: &Arc<CryptoProvider>, root_cert: Option<&[u8]>) -> Result<(), Error> {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = root_cert {
             for certificate in certificates("the root certificate", pem)? {
@@ -98,9 +100,8 @@ impl Tls {
         let chain = certificates("the client certificate", client_cert)?;
         let key = PrivateKeyDer::from_pem_slice(client_key)
             .map_err(|_| invalid("the key of the client certificate", "no private key in PEM"))?;
-        let provider = CryptoProvider::get_default().map(Arc::clone).ok_or_else(no_provider)?;
-        let config =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = ClientConfig::builder_with_provider(Arc::clone(provider))
+            .with_safe_default_protocol_versions();
         let config = config.and_then(|config| {
             config.with_root_certificates(roots).with_client_auth_cert(chain, key)
         });
@@ -160,20 +161,10 @@ fn system_roots() -> Result<Vec<u8>, Error> {
     Ok(pem.into_bytes())
 }
 
-/// Fails unless rustls has a crypto provider; without one, each attempt to connect would panic.
-fn check_crypto_provider() -> Result<(), Error> {
-    // rustls installs its only provider by itself if there is exactly one, and panics otherwise.
-    if CryptoProvider::get_default().is_some()
-        || std::panic::catch_unwind(ClientConfig::builder).is_ok()
-    {
-        return Ok(());
-    }
-    Err(no_provider())
-}
-
 fn no_provider() -> Error {
     let message = "rediss:// needs a crypto provider: install one before the pool is built, such as \
-        rustls::crypto::ring::default_provider().install_default()";
+        rustls::crypto::ring::default_provider().install_default(); that rustls is compiled with \
+        one is not enough";
     Error::new(ErrorKind::Configuration, message)
 }
 

@@ -1,10 +1,12 @@
 //! Limiters over different keys in one call, where only the request says which they are, and each
 //! charge has a cost and a longest wait of its own.
 //!
-//! `all_at_once.rs` is the same for members that are known when the program is written.
+//! `all_at_once.rs` is the same for members that are known when the program is written, and that
+//! have one cost and one longest wait.
 
 use super::assembly::local_names;
 use super::key::key_suffixes;
+use super::members::join;
 use super::request::Op;
 use super::{Redis, RedisFuture};
 use crate::algorithm::{Check, InLua, OwnTerms, sealed::Single};
@@ -28,9 +30,6 @@ impl<A: InLua + Single> Together<A> {
     /// The limiters, which are over one pool. The time for a decision and the settings of batches
     /// are those of the first. `None` if they are too many for one script.
     pub(crate) fn new(members: &[&Redis<A>]) -> Option<Self> {
-        let first = &members[0].inner;
-        let config = first.batcher.config();
-        let configs = || members.iter().map(|one| one.inner.batcher.config());
         let names = members.iter().map(|one| one.inner.named.name().clone()).collect();
         let algorithms: Vec<_> =
             members.iter().map(|one| OwnTerms(one.inner.named.algorithm().clone())).collect();
@@ -38,17 +37,10 @@ impl<A: InLua + Single> Together<A> {
             return None;
         }
         // Each member's algorithm follows its quota, and a list asks for no more.
-        let named = expect_valid_quota(NamedAlgorithm::named(names, algorithms));
-        let key_prefixes = configs().flat_map(|one| one.key_prefixes.clone()).collect();
-        let buckets = configs().flat_map(|one| one.buckets.clone()).collect();
-        let joined = Redis::under(named, key_prefixes, config.pool.clone());
-        let joined = joined.decision_timeout(first.decision_timeout).configure(|joined| {
-            joined.buckets = buckets;
-            joined.set_max_batch_size(config.max_batch_size);
-            joined.clock = config.clock.clone();
-            joined.max_in_flight = config.max_in_flight;
-            joined.queue_capacity = config.queue_capacity;
-        });
+        let named = NamedAlgorithm::named(names, algorithms);
+        let named = expect_valid_quota(members[0].inner.named.name(), named).keeping_names();
+        let places: Vec<_> = (0..members.len()).collect();
+        let joined = join(members, &places, named);
         Some(Self { members: members.iter().map(|one| (*one).clone()).collect(), joined })
     }
 

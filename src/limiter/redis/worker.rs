@@ -128,7 +128,7 @@ impl Worker {
     fn update(&mut self) {
         let Self { config, queue, refunding, .. } = self;
         refunding.retain(|hash_slot, _| queue.has_refunds_in_flight(*hash_slot));
-        queue.set_max_in_flight(config.max_in_flight * config.pool.size());
+        queue.set_max_in_flight(config.max_in_flight.saturating_mul(config.pool.size()));
     }
 
     /// Lets the next calls follow the last ones if answers came, which this process has to read, or

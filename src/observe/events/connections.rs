@@ -2,7 +2,7 @@
 
 use tracing::{debug, info, warn};
 
-use super::{chain, kind};
+use super::kind;
 use crate::Error;
 
 const CONNECTION: &str = "tower_sluice::connection";
@@ -21,7 +21,7 @@ pub(in crate::observe) fn connect_failed(address: &str, error: &Error, suppresse
         target: CONNECTION,
         address,
         kind = kind(error),
-        error = chain(error),
+        error = format!("{error:#}"),
         suppressed,
         "could not connect"
     );

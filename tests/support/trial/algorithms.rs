@@ -292,7 +292,7 @@ impl Judged for Redisson {
     }
 }
 
-impl<A: InLua, F> Judged for AllAtOnce<A, 2, F>
+impl<F> Judged for AllAtOnce<2, F>
 where
     F: Fn(&Charge) -> [Charge; 2] + Send + Sync + 'static,
 {

@@ -109,6 +109,8 @@ impl<'a> Replay<'a> {
         }
 
         let due = self.model.earliest(now, cost);
+        // Even after the longest rest it would wait longer than it may.
+        let due = due.filter(|_| self.model.least_wait(cost) <= patience.min(HORIZON));
         let fits = due.is_some_and(|due| match cost {
             0 => due == now,
             _ => due - now <= patience.min(HORIZON),

@@ -94,7 +94,7 @@ fn bad_addresses_say_why_and_repeat_no_password() {
         ("redis-cluster://:hush@one?sentinelServiceName=main", "parameter"),
         ("redis-sentinel://:hush@one", "sentinelServiceName"),
         ("redis-sentinel://one?sentinelPassword=hush", "sentinelServiceName"),
-        ("redis-sentinel://one?sentinelServiceName=&sentinelPassword=hush", "parameter"),
+        ("redis-sentinel://one?sentinelServiceName=&sentinelPassword=hush", "is empty"),
         ("redis-sentinel://one?sentinelPasswort=hush", "parameter"),
     ];
     for (url, why) in table {

@@ -1,63 +1,78 @@
 //! The future of such a decision.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
+use super::super::Redis;
 use super::super::future::RedisFuture;
-use crate::algorithm::InLua;
+use crate::algorithm::AnyAlgorithm;
 use crate::limiter::BoxedFuture;
 use crate::{Decision, Error, Owner, Reservation};
 
-/// The payload of a reservation where all members state their own costs.
-pub(super) struct StatedCosts(pub(super) Reservation);
+/// A limiter that asks for several members in one call.
+pub(super) type Joined = Redis<Vec<AnyAlgorithm>>;
+
+/// The payload of a reservation: what members took in one call, and how it is settled.
+pub(super) struct TakenTogether {
+    pub(super) limiter: Joined,
+    pub(super) reservation: Reservation,
+    /// Whether the members state their own costs.
+    pub(super) states_costs: bool,
+}
+
+/// The reservation of the whole: its owner, its cost, and what its payload begins with.
+type Reserved = (Owner, u64, Joined, bool);
 
 pin_project! {
-    /// The future of [`AllAtOnce`].
+    /// The future of [`AllAtOnce`](crate::AllAtOnce).
     #[must_use = "nothing is decided until it is awaited"]
-    pub struct AllAtOnceFuture<A: InLua> {
+    pub struct AllAtOnceFuture {
         #[pin]
-        state: State<A>,
+        state: State,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<A: InLua> {
-        InOneCall { #[pin] decision: RedisFuture<A>, stated: Option<(Owner, u64)> },
+    enum State {
+        InOneCall { #[pin] decision: RedisFuture<Vec<AnyAlgorithm>>, reserved: Option<Reserved> },
         InTurn { decision: BoxedFuture },
     }
 }
 
-impl<A: InLua> AllAtOnceFuture<A> {
-    /// `stated`: the owner and the cost of the reservation, if all members state their own costs.
-    pub(super) fn in_one_call(decision: RedisFuture<A>, stated: Option<(Owner, u64)>) -> Self {
-        Self { state: State::InOneCall { decision, stated } }
+impl AllAtOnceFuture {
+    pub(super) fn in_one_call(
+        decision: RedisFuture<Vec<AnyAlgorithm>>,
+        reserved: Reserved,
+    ) -> Self {
+        Self { state: State::InOneCall { decision, reserved: Some(reserved) } }
     }
 
     pub(super) fn in_turn(decision: BoxedFuture) -> Self {
         Self { state: State::InTurn { decision } }
     }
+
+    pub(super) fn failed(error: Error) -> Self {
+        Self::in_turn(Box::pin(ready(Err(error))))
+    }
 }
 
-impl<A: InLua> Future for AllAtOnceFuture<A> {
+impl Future for AllAtOnceFuture {
     type Output = Result<Decision, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProj::InOneCall { decision, stated } => {
+            StateProj::InOneCall { decision, reserved } => {
                 let mut decision = ready!(decision.poll(cx))?;
-                if let Some((owner, cost)) = *stated
-                    && let Some(taken) = decision.take_reservation()
+                if let Some(reservation) = decision.take_reservation()
+                    && let Some((owner, cost, limiter, states_costs)) = reserved.take()
                 {
-                    decision = decision.with_reservation(Reservation::new(
-                        owner,
-                        cost,
-                        StatedCosts(taken),
-                    ));
+                    let taken = TakenTogether { limiter, reservation, states_costs };
+                    decision = decision.with_reservation(Reservation::new(owner, cost, taken));
                 }
                 Poll::Ready(Ok(decision))
             }
@@ -66,7 +81,7 @@ impl<A: InLua> Future for AllAtOnceFuture<A> {
     }
 }
 
-impl<A: InLua> fmt::Debug for AllAtOnceFuture<A> {
+impl fmt::Debug for AllAtOnceFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AllAtOnceFuture").finish_non_exhaustive()
     }

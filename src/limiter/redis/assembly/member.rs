@@ -45,7 +45,7 @@ impl Member {
         if part.own_terms
             && let Some(arguments) = sections.iter_mut().find(|section| section.name == "arguments")
         {
-            arguments.list.extend(["cost", "max_wait"]);
+            arguments.list.extend(["cost", "own_max_wait"]);
         }
         let (suffix, number) = (String::new(), 1);
         Self { name: part.name, sections, suffix, number, first_argument: 0, first_element: 1 }

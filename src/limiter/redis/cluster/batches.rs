@@ -11,12 +11,13 @@ use super::super::address::Host;
 use super::super::batch::Batch;
 use super::super::config::Config;
 use super::super::connections::SharedConnection;
+use super::super::deadline::Stage;
 use super::super::outcome::{CallOutcome, Unfinished};
 use super::super::script_call::{ScriptCall, own_now};
 use super::Cluster;
 use super::claim::claim;
 use super::redirect::{Next, cannot_serve, next_reply, reply_after_asking};
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// The longest pause before a call is sent once more.
 const MAX_PAUSE: Duration = Duration::from_millis(8);
@@ -37,7 +38,7 @@ pub(in super::super) async fn send_batches(
     let step = |batch| {
         let call = ScriptCall::new(&config, batch);
         let with_text = !call.script(&config).is_known();
-        Step { call, with_text, asked: None }
+        Step { call, with_text, asked: None, turned_away: None }
     };
     let steps = batches.into_iter().map(step).filter(|step| !step.call.requests.is_empty());
     let steps: Vec<_> = steps.collect();
@@ -58,7 +59,7 @@ pub(in super::super) async fn follow(config: Arc<Config>, unfinished: Unfinished
     let mut outcome = CallOutcome::default();
     let Some(cluster) = config.pool.cluster() else { return outcome };
     let (hash_slot, begun) = (unfinished.call.hash_slot, Instant::now());
-    let first = Step { call: unfinished.call, with_text: false, asked: None };
+    let first = Step { call: unfinished.call, with_text: false, asked: None, turned_away: None };
     let (mut redirected, mut waiting) = (vec![(first, unfinished.next)], Vec::new());
     for round in 0.. {
         let mut pause = Duration::ZERO;
@@ -71,14 +72,19 @@ pub(in super::super) async fn follow(config: Arc<Config>, unfinished: Unfinished
                 Err((call, error)) => call.fail(&error),
             }
         }
-        waiting.retain_mut(|step: &mut Step| step.is_in_time(begun, Instant::now() + pause));
-        let Some(first) = waiting.first() else { break };
-        if !pause.is_zero() {
+        waiting.retain_mut(|step: &mut Step| step.is_in_time(begun));
+        if !pause.is_zero() && !waiting.is_empty() {
+            waiting.iter().for_each(Step::record_pause);
             sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            // Callers whose time is over meanwhile judge that by themselves.
+            waiting.retain_mut(|step| step.is_in_time(begun));
+            waiting.iter().for_each(Step::record_sent);
         }
+        let Some(first) = waiting.first() else { break };
         let asked = first.asked.clone();
         let (together, later) = waiting.into_iter().partition(|step| step.asked == asked);
         waiting = later;
+        let connecting = Instant::now();
         let connection = match &asked {
             Some(host) => cluster.connection_to(host, hash_slot).await,
             None => cluster.connection_for(hash_slot).await,
@@ -86,6 +92,7 @@ pub(in super::super) async fn follow(config: Arc<Config>, unfinished: Unfinished
         redirected = match connection {
             Ok(connection) => exchange(&config, &*connection, together, &mut outcome).await,
             Err(error) => {
+                let error = config.pool.no_connection_error(hash_slot, connecting, error);
                 together.into_iter().for_each(|step| step.call.fail(&error));
                 Vec::new()
             }
@@ -101,6 +108,8 @@ struct Step {
     with_text: bool,
     /// The server that the slot is moving to, if the call goes there for this once.
     asked: Option<Host>,
+    /// Since when servers have turned it away.
+    turned_away: Option<Instant>,
 }
 
 impl Step {
@@ -111,29 +120,32 @@ impl Step {
         cluster: &Arc<Cluster>,
         next: Next,
     ) -> Result<Vec<Self>, (ScriptCall, Error)> {
-        let Self { call, with_text, asked } = self;
-        let hash_slot = call.hash_slot;
-        let steps = |call: ScriptCall, asked: Option<Host>| {
+        if next == Next::WithText {
+            return Ok(vec![Self { with_text: true, ..self }]);
+        }
+        let Self { call, with_text, turned_away, .. } = self;
+        let (hash_slot, asked) = (call.hash_slot, None);
+        let turned_away = turned_away.or_else(|| Some(Instant::now()));
+        let steps = |call: ScriptCall| {
             let calls = call.split_by_key().into_iter();
-            calls.map(|call| Self { call, with_text, asked: asked.clone() }).collect()
+            calls.map(|call| Self { call, with_text, asked: None, turned_away }).collect()
         };
         match next {
-            Next::WithText => Ok(vec![Self { call, with_text: true, asked }]),
             Next::Moved(host) => match cluster.moved(hash_slot, &host) {
-                Ok(()) => Ok(vec![Self { call, with_text, asked: None }]),
+                Ok(()) => Ok(vec![Self { call, with_text, asked, turned_away }]),
                 Err(error) => Err((call, error)),
             },
             // Redis 6.2 says so as soon as one key is missing. So of several keys, each is asked
             // about on its own: the others may still be here.
             Next::Ask(host) => {
-                let mut steps: Vec<Self> = steps(call, None);
+                let mut steps: Vec<Self> = steps(call);
                 if let [step] = &mut steps[..] {
                     step.asked = Some(host);
                 }
                 Ok(steps)
             }
-            Next::Again => {
-                let steps: Vec<Self> = steps(call, None);
+            Next::Again | Next::WithText => {
+                let steps: Vec<Self> = steps(call);
                 if let [step] = &steps[..] {
                     claim(config, cluster, hash_slot, &step.call.requests[0].request.key).await;
                 }
@@ -142,19 +154,27 @@ impl Step {
         }
     }
 
-    /// Whether an answer is still wanted at `next`. Requests whose time is over then fail now.
-    fn is_in_time(&mut self, begun: Instant, next: Instant) -> bool {
-        let requests = std::mem::take(&mut self.call.requests);
-        for queued in requests.into_iter().filter(|queued| queued.is_wanted()) {
+    /// Drops the requests whose time is over. Returns whether any is left.
+    fn is_in_time(&mut self, begun: Instant) -> bool {
+        let now = Instant::now();
+        self.call.requests.retain(|queued| {
             let is_refund = queued.reply_to.is_none();
-            if next < queued.deadline && !(is_refund && begun + MAX_REFUND_TIME < next) {
-                self.call.requests.push(queued);
-            } else {
-                let message = "the cluster is moving the key to another server";
-                queued.fail(Error::new(ErrorKind::Infrastructure, message));
-            }
-        }
+            let is_late = is_refund && begun + MAX_REFUND_TIME < now;
+            queued.is_wanted() && now < queued.deadline && !is_late
+        });
         !self.call.requests.is_empty()
+    }
+
+    /// Records that it waits before it is sent again.
+    fn record_pause(&self) {
+        if let Some(since) = self.turned_away {
+            self.call.record(Stage::TurnedAway { since });
+        }
+    }
+
+    /// Records that it is sent.
+    fn record_sent(&self) {
+        self.call.record(Stage::Sent);
     }
 }
 
@@ -174,7 +194,7 @@ async fn exchange(
         }
     };
     let mut commands = Pipeline::with_capacity(steps.len());
-    for Step { call, with_text, asked } in &steps {
+    for Step { call, with_text, asked, .. } in &steps {
         if asked.is_some() {
             commands.add_command(cmd("ASKING"));
         }

@@ -13,7 +13,7 @@ use super::super::connections::SharedConnection;
 use super::super::error::from_redis_error;
 use super::super::server::Server;
 use super::slot_map::SlotMap;
-use crate::limiter::grace_period::GracePeriod;
+use crate::limiter::grace_period::unless_busy;
 use crate::{Error, ErrorKind};
 
 /// A server that has not answered after this time is not waited for alone.
@@ -29,8 +29,8 @@ pub(super) struct Candidate {
 
 impl Candidate {
     async fn ask(self) -> Result<SlotMap, Error> {
-        let end = GracePeriod::new(Instant::now() + self.server.connect_timeout);
-        self.read_map(end.deadline()).await.map_err(|error| end.unless_late(error))
+        let end = Instant::now() + self.server.connect_timeout;
+        unless_busy(end, self.read_map(end)).await
     }
 
     async fn read_map(self, end: Instant) -> Result<SlotMap, Error> {

@@ -21,9 +21,9 @@ const KEPT_MS: u32 = 1_000;
 /// Makes a key unless it is there; `none` is what `scripts/` read as no state.
 const TEXT: &str = "return redis.call('SET', KEYS[1], 'none', 'PX', ARGV[1], 'NX')";
 
-/// The same, of a sorted set. Its one member is older than every window.
+/// The same, of a sorted set. Its one member has a total that no charge leaves.
 const LOG: &str = "if redis.call('ZCARD', KEYS[1]) == 0 then \
-    redis.call('ZADD', KEYS[1], 0, '00000000000000000001:1') \
+    redis.call('ZADD', KEYS[1], 0, '00000000000000000000:1') \
     redis.call('PEXPIRE', KEYS[1], ARGV[1]) end";
 
 /// Makes those keys of a request that no server has. A failure shows when the request is sent.

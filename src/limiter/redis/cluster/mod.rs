@@ -212,7 +212,9 @@ impl Connections for Cluster {
     fn no_reply_error(&self, hash_slot: u16) -> Error {
         match self.nodes.of(hash_slot) {
             Some((_, node)) => node.pool().no_reply_error(hash_slot),
-            None if self.refreshes.has_result() => self.no_node_error(),
+            None if self.refreshes.has_result() || self.refreshes.attempt_hangs() => {
+                self.no_node_error()
+            }
             None => {
                 let message = format!("the cluster at {} is not known yet", self.seeds[0]);
                 Error::new(ErrorKind::Saturation, message)

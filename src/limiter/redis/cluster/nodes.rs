@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::address::Host;
+use super::super::connections::Connections as _;
 use super::super::key::HASH_SLOTS;
 use super::node::{Node, NodeSettings};
 use super::slot_map::SlotMap;
@@ -95,6 +96,8 @@ impl Nodes {
 
     /// Takes over what a server said of all slots. Servers without slots are forgotten.
     pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
+        let is_away = |node: &Arc<Node>| node.pool().connect_error(0).is_some();
+        let away: Vec<_> = self.all().into_iter().filter(is_away).collect();
         let mut known = self.write();
         let mut numbers = vec![UNKNOWN; usize::from(HASH_SLOTS)];
         for (slots, address) in map.ranges() {
@@ -107,10 +110,14 @@ impl Nodes {
         }
         let now = Instant::now();
         for (entry, number) in known.iter_mut().zip(0..) {
-            let is_recent = |known: &Known| {
-                known.redirected_to.is_some_and(|at| now < at + KEEP_AFTER_REDIRECT)
-            };
-            if !numbers.contains(&number) && !entry.as_ref().is_some_and(is_recent) {
+            let Some(one) = entry.as_ref().filter(|_| !numbers.contains(&number)) else { continue };
+            // Another server was promoted in its place. What it answers when it is back is of no
+            // use. One that lives and has lost its slots still answers what it has decided.
+            let is_away = away.iter().any(|node| Arc::ptr_eq(node, &one.node));
+            if is_away {
+                one.node.server().leave();
+            }
+            if is_away || one.redirected_to.is_none_or(|at| now >= at + KEEP_AFTER_REDIRECT) {
                 *entry = None;
             }
         }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::super::address::Host;
 use super::super::backoff::Backoff;
 use super::super::connections::MAX_CONNECTION_WAIT;
+use super::super::pool_state::hangs;
 use super::Cluster;
 use super::candidate::{Candidate, first_map};
 use super::slot_map::SlotMap;
@@ -29,46 +30,64 @@ pub(super) struct Refreshes(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The runtimes that attempt it.
-    running: Vec<runtime::Id>,
+    /// The runtimes that attempt it, and since when.
+    running: Vec<(runtime::Id, Instant)>,
     backoff: Backoff,
     /// Why the last attempt failed. None after a success.
     last_error: Option<Error>,
+    /// How long that attempt took.
+    last_took: Duration,
     /// Whether the map was ever read.
     was_read: bool,
     /// The server that last said that it cannot serve its slots.
     doubted: Option<Host>,
 }
 
+impl State {
+    fn attempt_hangs(&self) -> bool {
+        let mut attempts = self.running.iter().map(|(_, begun)| *begun);
+        self.last_error.is_some() && attempts.any(|begun| hangs(begun, self.last_took))
+    }
+}
+
 impl Refreshes {
+    /// Why the last attempt failed, unless one hangs since.
     pub(super) fn last_error(&self) -> Option<Error> {
-        self.lock().last_error.clone()
+        let state = self.lock();
+        state.last_error.clone().filter(|_| !state.attempt_hangs())
     }
 
     /// Whether an attempt has ended, so that a slot without a server is no matter of load.
     pub(super) fn has_result(&self) -> bool {
         let state = self.lock();
-        state.was_read || state.last_error.is_some()
+        state.was_read || state.last_error.is_some() && !state.attempt_hangs()
+    }
+
+    /// Whether an attempt hangs, after one that failed.
+    pub(super) fn attempt_hangs(&self) -> bool {
+        self.lock().attempt_hangs()
     }
 
     /// Begins an attempt, or says when the next may begin.
     fn begin(&self, runtime: runtime::Id) -> Result<(), Instant> {
         let (mut state, now) = (self.lock(), Instant::now());
-        if state.running.contains(&runtime) {
+        if state.running.iter().any(|(running, _)| *running == runtime) {
             return Err(now + MAX_CONNECTION_WAIT);
         }
         match state.backoff.retry_at(now) {
             Some(later) => return Err(later),
             None => state.backoff.record_attempt(now),
         }
-        state.running.push(runtime);
+        state.running.push((runtime, now));
         Ok(())
     }
 
     /// `None`: the attempt was not finished.
     fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
         let (mut state, now) = (self.lock(), Instant::now());
-        state.running.retain(|running| *running != runtime);
+        let begun = state.running.iter().find(|(running, _)| *running == runtime);
+        let took = begun.map(|(_, begun)| now - *begun).unwrap_or_default();
+        state.running.retain(|(running, _)| *running != runtime);
         match result {
             Some(Ok(())) => {
                 (state.last_error, state.was_read) = (None, true);
@@ -77,7 +96,7 @@ impl Refreshes {
                 state.backoff.hold_until(now + pause);
             }
             Some(Err(error)) => {
-                state.last_error = Some(error);
+                (state.last_error, state.last_took) = (Some(error), took);
                 state.backoff.record_failure(now);
             }
             None => {}

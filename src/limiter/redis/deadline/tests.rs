@@ -29,7 +29,7 @@ async fn a_deadline_that_is_missed_in_time_is_the_servers() {
     let pool = pool();
     let deadline = deadline(&pool);
     advance(D).await;
-    assert_eq!(deadline.missed_error(&pool, true).kind(), ErrorKind::Infrastructure);
+    assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,12 +39,12 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     advance(D).await;
     let other = deadline(&pool);
     advance(D).await;
-    assert_eq!(late.missed_error(&pool, true).kind(), ErrorKind::Saturation);
-    assert_eq!(other.missed_error(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(late.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+    assert_eq!(other.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
     advance(D).await;
     let later = deadline(&pool);
     advance(D).await;
-    assert_eq!(later.missed_error(&pool, true).kind(), ErrorKind::Infrastructure);
+    assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,9 +53,26 @@ async fn a_reply_meanwhile_is_load() {
     pool.liveness().record_reply(0);
     let [alone, answered] = [(); 2].map(|()| deadline(&pool));
     advance(D).await;
-    assert_eq!(alone.missed_error(&pool, true).kind(), ErrorKind::Infrastructure);
+    assert_eq!(alone.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
     pool.liveness().record_reply(0);
-    assert_eq!(answered.missed_error(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(answered.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+}
+
+/// Whatever else the servers answer meanwhile. A process that was busy is late to send it again.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault() {
+    let pool = pool().clustered();
+    let kind = async |refused_after: Duration, is_late: bool| {
+        let deadline = deadline(&pool);
+        advance(refused_after).await;
+        let stage = Stage::TurnedAway { since: Instant::now() };
+        pool.liveness().record_reply(0);
+        advance(D - refused_after + if is_late { D } else { Duration::ZERO }).await;
+        deadline.missed_error(&pool, stage).kind()
+    };
+    assert_eq!(kind(D / 4, false).await, ErrorKind::Infrastructure);
+    assert_eq!(kind(D * 3 / 4, false).await, ErrorKind::Saturation);
+    assert_eq!(kind(D / 4, true).await, ErrorKind::Saturation);
 }
 
 /// What arrives while the runtime catches up is still an answer.
@@ -70,7 +87,7 @@ async fn an_answer_that_comes_while_the_runtime_catches_up_counts() {
         }
         7
     };
-    assert_eq!(deadline.wait_for(pin!(answer)).await, Some(7));
+    assert_eq!(deadline.wait_for(&pool, pin!(answer)).await, Some(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,8 +98,8 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
         let [sent, unsent] = [(); 2].map(|()| deadline(&pool));
         advance(D).await;
         pool.liveness().record_reply(7);
-        assert_eq!(unsent.missed_error(&pool, false).kind(), ErrorKind::Saturation);
-        match sent.missed_error(&pool, true).kind() {
+        assert_eq!(unsent.missed_error(&pool, Stage::Queued).kind(), ErrorKind::Saturation);
+        match sent.missed_error(&pool, Stage::Sent).kind() {
             ErrorKind::Saturation => assert!(began.elapsed() < Duration::from_secs(1)),
             kind => break assert_eq!(kind, ErrorKind::Infrastructure),
         }
@@ -92,7 +109,7 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
     let sent = deadline(&pool);
     advance(D).await;
     pool.liveness().record_reply(7);
-    assert_eq!(sent.missed_error(&pool, true).kind(), ErrorKind::Saturation);
+    assert_eq!(sent.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
 }
 
 /// The loss of a connection ends a call too.

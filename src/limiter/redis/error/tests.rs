@@ -32,7 +32,9 @@ fn every_known_reply_lands_in_its_kind() {
         ("CORRUPT the stored value is not one that this limiter writes", State),
         ("OOM", Capacity),
         ("FOO bar", State),
-        ("ERR unknown command 'EVALSHA'", State),
+        ("ERR unknown command 'EVALSHA'", Configuration),
+        ("ERR Unknown Redis command called from script", Configuration),
+        ("ERR This instance has cluster support disabled", Configuration),
         ("", State),
     ];
     for (text, kind) in table {
@@ -109,4 +111,24 @@ fn no_argument_of_a_call_is_printed() {
 fn long_replies_are_cut() {
     let error = from_error_reply(&format!("OOM {}", "é".repeat(40_000)));
     assert!(error.to_string().len() < 300);
+}
+
+/// The client reports both as replies that do not parse.
+#[test]
+fn only_the_end_of_a_connection_within_a_reply_is_infrastructure() {
+    let of = |text: &str| {
+        let error = RedisError::from(redis::ParsingError::from(text.to_owned()));
+        from_redis_error(error).kind()
+    };
+    let cut = [
+        "Parse error at 0\nUnexpected end of input\nUnexpected `148`\n",
+        "Parse error at 1\n\
+        Unexpected end of input\nExpected lf newline\n",
+    ];
+    for text in cut {
+        assert_eq!(of(text), ErrorKind::Infrastructure, "{text}");
+    }
+    for text in ["Parse error at 0\nUnexpected `120`\n", "`Unexpected end of input`", ""] {
+        assert_eq!(of(text), ErrorKind::State, "{text}");
+    }
 }

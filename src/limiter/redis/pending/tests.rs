@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::advance;
 
 use super::super::health::MAX_SILENCE;
+use super::super::pool::Pool;
 use super::super::silent::Silent;
 use super::*;
 use crate::algorithm::FixedWindow;
@@ -16,9 +17,24 @@ const D: Duration = Duration::from_millis(80);
 async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
     let pool = Pool::new(Arc::<Silent>::default(), None);
     let deadline = Deadline::new(Instant::now() + D, &pool, 0);
-    assert_eq!(no_answer(&deadline, &pool).kind(), ErrorKind::State, "it ended before");
+    let early = dropped_error(&deadline).and_then(Result::err).expect("it ended before");
+    assert_eq!(early.kind(), ErrorKind::State);
     advance(D).await;
-    assert_eq!(no_answer(&deadline, &pool).kind(), ErrorKind::Infrastructure);
+    assert!(dropped_error(&deadline).is_none());
+}
+
+/// It catches up before its deadline, and not after it.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
+    for millis in [5, 50, 80] {
+        let (pool, timeout) =
+            (Pool::new(Arc::<Silent>::default(), None), Duration::from_millis(millis));
+        let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+        let begun = Instant::now();
+        limiter.decision_timeout(timeout).check(&Charge::new("a")).await.expect_err("no answer");
+        let late = begun.elapsed().checked_sub(timeout).expect("no error before the deadline");
+        assert!(late <= Duration::from_millis(1), "{late:?} after {timeout:?}");
+    }
 }
 
 /// A server of a cluster is silent, and others answer. What it was asked has no answer for its

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::batch::Requests;
+use super::super::deadline::Stage;
 use super::super::partitions::Partition;
 use super::super::queued::QueuedRequest;
 use super::super::request::Op;
@@ -50,7 +51,8 @@ impl SlotQueue {
         while requests.len() < size
             && let Some(mut queued) = self.pop()
         {
-            (queued.queue_permit, queued.in_queue) = (None, None);
+            queued.queue_permit = None;
+            queued.record(Stage::Sent);
             if queued.is_wanted() {
                 requests.push(queued);
             }

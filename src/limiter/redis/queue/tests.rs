@@ -15,8 +15,8 @@ fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     let request = Request { key: String::from("{k}"), quota: None, rule: None, op };
     let deadline = Instant::now();
     let reply_to = Some(reply_to);
-    let (queue_permit, in_queue) = (None, None);
-    let queued = QueuedRequest { request, hash_slot, deadline, reply_to, queue_permit, in_queue };
+    let (queue_permit, progress) = (None, None);
+    let queued = QueuedRequest { request, hash_slot, deadline, reply_to, queue_permit, progress };
     (Box::new(queued), receiver)
 }
 

@@ -2,6 +2,7 @@
 //! that something has changed.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::super::address::Host;
 use super::super::backoff::Backoff;
 use super::super::error;
+use super::super::pool_state::hangs_after;
 use super::super::server::Server;
 use super::Sentinels;
 use super::reports::Report;
-use crate::limiter::grace_period::GracePeriod;
+use crate::limiter::grace_period::unless_busy;
 use crate::{Error, ErrorKind};
 
 /// How often a sentinel is asked on average, whether or not it says that something has changed.
@@ -32,6 +34,9 @@ const MIN_PAUSE: Duration = Duration::from_millis(20);
 /// What a sentinel publishes when it follows another primary, in the order of a failover.
 const CHANNELS: [&str; 3] = ["+promoted-slave", "+switch-master", "+config-update-from"];
 
+/// A connection to a sentinel, and the notice of what it publishes.
+type Connected = Result<(MultiplexedConnection, Arc<Notify>), Error>;
+
 /// One sentinel.
 pub(super) struct Watch {
     pub(super) number: usize,
@@ -45,27 +50,56 @@ pub(super) struct Watch {
 impl Watch {
     /// Reports what the sentinel says until the pool is gone.
     pub(super) async fn run(self) -> Option<()> {
-        let mut backoff = Backoff::default();
+        let (mut backoff, mut last_took) = (Backoff::default(), None);
         loop {
             if let Some(later) = backoff.retry_at(Instant::now()) {
                 sleep_until(later).await;
             }
             backoff.record_attempt(Instant::now());
-            let end = GracePeriod::new(Instant::now() + self.server.connect_timeout);
-            let error = match self.connect(end.deadline()).await {
+            let begun = Instant::now();
+            let end = begun + self.server.connect_timeout;
+            let connected = match last_took {
+                Some(took) => self.connect_or_report(end, took).await?,
+                None => unless_busy(end, self.connect(end)).await,
+            };
+            let error = match connected {
                 Ok((connection, news)) => {
                     backoff.record_success();
+                    last_took = None;
                     self.ask_again_and_again(connection, &news).await?
                 }
-                Err(error) => end.unless_late(error),
+                Err(error) => {
+                    last_took = Some(begun.elapsed());
+                    error
+                }
             };
             backoff.record_failure(Instant::now());
             self.report(Report::Unreachable(error))?;
         }
     }
 
+    /// Connects after an attempt that took so long and failed. Why it failed says nothing about a
+    /// sentinel that hangs since: then it reports that. None: the pool is gone.
+    async fn connect_or_report(&self, end: Instant, last_took: Duration) -> Option<Connected> {
+        let hangs_at = Instant::now() + hangs_after(last_took);
+        let mut connecting = pin!(unless_busy(end, self.connect(end)));
+        let in_time = async {
+            let connected = timeout_at(hangs_at, &mut connecting).await;
+            let message = "the sentinel does not answer";
+            connected.map_err(|_| Error::new(ErrorKind::Infrastructure, message))
+        };
+        let in_time = unless_busy(hangs_at, in_time).await;
+        match in_time {
+            Ok(connected) => Some(connected),
+            Err(error) => {
+                self.report(Report::Unreachable(error))?;
+                Some(connecting.await)
+            }
+        }
+    }
+
     /// A connection, and a notice of what the sentinel publishes or of its end.
-    async fn connect(&self, end: Instant) -> Result<(MultiplexedConnection, Arc<Notify>), Error> {
+    async fn connect(&self, end: Instant) -> Connected {
         let news = Arc::new(Notify::new());
         let (notice, service_name) = (Arc::clone(&news), Arc::clone(&self.service_name));
         let (mut connection, _) = self
@@ -91,15 +125,18 @@ impl Watch {
         news: &Notify,
     ) -> Option<Error> {
         loop {
-            let end = GracePeriod::new(Instant::now() + ANSWER_TIMEOUT);
-            match timeout_at(end.deadline(), self.ask(&mut connection)).await {
-                Ok(Ok(report)) => self.report(report)?,
-                Ok(Err(refused)) => return Some(error::from_redis_error(refused)),
-                Err(_) => {
+            let end = Instant::now() + ANSWER_TIMEOUT;
+            let asking = async {
+                let answer = timeout_at(end, self.ask(&mut connection)).await;
+                let answer = answer.map_err(|_| {
                     let message = "the sentinel did not answer in time";
-                    let error = Error::new(ErrorKind::Infrastructure, message);
-                    return Some(end.unless_late(error));
-                }
+                    Error::new(ErrorKind::Infrastructure, message)
+                });
+                answer?.map_err(error::from_redis_error)
+            };
+            match unless_busy(end, asking).await {
+                Ok(report) => self.report(report)?,
+                Err(error) => return Some(error),
             }
             sleep(MIN_PAUSE).await;
             select! {

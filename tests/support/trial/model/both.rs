@@ -43,6 +43,11 @@ impl Model for Both {
         Some(one.earliest(now, cost)?.max(other.earliest(now, cost)?))
     }
 
+    fn least_wait(&self, cost: i128) -> i128 {
+        let [one, other] = &self.members;
+        one.least_wait(cost).max(other.least_wait(cost))
+    }
+
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark {
         let mut marks = [Mark::default(); 2];
         for (member, mark) in self.members.iter_mut().zip(&mut marks) {

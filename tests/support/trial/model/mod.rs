@@ -41,6 +41,12 @@ pub(crate) trait Model: Debug {
     /// The earliest instant from `now` on at which `cost` fits; none if it never does.
     fn earliest(&self, now: i128, cost: i128) -> Option<i128>;
 
+    /// The wait of a charge of this cost that comes first, or a little less. One that may not wait
+    /// so long never fits.
+    fn least_wait(&self, _cost: i128) -> i128 {
+        0
+    }
+
     /// Takes `cost` at an instant, decided `now`, whether or not it fits: what was
     /// admitted is a fact.
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark;

@@ -60,6 +60,11 @@ impl Model for Bursty {
         Some(next.max(now))
     }
 
+    fn least_wait(&self, cost: i128) -> i128 {
+        let lacking = if self.own { cost * self.p - self.cap } else { 0 };
+        lacking.max(0).div_euclid(self.r)
+    }
+
     fn take(&mut self, now: i128, _at: i128, cost: i128) -> Mark {
         let before = self.at(now);
         let after = self.after(before, cost);

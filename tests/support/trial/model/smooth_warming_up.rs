@@ -106,6 +106,11 @@ impl Model for Warm {
         Some((next + own).max(now))
     }
 
+    /// At the stable pace, cut three times.
+    fn least_wait(&self, cost: i128) -> i128 {
+        if self.own { (self.stable * cost as f64) as i128 - 3 } else { 0 }
+    }
+
     fn take(&mut self, now: i128, at: i128, cost: i128) -> Mark {
         self.reserved |= at > now;
         let before = self.at(now);
@@ -129,7 +134,12 @@ impl Model for Warm {
 
     fn remaining(&self, now: i128) -> i128 {
         match self.at(now) {
-            (stored, next) if next <= now && !self.own => (stored.floor() as i128).max(1),
+            (stored, next) if next <= now && !self.own => {
+                // By a factor of 3, the permits of the warm-up at the stable pace.
+                let whole = self.warm as i128 * self.limit / self.period;
+                let lost = (whole as f64 - self.most).max(0.0);
+                ((stored + lost).floor() as i128).max(1)
+            }
             _ => 0,
         }
     }

@@ -1,0 +1,9 @@
+//! An algorithm without a name and a store.
+
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{Global, Quota, RateLimitLayer};
+
+fn main() {
+    let bucket = TokenBucket::new(Quota::per_second(5));
+    let _ = RateLimitLayer::new(bucket, Global);
+}
