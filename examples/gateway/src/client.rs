@@ -10,15 +10,17 @@ use std::error::Error;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap};
 use http::uri::{Authority, PathAndQuery};
-use http::{Request, Response, Uri, Version};
+use http::{HeaderValue, Request, Response, Uri, Version};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as PooledClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 
+use crate::bounded::Bounded;
+use crate::causes::causes;
 use crate::http2::Http2;
 use crate::settings::Upstream;
 
@@ -32,7 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Sends requests to the upstream.
 pub(crate) struct Client {
     upstream: Upstream,
-    one: PooledClient<HttpsConnector<HttpConnector>, Body>,
+    one: PooledClient<HttpsConnector<Bounded>, Body>,
     two: Http2,
 }
 
@@ -42,15 +44,19 @@ pub(crate) enum Failure {
     /// The caller broke off, or sent what is no HTTP.
     Caller,
     Upstream(String),
+    /// The upstream takes too long.
+    Late,
 }
 
 impl Client {
-    pub(crate) fn new(upstream: &Upstream) -> Result<Self, String> {
+    /// A client that has at most so many connections.
+    pub(crate) fn new(upstream: &Upstream, max_connections: usize) -> Result<Self, String> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_keepalive(Some(KEEP_ALIVE));
+        let connector = Bounded::new(connector, max_connections);
         let tls = tls(upstream)?;
         let builder = || HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
         let one = builder().enable_http1().wrap_connector(connector.clone());
@@ -84,6 +90,7 @@ impl Client {
             self.two.send(request).await
         } else {
             *request.version_mut() = Version::HTTP_11;
+            join_cookies(request.headers_mut());
             self.one.request(request).await.map_err(Into::into)
         };
         answer.map(|response| response.map(Body::new)).map_err(|error| failure(&*error))
@@ -111,6 +118,16 @@ pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
     })
 }
 
+/// Makes one field of the cookies, which HTTP/2 may send one by one (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut crumbs = headers.get_all(COOKIE).iter();
+    let (Some(_), Some(_)) = (crumbs.next(), crumbs.next()) else { return };
+    let crumbs: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(cookies) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(COOKIE, cookies);
+    }
+}
+
 /// Takes the field `Host`, which HTTP/2 has as a part of the target.
 fn host(request: &mut Request<Body>) -> Option<Authority> {
     let host = request.headers_mut().remove(HOST)?;
@@ -136,18 +153,14 @@ fn tls(upstream: &Upstream) -> Result<ClientConfig, String> {
 
 /// Whose fault it is: an error of the body that the caller sends is the caller's.
 fn failure(error: &(dyn Error + 'static)) -> Failure {
-    let mut text = error.to_string();
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_user) {
             return Failure::Caller;
         }
         cause = error.source();
-        if let Some(error) = cause {
-            text = format!("{text}: {error}");
-        }
     }
-    Failure::Upstream(text)
+    Failure::Upstream(causes(error))
 }
 
 #[cfg(test)]

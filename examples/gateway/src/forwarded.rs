@@ -5,6 +5,7 @@
 //! | `X-Forwarded-For` | the peer's address, appended |
 //! | `Forwarded` | `for`, `host` and `proto`, appended where it is there or `FORWARDED=forwarded` |
 //! | `X-Forwarded-Host`, `X-Forwarded-Proto` | the caller's, unless a trusted proxy has set them |
+//! | `X-Real-IP` and others that only a proxy may set | removed, unless a trusted proxy has set them |
 //! | `Via` | the version of the caller's HTTP and `gateway`, as in `1.1 gateway`, appended |
 //! | `Host` | the caller's |
 //!
@@ -15,6 +16,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HOST, HeaderName, VIA};
 use http::{HeaderMap, HeaderValue, Uri, Version};
+
+use crate::hop_by_hop;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -29,6 +32,11 @@ pub(crate) fn add(
     peer_is_trusted: bool,
     always_forwarded: bool,
 ) {
+    if !peer_is_trusted {
+        let claims: Vec<HeaderName> =
+            headers.keys().filter(|name| is_claim(name)).cloned().collect();
+        claims.iter().for_each(|name| drop(headers.remove(name)));
+    }
     // A target with a host outweighs the field `Host`, and HTTP/2 has no such field.
     let host = uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
     if let Some(host) = host {
@@ -56,6 +64,49 @@ pub(crate) fn add(
             None => headers.remove(X_FORWARDED_HOST),
         };
     }
+}
+
+/// Whether only a proxy may set a field: upstreams believe it about the caller or its request.
+fn is_claim(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "x-real-ip"
+            | "x-client-ip"
+            | "x-cluster-client-ip"
+            | "x-original-forwarded-for"
+            | "x-originating-ip"
+            | "x-remote-addr"
+            | "x-remote-ip"
+            | "true-client-ip"
+            | "cf-connecting-ip"
+            | "cf-connecting-ipv6"
+            | "fastly-client-ip"
+            | "fly-client-ip"
+            | "x-appengine-user-ip"
+            | "x-azure-clientip"
+            | "x-envoy-external-address"
+            | "x-envoy-internal"
+            | "x-host"
+            | "x-original-host"
+            | "x-original-url"
+            | "x-rewrite-url"
+            | "x-url-scheme"
+            | "front-end-https"
+            | "client-ip"
+    ) || name.as_str().starts_with("x-forwarded-")
+        && ![X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO].contains(name)
+}
+
+/// Removes from trailers what says where a message came from, or how it is to be read: a reader
+/// that joins them with the head would believe it.
+pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
+    hop_by_hop::remove(trailers);
+    let of_head: Vec<HeaderName> = trailers
+        .keys()
+        .filter(|name| is_claim(name) || hop_by_hop::is_for_all(name))
+        .cloned()
+        .collect();
+    of_head.iter().for_each(|name| drop(trailers.remove(name)));
 }
 
 /// Adds an element to a list: one line more.
@@ -117,5 +168,33 @@ mod tests {
             added(&mut headers, "10.0.0.1:5000", trusted, false);
             assert_eq!(headers[X_FORWARDED_PROTO], proto);
         }
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_says_who_asks() {
+        for (trusted, left) in [(true, true), (false, false)] {
+            let mut headers = HeaderMap::new();
+            for name in ["x-real-ip", "cf-connecting-ip", "x-forwarded-port", "x-original-url"] {
+                headers.insert(name, HeaderValue::from_static("1"));
+            }
+            headers.insert("x-mine", HeaderValue::from_static("1"));
+            added(&mut headers, "10.0.0.1:5000", trusted, false);
+            assert_eq!(headers.contains_key("x-real-ip"), left);
+            assert_eq!(headers.contains_key("cf-connecting-ip"), left);
+            assert_eq!(headers.contains_key("x-forwarded-port"), left);
+            assert_eq!(headers.contains_key("x-original-url"), left);
+            assert!(headers.contains_key("x-mine"));
+        }
+    }
+
+    #[test]
+    fn trailers_say_nothing_about_the_caller() {
+        let mut trailers = HeaderMap::new();
+        for name in ["x-forwarded-for", "forwarded", "via", "host", "content-length", "x-real-ip"] {
+            trailers.insert(name, HeaderValue::from_static("1"));
+        }
+        trailers.insert("x-sum", HeaderValue::from_static("2"));
+        remove_from_trailers(&mut trailers);
+        assert_eq!(trailers.keys().collect::<Vec<_>>(), ["x-sum"]);
     }
 }

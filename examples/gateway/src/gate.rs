@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
+use http::Request;
 use serde_json::{Value, json};
 use tower::Layer;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::policy::{Policies, PolicyHandle, Rows};
 use tower_sluice::{
-    Charge, ClientIp, Decision, ErrorKind, HttpResponder, Limiter, OnAdmitted, Pool, ProblemJson,
-    Quota, RateLimit, RateLimitHeaders, RateLimitLayer, Redis, SwitchMode,
+    Charge, ClientIp, Decision, ErrorKind, HttpResponder, KeyExtractor, Keyed, Limiter, Metered,
+    MetricsExt, OnAdmitted, Pool, ProblemJson, Quota, RateLimit, RateLimitHeaders, RateLimitLayer,
+    Redis, SwitchMode,
 };
 
-use crate::meters::Meters;
+use crate::meters::{Meters, REQUESTS};
+use crate::metrics::Metrics;
 use crate::settings::Settings;
 
 /// The time that a probe of the store may take.
@@ -21,7 +24,24 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_KEYS: usize = 1_000_000;
 
 /// The service that decides before its inner one is called.
-pub(crate) type Limited<S> = RateLimit<S, Policies, Policies, HttpResponder<ProblemJson>>;
+pub(crate) type Limited<S> = RateLimit<S, Metered<Policies>, Taken, HttpResponder<ProblemJson>>;
+
+/// Finds the policies that take a request, and counts those requests that none takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    policies: Policies,
+    meters: Meters,
+}
+
+impl<B> KeyExtractor<Request<B>> for Taken {
+    fn extract(&self, request: &Request<B>) -> Keyed {
+        let keyed = self.policies.extract(request);
+        if matches!(keyed, Keyed::Exempt) {
+            self.meters.record_free();
+        }
+        keyed
+    }
+}
 
 /// The table of policies. Clones share it.
 #[derive(Clone, Debug)]
@@ -51,8 +71,8 @@ pub(crate) enum AdminError {
 
 impl Gate {
     /// A gate without policies yet.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, String> {
-        let meters = Meters::default();
+    pub(crate) fn new(settings: &Settings, metrics: &Metrics) -> Result<Self, String> {
+        let meters = Meters::new(metrics);
         let observed = meters.clone();
         let client_ip = ClientIp::new()
             .trusted_networks(settings.trusted.iter().copied())
@@ -63,13 +83,13 @@ impl Gate {
             .on_decision(move |event| observed.record(event));
         let mut probe = None;
         if let Some(url) = &settings.redis_url {
-            let pool = Pool::connect(url).map_err(|error| format!("REDIS_URL: {error}"))?;
+            let pool = Pool::connect(url).map_err(|error| format!("REDIS_URL: {error:#}"))?;
             let quota = Quota::per_second(1_000_000);
             let limiter = Redis::new("gateway-health", TokenBucket::new(quota), pool.clone());
             probe = Some(limiter.decision_timeout(PROBE_TIMEOUT));
             builder = builder.redis(pool);
         }
-        let policies = builder.build(&Rows::default()).map_err(|error| error.to_string())?;
+        let policies = builder.build(&Rows::none()).map_err(|error| error.to_string())?;
         let fields = RateLimitHeaders::new(settings.headers).on_admitted(OnAdmitted::Always);
         Ok(Self { policies, meters, fields, probe })
     }
@@ -82,14 +102,23 @@ impl Gate {
             format!("line {line}: {}", error.message())
         })?;
         self.policies.load(&rows).map_err(|error| error.to_string())?;
-        self.policies.policies().iter().for_each(|one| self.meters.begin(one.policy().name()));
+        // They hold as much memory as the table.
+        drop(rows);
+        let policies = self.policies.policies();
+        self.meters.keep(policies.iter().map(|one| one.policy().name()));
         Ok(())
+    }
+
+    /// The counters of what is decided.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
     }
 
     /// The service that decides before `inner` is called.
     pub(crate) fn around<S>(&self, inner: S) -> Limited<S> {
         let respond = HttpResponder::new().headers(self.fields).extensions(false).problem_json();
-        RateLimitLayer::new(self.policies.clone(), self.policies.clone())
+        let taken = Taken { policies: self.policies.clone(), meters: self.meters.clone() };
+        RateLimitLayer::new(self.policies.clone().metrics(REQUESTS), taken)
             .respond(respond)
             .layer(inner)
     }
@@ -99,33 +128,48 @@ impl Gate {
     pub(crate) async fn probe(&self) -> Result<(), String> {
         let Some(probe) = &self.probe else { return Ok(()) };
         let answer = probe.check(&Charge::from_static("probe")).await;
-        answer.map(drop).map_err(|error| error.to_string())
+        answer.map(drop).map_err(|error| format!("{error:#}"))
     }
 
-    /// The policies with their switches, as `GET /policies` shows them.
+    /// The policies, as `GET /policies` shows them: with the switch that holds, and with its own,
+    /// which was set.
     pub(crate) fn policies(&self) -> Value {
         let shown = |handle: &PolicyHandle| {
             let mut row = serde_json::to_value(handle.policy()).unwrap_or_default();
-            row["switch"] = json!(word(handle.switch().mode()));
+            row["switch"] = json!(word(handle.mode()));
+            row["set"] = json!(word(handle.switch().mode()));
             row
         };
         let policies: Vec<Value> = self.policies.policies().iter().map(shown).collect();
-        json!({ "switch": self.switch_word(), "policies": policies })
+        json!({ "switch": self.switch_word(), "counts": self.counts(), "policies": policies })
     }
 
     /// The policies, as the page shows them: nothing that a caller does not see in header fields.
     pub(crate) fn summary(&self) -> Value {
         let shown = |handle: &PolicyHandle| {
-            let row = serde_json::to_value(handle.policy()).unwrap_or_default();
+            let (policy, quota) = (handle.policy(), handle.policy().quota());
             json!({
-                "name": row["name"],
-                "algorithm": row["algorithm"],
-                "limit": row["limit"],
-                "period": row["period"],
-                "switch": word(handle.mode()),
+                "name": policy.name(),
+                "algorithm": policy.algorithm(),
+                "limit": quota.limit(),
+                "period": humantime::format_duration(quota.period()).to_string(),
+                "on_error": policy.on_error(),
+                "mode": word(handle.mode()),
             })
         };
         self.policies.policies().iter().map(shown).collect()
+    }
+
+    /// How many policies there are, and how many of them limit, decide in a shadow, and are off.
+    pub(crate) fn counts(&self) -> Value {
+        let modes: Vec<_> = self.policies.policies().iter().map(PolicyHandle::mode).collect();
+        let count = |mode| modes.iter().filter(|one| **one == mode).count();
+        json!({
+            "policies": modes.len(),
+            "on": count(SwitchMode::On),
+            "shadow": count(SwitchMode::Shadow),
+            "off": count(SwitchMode::Off),
+        })
     }
 
     /// `on`, `off` or `shadow`: the switch of all policies.
@@ -133,13 +177,20 @@ impl Gate {
         word(self.policies.switch().mode())
     }
 
-    /// Sets the switch of a policy, or of all.
-    pub(crate) fn switch(&self, policy: Option<&str>, mode: SwitchMode) -> Result<(), AdminError> {
-        match policy {
-            None => self.policies.switch().set(mode),
-            Some(name) => self.get(name)?.switch().set(mode),
-        }
-        Ok(())
+    /// Sets the switch of a policy, or of all. Returns what holds then: the most permissive of both
+    /// switches and the row.
+    pub(crate) fn switch(
+        &self,
+        policy: Option<&str>,
+        mode: SwitchMode,
+    ) -> Result<&'static str, AdminError> {
+        let Some(name) = policy else {
+            self.policies.switch().set(mode);
+            return Ok(word(mode));
+        };
+        let policy = self.get(name)?;
+        policy.switch().set(mode);
+        Ok(word(policy.mode()))
     }
 
     /// Shows or changes a key, whose parts are written as a client sends them.
@@ -160,7 +211,7 @@ impl Gate {
             Err(error) if error.kind() == ErrorKind::Request => {
                 Err(AdminError::Invalid(error.to_string()))
             }
-            Err(error) => Err(AdminError::Undecided(error.to_string())),
+            Err(error) => Err(AdminError::Undecided(format!("{error:#}"))),
         }
     }
 

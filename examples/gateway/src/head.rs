@@ -8,7 +8,11 @@ use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode, Version};
 
 /// The status of the refusal and its reason; none if the head can be read in one way only.
-pub(crate) fn wrong<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+/// `states_length`: the head has a length, even if it was removed from the request since.
+pub(crate) fn wrong<B>(
+    request: &Request<B>,
+    states_length: bool,
+) -> Option<(StatusCode, &'static str)> {
     let bad = |why| Some((StatusCode::BAD_REQUEST, why));
     let (target, headers) = (request.uri(), request.headers());
     if target.authority().is_some_and(|authority| authority.as_str().contains('@')) {
@@ -30,9 +34,49 @@ pub(crate) fn wrong<B>(request: &Request<B>) -> Option<(StatusCode, &'static str
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => None,
+        (Some(_), _) if states_length => bad("a length and a transfer coding\n"),
         (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => None,
         // What is not decoded here would be forwarded as if it were plain.
         _ => Some((StatusCode::NOT_IMPLEMENTED, "the one transfer coding is chunked\n")),
+    }
+}
+
+/// Looks for the field `Content-Length` in a head as it comes. Where a transfer coding is beside
+/// it, hyper removes the length before anybody sees it.
+#[derive(Debug, Default)]
+pub(crate) struct LengthSearch {
+    /// How the present line begins, in lower case.
+    line: [u8; LENGTH.len()],
+    filled: usize,
+    /// The empty line has come.
+    is_over: bool,
+}
+
+const LENGTH: &[u8] = b"content-length:";
+
+impl LengthSearch {
+    /// Reads on. Returns whether the field is in the part of the head that ends here.
+    pub(crate) fn finds(&mut self, bytes: &[u8]) -> bool {
+        let mut found = false;
+        for byte in bytes {
+            if self.is_over {
+                break;
+            }
+            match byte {
+                b'\n' => {
+                    self.is_over = self.filled == 0;
+                    self.filled = 0;
+                }
+                b'\r' => {}
+                byte if self.filled < LENGTH.len() => {
+                    self.line[self.filled] = byte.to_ascii_lowercase();
+                    self.filled += 1;
+                    found |= self.line == LENGTH && self.filled == LENGTH.len();
+                }
+                _ => {}
+            }
+        }
+        found
     }
 }
 
@@ -57,7 +101,7 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        wrong(&request.body(()).unwrap()).map_or(200, |(status, _)| status.as_u16())
+        wrong(&request.body(()).unwrap(), false).map_or(200, |(status, _)| status.as_u16())
     }
 
     #[test]
@@ -98,6 +142,22 @@ mod tests {
         assert_eq!((status(&[]), status(&["Chunked"])), (200, 200));
         for wrong in [&["gzip, chunked"][..], &["gzip", "chunked"], &["chunked", "chunked"]] {
             assert_eq!(status(wrong), 501, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_found_in_the_first_head_alone() {
+        for (expected, text) in [
+            (true, "POST / HTTP/1.1\r\nhost: a\r\nContent-LENGTH: 3\r\n\r\nabc"),
+            (true, "POST / HTTP/1.1\ncontent-length:3\n\n"),
+            (false, "POST / HTTP/1.1\r\nx-content-length: 3\r\n\r\n"),
+            (false, "POST / HTTP/1.1\r\nx: 1\r\n\r\ncontent-length: 3\r\n\r\n"),
+            (false, "POST /content-length: HTTP/1.1\r\n\r\n"),
+        ] {
+            let whole = LengthSearch::default().finds(text.as_bytes());
+            let mut search = LengthSearch::default();
+            let found: Vec<_> = text.bytes().map(|byte| search.finds(&[byte])).collect();
+            assert_eq!((whole, found.contains(&true)), (expected, expected), "{text}");
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
 
 /// Whether a field is for everybody on the way. A caller that named it in `Connection` would hide
 /// from the upstream where the request is addressed, and where it came from.
-fn is_for_all(name: &HeaderName) -> bool {
+pub(crate) fn is_for_all(name: &HeaderName) -> bool {
     [HOST, CONTENT_LENGTH, FORWARDED, VIA].contains(name)
         || name.as_str().starts_with("x-forwarded-")
 }

@@ -9,16 +9,19 @@ use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use hyper_util::client::legacy::connect::Connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Mutex;
 use tower::ServiceExt;
+
+use crate::bounded::Bounded;
+use crate::causes::causes;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A client of HTTP/2.
 pub(crate) struct Http2 {
-    connector: HttpsConnector<HttpConnector>,
+    connector: HttpsConnector<Bounded>,
     target: Uri,
     state: Mutex<State>,
 }
@@ -32,7 +35,7 @@ enum State {
 
 impl Http2 {
     /// A client of the host of `target`.
-    pub(crate) fn new(connector: HttpsConnector<HttpConnector>, target: Uri) -> Self {
+    pub(crate) fn new(connector: HttpsConnector<Bounded>, target: Uri) -> Self {
         Self { connector, target, state: Mutex::new(State::Closed) }
     }
 
@@ -66,7 +69,7 @@ impl Http2 {
         let opened = self.open().await;
         *state = match &opened {
             Ok(sender) => State::Open(sender.clone()),
-            Err(error) => State::Failed(Instant::now(), error.to_string()),
+            Err(error) => State::Failed(Instant::now(), causes(&**error)),
         };
         opened
     }

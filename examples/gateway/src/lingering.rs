@@ -7,14 +7,14 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::stalled::Patience;
+use crate::connections::{Caller, Place};
+use crate::head::LengthSearch;
 
 /// How long it reads on at most.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -22,43 +22,22 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// A stream whose shutdown reads what still comes, until the caller has closed its side.
 pub(crate) struct Lingering<T> {
     inner: T,
-    tunnel: Tunnel,
-    /// With a caller that takes nothing.
-    patience: Patience,
+    caller: Arc<Caller>,
+    _place: Option<Place>,
+    search: LengthSearch,
     /// Set once our side is closed.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-/// Says that a stream has become a tunnel, whose two directions close one by one: then a shutdown
-/// reads nothing.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tunnel(Arc<AtomicBool>);
-
-impl Tunnel {
-    pub(crate) fn begin(&self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
 impl<T> Lingering<T> {
-    pub(crate) fn new(inner: T, patience: Patience) -> Self {
-        Self { inner, tunnel: Tunnel::default(), patience, until: None }
+    /// The stream of a caller. It keeps the caller's place.
+    pub(crate) fn new(inner: T, caller: Arc<Caller>, place: impl Into<Option<Place>>) -> Self {
+        Self { inner, caller, _place: place.into(), search: LengthSearch::default(), until: None }
     }
 
-    /// The handle to make a tunnel of it.
-    pub(crate) fn tunnel(&self) -> Tunnel {
-        self.tunnel.clone()
-    }
-
-    /// A caller that takes nothing is given up at last.
-    fn taken(
-        &mut self,
-        written: Poll<io::Result<usize>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        match written {
-            Poll::Ready(_) => self.patience.renew(),
-            Poll::Pending => return self.patience.poll_over(cx).map(Err),
+    fn taken(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(1..)) = written {
+            self.caller.takes();
         }
         written
     }
@@ -70,7 +49,18 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        let bytes = &buffer.filled()[before..];
+        if !bytes.is_empty() && !self.caller.is_running() {
+            if self.caller.hears() {
+                self.search = LengthSearch::default();
+            }
+            if self.search.finds(bytes) {
+                self.caller.hears_length();
+            }
+        }
+        read
     }
 }
 
@@ -81,7 +71,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.taken(written, cx)
+        self.taken(written)
     }
 
     fn poll_write_vectored(
@@ -90,7 +80,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.taken(written, cx)
+        self.taken(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -105,7 +95,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         let this = self.get_mut();
         if this.until.is_none() {
             ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
-            if this.tunnel.0.load(Relaxed) {
+            if this.caller.is_tunnel() {
                 return Poll::Ready(Ok(()));
             }
             this.until = Some(Box::pin(sleep(LONGEST)));
@@ -133,16 +123,16 @@ mod tests {
 
     use super::*;
     use crate::running::Running;
-    use crate::stalled::Moved;
+    use crate::settings::Timeouts;
 
-    fn patience() -> Patience {
-        Patience::new(Running::new(), Moved::default())
+    fn of_somebody() -> Arc<Caller> {
+        Caller::new(Running::new(), Timeouts::default())
     }
 
     #[tokio::test]
     async fn it_reads_until_the_caller_has_closed_its_side() {
         let (mut caller, server) = duplex(64);
-        let mut server = Lingering::new(server, patience());
+        let mut server = Lingering::new(server, of_somebody(), None);
         server.write_all(b"refused").await.unwrap();
         let closed = tokio::spawn(async move { server.shutdown().await });
         caller.write_all(&[0; 100_000]).await.unwrap();
@@ -157,7 +147,7 @@ mod tests {
     async fn it_waits_for_a_silent_caller_and_not_for_ever() {
         let (_caller, server) = duplex(64);
         let begun = tokio::time::Instant::now();
-        Lingering::new(server, patience()).shutdown().await.unwrap();
+        Lingering::new(server, of_somebody(), None).shutdown().await.unwrap();
         assert!(begun.elapsed() >= LONGEST);
     }
 }

@@ -6,8 +6,13 @@
 //! the gate, and `admin.rs` shows and changes what the gate knows.
 
 mod admin;
+mod bounded;
 mod built_in;
+mod causes;
 mod client;
+mod connections;
+mod descriptors;
+mod exchange;
 mod forwarded;
 mod gate;
 mod head;
@@ -15,21 +20,24 @@ mod health;
 mod hop_by_hop;
 mod http2;
 mod lingering;
+mod log;
 mod meters;
 mod metrics;
 mod minute;
 mod origin;
 mod policy_file;
 mod proxy;
+#[cfg(test)]
+mod readme;
 mod running;
 mod sent;
 mod serve;
 mod settings;
-mod stalled;
 mod tunnel;
 
 use std::env;
 use std::error::Error;
+use std::future::pending;
 use std::process::ExitCode;
 
 use tokio::net::TcpListener;
@@ -44,14 +52,18 @@ use self::minute::Minute;
 use self::origin::Origin;
 use self::policy_file::PolicyFile;
 use self::running::Running;
+use self::serve::Port;
 use self::settings::Settings;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run().await {
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
+    let ended = runtime.block_on(run());
+    // Without waiting for what blocks a thread, such as a file system that hangs.
+    runtime.shutdown_background();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("gateway: {error}");
+            eprintln!("gateway: {}", causes::causes(&*error));
             ExitCode::FAILURE
         }
     }
@@ -64,9 +76,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 
     let metrics = Metrics::install()?;
-    let gate = Gate::new(&settings)?;
-    let file = PolicyFile::open(settings.policies.clone(), gate.clone())?;
-    let (minute, health) = (Minute::start(&metrics), Health::start(&gate));
+    let gate = Gate::new(&settings, &metrics)?;
+    let file = tokio::select! {
+        file = PolicyFile::open(settings.policies.clone(), gate.clone()) => file?,
+        _ = term.recv() => return Ok(()),
+        _ = int.recv() => return Ok(()),
+    };
+    let (minute, health) = (Minute::start(gate.meters().clone()), Health::start(&gate));
 
     let listen = bind("LISTEN", &settings.listen).await?;
     let admin = bind("ADMIN", &settings.admin).await?;
@@ -78,9 +94,21 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
     let admin_routes =
         Admin { gate: gate.clone(), file, health, metrics, minute, token: settings.token.clone() };
-    tokio::spawn(async move { axum::serve(admin, admin_routes.router()).await });
+    let admin = Port {
+        name: "ADMIN",
+        listener: admin,
+        max_connections: descriptors::ADMIN,
+        timeouts: settings.timeouts,
+    };
+    tokio::spawn(admin.serve(admin_routes.router(), Running::new(), pending()));
 
     let running = Running::new();
+    let listen = Port {
+        name: "LISTEN",
+        listener: listen,
+        max_connections: settings.max_connections,
+        timeouts: settings.timeouts,
+    };
     let origin = Origin::new(&settings, running.clone())?;
     let (ended, again) = (CancellationToken::new(), CancellationToken::new());
     let signals = [ended.clone(), again.clone()];
@@ -94,7 +122,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         }
     });
     tokio::select! {
-        () = serve::serve(listen, gate.around(origin), running, ended.cancelled_owned()) => Ok(()),
+        () = listen.serve(gate.around(origin), running, ended.cancelled_owned()) => Ok(()),
         () = again.cancelled() => Err("a second signal ended it while requests ran".into()),
     }
 }

@@ -1,30 +1,140 @@
-//! The counters of each policy.
+//! The counters of all requests, and of each policy in force.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tower_sluice::policy::Event;
 use tower_sluice::{Charge, Meter};
 
-/// A meter for each policy that was ever in force. Clones share them.
-#[derive(Clone, Debug, Default)]
+use crate::metrics::Metrics;
+
+/// The label of the counters of all requests. No policy has such a name.
+pub(crate) const REQUESTS: &str = "all requests";
+
+/// What became of a request, or of its part under one policy, as the page calls it. Only a request
+/// that no policy takes has the last one.
+pub(crate) const OUTCOMES: [&str; 8] =
+    ["allowed", "delayed", "limited", "errors", "shadow", "failed_open", "off", "no_policy"];
+
+const FREE: &str = "gateway_requests_without_policy_total";
+
+/// How often each of [`OUTCOMES`] came.
+pub(crate) type Counts = [u64; OUTCOMES.len()];
+
+/// The counters, which `/metrics` shows too. Clones share them.
+#[derive(Clone, Debug)]
 pub(crate) struct Meters {
-    by_policy: Arc<RwLock<HashMap<String, Meter>>>,
+    metrics: Metrics,
+    requests: Arc<Tally>,
+    by_policy: Arc<RwLock<Arc<ByPolicy>>>,
+}
+
+type ByPolicy = HashMap<Arc<str>, Arc<OfPolicy>>;
+
+#[derive(Debug)]
+struct OfPolicy {
+    meter: Meter,
+    tally: Tally,
+}
+
+/// The counters of one name, in the order of [`OUTCOMES`], and what they were when they were last
+/// read.
+#[derive(Debug)]
+struct Tally {
+    counters: [Arc<AtomicU64>; OUTCOMES.len()],
+    last: [AtomicU64; OUTCOMES.len()],
 }
 
 impl Meters {
-    /// Begins to count for a policy: its counters are there from now on, at 0.
-    pub(crate) fn begin(&self, policy: &str) {
-        let mut meters = self.by_policy.write().unwrap_or_else(PoisonError::into_inner);
-        meters.entry(policy.to_owned()).or_insert_with(|| Meter::new(policy));
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        ::metrics::describe_counter!(FREE, "Requests that no policy takes.");
+        let requests = Arc::new(Tally::new(metrics, REQUESTS));
+        Self { metrics: metrics.clone(), requests, by_policy: Arc::default() }
+    }
+
+    /// Counts for these policies: their counters are there from now on, at 0. Those of all others
+    /// are gone.
+    pub(crate) fn keep<'a>(&self, policies: impl Iterator<Item = &'a str>) {
+        let before = Arc::clone(&self.by_policy.read().unwrap_or_else(PoisonError::into_inner));
+        let of_policy = |name: &str| match before.get_key_value(name) {
+            Some((name, known)) => (Arc::clone(name), Arc::clone(known)),
+            None => {
+                let name: Arc<str> = name.into();
+                let meter = Meter::new(Arc::clone(&name));
+                let tally = Tally::new(&self.metrics, &name);
+                (name, Arc::new(OfPolicy { meter, tally }))
+            }
+        };
+        let kept = Arc::new(policies.map(of_policy).collect());
+        *self.by_policy.write().unwrap_or_else(PoisonError::into_inner) = kept;
+        drop(before);
+        self.metrics.sweep();
     }
 
     /// Counts what a policy decided. A refusal in a shadow is counted as one besides.
     pub(crate) fn record(&self, event: &Event<'_>) {
         let meters = self.by_policy.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(meter) = meters.get(event.policy.name()) else { return };
+        let Some(one) = meters.get(event.policy.name()) else { return };
         let decision = event.decision();
         // What counts is the outcome: the key is nobody's business here.
-        meter.record(&Charge::from_static(""), decision.as_ref());
+        one.meter.record(&Charge::from_static(""), decision.as_ref());
+    }
+
+    /// Counts a request that no policy takes.
+    pub(crate) fn record_free(&self) {
+        self.requests.counters[OUTCOMES.len() - 1].fetch_add(1, Relaxed);
+    }
+
+    /// What all requests were since the last call.
+    pub(crate) fn new_requests(&self) -> Counts {
+        self.requests.new_counts()
+    }
+
+    /// What was decided since the last call, by the policies that decided anything.
+    pub(crate) fn new_decisions(&self) -> Vec<(Arc<str>, Counts)> {
+        let policies = Arc::clone(&self.by_policy.read().unwrap_or_else(PoisonError::into_inner));
+        let counts = policies.iter().map(|(name, one)| (name, one.tally.new_counts()));
+        let counts = counts.filter(|(_, counts)| *counts != Counts::default());
+        counts.map(|(name, counts)| (Arc::clone(name), counts)).collect()
+    }
+}
+
+impl Tally {
+    fn new(metrics: &Metrics, limiter: &str) -> Self {
+        let decisions = |outcome| {
+            let labels = [("limiter", limiter), ("outcome", outcome)];
+            metrics.count("rate_limit_decisions_total", &labels)
+        };
+        let of = |name| metrics.count(name, &[("limiter", limiter)]);
+        let counters = [
+            decisions("admitted"),
+            decisions("delayed"),
+            decisions("denied"),
+            decisions("undecided"),
+            of("rate_limit_shadow_refusals_total"),
+            of("rate_limit_fail_open_total"),
+            of("rate_limit_switched_off_total"),
+            match limiter {
+                REQUESTS => metrics.count(FREE, &[]),
+                _ => Arc::default(),
+            },
+        ];
+        Self { counters, last: Default::default() }
+    }
+
+    /// What was counted since the last call. A refusal in a shadow is counted as `denied` or
+    /// `undecided` besides, and is shown once.
+    fn new_counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (place, count) in counts.iter_mut().enumerate() {
+            let now = self.counters[place].load(Relaxed);
+            *count = now.saturating_sub(self.last[place].swap(now, Relaxed));
+        }
+        let [_, _, limited, errors, shadow, ..] = &mut counts;
+        let of_limited = (*shadow).min(*limited);
+        *limited -= of_limited;
+        *errors = errors.saturating_sub(*shadow - of_limited);
+        counts
     }
 }

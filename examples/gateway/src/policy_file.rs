@@ -1,8 +1,12 @@
 //! The policy file: read at the start, when it changes, and at SIGHUP.
+//!
+//! It is read, and its table is built, beside the tasks of the runtime: a file system that hangs,
+//! or a large table, delays neither requests nor the end of the process.
 
 use std::error::Error;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +14,7 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking as beside};
 use tokio::time::timeout;
 
 use crate::gate::Gate;
@@ -26,6 +31,10 @@ const LONGEST_QUIET: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(400);
 /// How long a file of no bytes is left alone: most editors empty a file before they write it.
 const EMPTY: Duration = Duration::from_millis(150);
+/// How long loading may take before that is reported.
+const SLOW: Duration = Duration::from_secs(5);
+/// The most bytes of a file: some 100,000 policies.
+const MOST: u64 = 16 << 20;
 
 /// Hands tables from a file to the gate. Clones share what was wrong with the last one.
 #[derive(Clone, Debug)]
@@ -40,7 +49,7 @@ impl PolicyFile {
     /// # Errors
     ///
     /// Why the table cannot be in force.
-    pub(crate) fn open(path: Option<PathBuf>, gate: Gate) -> Result<Self, Box<dyn Error>> {
+    pub(crate) async fn open(path: Option<PathBuf>, gate: Gate) -> Result<Self, Box<dyn Error>> {
         let this = Self { gate, wrong: Arc::default() };
         // From here on SIGHUP ends no process.
         let hangup = signal(SignalKind::hangup())?;
@@ -50,11 +59,16 @@ impl PolicyFile {
             this.gate.load(DEFAULT).map_err(|error| format!("the default policies: {error}"))?;
             return Ok(this);
         };
-        // Watched before it is read, so that no change falls between.
-        let changes = Changes::watch(&path)?;
-        let text = read(&path)?;
-        this.gate.load(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        tokio::spawn(this.clone().follow(path, text, changes, hangup));
+        let loading = this.clone();
+        let loaded = beside(move || {
+            // Watched before it is read, so that no change falls between.
+            let changes = Changes::watch(&path)?;
+            let text = read(&path)?;
+            loading.load(&path, &text)?;
+            Ok::<_, String>((path, text, changes))
+        });
+        let (path, text, changes) = loaded.await??;
+        tokio::spawn(this.clone().follow(path, text.into(), changes, hangup));
         Ok(this)
     }
 
@@ -66,7 +80,7 @@ impl PolicyFile {
     async fn follow(
         self,
         path: PathBuf,
-        mut last: String,
+        mut last: Arc<str>,
         mut changes: Changes,
         mut hangup: Signal,
     ) {
@@ -78,22 +92,60 @@ impl PolicyFile {
                     false => return,
                 },
             };
-            let mut text = read(&path);
-            if text.as_ref().is_ok_and(String::is_empty) {
-                tokio::time::sleep(EMPTY).await;
-                text = read(&path);
+            let this = self.clone();
+            let (of, before) = (path.clone(), Arc::clone(&last));
+            let loading = beside(move || this.load_again(&of, &before, is_asked));
+            match self.awaited(&path, loading).await {
+                Ok(Some(text)) => {
+                    last = text.into();
+                    self.report(&path, None);
+                }
+                Ok(None) => {}
+                Err(error) => self.report(&path, Some(error)),
             }
-            // An event may concern another file of the folder.
-            if !is_asked && self.wrong().is_none() && text.as_ref().is_ok_and(|text| *text == last)
-            {
-                continue;
-            }
-            let loaded = text.and_then(|text| {
-                let loaded = self.gate.load(&text);
-                loaded.map(|()| last = text).map_err(|error| format!("{}: {error}", path.display()))
-            });
-            self.report(&path, loaded.err());
         }
+    }
+
+    /// Waits for a loading, and says when it takes long.
+    async fn awaited<T>(
+        &self,
+        path: &Path,
+        mut loading: JoinHandle<Result<T, String>>,
+    ) -> Result<T, String> {
+        let ended = match timeout(SLOW, &mut loading).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                let error = format!("{} is being read for more than {SLOW:?}", path.display());
+                self.report(path, Some(error));
+                loading.await
+            }
+        };
+        ended.unwrap_or_else(|error| Err(format!("{} cannot be read: {error}", path.display())))
+    }
+
+    /// Reads the file, and puts its table into force. `None` if it is the one in force.
+    fn load_again(
+        &self,
+        path: &Path,
+        last: &str,
+        is_asked: bool,
+    ) -> Result<Option<String>, String> {
+        let mut text = read(path);
+        if text.as_ref().is_ok_and(String::is_empty) {
+            std::thread::sleep(EMPTY);
+            text = read(path);
+        }
+        let text = text?;
+        // An event may concern another file of the folder.
+        if !is_asked && self.wrong().is_none() && text == last {
+            return Ok(None);
+        }
+        self.load(path, &text)?;
+        Ok(Some(text))
+    }
+
+    fn load(&self, path: &Path, text: &str) -> Result<(), String> {
+        self.gate.load(text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
     /// Says each error once, and once that it is repaired.
@@ -111,7 +163,24 @@ impl PolicyFile {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+    let wrong = |why: &str| format!("{} cannot be read: {why}", path.display());
+    let open = || {
+        // Without waiting for somebody who writes, should it be a pipe.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let kind = file.metadata()?;
+        Ok::<_, std::io::Error>((file, kind))
+    };
+    let (file, kind) = open().map_err(|error| wrong(&error.to_string()))?;
+    if !kind.is_file() {
+        return Err(wrong("it is no regular file"));
+    }
+    let mut text = String::new();
+    let bytes = file.take(MOST + 1).read_to_string(&mut text);
+    let bytes = bytes.map_err(|error| wrong(&error.to_string()))?;
+    match u64::try_from(bytes).is_ok_and(|bytes| bytes <= MOST) {
+        true => Ok(text),
+        false => Err(wrong(&format!("it holds more than {} MiB", MOST >> 20))),
+    }
 }
 
 /// Says when the file, or something in its folder, has changed.
@@ -129,6 +198,11 @@ type Stamp = (u64, u64, u64, i64, i64);
 fn stamp(path: &Path) -> Option<Stamp> {
     let file = fs::metadata(path).ok()?;
     Some((file.dev(), file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
+}
+
+async fn stamp_beside(path: &Path) -> Option<Stamp> {
+    let path = path.to_owned();
+    beside(move || stamp(&path)).await.ok().flatten()
 }
 
 impl Changes {
@@ -168,7 +242,7 @@ impl Changes {
         }
         let quiet = async { while let Ok(Some(())) = timeout(QUIET, self.events.recv()).await {} };
         let _ = timeout(LONGEST_QUIET, quiet).await;
-        self.seen = stamp(&self.path);
+        self.seen = stamp_beside(&self.path).await;
         true
     }
 }
@@ -176,7 +250,7 @@ impl Changes {
 /// Waits until the file is another one. Not every change is an event: the folder may have been
 /// replaced, the link may lead elsewhere by now, and some file systems report nothing.
 async fn differs(path: &Path, seen: Option<Stamp>) {
-    while stamp(path) == seen {
+    while stamp_beside(path).await == seen {
         tokio::time::sleep(LOOK).await;
     }
 }

@@ -1,6 +1,8 @@
 //! Forwards a request to the upstream, and its answer to the caller. Bodies stream both ways.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -11,10 +13,13 @@ use ipnet::IpNet;
 
 use crate::built_in::status;
 use crate::client::{Client, Failure, is_grpc};
-use crate::lingering::Tunnel;
+use crate::exchange::Exchange;
+use crate::log::Log;
 use crate::running::Running;
 use crate::settings::{Settings, Upstream};
 use crate::{forwarded, hop_by_hop, tunnel};
+
+static FAILED: Log = Log::new();
 
 /// Forwards to the upstream.
 pub(crate) struct Proxy {
@@ -22,6 +27,7 @@ pub(crate) struct Proxy {
     upstream: Upstream,
     trusted: Vec<IpNet>,
     always_forwarded: bool,
+    timeout: Duration,
     running: Running,
 }
 
@@ -32,15 +38,17 @@ impl Proxy {
         running: Running,
     ) -> Result<Self, String> {
         Ok(Self {
-            client: Client::new(upstream)?,
+            client: Client::new(upstream, settings.max_connections)?,
             upstream: upstream.clone(),
             trusted: settings.trusted.clone(),
             always_forwarded: settings.forwarded == FORWARDED,
+            timeout: settings.timeouts.upstream,
             running,
         })
     }
 
-    /// Answers 502 where the upstream does not answer, and 400 where the caller's body breaks off.
+    /// Answers 502 where the upstream cannot be reached or breaks off, 504 where it does not answer
+    /// in time, and 400 where the caller's body breaks off.
     pub(crate) async fn forward(&self, mut request: Request<Body>) -> Response<Body> {
         if request.method() == Method::CONNECT {
             return status(StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n");
@@ -49,19 +57,42 @@ impl Proxy {
         // HTTP/2 changes no connection.
         let protocol = hop_by_hop::upgrade(request.headers()).filter(|_| !by_http2);
         let caller = protocol.as_ref().map(|_| hyper::upgrade::on(&mut request));
-        let tunnel = request.extensions_mut().remove::<Tunnel>();
+        let exchange = request.extensions_mut().remove::<Arc<Exchange>>();
         let is_grpc = request.version() == Version::HTTP_2 && is_grpc(&request);
         let request = self.rewrite(request, protocol);
-        match self.client.send(request, by_http2).await {
-            Ok(response) => self.answer(response, caller, tunnel),
-            Err(Failure::Caller) => status(StatusCode::BAD_REQUEST, "the body broke off\n"),
-            Err(Failure::Upstream(why)) => {
-                eprintln!("gateway: {} {why}", self.upstream.authority);
-                match is_grpc {
-                    true => unavailable(),
-                    false => status(StatusCode::BAD_GATEWAY, "the upstream does not answer\n"),
-                }
+        let overdue = async {
+            match &exchange {
+                Some(exchange) => exchange.upstream_is_overdue(self.timeout).await,
+                None => std::future::pending().await,
             }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = self.client.send(request, by_http2) => answer,
+            () = overdue => Err(Failure::Late),
+        };
+        let (code, why) = match answer {
+            Ok(response) => {
+                if let Some(exchange) = exchange.as_ref().filter(|_| is_grpc) {
+                    exchange.may_be_quiet();
+                }
+                return self.answer(response, caller, exchange);
+            }
+            // `serve.rs` answers a caller that was given up.
+            Err(_) if exchange.as_ref().is_some_and(|exchange| exchange.is_given_up()) => {
+                return status(StatusCode::REQUEST_TIMEOUT, Body::empty());
+            }
+            Err(Failure::Caller) => return status(StatusCode::BAD_REQUEST, "the body broke off\n"),
+            Err(Failure::Upstream(why)) => (StatusCode::BAD_GATEWAY, why),
+            Err(Failure::Late) => {
+                let why = format!("has not answered within {:?}", self.timeout);
+                (StatusCode::GATEWAY_TIMEOUT, why)
+            }
+        };
+        FAILED.say(|| format!("{} {why}", self.upstream.authority));
+        match is_grpc {
+            true => unavailable(),
+            false => status(code, "the upstream does not answer\n"),
         }
     }
 
@@ -92,7 +123,7 @@ impl Proxy {
         &self,
         mut response: Response<Body>,
         caller: Option<OnUpgrade>,
-        tunnel: Option<Tunnel>,
+        exchange: Option<Arc<Exchange>>,
     ) -> Response<Body> {
         let protocol = hop_by_hop::upgrade(response.headers());
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -106,7 +137,7 @@ impl Proxy {
         match (upstream, caller, protocol) {
             (Some(upstream), Some(caller), Some(protocol)) => {
                 hop_by_hop::set_upgrade(response.headers_mut(), protocol);
-                tunnel::open(caller, upstream, tunnel, &self.running);
+                tunnel::open(caller, upstream, exchange, &self.running);
                 response
             }
             (Some(_), ..) => status(StatusCode::BAD_GATEWAY, "nobody asked for an upgrade\n"),

@@ -1,6 +1,8 @@
 //! What is still running: a request until its response has ended, and a tunnel until it is closed.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
@@ -10,33 +12,33 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::sent::Unread;
-use crate::stalled::Moved;
+use crate::connections::Caller;
+use crate::exchange::Exchange;
+use crate::sent;
 
 /// Counts what runs. Clones are one count.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     tracker: TaskTracker,
     ending: CancellationToken,
+    is_ending: Arc<AtomicBool>,
 }
 
-/// Counts as one that runs until it is dropped.
-#[derive(Debug)]
+/// A request that counts as running until it is dropped.
 pub(crate) struct One {
     _token: TaskTrackerToken,
-    moved: Moved,
-    unread: Unread,
+    exchange: Arc<Exchange>,
 }
 
 impl Running {
     pub(crate) fn new() -> Self {
-        Self { tracker: TaskTracker::new(), ending: CancellationToken::new() }
+        let (tracker, ending) = (TaskTracker::new(), CancellationToken::new());
+        Self { tracker, ending, is_ending: Arc::default() }
     }
 
-    /// Counts one more.
-    pub(crate) fn begin(&self) -> One {
-        let (moved, unread) = (Moved::default(), Unread::default());
-        One { _token: self.tracker.token(), moved, unread }
+    /// Counts one more, until what it returns is dropped.
+    pub(crate) fn begin(&self) -> TaskTrackerToken {
+        self.tracker.token()
     }
 
     /// How many run now.
@@ -47,7 +49,13 @@ impl Running {
     /// Says that the process ends as soon as nothing runs.
     pub(crate) fn end(&self) {
         self.tracker.close();
+        self.is_ending.store(true, Relaxed);
         self.ending.cancel();
+    }
+
+    /// Whether the process is about to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(Relaxed)
     }
 
     /// Waits until the process is about to end.
@@ -62,19 +70,26 @@ impl Running {
 }
 
 impl One {
-    /// What tells that something of it has moved.
-    pub(crate) fn moved(&self) -> Moved {
-        self.moved.clone()
+    /// A request of `caller` begins to run.
+    pub(crate) fn new(caller: &Arc<Caller>) -> Self {
+        caller.begin();
+        let exchange = Exchange::new(Arc::clone(caller));
+        Self { _token: caller.running.begin(), exchange }
     }
 
-    /// Where the rest of its body is kept.
-    pub(crate) fn unread(&self) -> Unread {
-        self.unread.clone()
+    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
+        &self.exchange
     }
 
     /// Counts until the body of `response` has ended.
     pub(crate) fn until_end_of(self, response: Response<Body>) -> Response<Body> {
-        response.map(|body| Body::new(Counted { body, one: self }))
+        response.map(|body| Body::new(Counted { body, one: self, has_part: false }))
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.exchange.caller.end();
     }
 }
 
@@ -82,11 +97,22 @@ impl One {
 struct Counted {
     body: Body,
     one: One,
+    /// A part of it waits for the caller.
+    has_part: bool,
+}
+
+impl Counted {
+    fn took_part(&mut self) {
+        if std::mem::take(&mut self.has_part) {
+            self.one.exchange.caller.took_part();
+        }
+    }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.one.unread.read_on();
+        self.took_part();
+        sent::read_on(&self.one.exchange);
     }
 }
 
@@ -94,13 +120,17 @@ impl http_body::Body for Counted {
     type Data = Bytes;
     type Error = axum::Error;
 
+    /// A part has left when the next one is asked for.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.took_part();
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if frame.is_ready() {
-            self.one.moved.mark();
+        if let Poll::Ready(Some(_)) = frame {
+            self.has_part = true;
+            self.one.exchange.moves();
+            self.one.exchange.caller.has_part();
         }
         frame
     }

@@ -1,44 +1,53 @@
 //! The body of a request, as the caller sends it.
+//!
+//! A caller of HTTP/2 may still send what nobody reads any more. Dropped at once, its body would
+//! reset the stream, and the caller would lose the response. So the rest is kept until the response
+//! has left, and then read to its end, within bounds: some callers take no answer before.
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use http::{Request, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::stalled::Patience;
+use crate::exchange::{Exchange, Patience};
+use crate::forwarded;
 
 /// How long a body is read on that nobody wants any more.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What a caller of HTTP/2 still sends when nobody reads it any more. Dropped at once, it would
-/// reset the stream, and the caller would lose the response. So it is kept until the response has
-/// left, and then read to its end, within bounds: some callers take no answer before.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Unread(Arc<Mutex<Option<Incoming>>>);
-
-impl Unread {
-    /// The response has left.
-    pub(crate) fn read_on(&self) {
-        let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (Some(mut rest), Ok(runtime)) = (rest, Handle::try_current()) else { return };
-        runtime.spawn(async move {
-            let end = poll_fn(|cx| {
-                loop {
-                    match ready!(Pin::new(&mut rest).poll_frame(cx)) {
-                        Some(Ok(_)) => {}
-                        _ => return Poll::Ready(()),
-                    }
+/// Reads the rest of the request's body, if any is kept. The response has left.
+pub(crate) fn read_on(exchange: &Exchange) {
+    let rest = exchange.unread.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (Some(mut rest), Ok(runtime)) = (rest, Handle::try_current()) else { return };
+    runtime.spawn(async move {
+        let end = poll_fn(|cx| {
+            loop {
+                match ready!(Pin::new(&mut rest).poll_frame(cx)) {
+                    Some(Ok(_)) => {}
+                    _ => return Poll::Ready(()),
                 }
-            });
-            let _ = timeout(LONGEST, end).await;
+            }
         });
+        let _ = timeout(LONGEST, end).await;
+    });
+}
+
+/// Trailers without what is not for them.
+fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(mut trailers) => {
+            forwarded::remove_from_trailers(&mut trailers);
+            Frame::trailers(trailers)
+        }
+        Err(frame) => frame,
     }
 }
 
@@ -47,21 +56,24 @@ pub(crate) struct Sent {
     /// Taken when it is dropped.
     body: Option<Incoming>,
     patience: Patience,
-    unread: Option<Unread>,
+    is_by_http2: bool,
 }
 
 impl Sent {
-    /// `unread`: where the rest goes, if it is HTTP/2.
-    pub(crate) fn body(body: Incoming, patience: Patience, unread: Option<Unread>) -> Body {
-        Body::new(Self { body: Some(body), patience, unread })
+    /// The request with such a body.
+    pub(crate) fn of(request: Request<Incoming>, exchange: &Arc<Exchange>) -> Request<Body> {
+        let is_by_http2 = request.version() == Version::HTTP_2;
+        let patience = Patience::new(Arc::clone(exchange));
+        request.map(|body| Body::new(Self { body: Some(body), patience, is_by_http2 }))
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        let rest = self.body.take().filter(|body| !body.is_end_stream());
-        if let (Some(Unread(kept)), Some(rest)) = (&self.unread, rest) {
-            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
+        let rest = self.body.take().filter(|body| self.is_by_http2 && !body.is_end_stream());
+        if rest.is_some() {
+            let unread = &self.patience.exchange().unread;
+            *unread.lock().unwrap_or_else(PoisonError::into_inner) = rest;
         }
     }
 }
@@ -78,7 +90,7 @@ impl http_body::Body for Sent {
         match Pin::new(body).poll_frame(cx) {
             Poll::Ready(frame) => {
                 self.patience.renew();
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+                Poll::Ready(frame.map(|frame| frame.map(without_claims).map_err(Into::into)))
             }
             Poll::Pending => self.patience.poll_over(cx).map(|over| Some(Err(over.into()))),
         }

@@ -3,102 +3,142 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 use tower_sluice::PeerAddr;
 
+use crate::connections::{Caller, Connections};
 use crate::lingering::Lingering;
-use crate::running::Running;
+use crate::log::Log;
+use crate::running::{One, Running};
 use crate::sent::Sent;
-use crate::stalled::{Moved, Patience};
+use crate::settings::Timeouts;
 use crate::{built_in, head};
 
-/// How long a caller may take for the head of a request, or keep an idle connection.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long connections may take to close once nothing runs any more.
-const CLOSING: Duration = Duration::from_secs(2);
+/// How often a connection of HTTP/2 is asked whether its caller is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// The most bytes of a head. By HTTP/2 they are 16 KiB.
+const MAX_HEAD: usize = 64 * 1_024;
+/// How many requests a connection of HTTP/2 may have at once.
+const MAX_STREAMS: u32 = 128;
 
-/// Serves until `ended`. Then it closes the listening socket and idle connections, and returns when
-/// the requests and tunnels that run have ended. Callers that stop in the middle are given up.
-pub(crate) async fn serve<S>(
-    listener: TcpListener,
-    service: S,
-    running: Running,
-    ended: impl Future<Output = ()>,
-) where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send,
-{
-    let mut http = Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    http.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_TIMEOUT);
-    let closing = GracefulShutdown::new();
+static NOT_ACCEPTED: Log = Log::new();
 
-    tokio::pin!(ended);
-    loop {
-        let (stream, peer) = tokio::select! {
-            accepted = accept(&listener) => accepted,
-            () = &mut ended => break,
-        };
-        let patience = Patience::new(running.clone(), Moved::default());
-        let stream = Lingering::new(stream, patience);
-        let (service, running, tunnel) = (service.clone(), running.clone(), stream.tunnel());
-        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let (service, one, tunnel) = (service.clone(), running.begin(), tunnel.clone());
-            let patience = Patience::new(running.clone(), one.moved());
-            let unread = (request.version() == Version::HTTP_2).then(|| one.unread());
-            async move {
-                if let Some((status, why)) = head::wrong(&request) {
-                    let mut response = built_in::status(status, why);
-                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                    return Ok(response);
-                }
-                let mut request = request.map(|body| Sent::body(body, patience, unread));
-                request.extensions_mut().insert(tunnel);
-                request.extensions_mut().insert(PeerAddr(peer));
-                request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
-                service.oneshot(request).await.map(|response| one.until_end_of(response))
-            }
-        });
-        let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        let connection = closing.watch(connection.into_owned());
-        tokio::spawn(async move {
+/// A port to serve.
+pub(crate) struct Port {
+    /// As logs name it.
+    pub(crate) name: &'static str,
+    pub(crate) listener: TcpListener,
+    pub(crate) max_connections: usize,
+    pub(crate) timeouts: Timeouts,
+}
+
+impl Port {
+    /// Serves until `ended`. Then it closes the listening socket and idle connections, and returns
+    /// when the requests and tunnels that run have ended. Callers that stop in the middle are given
+    /// up.
+    pub(crate) async fn serve<S>(
+        self,
+        service: S,
+        running: Running,
+        ended: impl Future<Output = ()>,
+    ) where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
+        S::Future: Send,
+    {
+        let Self { name, listener, max_connections, timeouts } = self;
+        let mut http = Builder::new(TokioExecutor::new());
+        http.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD);
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .max_concurrent_streams(MAX_STREAMS);
+        let (mut connections, tasks) =
+            (Connections::new(name, max_connections), TaskTracker::new());
+
+        tokio::pin!(ended);
+        loop {
+            let accepted = async {
+                let (stream, peer) = accept(&listener, name).await;
+                let caller = Caller::new(running.clone(), timeouts);
+                let place = connections.enter(&caller).await;
+                (Lingering::new(stream, Arc::clone(&caller), place), caller, peer)
+            };
+            let (stream, caller, peer) = tokio::select! {
+                accepted = accepted => accepted,
+                () = &mut ended => break,
+            };
+            let (service, of) = (service.clone(), Arc::clone(&caller));
+            let service = hyper::service::service_fn(move |request| {
+                answer(service.clone(), request, One::new(&of), peer)
+            });
+            let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+            let (connection, of) = (connection.into_owned(), Arc::clone(&caller));
             // A caller that breaks its connection or its protocol harms itself alone.
-            let _ = connection.await;
-        });
-    }
+            let task = tasks.spawn(async move {
+                of.drive(connection, UpgradeableConnection::graceful_shutdown).await;
+            });
+            caller.set_task(task.abort_handle());
+        }
 
-    drop(listener);
-    running.end();
-    eprintln!("gateway: ending, {} requests run", running.count());
-    let late = async {
-        running.idle().await;
-        tokio::time::sleep(CLOSING).await;
-    };
-    // Idle connections close at once, the others after the response that they carry. A tunnel has
-    // left its connection, so it is waited for besides.
-    let closed = async { tokio::join!(closing.shutdown(), running.idle()) };
-    tokio::select! {
-        _ = closed => {}
-        () = late => {}
+        drop(listener);
+        running.end();
+        connections.wake();
+        tasks.close();
+        eprintln!("gateway: ending, {} requests run", running.count());
+        // A tunnel has left its connection, so it is waited for besides.
+        tokio::join!(tasks.wait(), running.idle());
     }
 }
 
+/// The answer to one request.
+async fn answer<S>(
+    service: S,
+    request: Request<Incoming>,
+    one: One,
+    peer: SocketAddr,
+) -> Result<Response<Body>, Infallible>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    let states_length = one.exchange().caller.states_length();
+    if let Some((status, why)) = head::wrong(&request, states_length) {
+        return Ok(last(status, why));
+    }
+    let mut request = Sent::of(request, one.exchange());
+    request.extensions_mut().insert(Arc::clone(one.exchange()));
+    request.extensions_mut().insert(PeerAddr(peer));
+    request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
+    let response = service.oneshot(request).await?;
+    Ok(match one.exchange().is_given_up() {
+        true => last(StatusCode::REQUEST_TIMEOUT, "the body does not come\n"),
+        false => one.until_end_of(response),
+    })
+}
+
+/// An answer after which the connection closes.
+fn last(status: StatusCode, why: &'static str) -> Response<Body> {
+    let mut response = built_in::status(status, why);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// The next connection. Without a free file descriptor it waits for one.
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept(listener: &TcpListener, name: &str) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -108,7 +148,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                eprintln!("gateway: cannot accept connections: {error}");
+                NOT_ACCEPTED.say(|| format!("{name} cannot accept connections: {error}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

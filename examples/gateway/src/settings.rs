@@ -2,12 +2,15 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::header::FORWARDED;
 use http::uri::Scheme;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
 use tower_sluice::{ClientIp, HeaderStyle};
+
+use crate::descriptors;
 
 /// The settings of a process.
 #[derive(Debug)]
@@ -30,6 +33,38 @@ pub(crate) struct Settings {
     pub(crate) forwarded: HeaderName,
     /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
     pub(crate) token: Option<String>,
+    pub(crate) timeouts: Timeouts,
+    /// `MAX_CONNECTIONS` of callers, and as many to the upstream. Default: what the limit of open
+    /// files allows, at most 10,000.
+    pub(crate) max_connections: usize,
+}
+
+/// How long the gateway waits for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    /// `FIRST_BYTE_TIMEOUT` of a new connection. Default: 10 s.
+    pub(crate) first_byte: Duration,
+    /// `HEAD_TIMEOUT`, from its first byte to its last. Default: 30 s.
+    pub(crate) head: Duration,
+    /// `BODY_TIMEOUT`, between two parts of a body. Default: 60 s.
+    pub(crate) body: Duration,
+    /// `IDLE_TIMEOUT`, between two requests. Default: 60 s.
+    pub(crate) idle: Duration,
+    /// `UPSTREAM_TIMEOUT`, until its answer begins. Default: 60 s.
+    pub(crate) upstream: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        Self {
+            first_byte: Duration::from_secs(10),
+            head: Duration::from_secs(30),
+            body: minute,
+            idle: minute,
+            upstream: minute,
+        }
+    }
 }
 
 /// Where admitted requests go.
@@ -65,18 +100,51 @@ impl Settings {
                 return Err(format!("FORWARDED is {other:?}, and must be {known}"));
             }
         };
+        let upstream = get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?;
+        let seconds =
+            |name: &str, default| get(name).map_or(Ok(default), |text| seconds(name, &text));
+        let default = Timeouts::default();
+        let timeouts = Timeouts {
+            first_byte: seconds("FIRST_BYTE_TIMEOUT", default.first_byte)?,
+            head: seconds("HEAD_TIMEOUT", default.head)?,
+            body: seconds("BODY_TIMEOUT", default.body)?,
+            idle: seconds("IDLE_TIMEOUT", default.idle)?,
+            upstream: seconds("UPSTREAM_TIMEOUT", default.upstream)?,
+        };
+        let most = descriptors::max_connections(upstream.is_some());
+        let max_connections = match get("MAX_CONNECTIONS") {
+            None => most.min(descriptors::DEFAULT_MAX),
+            Some(text) => match text.parse() {
+                Ok(set) if (1..=most).contains(&set) => set,
+                _ => {
+                    let known = format!("from 1 to {most}, which the limit of open files allows");
+                    return Err(format!("MAX_CONNECTIONS is {text:?}, and must be {known}"));
+                }
+            },
+        };
         Ok(Self {
             listen: get("LISTEN").unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
             admin: get("ADMIN").unwrap_or_else(|| "127.0.0.1:3001".to_owned()),
-            upstream: get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?,
+            upstream,
             redis_url: get("REDIS_URL"),
             policies: get("POLICIES").map(PathBuf::from),
             headers,
             trusted: networks(&get("TRUSTED").unwrap_or_default())?,
             forwarded,
             token: get("ADMIN_TOKEN"),
+            timeouts,
+            max_connections,
         })
     }
+}
+
+/// Reads a number of seconds, such as `60` or `0.5`.
+fn seconds(name: &str, text: &str) -> Result<Duration, String> {
+    const MOST: f64 = 31_536_000.0;
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=MOST).contains(seconds));
+    let known = "must be a number of seconds from 0.001 to 31536000";
+    let seconds = seconds.ok_or_else(|| format!("{name} is {text:?}, and {known}"))?;
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// Reads networks and addresses with commas between them. What the crate takes for none is an
@@ -137,6 +205,15 @@ mod tests {
         assert_eq!(settings.headers, HeaderStyle::Draft11);
         assert_eq!(settings.forwarded, "x-forwarded-for");
         assert_eq!(settings.trusted, []);
+        assert_eq!(settings.timeouts, Timeouts::default());
+        assert!(settings.max_connections > 0);
+    }
+
+    #[test]
+    fn times_are_seconds() {
+        let settings = read(&[("BODY_TIMEOUT", "0.5"), ("IDLE_TIMEOUT", "7")]).unwrap();
+        assert_eq!(settings.timeouts.body, Duration::from_millis(500));
+        assert_eq!(settings.timeouts.idle, Duration::from_secs(7));
     }
 
     #[test]
@@ -151,6 +228,13 @@ mod tests {
             ("UPSTREAM", "ftp://example.com"),
             ("UPSTREAM", "http://example.com/?a"),
             ("UPSTREAM", "http://user:secret@example.com"),
+            ("FIRST_BYTE_TIMEOUT", "0"),
+            ("HEAD_TIMEOUT", "-1"),
+            ("BODY_TIMEOUT", "1m"),
+            ("IDLE_TIMEOUT", "inf"),
+            ("UPSTREAM_TIMEOUT", "nan"),
+            ("MAX_CONNECTIONS", "0"),
+            ("MAX_CONNECTIONS", "18446744073709551615"),
         ];
         for (name, value) in table {
             let error = read(&[(name, value)]).unwrap_err();

@@ -1,6 +1,7 @@
 //! Two connections that carry another protocol than HTTP, such as WebSocket.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
-use crate::lingering::Tunnel;
+use crate::exchange::Exchange;
 use crate::running::Running;
 
 /// A tunnel that is silent for so long is closed when the process ends.
@@ -18,15 +19,15 @@ const SILENCE: Duration = Duration::from_secs(3);
 pub(crate) fn open(
     caller: OnUpgrade,
     upstream: OnUpgrade,
-    tunnel: Option<Tunnel>,
+    exchange: Option<Arc<Exchange>>,
     running: &Running,
 ) {
     let (one, running) = (running.begin(), running.clone());
     tokio::spawn(async move {
         let _one = one;
         let Ok((caller, upstream)) = tokio::try_join!(caller, upstream) else { return };
-        if let Some(tunnel) = tunnel {
-            tunnel.begin();
+        if let Some(exchange) = exchange {
+            exchange.caller.become_tunnel();
         }
         let (from_caller, to_caller) = split(TokioIo::new(caller));
         let (from_upstream, to_upstream) = split(TokioIo::new(upstream));

@@ -54,16 +54,69 @@ fn a_head_with_two_readings_is_refused() {
 }
 
 #[test]
-fn a_length_beside_chunks_is_not_believed() {
+fn a_length_beside_chunks_is_refused() {
     let gateway = showing();
+    for fields in [
+        "content-length: 6\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\nContent-Length: 6",
+        "Content-LENGTH: 6\r\nx: 1\r\ntransfer-encoding: chunked",
+    ] {
+        let head = format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n");
+        for address in [gateway.listen, gateway.admin] {
+            let mut connection = Connection::open(address);
+            // In two packets, and with a request in the body.
+            let (first, rest) = head.split_at(40);
+            connection.send(first.as_bytes());
+            connection.send(rest.as_bytes());
+            connection.send(b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n");
+            assert_eq!(connection.answer("POST").status, 400, "{fields}");
+            assert!(connection.is_closed(), "what follows may be a part of the body");
+        }
+    }
+    // A length in another request of the connection is none of this one.
     let mut connection = Connection::open(gateway.listen);
-    connection.send(
-        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 6\r\ntransfer-encoding: chunked\r\n\r\n\
-          0\r\n\r\nGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n",
-    );
-    let seen = connection.answer("POST").text();
-    assert!(seen.contains("chunked") && !seen.contains("content-length"), "{seen}");
-    assert!(connection.is_closed(), "what follows may be a part of the body");
+    assert_eq!(connection.request("POST", "/", &[], b"abc").status, 200);
+    connection.send_head("POST", "/", &[("transfer-encoding", "chunked")], None);
+    connection.send(b"e\r\ncontent-length\r\n0\r\n\r\n");
+    assert_eq!(connection.answer("POST").status, 200);
+}
+
+#[test]
+fn a_head_that_is_too_long_is_refused_early() {
+    let gateway = Gateway::with_policies("");
+    for address in [gateway.listen, gateway.admin] {
+        let mut connection = Connection::open(address);
+        connection.send(b"GET / HTTP/1.1\r\nhost: a\r\n");
+        let line = format!("x-long: {}\r\n", "x".repeat(1_000));
+        // It may be refused before all has left.
+        for _ in 0..70 {
+            connection.try_send(line.as_bytes());
+        }
+        assert_eq!(connection.head().0, 431);
+    }
+    let long = "x".repeat(50_000);
+    let answer = gateway.send("GET", "/", &[("x-long", &long)], b"");
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn only_a_trusted_proxy_says_who_asks() {
+    let upstream = Upstream::showing_heads();
+    let url = upstream.url();
+    let headers = [
+        ("x-real-ip", "192.0.2.7"),
+        ("True-Client-IP", "192.0.2.7"),
+        ("cf-connecting-ip", "192.0.2.7"),
+        ("x-forwarded-port", "1"),
+        ("x-original-url", "/admin"),
+    ];
+    for (trusted, is_there) in [("127.0.0.0/8", true), ("", false)] {
+        let gateway = Gateway::start("", &[("UPSTREAM", &url), ("TRUSTED", trusted)]);
+        let seen = gateway.send("GET", "/", &headers, b"").text().to_ascii_lowercase();
+        for (name, _) in headers {
+            assert_eq!(seen.contains(&name.to_ascii_lowercase()), is_there, "{name}: {seen}");
+        }
+    }
 }
 
 #[test]
@@ -130,7 +183,8 @@ fn trailers_pass_both_ways() {
     let mut stream = TcpStream::connect(gateway.listen).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = "POST / HTTP/1.1\r\nhost: a\r\nte: trailers\r\ntrailer: x-sum\r\nconnection: close\r\n\
-                transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 12345\r\n\r\n";
+                transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 12345\r\n\
+                x-forwarded-for: 192.0.2.7\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -130,3 +130,26 @@ async fn the_host_is_that_of_the_target() {
         assert!(lines.contains(&line), "{line}: {seen}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cookies_are_one_field_towards_http_1() {
+    let upstream = Upstream::showing_heads();
+    let gateway = Gateway::start("", &[("UPSTREAM", &upstream.url())]);
+    let mut sender = connect(gateway.listen).await;
+    let request = Request::get("http://gateway.test/").version(Version::HTTP_2);
+    let request = request.header("cookie", "a=1").header("x", "y").header("cookie", "b=2; c=3");
+    let answer = sender.send_request(request.body(Body::empty()).unwrap()).await.unwrap();
+    let seen = text(answer).await;
+    let cookies: Vec<_> = seen.lines().filter(|line| line.starts_with("cookie")).collect();
+    assert_eq!(cookies, ["cookie: a=1; b=2; c=3"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_is_too_long_is_refused() {
+    let gateway = Gateway::with_policies("");
+    let mut sender = connect(gateway.listen).await;
+    let request = Request::get("http://gateway.test/").version(Version::HTTP_2);
+    let request = request.header("x-long", "x".repeat(17_000));
+    let answer = sender.send_request(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 431);
+}

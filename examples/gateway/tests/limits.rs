@@ -340,3 +340,16 @@ fn garbage_harms_nobody() {
     }
     assert_eq!(gateway.get_as("alice", "/").status, 200);
 }
+
+#[test]
+fn a_policy_of_get_takes_no_head_unless_it_says_so() {
+    for (methods, left) in [("\"GET\"", 4), ("[\"GET\", \"HEAD\"]", 2)] {
+        let fields = format!("match = {{ path = \"/\", method = {methods} }}");
+        let gateway = Gateway::with_policies(&row("api", &fields));
+        for method in ["GET", "HEAD", "HEAD"] {
+            assert_eq!(gateway.send(method, "/", &[("x-api-key", "alice")], b"").status, 200);
+        }
+        let stands = gateway.admin("GET", "/keys/api/alice", "").json();
+        assert_eq!(stands["remaining"], left, "{methods}");
+    }
+}

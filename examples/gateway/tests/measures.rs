@@ -165,3 +165,61 @@ fn of_ten_thousand_forged_headers_the_limit_is_admitted() {
     println!("behind a trusted proxy, forged: {forged}; 10,000 addresses of one /64: {group}");
     assert_eq!((forged, group), (100, 100));
 }
+
+#[test]
+#[ignore = "a measure"]
+fn ten_thousand_policies_are_loaded_beside_requests() {
+    let many = |limit: u64| -> String {
+        let one = |number: usize| {
+            let one = table(limit).replace("\"api\"", &format!("\"p{number}\""));
+            format!("{one}match = {{ path = \"/p{number}/{{*rest}}\" }}\n")
+        };
+        (0..10_000).map(one).collect()
+    };
+    let gateway = Gateway::with_policies(&table(1_000_000));
+    let mut connection = Connection::open(gateway.listen);
+    for limit in 1..=5 {
+        let begun = Instant::now();
+        let (mut slowest, mut asked) = (Duration::ZERO, 0);
+        gateway.replace(&many(limit));
+        until("the table is in force", || {
+            for _ in 0..100 {
+                let sent = Instant::now();
+                connection.request("GET", "/", &[("x-api-key", "alice")], b"");
+                (slowest, asked) = (slowest.max(sent.elapsed()), asked + 1);
+            }
+            gateway.stderr().matches("is in force").count() >= usize::try_from(limit).unwrap()
+        });
+        println!(
+            "10,000 policies in force after {:?}, of {asked} requests the slowest took {slowest:?}",
+            begun.elapsed()
+        );
+    }
+}
+
+#[test]
+#[ignore = "a measure"]
+fn ten_thousand_policies_that_nobody_looks_at() {
+    let row = |n| {
+        format!(
+            "[[policy]]\nname = \"policy-{n}\"\nalgorithm = \"token_bucket\"\nlimit = 5\n\
+             period = \"1s\"\nkey = \"header:x-api-key\"\nmatch = {{ path = \"/{n}\" }}\n"
+        )
+    };
+    let gateway = Gateway::with_policies(&(0..10_000).map(row).collect::<String>());
+    let (before, begun) = (gateway.processor_time(), Instant::now());
+    std::thread::sleep(Duration::from_secs(20));
+    let share = (gateway.processor_time() - before).div_duration_f64(begun.elapsed());
+    let memory = gateway.memory() >> 20;
+    println!("10,000 policies, nobody looks: {:.2} % of a core, {memory} MiB", share * 100.0);
+    for path in ["/metrics", "/metrics.json"] {
+        for _ in 0..3 {
+            let (before, begun) = (gateway.processor_time(), Instant::now());
+            let bytes = get(gateway.admin, path).body.len();
+            let (wall, used) = (begun.elapsed(), gateway.processor_time() - before);
+            println!("{path}: {bytes} bytes in {wall:?}, {used:?} of a core");
+        }
+    }
+    println!("then {} MiB", gateway.memory() >> 20);
+    assert!(share < 0.01 && memory < 100);
+}

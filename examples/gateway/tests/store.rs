@@ -160,3 +160,28 @@ fn keys_that_are_secrets_are_not_in_redis() {
     let keys = String::from_utf8(keys.expect("redis-cli").stdout).unwrap();
     assert!(keys.contains("deny") && !keys.contains("my-secret-key"), "{keys}");
 }
+
+#[test]
+fn the_cause_of_a_failed_connection_is_named() {
+    // A server without TLS.
+    let plain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = plain.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in plain.incoming().flatten() {
+            let _ = std::io::Write::write_all(&mut &stream, b"-ERR unknown command\r\n");
+        }
+    });
+    for (url, cause) in [
+        ("redis://127.0.0.1:1".to_owned(), "refused"),
+        (format!("rediss://{address}"), "InvalidContentType"),
+    ] {
+        let gateway = Gateway::start(TABLE, &[("REDIS_URL", &url)]);
+        gateway.until_health(503);
+        let shown = gateway.health().text();
+        assert!(shown.contains(cause), "{shown}");
+        support::until("it is on stderr", || gateway.stderr().contains(cause));
+        let parts: Vec<_> = shown.trim().split(": ").collect();
+        let distinct: std::collections::HashSet<_> = parts.iter().collect();
+        assert_eq!(parts.len(), distinct.len(), "each cause once: {shown}");
+    }
+}

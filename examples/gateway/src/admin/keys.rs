@@ -1,15 +1,21 @@
 //! One key: how it stands, its reset, and penalties. `/keys/{policy}/{key}`, where a key of several
 //! parts has as many segments, each percent-encoded as a client sent it.
 
-use axum::extract::{Request, State};
+use std::net::SocketAddr;
+
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 
-use super::{Admin, json_response, problem};
+use super::{Admin, changed, json_response, problem};
 use crate::gate::{AdminError, KeyAction};
 
-pub(super) async fn answer(State(admin): State<Admin>, request: Request) -> Response {
+pub(super) async fn answer(
+    State(admin): State<Admin>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response {
     let asked = match asked(request.method(), request.uri()) {
         Ok(Some(asked)) => asked,
         Ok(None) => {
@@ -22,7 +28,17 @@ pub(super) async fn answer(State(admin): State<Admin>, request: Request) -> Resp
     };
     let Asked { policy, parts, action } = asked;
     match admin.gate.key(&policy, &parts, action).await {
-        Ok(stands) => json_response(StatusCode::OK, &stands),
+        Ok(stands) => {
+            // Without the key, which may be a secret.
+            match action {
+                KeyAction::Show => {}
+                KeyAction::Reset => changed(peer, &format!("a key of {policy} is reset")),
+                KeyAction::Penalize(units) => {
+                    changed(peer, &format!("a key of {policy} is penalized by {units}"));
+                }
+            }
+            json_response(StatusCode::OK, &stands)
+        }
         Err(error) => error.into_response(),
     }
 }

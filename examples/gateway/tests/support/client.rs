@@ -81,7 +81,7 @@ impl Connection {
     ) -> Answer {
         self.send_head(method, path, headers, Some(body.len()));
         // Who refuses early may have closed its side.
-        let _ = self.stream.get_mut().write_all(body);
+        self.try_send(body);
         self.answer(method)
     }
 
@@ -109,6 +109,11 @@ impl Connection {
 
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).expect("sent");
+    }
+
+    /// Sends what the other side may refuse to take.
+    pub fn try_send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.get_mut().write_all(bytes);
     }
 
     pub fn read_exact(&mut self, bytes: &mut [u8]) {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::{Answer, PATIENCE, TOKEN, client, folder, until};
 
@@ -37,7 +38,27 @@ impl Gateway {
 
     /// One with these variables alone. Returns what it wrote to stderr if it does not start.
     pub fn run(folder: PathBuf, variables: &[(&str, &str)]) -> Result<Self, String> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        Self::run_as(Command::new(env!("CARGO_BIN_EXE_gateway")), folder, variables)
+    }
+
+    /// The same, with so many open files at most.
+    pub fn run_with_files(
+        files: usize,
+        folder: PathBuf,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, String> {
+        let mut shell = Command::new("/bin/sh");
+        let limited = format!("ulimit -n {files} && exec \"$0\"");
+        shell.args(["-c", &limited, env!("CARGO_BIN_EXE_gateway")]);
+        Self::run_as(shell, folder, variables)
+    }
+
+    fn run_as(
+        mut command: Command,
+        folder: PathBuf,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, String> {
+        let mut child = command
             .current_dir(&folder)
             .env_clear()
             .env("LISTEN", "127.0.0.1:0")
@@ -124,10 +145,34 @@ impl Gateway {
         self.stderr.lock().unwrap().clone()
     }
 
+    /// How many files it has open.
+    pub fn open_files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        std::fs::read_dir(folder).expect("a process").count()
+    }
+
     pub fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
         let status = kill.arg(format!("-{name}")).arg(self.child.id().to_string()).status();
         assert!(status.expect("the kill command").success(), "signalled");
+    }
+
+    /// The processor time that it has used.
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.expect("a running process");
+        let fields = stat.rsplit(')').next().expect("fields").split_whitespace();
+        // In hundredths of a second: those of the program, and those of the system for it.
+        let ticks = fields.skip(11).take(2).map(|field| field.parse::<u64>().expect("a number"));
+        Duration::from_millis(10 * ticks.sum::<u64>())
+    }
+
+    /// The bytes of memory that it has.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("a running process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     }
 
     /// Whether it has ended.

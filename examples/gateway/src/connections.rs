@@ -1,0 +1,344 @@
+//! The connections of callers to one port: a bound on their number, and on the silence of each.
+//!
+//! | a caller | is given up after |
+//! |---|---|
+//! | sends nothing on a new connection | `FIRST_BYTE_TIMEOUT` |
+//! | does not finish a head | `HEAD_TIMEOUT` |
+//! | keeps a connection without a request | `IDLE_TIMEOUT` |
+//! | takes nothing of an answer | `BODY_TIMEOUT` |
+//!
+//! `exchange.rs` bounds what happens within a request.
+//!
+//! Where as many connections are open as the port allows, a new one takes the place of the one that
+//! has had no request for the longest time. So silent callers keep nobody out.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::log::Log;
+use crate::running::Running;
+use crate::settings::Timeouts;
+
+/// How long connections without a request may take to close.
+const CLOSING: Duration = Duration::from_secs(2);
+/// How long a caller may be silent within a request while the process ends.
+const ENDING_SILENCE: Duration = Duration::from_secs(7);
+/// How long a connection may be silent before a new one may take its place.
+const UNDISTURBED: u64 = 100;
+/// How often a new connection looks for such a place.
+const TURN: Duration = Duration::from_millis(20);
+
+static FULL: Log = Log::new();
+
+/// Milliseconds since the process began.
+pub(crate) fn now() -> u64 {
+    u64::try_from(BEGIN.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The instant of [`now`], not before it.
+pub(crate) fn instant(millis: u64) -> Instant {
+    *BEGIN + Duration::from_millis(millis.saturating_add(1))
+}
+
+static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Timeouts {
+    /// The bounds of a connection that is about to close.
+    fn closing(self) -> Self {
+        let soon = |timeout: Duration| timeout.min(CLOSING);
+        Self {
+            first_byte: soon(self.first_byte),
+            head: soon(self.head),
+            idle: soon(self.idle),
+            ..self
+        }
+    }
+
+    /// The bound of silence within a request.
+    pub(crate) fn body(&self, running: &Running) -> Duration {
+        match running.is_ending() {
+            true => self.body.min(ENDING_SILENCE),
+            false => self.body,
+        }
+    }
+}
+
+/// The open connections of a port.
+pub(crate) struct Connections {
+    port: &'static str,
+    most: usize,
+    room: Arc<Semaphore>,
+    open: Arc<Mutex<HashMap<u64, Arc<Caller>>>>,
+    number: u64,
+}
+
+/// The place of one connection, free again when it is dropped.
+pub(crate) struct Place {
+    number: u64,
+    open: Arc<Mutex<HashMap<u64, Arc<Caller>>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connections {
+    /// `port` names it in logs.
+    pub(crate) fn new(port: &'static str, most: usize) -> Self {
+        let room = Arc::new(Semaphore::new(most));
+        Self { port, most, room, open: Arc::default(), number: 0 }
+    }
+
+    /// Waits for a place for `caller`.
+    pub(crate) async fn enter(&mut self, caller: &Arc<Caller>) -> Place {
+        let permit = loop {
+            if let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() {
+                break permit;
+            }
+            FULL.say(|| format!("{} has {} connections, its most", self.port, self.most));
+            self.end_longest_silent();
+            if let Ok(Ok(permit)) = timeout(TURN, Arc::clone(&self.room).acquire_owned()).await {
+                break permit;
+            }
+        };
+        caller.since.store(now(), Relaxed);
+        self.number += 1;
+        lock(&self.open).insert(self.number, Arc::clone(caller));
+        Place { number: self.number, open: Arc::clone(&self.open), _permit: permit }
+    }
+
+    /// Lets each connection see that the process ends.
+    pub(crate) fn wake(&self) {
+        lock(&self.open)
+            .values()
+            .filter_map(|caller| caller.waker.get())
+            .for_each(Waker::wake_by_ref);
+    }
+
+    /// Ends those that have had no request for the longest time: several at once where many are
+    /// silent, so that a flood of connections is not a flood of searches.
+    fn end_longest_silent(&self) {
+        let (open, now) = (lock(&self.open), now());
+        let of_long = |caller: &&Arc<Caller>| {
+            caller.has_no_request() && caller.since.load(Relaxed) + UNDISTURBED <= now
+        };
+        let mut silent: Vec<_> = open.values().filter(of_long).collect();
+        silent.sort_unstable_by_key(|caller| caller.since.load(Relaxed));
+        let several = (silent.len() / 8).clamp(1, 32);
+        for caller in silent.into_iter().take(several) {
+            caller.is_ended.store(true, Relaxed);
+            if let Some(task) = caller.task.get() {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.open).remove(&self.number);
+    }
+}
+
+fn lock(open: &Mutex<HashMap<u64, Arc<Caller>>>) -> MutexGuard<'_, HashMap<u64, Arc<Caller>>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a connection without a request waits for.
+const FIRST_BYTE: u8 = 0;
+const HEAD: u8 = 1;
+const NEXT: u8 = 2;
+
+/// One connection, as the gateway waits for its caller.
+pub(crate) struct Caller {
+    pub(crate) running: Running,
+    pub(crate) timeouts: Timeouts,
+    /// How many requests run.
+    requests: AtomicUsize,
+    /// How many answers have a part that is not taken.
+    untaken: AtomicUsize,
+    awaited: AtomicU8,
+    /// Since when it waits, in milliseconds.
+    since: AtomicU64,
+    states_length: AtomicBool,
+    is_tunnel: AtomicBool,
+    is_ended: AtomicBool,
+    task: OnceLock<AbortHandle>,
+    /// Wakes that task.
+    waker: OnceLock<Waker>,
+}
+
+impl Caller {
+    pub(crate) fn new(running: Running, timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self {
+            running,
+            timeouts,
+            requests: AtomicUsize::new(0),
+            untaken: AtomicUsize::new(0),
+            awaited: AtomicU8::new(FIRST_BYTE),
+            since: AtomicU64::new(now()),
+            states_length: AtomicBool::new(false),
+            is_tunnel: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+            task: OnceLock::new(),
+            waker: OnceLock::new(),
+        })
+    }
+
+    /// The task of the connection, which ends where its place is needed.
+    pub(crate) fn set_task(&self, task: AbortHandle) {
+        let _ = self.task.set(task);
+    }
+
+    /// Bytes came, while no request runs. Returns whether a head begins with them.
+    pub(crate) fn hears(&self) -> bool {
+        let begins = self.awaited.swap(HEAD, Relaxed) != HEAD;
+        if begins {
+            self.since.store(now(), Relaxed);
+        }
+        begins
+    }
+
+    /// The head that comes states a length.
+    pub(crate) fn hears_length(&self) {
+        self.states_length.store(true, Relaxed);
+    }
+
+    /// Whether the head that came states a length. Asked once for each request.
+    pub(crate) fn states_length(&self) -> bool {
+        self.states_length.swap(false, Relaxed)
+    }
+
+    /// Bytes left. A caller that takes an answer is not silent.
+    pub(crate) fn takes(&self) {
+        if self.untaken.load(Relaxed) > 0 || self.awaited.load(Relaxed) == NEXT {
+            self.since.store(now(), Relaxed);
+        }
+    }
+
+    /// A request begins.
+    pub(crate) fn begin(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    /// A request and its answer have ended.
+    pub(crate) fn end(&self) {
+        if self.requests.fetch_sub(1, Relaxed) == 1 {
+            self.awaited.store(NEXT, Relaxed);
+            self.since.store(now(), Relaxed);
+        }
+    }
+
+    /// A part of an answer waits for the caller, from now on.
+    pub(crate) fn has_part(&self) {
+        self.untaken.fetch_add(1, Relaxed);
+        self.since.store(now(), Relaxed);
+    }
+
+    /// That part has left.
+    pub(crate) fn took_part(&self) {
+        self.untaken.fetch_sub(1, Relaxed);
+    }
+
+    fn has_no_request(&self) -> bool {
+        !self.is_running() && !self.is_tunnel() && !self.is_ended.load(Relaxed)
+    }
+
+    /// It carries another protocol from now on, whose two directions close one by one.
+    pub(crate) fn become_tunnel(&self) {
+        self.is_tunnel.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.is_tunnel.load(Relaxed)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.requests.load(Relaxed) > 0
+    }
+
+    /// When the caller is given up; none while nothing is awaited of it.
+    fn deadline(&self, timeouts: &Timeouts) -> Option<u64> {
+        let patience = if self.is_running() {
+            match self.untaken.load(Relaxed) {
+                0 => return None,
+                _ => timeouts.body(&self.running),
+            }
+        } else {
+            match self.awaited.load(Relaxed) {
+                FIRST_BYTE => timeouts.first_byte,
+                HEAD => timeouts.head,
+                _ => timeouts.idle,
+            }
+        };
+        Some(self.since.load(Relaxed).saturating_add(millis(patience)))
+    }
+
+    /// Waits until the caller is given up, or `is_over`. It is polled whenever the connection is,
+    /// so a deadline that moves forward costs nothing: the timer is set anew when it fires, or for
+    /// an earlier one.
+    async fn overdue(&self, timeouts: &Timeouts, is_over: impl Fn() -> bool) {
+        let shortest = timeouts.first_byte.min(timeouts.head).min(timeouts.idle);
+        let later = || now().saturating_add(millis(shortest.min(timeouts.body)));
+        let mut at = self.deadline(timeouts).unwrap_or_else(later);
+        let mut timer = pin!(sleep_until(instant(at)));
+        let mut is_set = false;
+        poll_fn(|cx| {
+            // Before it looks whether it is over, so that it is woken after.
+            self.waker.get_or_init(|| cx.waker().clone());
+            loop {
+                let deadline = self.deadline(timeouts);
+                if is_over() {
+                    return Poll::Ready(());
+                }
+                if let Some(earlier) = deadline.filter(|deadline| *deadline < at) {
+                    at = earlier;
+                    timer.as_mut().reset(instant(at));
+                } else if is_set && !timer.is_elapsed() {
+                    return Poll::Pending;
+                }
+                is_set = true;
+                ready!(timer.as_mut().poll(cx));
+                if deadline.is_some_and(|deadline| deadline <= now()) {
+                    return Poll::Ready(());
+                }
+                at = deadline.unwrap_or_else(later);
+                timer.as_mut().reset(instant(at));
+            }
+        })
+        .await;
+    }
+
+    /// Runs a connection until it ends, its caller is given up, or the process ends. `graceful`
+    /// lets the requests that run finish.
+    pub(crate) async fn drive<C: Future>(&self, connection: C, graceful: impl FnOnce(Pin<&mut C>)) {
+        let mut connection = pin!(connection);
+        tokio::select! {
+            biased;
+            _ = connection.as_mut() => return,
+            () = self.overdue(&self.timeouts, || self.running.is_ending()) => {}
+        }
+        // A caller that takes nothing leaves nothing to finish.
+        if self.is_running() && !self.running.is_ending() {
+            return;
+        }
+        self.since.store(now(), Relaxed);
+        graceful(connection.as_mut());
+        let soon = self.timeouts.closing();
+        tokio::select! {
+            biased;
+            _ = connection => {}
+            () = self.overdue(&soon, || false) => {}
+        }
+    }
+}

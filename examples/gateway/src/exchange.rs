@@ -1,0 +1,138 @@
+//! One request and its response: who moves, and who is awaited.
+//!
+//! | awaited | bound | then |
+//! |---|---|---|
+//! | the next part of a request's body | `BODY_TIMEOUT` | 408, or the answer breaks off |
+//! | the head of the upstream's answer | `UPSTREAM_TIMEOUT` | 504 |
+//!
+//! An answer that has begun may be quiet for as long as its upstream likes, as events and streams
+//! are. The caller of a gRPC call may then be quiet as well.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use tokio::time::sleep_until;
+
+use crate::connections::{Caller, instant, millis, now};
+
+/// Shared by all that carry the request and the response.
+pub(crate) struct Exchange {
+    pub(crate) caller: Arc<Caller>,
+    /// When a part of either body moved, in milliseconds.
+    moved: AtomicU64,
+    /// The next part of the request's body is awaited.
+    is_owed: AtomicBool,
+    may_be_quiet: AtomicBool,
+    is_given_up: AtomicBool,
+    /// What a caller of HTTP/2 still sends: see `sent.rs`.
+    pub(crate) unread: Mutex<Option<Incoming>>,
+}
+
+impl Exchange {
+    pub(crate) fn new(caller: Arc<Caller>) -> Arc<Self> {
+        Arc::new(Self {
+            caller,
+            moved: AtomicU64::new(now()),
+            is_owed: AtomicBool::new(false),
+            may_be_quiet: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
+            unread: Mutex::new(None),
+        })
+    }
+
+    /// A part of either body has moved.
+    pub(crate) fn moves(&self) {
+        self.moved.store(now(), Relaxed);
+    }
+
+    /// The answer has begun, and the caller need not send on.
+    pub(crate) fn may_be_quiet(&self) {
+        self.may_be_quiet.store(true, Relaxed);
+    }
+
+    /// Whether the caller was given up in the middle of its body.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Relaxed)
+    }
+
+    /// Waits until nothing has moved for `patience`, while the upstream is awaited and not the
+    /// caller.
+    pub(crate) async fn upstream_is_overdue(&self, patience: Duration) {
+        let patience = millis(patience);
+        loop {
+            let from = match self.is_owed.load(Relaxed) {
+                true => now(),
+                false => self.moved.load(Relaxed),
+            };
+            let at = from.saturating_add(patience);
+            if at <= now() {
+                return;
+            }
+            sleep_until(instant(at)).await;
+        }
+    }
+
+    async fn caller_is_overdue(&self) {
+        let Caller { running, timeouts, .. } = &*self.caller;
+        loop {
+            let is_ending = running.is_ending();
+            if self.may_be_quiet.load(Relaxed) && !is_ending {
+                running.ending().await;
+                self.moves();
+                continue;
+            }
+            let at = self.moved.load(Relaxed).saturating_add(millis(timeouts.body(running)));
+            if at <= now() {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(instant(at)) => {}
+                () = running.ending(), if !is_ending => self.moves(),
+            }
+        }
+    }
+}
+
+/// The patience with the caller that sends a body.
+pub(crate) struct Patience {
+    exchange: Arc<Exchange>,
+    /// Set once the caller was waited for.
+    overdue: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Patience {
+    pub(crate) fn new(exchange: Arc<Exchange>) -> Self {
+        Self { exchange, overdue: None }
+    }
+
+    /// Ready when the caller is given up. Called while it is waited for.
+    pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if !self.exchange.is_owed.swap(true, Relaxed) {
+            self.exchange.moves();
+        }
+        let overdue = self.overdue.get_or_insert_with(|| {
+            let exchange = Arc::clone(&self.exchange);
+            Box::pin(async move { exchange.caller_is_overdue().await })
+        });
+        ready!(overdue.as_mut().poll(cx));
+        self.overdue = None;
+        self.exchange.is_given_up.store(true, Relaxed);
+        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the caller is silent"))
+    }
+
+    /// The caller has moved.
+    pub(crate) fn renew(&mut self) {
+        self.exchange.is_owed.store(false, Relaxed);
+        self.exchange.moves();
+    }
+
+    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
+        &self.exchange
+    }
+}

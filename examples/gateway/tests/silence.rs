@@ -1,0 +1,344 @@
+//! Callers and upstreams that are silent are given up in time, and keep nobody else out.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::{Request, Version};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use support::client::Connection;
+use support::upstream::Upstream;
+use support::{Gateway, PATIENCE, grpc};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+/// A gateway before this upstream, with such times.
+fn before(upstream: &Upstream, times: &[(&str, &str)]) -> Gateway {
+    let url = upstream.url();
+    let variables: Vec<_> = times.iter().copied().chain([("UPSTREAM", url.as_str())]).collect();
+    Gateway::start("", &variables)
+}
+
+/// One that answers nothing, and keeps its connections open.
+fn silent_upstream() -> Upstream {
+    Upstream::start(|_, mut stream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    })
+}
+
+/// A socket that has sent these bytes and no more.
+fn stopped(address: SocketAddr, sent: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(sent).expect("sent");
+    stream
+}
+
+/// What comes until the other side has closed. Waits for it.
+fn until_closed(mut stream: TcpStream) -> Vec<u8> {
+    let mut read = Vec::new();
+    match stream.read_to_end(&mut read) {
+        Ok(_) => read,
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => read,
+        Err(error) => panic!("it stays open: {error}"),
+    }
+}
+
+async fn by_http2(gateway: SocketAddr) -> SendRequest<Body> {
+    let stream = tokio::net::TcpStream::connect(gateway).await.expect("a connection");
+    let (sender, connection) =
+        handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+#[test]
+fn a_silent_connection_is_closed() {
+    let times = ["FIRST_BYTE_TIMEOUT", "HEAD_TIMEOUT", "IDLE_TIMEOUT"].map(|name| (name, "1"));
+    let gateway = Gateway::start("", &times);
+    let unfinished = [PREFACE, SETTINGS, &[0, 0, 9, 1, 0, 0, 0, 0, 1, 0x83]].concat();
+    let answered = b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n";
+    let begun = Instant::now();
+    let mut open = Vec::new();
+    for address in [gateway.listen, gateway.admin] {
+        for sent in [
+            &b""[..],
+            b"GET / HT",
+            b"GET / HTTP/1.1\r\nhost: a\r\nx: ",
+            &PREFACE[..10],
+            PREFACE,
+            &[PREFACE, SETTINGS].concat(),
+            &unfinished,
+            answered,
+            &[&answered[..], b"GET / HTTP/1.1\r\nhos"].concat(),
+        ] {
+            open.push((sent.to_vec(), stopped(address, sent)));
+        }
+    }
+    for (sent, stream) in open {
+        let read = until_closed(stream);
+        assert!(begun.elapsed() >= Duration::from_secs(1), "{sent:?}: {read:?}");
+        assert_eq!(read.starts_with(b"HTTP/1.1"), sent.starts_with(answered), "{read:?}");
+    }
+}
+
+#[test]
+fn each_time_has_a_setting() {
+    let closed = |variable: &'static str, sent: &'static [u8]| {
+        std::thread::spawn(move || {
+            let gateway = Gateway::start("", &[(variable, "0.3")]);
+            let begun = Instant::now();
+            until_closed(stopped(gateway.listen, sent));
+            assert!(begun.elapsed() < Duration::from_secs(9), "{variable}: {:?}", begun.elapsed());
+        })
+    };
+    for test in [
+        closed("FIRST_BYTE_TIMEOUT", b""),
+        closed("HEAD_TIMEOUT", b"GET / HT"),
+        closed("IDLE_TIMEOUT", b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"),
+        closed("BODY_TIMEOUT", b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"),
+    ] {
+        test.join().unwrap();
+    }
+}
+
+#[test]
+fn a_body_that_stops_is_a_408() {
+    let gateway = before(&silent_upstream(), &[("BODY_TIMEOUT", "0.5")]);
+    for sent in [
+        &b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"[..],
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nfirst",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n",
+    ] {
+        let read = until_closed(stopped(gateway.listen, sent));
+        let read = String::from_utf8_lossy(&read).into_owned();
+        assert!(read.starts_with("HTTP/1.1 408 ") && read.contains("connection: close"), "{read}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_stops_is_a_408_by_http_2() {
+    let gateway = before(&silent_upstream(), &[("BODY_TIMEOUT", "0.5")]);
+    let mut sender = by_http2(gateway.listen).await;
+    let (words, said) = tokio::sync::mpsc::channel::<Result<String, std::io::Error>>(1);
+    let body = Body::from_stream(tokio_stream::wrappers::ReceiverStream::new(said));
+    let request = Request::post("http://a/").version(Version::HTTP_2).body(body).unwrap();
+    words.send(Ok("first".to_owned())).await.unwrap();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), 408);
+}
+
+#[test]
+fn a_body_that_goes_on_is_read_however_long_it_takes() {
+    let gateway = Gateway::start("", &[("BODY_TIMEOUT", "3"), ("UPSTREAM_TIMEOUT", "3")]);
+    let mut connection = Connection::open(gateway.listen);
+    connection.send_head("POST", "/echo", &[], Some(5));
+    assert_eq!(connection.head().0, 200);
+    for part in [b"a", b"b", b"c", b"d", b"e"] {
+        connection.send(part);
+        let mut echo = [0];
+        connection.read_exact(&mut echo);
+        assert_eq!(&echo, part);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert_eq!(connection.request("GET", "/", &[], b"").status, 200);
+}
+
+#[test]
+fn an_upstream_that_does_not_answer_is_a_504() {
+    let gateway = before(&silent_upstream(), &[("UPSTREAM_TIMEOUT", "0.3")]);
+    for _ in 0..5 {
+        let answer = gateway.send("POST", "/", &[], b"whole");
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (504, "the upstream does not answer\n")
+        );
+    }
+    let lines = gateway.stderr();
+    assert!(lines.contains("has not answered within 300ms"), "{lines}");
+    assert!(lines.matches("has not answered").count() < 5, "a line a second: {lines}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_not_answered_is_unavailable() {
+    let gateway = before(&silent_upstream(), &[("UPSTREAM_TIMEOUT", "0.3")]);
+    let mut sender = by_http2(gateway.listen).await;
+    let request = Request::post("http://a/test.Echo/Each").version(Version::HTTP_2);
+    let request = request.header("content-type", "application/grpc").body(Body::from("a"));
+    let answer = sender.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["grpc-status"], "14");
+}
+
+#[test]
+fn an_answer_may_be_quiet_once_it_has_begun() {
+    let (more, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let upstream = Upstream::start(move |_, mut stream| {
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n";
+        stream.get_mut().write_all(head).unwrap();
+        wait.lock().unwrap().recv().unwrap();
+        stream.get_mut().write_all(b"4\r\nlast\r\n0\r\n\r\n").unwrap();
+    });
+    let times = ["BODY_TIMEOUT", "IDLE_TIMEOUT", "UPSTREAM_TIMEOUT"].map(|name| (name, "1"));
+    let gateway = before(&upstream, &times);
+    let mut connection = Connection::open(gateway.listen);
+    connection.send_head("GET", "/", &[], None);
+    assert_eq!(connection.head().0, 200);
+    assert_eq!(connection.chunk().unwrap(), b"first");
+    std::thread::sleep(Duration::from_secs(2));
+    more.send(()).unwrap();
+    assert_eq!(connection.chunk().unwrap(), b"last");
+    assert_eq!(connection.chunk(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_may_be_quiet_both_ways_once_it_is_answered() {
+    let (upstream, _end) = grpc::serve("127.0.0.1:0").await;
+    let url = format!("http://{upstream}");
+    let times = ["BODY_TIMEOUT", "IDLE_TIMEOUT", "UPSTREAM_TIMEOUT"].map(|name| (name, "1"));
+    let variables: Vec<_> = times.into_iter().chain([("UPSTREAM", url.as_str())]).collect();
+    let gateway = Gateway::start("", &variables);
+    let channel = grpc::channel(gateway.listen).await;
+    let (words, mut answers) = grpc::call(&channel, "alice").await.unwrap();
+    for word in ["one", "two"] {
+        words.send(word.to_owned()).await.unwrap();
+        let answer = answers.get_mut().message().await.unwrap();
+        assert_eq!(answer.as_deref(), Some(word.to_uppercase().as_str()));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+/// A body of 64 MiB, in one answer.
+fn large() -> Upstream {
+    Upstream::start(|_, mut stream| {
+        let head = b"HTTP/1.1 200 OK\r\ncontent-length: 67108864\r\n\r\n";
+        let _ = stream.get_mut().write_all(head);
+        let _ = stream.get_mut().write_all(&vec![b'x'; 64 << 20]);
+    })
+}
+
+#[test]
+fn a_caller_that_takes_nothing_is_given_up() {
+    let gateway = before(&large(), &[("BODY_TIMEOUT", "0.5")]);
+    let stream = stopped(gateway.listen, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    stream.peek(&mut [0]).unwrap();
+    // It reads again once the gateway has given up, and finds less than the whole.
+    let free = gateway.open_files() - 2;
+    support::until("it is given up", || gateway.open_files() <= free);
+    assert!(until_closed(stream).len() < 64 << 20);
+}
+
+#[test]
+fn a_stream_that_takes_nothing_is_given_up() {
+    let gateway = before(&large(), &[("BODY_TIMEOUT", "0.5")]);
+    // Its window is 0.
+    let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+    let head = b"\x82\x86\x84\0\x0a:authority\x01a";
+    let length = u8::try_from(head.len()).unwrap();
+    let request = [&[0, 0, length, 1, 5, 0, 0, 0, 1], &head[..]].concat();
+    let read = until_closed(stopped(gateway.listen, &[PREFACE, &settings, &request].concat()));
+    assert!(read.len() < 1_000, "{}", read.len());
+}
+
+#[test]
+fn a_caller_that_reads_slowly_gets_all() {
+    let gateway = before(&large(), &[("BODY_TIMEOUT", "3"), ("IDLE_TIMEOUT", "3")]);
+    let mut stream = stopped(gateway.listen, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    for _ in 0..5 {
+        stream.read_exact(&mut vec![0; 10 << 20]).unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert!(until_closed(stream).len() > 14 << 20);
+}
+
+/// A gateway that may open 128 files, with the times of its settings.
+fn with_128_files(variables: &[(&str, &str)]) -> Gateway {
+    let folder = support::folder();
+    let file = folder.join("policies.toml");
+    std::fs::write(&file, "").unwrap();
+    let policies = ("POLICIES", file.to_str().unwrap());
+    let variables: Vec<_> = variables.iter().copied().chain([policies]).collect();
+    Gateway::run_with_files(128, folder, &variables).unwrap()
+}
+
+#[test]
+fn silent_callers_keep_nobody_out() {
+    let gateway = with_128_files(&[]);
+    let mut silent = Vec::new();
+    for sent in [&b""[..], b"GET / HT", PREFACE, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
+        for address in [gateway.listen, gateway.admin] {
+            silent.extend((0..125).map(|_| stopped(address, sent)));
+            let begun = Instant::now();
+            assert_eq!(gateway.health().status, 200);
+            assert_eq!(gateway.get("/").status, 200);
+            // Long before the first of them is silent for too long.
+            assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        }
+    }
+    assert!(gateway.open_files() <= 128);
+    let lines = gateway.stderr();
+    assert!(lines.contains("LISTEN has 64 connections, its most"), "{lines}");
+    assert!(!lines.contains("cannot accept"), "{lines}");
+    // A line a second, of a thousand connections.
+    assert!(lines.lines().count() < 100, "{lines}");
+}
+
+#[test]
+fn requests_that_run_leave_the_admin_port_its_own_connections() {
+    let upstream = silent_upstream();
+    let gateway = with_128_files(&[
+        ("UPSTREAM", &upstream.url()),
+        ("BODY_TIMEOUT", "1"),
+        ("UPSTREAM_TIMEOUT", "1"),
+    ]);
+    let head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
+    let silent: Vec<_> = (0..125).map(|_| stopped(gateway.listen, head)).collect();
+    for _ in 0..20 {
+        assert_eq!(gateway.health().status, 200);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Those in the queue have their turn.
+    for stream in silent {
+        let read = until_closed(stream);
+        assert!(read.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&read));
+    }
+    assert!(!gateway.stderr().contains("cannot accept"), "{}", gateway.stderr());
+}
+
+#[test]
+fn connections_to_the_upstream_are_bounded() {
+    let upstream = silent_upstream();
+    let gateway = with_128_files(&[("UPSTREAM", &upstream.url()), ("UPSTREAM_TIMEOUT", "2")]);
+    // 128 requests on one connection.
+    let head = b"\x82\x86\x84\0\x0a:authority\x01a";
+    let length = u8::try_from(head.len()).unwrap();
+    let mut sent = [PREFACE, SETTINGS].concat();
+    for stream in (1..256_u32).step_by(2) {
+        sent.extend([0, 0, length, 1, 5]);
+        sent.extend(stream.to_be_bytes());
+        sent.extend(head);
+    }
+    let _many = stopped(gateway.listen, &sent);
+    for _ in 0..20 {
+        assert_eq!(gateway.health().status, 200);
+        assert!(gateway.open_files() < 100, "{}", gateway.open_files());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn more_connections_than_files_are_an_error() {
+    let error = |most: &str| {
+        let variables = [("MAX_CONNECTIONS", most), ("UPSTREAM", "http://127.0.0.1:9")];
+        Gateway::run_with_files(128, support::folder(), &variables).err()
+    };
+    assert!(error("33").unwrap().contains("MAX_CONNECTIONS"));
+    assert!(error("32").is_none());
+}
