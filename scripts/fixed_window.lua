@@ -2,8 +2,8 @@
 --
 -- Stored:  an instant in the latest window that holds units (anchored: its start), and the units,
 --          as `begin:units`
--- Mark:    begin  units, and of the state before a wait that it reserved with others: from (one more
---          than it was)  from_units
+-- Mark:    begin  units, and of the state before a wait that it reserved with others: from (one
+--          more than it was)  from_units
 
 -- anchored: 1 if a window starts with its first charge, 0 if with the epoch's periods.
 --@ arguments horizon, limit, period, anchored

@@ -3,7 +3,8 @@
 -- Stored:  the width, the newest cell, and the units of the cells up to it, as
 --          `width:newest,units,..,units`
 -- Mark:    newest  width, and of the state before a wait that it reserved with others: from (one
---          more than its newest)  pushed (units of cells that still count, but not in the newest's period)
+--          more than its newest)  pushed (units of cells that still count, but not in the period
+--          of the newest)
 
 -- The period is cut into so many cells of `width` microseconds.
 --@ arguments horizon, limit, width, cells

@@ -145,8 +145,8 @@ use common::{clamped_horizon, micros, without_burst};
 pub use crate::mark::Mark;
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// What a mark holds of the instant before a charge is one more than it is: 0 stands for none. Where
-/// there was no state, it is the epoch's begin, since a state without units is no state from then on.
+/// The instant before a charge, as a mark holds it where there was no state: the epoch's begin. A
+/// mark holds one more than each instant, since 0 stands for none.
 const NO_STATE: i64 = 1;
 
 /// The latest instant that the arithmetic is exact for, in the year 2112.

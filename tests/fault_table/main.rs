@@ -80,9 +80,14 @@ fn marks(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// The Rust files whose tests have marks.
+fn all_sources() -> impl Iterator<Item = PathBuf> {
+    ["src", "tests", "examples"].iter().flat_map(|folder| sources(&root().join(folder)))
+}
+
 fn tests_by_case() -> BTreeMap<usize, Vec<String>> {
     let mut tests: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for path in ["src", "tests"].iter().flat_map(|folder| sources(&root().join(folder))) {
+    for path in all_sources() {
         if path.starts_with(root().join("tests/fault_table")) {
             continue;
         }
@@ -160,7 +165,7 @@ fn every_case_has_a_test_or_a_reason_and_the_page_says_which() {
 #[test]
 fn every_test_that_a_page_names_exists() {
     let mut functions = BTreeSet::new();
-    for path in ["src", "tests"].iter().flat_map(|folder| sources(&root().join(folder))) {
+    for path in all_sources() {
         let text = fs::read_to_string(&path).expect("text");
         functions.extend(text.lines().filter_map(function).map(str::to_owned));
     }

@@ -247,6 +247,7 @@ fn make_pipe(path: &std::path::Path) {
     assert!(status.expect("the mkfifo command").success(), "a pipe");
 }
 
+// Case 171.
 #[test]
 fn a_pipe_in_place_of_the_file_keeps_the_old_table_and_delays_nothing() {
     let mut gateway = Gateway::with_policies(&table(1));
@@ -261,6 +262,7 @@ fn a_pipe_in_place_of_the_file_keeps_the_old_table_and_delays_nothing() {
     assert!(gateway.wait().success());
 }
 
+// Case 171.
 #[test]
 fn what_is_no_file_of_policies_is_an_error_at_the_start() {
     let folder = support::folder();
@@ -289,6 +291,7 @@ fn many(policies: usize, limit: u64) -> String {
         .collect()
 }
 
+// Case 171.
 #[test]
 fn requests_are_answered_while_a_large_table_is_loaded() {
     // One thread for all tasks: what blocks it delays every request.

@@ -58,6 +58,7 @@ async fn by_http2(gateway: SocketAddr) -> SendRequest<Body> {
     sender
 }
 
+// Case 170.
 #[test]
 fn a_silent_connection_is_closed() {
     let times = ["FIRST_BYTE_TIMEOUT", "HEAD_TIMEOUT", "IDLE_TIMEOUT"].map(|name| (name, "1"));
@@ -108,6 +109,7 @@ fn each_time_has_a_setting() {
     }
 }
 
+// Case 170.
 #[test]
 fn a_body_that_stops_is_a_408() {
     let gateway = before(&silent_upstream(), &[("BODY_TIMEOUT", "0.5")]);
@@ -150,6 +152,7 @@ fn a_body_that_goes_on_is_read_however_long_it_takes() {
     assert_eq!(connection.request("GET", "/", &[], b"").status, 200);
 }
 
+// Case 170.
 #[test]
 fn an_upstream_that_does_not_answer_is_a_504() {
     let gateway = before(&silent_upstream(), &[("UPSTREAM_TIMEOUT", "0.3")]);
@@ -268,6 +271,7 @@ fn with_128_files(variables: &[(&str, &str)]) -> Gateway {
     Gateway::run_with_files(128, folder, &variables).unwrap()
 }
 
+// Case 170.
 #[test]
 fn silent_callers_keep_nobody_out() {
     let gateway = with_128_files(&[]);
