@@ -15,7 +15,9 @@ use support::stats::calls;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
-use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis};
+use tower_sluice::{
+    AllAtOnce, Charge, ErrorKind, Limiter, LimiterExt, Outcome, Pool, Quota, Redis,
+};
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -214,6 +216,33 @@ async fn a_full_queue_is_saturation_and_never_opens_the_gate() {
     // The charges that failed make room.
     let answers = together(&limiter, (0..10).map(|_| "k")).await;
     assert_eq!(answers, [Ok(Outcome::Allow); 10]);
+}
+
+#[tokio::test]
+async fn one_bound_holds_for_all_that_waits_of_a_combination() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let member = yearly(&proxy.url(), 1_000_000).queue_capacity(100);
+    let member = member.max_batch_size(1).max_in_flight(1);
+    let limiter = AllAtOnce::of_parts((member.clone(), member.clone(), member));
+    let keys = |of: [Option<&str>; 3]| Charge::several(of.map(|key| key.map(Charge::new)));
+    limiter.check(&keys([Some("a"), Some("b"), Some("c")])).await.unwrap();
+    proxy.set(Fault::Hold);
+    // Each pair of members is asked in calls of its own.
+    let pairs =
+        [[Some("a"), Some("b"), None], [Some("a"), None, Some("c")], [None, Some("b"), Some("c")]];
+    let asked = (0..3_000).map(|n| keys(pairs[n % 3]));
+    let (answers, ()) = tokio::join!(together(&limiter, asked), async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        proxy.set(Fault::None);
+    });
+    let decided = answers.iter().filter(|answer| **answer == Ok(Outcome::Allow)).count();
+    let full = answers.iter().filter(|answer| **answer == Err(ErrorKind::Saturation)).count();
+    assert_eq!(decided + full, 3_000);
+    // Those that wait, and those on their way: one or two for each pair.
+    assert!((100..150).contains(&decided), "{decided}");
 }
 
 #[tokio::test]

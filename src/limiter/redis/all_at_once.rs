@@ -106,7 +106,9 @@ where
     /// The members, and a closure that returns the key of each.
     ///
     /// The time for a decision, the clock and the settings of batches are those of the first
-    /// member. In one call the order means nothing else. Where members are asked in turn, put first
+    /// member. Its [`queue_capacity`](Redis::queue_capacity) bounds all that waits; its
+    /// [`max_in_flight`](Redis::max_in_flight) holds for each set of members that charges ask. In
+    /// one call the order means nothing else. Where members are asked in turn, put first
     /// the one with the fewest units for one caller: see [`AllInTurn`].
     ///
     /// # Panics

@@ -45,8 +45,6 @@ pub(super) struct Submitted {
 pub(super) struct Batcher {
     config: Arc<Config>,
     workers: Mutex<Vec<Arc<Worker>>>,
-    /// One permit for each charge that may wait.
-    queue_permits: Arc<Semaphore>,
 }
 
 /// A handle to the worker of one runtime.
@@ -61,8 +59,7 @@ struct Worker {
 
 impl Batcher {
     pub(super) fn new(config: Config) -> Self {
-        let queue_permits = Arc::new(Semaphore::new(config.queue_capacity));
-        Self { config: Arc::new(config), workers: Mutex::default(), queue_permits }
+        Self { config: Arc::new(config), workers: Mutex::default() }
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -112,7 +109,7 @@ impl Batcher {
     }
 
     fn enqueue(&self, worker: &Worker, mut queued: Box<QueuedRequest>) -> Result<(), Error> {
-        let Ok(permit) = Arc::clone(&self.queue_permits).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.config.queue_permits).try_acquire_owned() else {
             return Err(Error::new(ErrorKind::Saturation, "too many charges wait to be sent"));
         };
         queued.queue_permit = Some(permit);

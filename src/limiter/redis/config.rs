@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::buckets::Buckets;
 use super::key::hash_slot;
 use super::pool::Pool;
@@ -46,8 +48,8 @@ pub(super) struct Config {
     pub(super) max_batch_size: usize,
     /// The most calls at the same time, for each connection.
     pub(super) max_in_flight: usize,
-    /// The most charges that wait to be sent.
-    pub(super) queue_capacity: usize,
+    /// One permit for each charge that may wait to be sent.
+    pub(super) queue_permits: Arc<Semaphore>,
     /// Reports its calls.
     pub(super) calls: CallWatch,
 }
@@ -69,7 +71,7 @@ impl Config {
             clock: None,
             max_batch_size: 1,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
-            queue_capacity: DEFAULT_QUEUE_CAPACITY,
+            queue_permits: Arc::new(Semaphore::new(DEFAULT_QUEUE_CAPACITY)),
             calls: CallWatch::new(named.name()),
         };
         config.set_max_batch_size(DEFAULT_MAX_BATCH_SIZE);

@@ -172,7 +172,8 @@ impl<A: InLua> Redis<A> {
     /// 16,384.
     #[must_use]
     pub fn queue_capacity(self, charges: usize) -> Self {
-        self.configure(|config| config.queue_capacity = charges.clamp(1, Semaphore::MAX_PERMITS))
+        let permits = Semaphore::new(charges.clamp(1, Semaphore::MAX_PERMITS));
+        self.configure(|config| config.queue_permits = Arc::new(permits))
     }
 
     pub(super) fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {

@@ -1,5 +1,7 @@
 //! Several limiters in one Redis as one limiter over a list of their algorithms.
 
+use std::sync::Arc;
+
 use super::Redis;
 use crate::algorithm::{AnyAlgorithm, InLua};
 use crate::limiter::named::{NamedAlgorithm, expect_valid_quota};
@@ -29,7 +31,7 @@ pub trait Members<const N: usize>: sealed::Sealed {
 
 /// The members at some places as one limiter, of an algorithm that `named` makes of theirs. Each
 /// keeps its own keys. The time for a decision, the clock and the settings of batches are those of
-/// the first of all members.
+/// the first of all members, and its queue's bound holds for all of them together.
 pub(super) fn join<A: InLua, B: InLua>(
     all: &[&Redis<A>],
     places: &[usize],
@@ -45,7 +47,7 @@ pub(super) fn join<A: InLua, B: InLua>(
         joined.set_max_batch_size(config.max_batch_size);
         joined.clock = config.clock.clone();
         joined.max_in_flight = config.max_in_flight;
-        joined.queue_capacity = config.queue_capacity;
+        joined.queue_permits = Arc::clone(&config.queue_permits);
     })
 }
 

@@ -127,7 +127,8 @@ impl Pool {
     ///
     /// Connections that are made from now on log in so, of every clone of the pool and to every
     /// server of a cluster. Those that are there stay: Redis asks for no password again. A pool
-    /// that was refused connects anew with the next call, without the pauses of the failures.
+    /// that was refused connects anew with the next call. In a cluster and behind sentinels the
+    /// pause after the last failure comes first, 0.4 s at most.
     ///
     /// ```
     /// use tower_sluice::Pool;
