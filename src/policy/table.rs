@@ -99,6 +99,8 @@ impl Table {
             let mode = armed.mode(all);
             let key = match policy.matcher().takes(head, &path, name) {
                 Takes::None => continue,
+                // Nobody can say whether the policy would have taken it.
+                Takes::Unknown if mode == SwitchMode::Off => continue,
                 _ if mode == SwitchMode::Off => {
                     off.push(Arc::clone(armed));
                     continue;
