@@ -83,8 +83,9 @@
 //!
 //! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
 //! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,
-//! with a slash at its end or without, with `%3F` or a blank after it. Servers read such a path in
-//! different ways, and a policy that takes one of the readings takes the request.
+//! with a slash at its end or without, with `%3F` or a blank after it, behind a host as in
+//! `//x/api`. Servers read such a path in different ways, and a policy that takes one of the
+//! readings takes the request.
 //! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses it instead. A path with more than 64
 //! readings, or a long one with several, gets 400 if a policy that is on has a `path`.
 //!
