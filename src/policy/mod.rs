@@ -108,6 +108,10 @@
 //! The values of headers are digested before they become keys. All spellings of a path are one key:
 //! `/a/`, `/a;v=1`, `/a%3Fx` and `/a` too. A host is a key in lower case and without its port.
 //!
+//! With `key = "path"` each host of `//host/a` makes its own key, that of `/host/a`. Node's
+//! `new URL` and Python's `urlsplit` read `/a` in all of them, so a caller who invents hosts has as
+//! many limits. Before such a server only [`PoliciesBuilder::refuse_ambiguous_paths`] helps.
+//!
 //! # Interfaces of suppliers
 //!
 //! A second table limits the calls to interfaces of suppliers:

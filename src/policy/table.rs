@@ -106,7 +106,11 @@ impl Table {
                     continue;
                 }
                 Takes::Unknown => Err(unreadable("the path can be read in too many ways")),
-                Takes::Some if refuses_ambiguous && mode == SwitchMode::On => {
+                takes
+                    if refuses_ambiguous
+                        && mode == SwitchMode::On
+                        && (takes == Takes::Some || policy.key().tells_apart(&path)) =>
+                {
                     Err(unreadable("the path can be read in several ways"))
                 }
                 Takes::Some | Takes::All => policy.key().of_request(head, addresses),

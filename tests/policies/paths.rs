@@ -214,6 +214,24 @@ async fn a_path_that_is_read_differently_is_refused_where_the_program_says_so() 
     }
 }
 
+/// Each host in front of a path would be a limit of its own.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_several_keys_is_refused_where_the_program_says_so() {
+    let row = |key| format!("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = {key}");
+    let policies = |key| Policies::builder().refuse_ambiguous_paths().build(&rows(&row(key)));
+    let by_path = policies("['global', 'path']").unwrap();
+    let keyed = |path: &str| by_path.charge(Head::from(&request("GET", path, &[])));
+    for path in ["//x/login", "///x/login", "/\\x/login", "/;a/x/login", "/login/a//../b"] {
+        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
+    }
+    for path in ["/", "/login", "/login//x", "/login;a=b/", "/a%2Fb", "/x/../login", "/a%252Fb"] {
+        assert!(matches!(keyed(path), Keyed::Charge(_)), "{path}");
+    }
+    let global = policies("'global'").unwrap();
+    let keyed = global.charge(Head::from(&request("GET", "//x/login", &[])));
+    assert!(matches!(keyed, Keyed::Charge(_)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_policy_takes_upper_and_lower_case_where_its_row_says_so() {
     let row = |rest: &str| {
