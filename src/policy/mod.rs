@@ -92,6 +92,7 @@
 //! Where rows tell paths apart that differ by the slash at the end or by parameters, each takes its
 //! own: with the rows `/login` and `/login/`, the first leaves `/login/` to the second. So do `/a`
 //! and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a limit.
+//! A row with `ignore_case` leaves nothing to one without.
 //!
 //! `/API` is another path than `/api`. Express and ASP.NET take both for one: state `ignore_case`.
 //! Where a server knows still other names of a resource, match by `name` behind its router.

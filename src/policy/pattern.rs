@@ -347,7 +347,8 @@ impl Matcher {
 
     /// Whether, apart from paths, it takes every request that the other one takes.
     fn takes_all_of(&self, other: &Self) -> bool {
-        (self.methods.is_empty() || self.methods == other.methods)
+        (self.ignore_case || !other.ignore_case)
+            && (self.methods.is_empty() || self.methods == other.methods)
             && (self.headers.is_empty() || self.headers == other.headers)
             && self.name == other.name
     }

@@ -138,6 +138,32 @@ async fn paths_that_rows_tell_apart_are_taken_by_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_that_ignores_case_leaves_nothing_to_one_that_does_not() {
+    let row = |name: &str, rest: &str| {
+        format!("[[policy]]\nname = '{name}'\nlimit = 99\nperiod = '1h'\nmatch = {rest}\n")
+    };
+    let table = [
+        row("any", "{ path = '/login', ignore_case = true }"),
+        row("slash", "'/login/'"),
+        row("exact", "'/logout'"),
+        row("any-slash", "{ path = '/logout/', ignore_case = true }"),
+    ];
+    let policies = policies(&table.concat());
+    for (path, names) in [
+        ("/LOGIN", &["any"][..]),
+        ("/LOGIN/", &["any"]),
+        ("/login/", &["any", "slash"]),
+        ("/logout", &["exact", "any-slash"]),
+        ("/logout/", &["any-slash"]),
+        ("/LOGOUT/", &["any-slash"]),
+    ] {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
+        assert_eq!(found, names, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_paths_are_not_taken() {
     for (pattern, paths) in [
         ("/api/{*rest}", &["/", "/api", "/apis/x", "/API/x", "/x/api/y", "/api%25252Fx"][..]),
