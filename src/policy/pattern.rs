@@ -353,11 +353,14 @@ impl Matcher {
             && self.name == other.name
     }
 
-    /// How each path that it takes begins: the whole segments before the first placeholder. `None`
-    /// if it may take every path.
+    /// How each path that it takes begins: the whole segments before the first placeholder, in
+    /// lower case if it ignores case. `None` if it may take every path.
     pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
-        let takes_every = self.paths.is_empty() || self.ignore_case;
-        (!takes_every).then(|| self.paths.iter().map(PathTest::beginning))
+        (!self.paths.is_empty()).then(|| self.paths.iter().map(PathTest::beginning))
+    }
+
+    pub(super) fn ignores_case(&self) -> bool {
+        self.ignore_case
     }
 }
 
