@@ -281,21 +281,23 @@ fn is_as_written(route: &Router<()>, path: &str) -> bool {
 /// takes its own. So do `/a;v=1` and `/a`.
 pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
     let mut matchers: Vec<_> = matchers.collect();
-    // By what is left of routes without slashes at their ends and parameters.
-    let mut alike: HashMap<String, Vec<(String, usize, usize)>> = HashMap::new();
+    // By what is left of routes without slashes at their ends and parameters, and by their shapes.
+    let mut alike: HashMap<String, HashMap<String, Vec<(usize, usize)>>> = HashMap::new();
     for (place, matcher) in matchers.iter().enumerate() {
         for (index, path) in matcher.paths.iter().enumerate() {
             let shape = path.shape();
             let common = without_parameters(&shape).unwrap_or_else(|| shape.clone());
             let common = common.strip_suffix('/').unwrap_or(&common).to_owned();
-            alike.entry(common).or_default().push((shape, place, index));
+            alike.entry(common).or_default().entry(shape).or_default().push((place, index));
         }
     }
-    for routes in alike.into_values().filter(|routes| routes.iter().any(|one| one.0 != routes[0].0))
-    {
-        for (shape, place, index) in &routes {
-            for (other_shape, other, at) in &routes {
-                if shape != other_shape && matchers[*other].takes_all_of(matchers[*place]) {
+    for shapes in alike.values() {
+        for (shape, own) in shapes {
+            for (_, others) in shapes.iter().filter(|(other, _)| *other != shape) {
+                for (place, index) in own {
+                    let takes =
+                        |(other, _): &&(usize, _)| matchers[*other].takes_all_of(matchers[*place]);
+                    let Some((other, at)) = others.iter().find(takes) else { continue };
                     let mut left = Router::new();
                     let inserted = left.insert(&matchers[*other].paths[*at].route, ());
                     inserted.expect("a route of a router");
@@ -367,5 +369,22 @@ impl Matcher {
 impl fmt::Debug for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Matcher").field("methods", &self.methods).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_left_once_however_many_rows_write_it() {
+        let paths = ["/login", "/login/", "/login", "/login/", "/login;v=1"];
+        let matcher = |path: &&str| {
+            let path = vec![(*path).to_owned()];
+            Pattern { path, ..Pattern::default() }.matcher().expect("a path")
+        };
+        let mut matchers: Vec<_> = paths.iter().map(matcher).collect();
+        tell_apart(matchers.iter_mut());
+        assert!(matchers.iter().all(|matcher| matcher.paths[0].left.len() == 2));
     }
 }
