@@ -100,7 +100,9 @@ impl<'de> Deserialize<'de> for Pattern {
         let [path, method] = [path, method].map(|values| values.map(Vec::from));
         let (path, method) = (listed("path", path)?, listed("method", method)?);
         if ignore_case && path.is_empty() {
-            return Err(D::Error::custom("ignore_case is of a path, and there is none"));
+            return Err(D::Error::custom(
+                "ignore_case is about the letters of a path, and there is no path: write one, or leave ignore_case out",
+            ));
         }
         Ok(Self { path, method, header, name, ignore_case })
     }

@@ -139,7 +139,6 @@ fn a_row_without_a_name_has_a_number_and_names_are_not_shared() {
     assert_eq!(error.to_string(), "interface \"a\": name: another row has this name");
 }
 
-/// An error says what is wrong and what to write.
 #[test]
 fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
     let pace = "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\n";
@@ -160,6 +159,14 @@ fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
         let error = wrong(&format!("{BASE}{fields}"));
         assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("cost"), &*message));
     }
+}
+
+#[test]
+fn an_error_of_ignore_case_says_what_to_write() {
+    let error = wrong(&format!("{BASE}match = {{ ignore_case = true }}"));
+    let message = "ignore_case is about the letters of a path, and there is no path: write one, or \
+                   leave ignore_case out";
+    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
 }
 
 /// A cost that fits, or that a row lets wait, is no error.
