@@ -78,9 +78,10 @@ read -r listen admin < <(sed 's|listening on \(.*\), admin on \(.*\)|\1 \2|' "$f
 load() {
   local paths=(/ /fixed_window /sliding_log /sliding_window /sliding_counter /smooth_bursty
     /smooth_warming_up /redisson /geocoder /weather)
+  local turn=$((3 * $1))
   while :; do
     curl -s -o "$folder/answer-$1" -H "x-api-key: key-$1" "$listen/api/[1-4]" || true
-    curl -s -o "$folder/answer-$1" "$listen${paths[RANDOM % ${#paths[@]}]}" || true
+    curl -s -o "$folder/answer-$1" "$listen${paths[turn++ % ${#paths[@]}]}" || true
     curl -s -o "$folder/answer-$1" "$listen/{fixed_window,}?[1-4]" || true
     curl -s -o "$folder/answer-$1" -d 'some bytes' "$listen/echo" || true
   done
@@ -91,7 +92,7 @@ for task in 1 2 3; do
 done
 # The counts of a column, added.
 count() {
-  grep -o "class=\"number $1-count\">[0-9,]*" "$2" | sed 's/.*>//; s/,//g' | awk '{ all += $1 } END { print all + 0 }'
+  grep -o "class=\"number $1-count\"[^>]*>[0-9,]*" "$2" | sed 's/.*>//; s/,//g' | awk '{ all += $1 } END { print all + 0 }'
 }
 
 sleep "${SECONDS_OF_LOAD:-8}"
