@@ -100,6 +100,8 @@ look --dump-dom >"$folder/first"
 for policy in $(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/policies.toml"); do
   grep -q "data-policy=\"$policy\"" "$folder/first" || fail "the page does not show the policy $policy"
 done
+in_force=$(curl -s "$admin/health" | tail -n 1)
+grep -qF "id=\"state\">$in_force<" "$folder/first" || fail "the page does not say: $in_force"
 for outcome in allowed delayed limited shadow off; do
   [ "$(count "$outcome" "$folder/first")" -gt 0 ] || fail "the page shows nothing that was $outcome"
   grep -q "<path class=\"$outcome\" d=\"M" "$folder/first" || fail "the graph shows nothing that was $outcome"
