@@ -27,6 +27,8 @@ printf user >"$folder/files/users/7"
 printf api >"$folder/files/api/x"
 python3 -m http.server -b 127.0.0.1 -d "$folder/files" "$python" >"$folder/python.log" 2>&1 &
 pids+=($!)
+python3 tests/paths/urlsplit.py "$((python + 1))" &
+pids+=($!)
 
 sed -e "s|FOLDER|$folder|; s/PYTHON/$python/; s/TOMCAT/$tomcat/" \
   -e "s/PORT0/$nginx/; s/PORT1/$((nginx + 1))/; s/PORT2/$((nginx + 2))/; s/PORT3/$((nginx + 3))/" \
@@ -49,7 +51,7 @@ go build -o "$folder/go-server" tests/paths/server.go
 "$folder/go-server" "$go" &
 pids+=($!)
 
-servers="python=127.0.0.1:$python"
+servers="python=127.0.0.1:$python python-urlsplit=127.0.0.1:$((python + 1))"
 servers+=" nginx=127.0.0.1:$nginx nginx-unmerged=127.0.0.1:$((nginx + 1))"
 servers+=" nginx-before-python=127.0.0.1:$((nginx + 2)) nginx-before-tomcat=127.0.0.1:$((nginx + 3))"
 servers+=" tomcat=127.0.0.1:$tomcat tomcat-decode=127.0.0.1:$((tomcat + 1))"

@@ -15,7 +15,7 @@ function table(size, factor = 1) {
   const policies = Array.from({ length: size }, (_, at) => policy(`policy-${at}`));
   const seconds = Object.fromEntries(policies.map((one, at) =>
     [one.name, counts({ allowed: at % 50 + 1, limited: at % 3, off: at % 2, failed_open: at % 5 ? 0 : 1 }, factor)]));
-  return { requests: counts({ allowed: 20, limited: 3, off: 2, no_policy: 1 }, factor), policies, seconds, switch: "on", store: null, file: null };
+  return { counts: { policies: size, on: size, shadow: 0, off: 0 }, requests: counts({ allowed: 20, limited: 3, off: 2, no_policy: 1 }, factor), policies, seconds, switch: "on", store: null, file: null };
 }
 
 // Refreshes: first, as after it nothing else is on the page.
@@ -82,7 +82,9 @@ function table(size, factor = 1) {
   const data = table(2);
   data.seconds = { "policy-0": counts({ allowed: 5 }), "policy-1": counts({ allowed: 5, off: 2, failed_open: 1 }) };
   data.requests = { allowed: [131] };
+  data.counts = { policies: 1209, on: 1, shadow: 1200, off: 8 };
   show(data);
+  check("the header says how many policies are in force", element("state").textContent === "1 policy in force, 1,200 in a shadow, 8 off");
   check("the headline counts requests", element("of").textContent === "131 requests in the last minute: 131 allowed");
   check("the axis has numbers", element("top").textContent === "200" && element("half").textContent === "100");
   const drawn = outcome => document.querySelector(`[data-policy=policy-1] path.${outcome}`).getAttribute("d").startsWith("M");

@@ -78,9 +78,10 @@ read -r listen admin < <(sed 's|listening on \(.*\), admin on \(.*\)|\1 \2|' "$f
 load() {
   local paths=(/ /fixed_window /sliding_log /sliding_window /sliding_counter /smooth_bursty
     /smooth_warming_up /redisson /geocoder /weather)
+  local turn=$((3 * $1))
   while :; do
     curl -s -o "$folder/answer-$1" -H "x-api-key: key-$1" "$listen/api/[1-4]" || true
-    curl -s -o "$folder/answer-$1" "$listen${paths[RANDOM % ${#paths[@]}]}" || true
+    curl -s -o "$folder/answer-$1" "$listen${paths[turn++ % ${#paths[@]}]}" || true
     curl -s -o "$folder/answer-$1" "$listen/{fixed_window,}?[1-4]" || true
     curl -s -o "$folder/answer-$1" -d 'some bytes' "$listen/echo" || true
   done
@@ -91,7 +92,7 @@ for task in 1 2 3; do
 done
 # The counts of a column, added.
 count() {
-  grep -o "class=\"number $1-count\">[0-9,]*" "$2" | sed 's/.*>//; s/,//g' | awk '{ all += $1 } END { print all + 0 }'
+  grep -o "class=\"number $1-count\"[^>]*>[0-9,]*" "$2" | sed 's/.*>//; s/,//g' | awk '{ all += $1 } END { print all + 0 }'
 }
 
 sleep "${SECONDS_OF_LOAD:-8}"
@@ -99,6 +100,8 @@ look --dump-dom >"$folder/first"
 for policy in $(sed -n 's/^name = "\(.*\)"/\1/p' "$folder/policies.toml"); do
   grep -q "data-policy=\"$policy\"" "$folder/first" || fail "the page does not show the policy $policy"
 done
+in_force=$(curl -s "$admin/health" | tail -n 1)
+grep -qF "id=\"state\">$in_force<" "$folder/first" || fail "the page does not say: $in_force"
 for outcome in allowed delayed limited shadow off; do
   [ "$(count "$outcome" "$folder/first")" -gt 0 ] || fail "the page shows nothing that was $outcome"
   grep -q "<path class=\"$outcome\" d=\"M" "$folder/first" || fail "the graph shows nothing that was $outcome"

@@ -7,7 +7,7 @@ use http::header::HOST;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::fields::OneOrMany;
-use super::path::canonical;
+use super::path::{Readings, canonical};
 use crate::http::client_ip::no_peer;
 use crate::{Error, ErrorKind, Head, by_api_key};
 
@@ -119,6 +119,13 @@ impl Key {
     /// Whether all requests have one key.
     pub(super) fn is_global(&self) -> bool {
         self.0 == [Part::Global]
+    }
+
+    /// Whether the readings of a path are several keys. Asked only of few readings.
+    pub(super) fn tells_apart(&self, path: &Readings<'_>) -> bool {
+        let has_path = self.0.iter().any(|part| matches!(part, Part::Path { .. }));
+        let mut keys = path.each().filter(|_| has_path).into_iter().flatten().map(canonical);
+        keys.next().is_some_and(|first| keys.any(|key| key != first))
     }
 
     /// How many parts it has.

@@ -83,14 +83,16 @@
 //!
 //! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
 //! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,
-//! with a slash at its end or without, with `%3F` or a blank after it. Servers read such a path in
-//! different ways, and a policy that takes one of the readings takes the request.
+//! with a slash at its end or without, with `%3F` or a blank after it, behind a host as in
+//! `//x/api`. Servers read such a path in different ways, and a policy that takes one of the
+//! readings takes the request.
 //! [`PoliciesBuilder::refuse_ambiguous_paths`] refuses it instead. A path with more than 64
 //! readings, or a long one with several, gets 400 if a policy that is on has a `path`.
 //!
 //! Where rows tell paths apart that differ by the slash at the end or by parameters, each takes its
 //! own: with the rows `/login` and `/login/`, the first leaves `/login/` to the second. So do `/a`
 //! and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a limit.
+//! A row with `ignore_case` leaves nothing to one without.
 //!
 //! `/API` is another path than `/api`. Express and ASP.NET take both for one: state `ignore_case`.
 //! Where a server knows still other names of a resource, match by `name` behind its router.
@@ -106,6 +108,10 @@
 //!
 //! The values of headers are digested before they become keys. All spellings of a path are one key:
 //! `/a/`, `/a;v=1`, `/a%3Fx` and `/a` too. A host is a key in lower case and without its port.
+//!
+//! With `key = "path"` each host of `//host/a` makes its own key, that of `/host/a`. Node's
+//! `new URL` and Python's `urlsplit` read `/a` in all of them, so a caller who invents hosts has as
+//! many limits. Before such a server only [`PoliciesBuilder::refuse_ambiguous_paths`] helps.
 //!
 //! # Interfaces of suppliers
 //!

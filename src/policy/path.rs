@@ -28,7 +28,7 @@ pub(super) struct Readings<'a>(Option<Vec<Cow<'a, str>>>);
 /// One thing that servers do to a path. `None` if it changes nothing.
 type Step = fn(&str) -> Option<String>;
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     |path| replaced(path, "%2E", "."),
     |path| replaced(path, "%2F", "/"),
     |path| replaced(path, "%3B", ";"),
@@ -39,6 +39,7 @@ const STEPS: [Step; 11] = [
     without_parameters_of_dots,
     without_parameters,
     without_empty_segments,
+    without_host,
     without_dots,
 ];
 
@@ -224,6 +225,13 @@ fn without_empty_segments(path: &str) -> Option<String> {
     })
 }
 
+/// `//host/a` as `/a`: a server that reads a path as an address, as Node's `new URL` does and
+/// Python's `urlsplit`.
+fn without_host(path: &str) -> Option<String> {
+    let host = path.strip_prefix("//")?.trim_start_matches('/');
+    Some(host.find('/').map_or("/", |end| &host[end..]).to_owned())
+}
+
 /// `/a/./b/../c` as `/a/c`: by RFC 3986, where `..` takes out an empty segment too.
 fn without_dots(path: &str) -> Option<String> {
     let is_dots = |segment: &str| segment == "." || segment == "..";
@@ -245,6 +253,7 @@ fn without_dots(path: &str) -> Option<String> {
     }
     Some(result)
 }
+
 #[cfg(test)]
 mod servers;
 
@@ -305,7 +314,9 @@ mod tests {
             ("/a%20b", &["/a%20b"]),
             ("/a%2F../b", &["/a%2F../b", "/a/../b", "/b"]),
             ("/x/..;/a", &["/x/..;/a", "/x/../a", "/a"]),
-            ("/;x/a", &["/;x/a", "//a", "/a"]),
+            ("/;x/a", &["/;x/a", "//a", "/a", "/"]),
+            ("//x:1/a", &["//x:1/a", "/x:1/a", "/a"]),
+            ("///x//a", &["///x//a", "/x/a", "//a", "/a", "/"]),
             ("/x/..;/a;b", &["/x/..;/a;b", "/x/../a;b", "/x/../a", "/a;b", "/a"]),
             ("/a;v=1", &["/a;v=1", "/a"]),
             ("/a%252Fb", &["/a%252Fb", "/a%2Fb", "/a/b"]),

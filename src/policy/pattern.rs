@@ -100,7 +100,9 @@ impl<'de> Deserialize<'de> for Pattern {
         let [path, method] = [path, method].map(|values| values.map(Vec::from));
         let (path, method) = (listed("path", path)?, listed("method", method)?);
         if ignore_case && path.is_empty() {
-            return Err(D::Error::custom("ignore_case is of a path, and there is none"));
+            return Err(D::Error::custom(
+                "ignore_case is about the letters of a path, and there is no path: write one, or leave ignore_case out",
+            ));
         }
         Ok(Self { path, method, header, name, ignore_case })
     }
@@ -281,21 +283,23 @@ fn is_as_written(route: &Router<()>, path: &str) -> bool {
 /// takes its own. So do `/a;v=1` and `/a`.
 pub(super) fn tell_apart<'a>(matchers: impl Iterator<Item = &'a mut Matcher>) {
     let mut matchers: Vec<_> = matchers.collect();
-    // By what is left of routes without slashes at their ends and parameters.
-    let mut alike: HashMap<String, Vec<(String, usize, usize)>> = HashMap::new();
+    // By what is left of routes without slashes at their ends and parameters, and by their shapes.
+    let mut alike: HashMap<String, HashMap<String, Vec<(usize, usize)>>> = HashMap::new();
     for (place, matcher) in matchers.iter().enumerate() {
         for (index, path) in matcher.paths.iter().enumerate() {
             let shape = path.shape();
             let common = without_parameters(&shape).unwrap_or_else(|| shape.clone());
             let common = common.strip_suffix('/').unwrap_or(&common).to_owned();
-            alike.entry(common).or_default().push((shape, place, index));
+            alike.entry(common).or_default().entry(shape).or_default().push((place, index));
         }
     }
-    for routes in alike.into_values().filter(|routes| routes.iter().any(|one| one.0 != routes[0].0))
-    {
-        for (shape, place, index) in &routes {
-            for (other_shape, other, at) in &routes {
-                if shape != other_shape && matchers[*other].takes_all_of(matchers[*place]) {
+    for shapes in alike.values() {
+        for (shape, own) in shapes {
+            for (_, others) in shapes.iter().filter(|(other, _)| *other != shape) {
+                for (place, index) in own {
+                    let takes =
+                        |(other, _): &&(usize, _)| matchers[*other].takes_all_of(matchers[*place]);
+                    let Some((other, at)) = others.iter().find(takes) else { continue };
                     let mut left = Router::new();
                     let inserted = left.insert(&matchers[*other].paths[*at].route, ());
                     inserted.expect("a route of a router");
@@ -347,21 +351,42 @@ impl Matcher {
 
     /// Whether, apart from paths, it takes every request that the other one takes.
     fn takes_all_of(&self, other: &Self) -> bool {
-        (self.methods.is_empty() || self.methods == other.methods)
+        (self.ignore_case || !other.ignore_case)
+            && (self.methods.is_empty() || self.methods == other.methods)
             && (self.headers.is_empty() || self.headers == other.headers)
             && self.name == other.name
     }
 
-    /// How each path that it takes begins: the whole segments before the first placeholder. `None`
-    /// if it may take every path.
+    /// How each path that it takes begins: the whole segments before the first placeholder, in
+    /// lower case if it ignores case. `None` if it may take every path.
     pub(super) fn beginnings(&self) -> Option<impl Iterator<Item = &str>> {
-        let takes_every = self.paths.is_empty() || self.ignore_case;
-        (!takes_every).then(|| self.paths.iter().map(PathTest::beginning))
+        (!self.paths.is_empty()).then(|| self.paths.iter().map(PathTest::beginning))
+    }
+
+    pub(super) fn ignores_case(&self) -> bool {
+        self.ignore_case
     }
 }
 
 impl fmt::Debug for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Matcher").field("methods", &self.methods).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_left_once_however_many_rows_write_it() {
+        let paths = ["/login", "/login/", "/login", "/login/", "/login;v=1"];
+        let matcher = |path: &&str| {
+            let path = vec![(*path).to_owned()];
+            Pattern { path, ..Pattern::default() }.matcher().expect("a path")
+        };
+        let mut matchers: Vec<_> = paths.iter().map(matcher).collect();
+        tell_apart(matchers.iter_mut());
+        assert!(matchers.iter().all(|matcher| matcher.paths[0].left.len() == 2));
     }
 }

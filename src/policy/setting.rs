@@ -11,7 +11,8 @@ use crate::Quota;
 use crate::algorithm::{Algorithm, AnyAlgorithm, DEFAULT_HORIZON, INEXACT, SmoothBursty};
 
 /// What is wrong with a cost that no key has room for.
-const NEVER: &str = "a request of so many units never fits";
+const NEVER: &str =
+    "no request of this cost is ever admitted: write a smaller cost, or a larger limit or burst";
 
 /// An algorithm as its row has it.
 #[derive(Clone, Copy, Debug)]
@@ -92,11 +93,15 @@ impl Setting {
         let units = i64::try_from(units).ok().filter(|units| *units <= INEXACT);
         let fits = |units: &i64| AnyAlgorithm::earliest_fit(&rule, None, 0, *units).is_some();
         let units = units.filter(fits).ok_or(NEVER)?;
-        let wait = AnyAlgorithm::least_wait(&rule, units).max(0).cast_unsigned();
-        let wait = Duration::from_micros(wait);
-        if wait > self.max_wait {
+        let micros = |time: i64| Duration::from_micros(time.max(0).cast_unsigned());
+        let wait = micros(AnyAlgorithm::least_wait(&rule, units));
+        let horizon = micros(AnyAlgorithm::horizon(&rule));
+        if wait > self.max_wait.min(horizon) {
+            let short = if wait > self.max_wait { "max_wait" } else { "horizon" };
             let wait = humantime::format_duration(wait);
-            return Err(format!("so many units wait for {wait} at least, longer than max_wait"));
+            return Err(format!(
+                "a request of this cost waits for {wait} at least: write a smaller cost, or a longer {short}"
+            ));
         }
         Ok(())
     }

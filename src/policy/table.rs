@@ -99,12 +99,18 @@ impl Table {
             let mode = armed.mode(all);
             let key = match policy.matcher().takes(head, &path, name) {
                 Takes::None => continue,
+                // Nobody can say whether the policy would have taken it.
+                Takes::Unknown if mode == SwitchMode::Off => continue,
                 _ if mode == SwitchMode::Off => {
                     off.push(Arc::clone(armed));
                     continue;
                 }
                 Takes::Unknown => Err(unreadable("the path can be read in too many ways")),
-                Takes::Some if refuses_ambiguous && mode == SwitchMode::On => {
+                takes
+                    if refuses_ambiguous
+                        && mode == SwitchMode::On
+                        && (takes == Takes::Some || policy.key().tells_apart(&path)) =>
+                {
                     Err(unreadable("the path can be read in several ways"))
                 }
                 Takes::Some | Takes::All => policy.key().of_request(head, addresses),

@@ -139,6 +139,36 @@ fn a_row_without_a_name_has_a_number_and_names_are_not_shared() {
     assert_eq!(error.to_string(), "interface \"a\": name: another row has this name");
 }
 
+#[test]
+fn a_cost_that_never_fits_names_the_field_that_is_too_small() {
+    let pace = "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\n";
+    let waits =
+        "a request of this cost waits for 800ms at least: write a smaller cost, or a longer";
+    for (fields, message) in [
+        (
+            String::from("cost = 6"),
+            String::from(
+                "no request of this cost is ever admitted: write a smaller cost, or a larger limit \
+                 or burst",
+            ),
+        ),
+        (pace.to_owned(), format!("{waits} max_wait")),
+        (format!("{pace}max_wait = '700ms'"), format!("{waits} max_wait")),
+        (format!("{pace}max_wait = '10s'\nhorizon = '700ms'"), format!("{waits} horizon")),
+    ] {
+        let error = wrong(&format!("{BASE}{fields}"));
+        assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("cost"), &*message));
+    }
+}
+
+#[test]
+fn an_error_of_ignore_case_says_what_to_write() {
+    let error = wrong(&format!("{BASE}match = {{ ignore_case = true }}"));
+    let message = "ignore_case is about the letters of a path, and there is no path: write one, or \
+                   leave ignore_case out";
+    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
+}
+
 /// A cost that fits, or that a row lets wait, is no error.
 #[test]
 fn a_cost_may_be_all_that_fits() {
@@ -148,6 +178,7 @@ fn a_cost_may_be_all_that_fits() {
         "cost = 5\nalgorithm = 'sliding_counter'",
         "cost = 9\nalgorithm = 'smooth_bursty'",
         "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\nmax_wait = '1s'",
+        "cost = 9\nalgorithm = 'smooth_bursty'\nwait_for_own_cost = true\nmax_wait = '1s'\nhorizon = '1s'",
         "cost = 9\nalgorithm = 'smooth_warming_up'",
         "cost = 9\nalgorithm = 'smooth_warming_up'\nwait_for_own_cost = true\nmax_wait = '10s'",
         "cost = 9\nalgorithm = 'smooth_bursty'\nstart_empty = true",

@@ -22,13 +22,14 @@ const HANDLERS: [(&str, &str, &str); 3] = [
 ];
 
 /// What an attacker puts between the segments of a path.
-const BETWEEN: [&str; 26] = [
+const BETWEEN: [&str; 27] = [
     "/",
     "/.",
     "/./",
     "/x/..",
     "/x/../",
     "//",
+    "//x",
     "/x//../..",
     ";a=b",
     ";",

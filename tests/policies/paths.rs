@@ -75,6 +75,11 @@ async fn no_spelling_of_an_exact_path_gets_around_its_policy() {
         "/%252e/login",
         "/login%3Fx",
         "/login%23",
+        // A server that finds a host in it: Node's `new URL`, Python's `urlsplit`.
+        "//x/login",
+        "///x/login",
+        "/\\x/login",
+        "/%5cx:80/login/",
     ] {
         if check(&policies, &request("GET", path, &[])).await.is_none() {
             escaped.push(path);
@@ -125,6 +130,32 @@ async fn paths_that_rows_tell_apart_are_taken_by_their_own() {
         ("/a%3Bv=1", &["a", "v1"]),
         ("/x/..;/a;v=1", &["a", "v1"]),
         ("/users/7;x/", &["user", "users"]),
+    ] {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
+        assert_eq!(found, names, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_ignores_case_leaves_nothing_to_one_that_does_not() {
+    let row = |name: &str, rest: &str| {
+        format!("[[policy]]\nname = '{name}'\nlimit = 99\nperiod = '1h'\nmatch = {rest}\n")
+    };
+    let table = [
+        row("any", "{ path = '/login', ignore_case = true }"),
+        row("slash", "'/login/'"),
+        row("exact", "'/logout'"),
+        row("any-slash", "{ path = '/logout/', ignore_case = true }"),
+    ];
+    let policies = policies(&table.concat());
+    for (path, names) in [
+        ("/LOGIN", &["any"][..]),
+        ("/LOGIN/", &["any"]),
+        ("/login/", &["any", "slash"]),
+        ("/logout", &["exact", "any-slash"]),
+        ("/logout/", &["any-slash"]),
+        ("/LOGOUT/", &["any-slash"]),
     ] {
         let decision = decide(&policies, &request("GET", path, &[])).await;
         let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
@@ -207,6 +238,24 @@ async fn a_path_that_is_read_differently_is_refused_where_the_program_says_so() 
     for path in ["/", "/x//y", "/x;a=b", "/x%2Fy/./z"] {
         assert!(matches!(keyed(path), Keyed::Exempt), "{path}");
     }
+}
+
+/// Each host in front of a path would be a limit of its own.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_several_keys_is_refused_where_the_program_says_so() {
+    let row = |key| format!("[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nkey = {key}");
+    let policies = |key| Policies::builder().refuse_ambiguous_paths().build(&rows(&row(key)));
+    let by_path = policies("['global', 'path']").unwrap();
+    let keyed = |path: &str| by_path.charge(Head::from(&request("GET", path, &[])));
+    for path in ["//x/login", "///x/login", "/\\x/login", "/;a/x/login", "/login/a//../b"] {
+        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
+    }
+    for path in ["/", "/login", "/login//x", "/login;a=b/", "/a%2Fb", "/x/../login", "/a%252Fb"] {
+        assert!(matches!(keyed(path), Keyed::Charge(_)), "{path}");
+    }
+    let global = policies("'global'").unwrap();
+    let keyed = global.charge(Head::from(&request("GET", "//x/login", &[])));
+    assert!(matches!(keyed, Keyed::Charge(_)));
 }
 
 #[tokio::test(start_paused = true)]

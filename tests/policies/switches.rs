@@ -248,7 +248,7 @@ async fn a_policy_that_is_off_says_so_for_each_request_that_passes() {
     };
     policies.get("a").unwrap().switch().set(SwitchMode::On);
     assert_eq!(policies.get("a").unwrap().mode(), SwitchMode::Off);
-    assert_eq!(seen("/a").await, ["a Off", "b Local"]);
+    assert_eq!(seen("/a").await, ["b Local", "a Off"]);
     assert_eq!(seen("/").await, ["b Local"]);
     policies.switch().set(SwitchMode::Off);
     assert_eq!(seen("/a").await, ["a Off", "b Off"]);

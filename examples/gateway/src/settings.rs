@@ -31,6 +31,9 @@ pub(crate) struct Settings {
     pub(crate) trusted: Vec<IpNet>,
     /// `FORWARDED`: the one header that `TRUSTED` unlocks. Default: `x-forwarded-for`.
     pub(crate) forwarded: HeaderName,
+    /// `AMBIGUOUS_PATHS`: whether a path that servers read in several ways is refused. Default:
+    /// policies take it.
+    pub(crate) refuses_ambiguous: bool,
     /// `ADMIN_TOKEN`. Default: none, and nothing can be changed.
     pub(crate) token: Option<String>,
     pub(crate) timeouts: Timeouts,
@@ -100,6 +103,13 @@ impl Settings {
                 return Err(format!("FORWARDED is {other:?}, and must be {known}"));
             }
         };
+        let refuses_ambiguous = match get("AMBIGUOUS_PATHS").as_deref() {
+            None | Some("take") => false,
+            Some("refuse") => true,
+            Some(other) => {
+                return Err(format!("AMBIGUOUS_PATHS is {other:?}, and must be take or refuse"));
+            }
+        };
         let upstream = get("UPSTREAM").map(|url| Upstream::parse(&url)).transpose()?;
         let seconds =
             |name: &str, default| get(name).map_or(Ok(default), |text| seconds(name, &text));
@@ -131,6 +141,7 @@ impl Settings {
             headers,
             trusted: networks(&get("TRUSTED").unwrap_or_default())?,
             forwarded,
+            refuses_ambiguous,
             token: get("ADMIN_TOKEN"),
             timeouts,
             max_connections,
@@ -205,6 +216,7 @@ mod tests {
         assert_eq!(settings.headers, HeaderStyle::Draft11);
         assert_eq!(settings.forwarded, "x-forwarded-for");
         assert_eq!(settings.trusted, []);
+        assert!(!settings.refuses_ambiguous);
         assert_eq!(settings.timeouts, Timeouts::default());
         assert!(settings.max_connections > 0);
     }
@@ -221,6 +233,7 @@ mod tests {
         let table = [
             ("HEADERS", "draft-99"),
             ("FORWARDED", "x-real-ip"),
+            ("AMBIGUOUS_PATHS", "yes"),
             ("TRUSTED", "10.0.0.0/8,proxy"),
             ("TRUSTED", "10.0.0.0/33"),
             ("TRUSTED", "::ffff:10.0.0.0/8"),

@@ -353,3 +353,23 @@ fn a_policy_of_get_takes_no_head_unless_it_says_so() {
         assert_eq!(stands["remaining"], left, "{methods}");
     }
 }
+
+#[test]
+fn a_path_that_servers_read_in_several_ways_is_refused_if_the_operator_says_so() {
+    let login = row("login", "key = \"global\"\nmatch = \"/login\"");
+    let ambiguous = ["//login", "//x/login", "/login;a=b", "/x/..;/login", "/login/."];
+    let gateway = Gateway::start(&login, &[("AMBIGUOUS_PATHS", "refuse")]);
+    for path in ambiguous {
+        assert_eq!(gateway.get(path).status, 400, "{path}");
+    }
+    // None of them was charged, and other spellings are one path for everybody.
+    for path in ["/login", "/login/", "/%6cogin", "/login?//x", "/login", "//other"] {
+        assert_eq!(gateway.get(path).status, 404, "{path}");
+    }
+    assert_eq!(gateway.get("/login").status, 429);
+    let gateway = Gateway::with_policies(&login);
+    for path in ambiguous {
+        assert_eq!(gateway.get(path).status, 404, "{path}");
+    }
+    assert_eq!(gateway.get("/login").status, 429);
+}

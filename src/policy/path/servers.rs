@@ -4,7 +4,7 @@ use super::{Readings, spelled};
 
 /// How servers find the segments of a path: each takes out dots and parameters, merges slashes and
 /// decodes, in an order of its own.
-fn servers(path: &str) -> [Vec<String>; 19] {
+fn servers(path: &str) -> [Vec<String>; 21] {
     let split = |path: &str| path.split('/').skip(1).map(str::to_owned).collect::<Vec<_>>();
     let joined = |segments: &[String]| format!("/{}", segments.join("/"));
     let all = |path: &str| {
@@ -54,6 +54,15 @@ fn servers(path: &str) -> [Vec<String>; 19] {
     };
     let dots = |segments| without_dots(segments, false);
     let whatwg = without_dots(split(&path.replace('\\', "/")), true);
+    // A server that reads an address in it.
+    let without_host = |path: &str| match path.strip_prefix("//") {
+        Some(rest) => {
+            let rest = rest.trim_start_matches('/');
+            rest.find('/').map_or("/", |end| &rest[end..]).to_owned()
+        }
+        None => path.to_owned(),
+    };
+    let address = without_dots(split(&without_host(&path.replace('\\', "/"))), true);
     let raw = dots(split(path));
     let decoded = split(&all(path));
     [
@@ -78,6 +87,9 @@ fn servers(path: &str) -> [Vec<String>; 19] {
         dots(merged(names(split(&all(path))))),
         dots(merged(split(&twice))),
         dots(merged(split(&until_query(path)))),
+        // Node's `new URL`, and one that decodes before it.
+        each(address),
+        dots(merged(split(&without_host(&all(path).replace('\\', "/"))))),
     ]
 }
 
@@ -89,7 +101,7 @@ fn no_server_reads_a_path_that_is_no_reading() {
         "%61pi", "x", "/x", "a", "/a", "/../", "/./",
     ];
     let mut random = fastrand::Rng::with_seed(7);
-    let (mut found, mut unread) = ([0; 19], 0);
+    let (mut found, mut unread) = ([0; 21], 0);
     for _ in 0..40_000 {
         let mut path = String::from("/");
         for _ in 0..random.usize(1..8) {
