@@ -23,6 +23,8 @@ pub use crate::limiter::{
 #[cfg(feature = "redis")]
 pub use crate::limiter::{AllAtOnceFuture, RedisFuture};
 
+pub use crate::settlement::Settlement;
+
 use crate::limiter::{Admission, Limiter};
 use crate::shared::Shared;
 use crate::{Decision, Refusal, Respond};

@@ -53,6 +53,7 @@ mod layer;
 mod respond;
 mod service;
 mod settle;
+mod settlement;
 mod shared;
 // HTTP, gRPC, policies, Java, tests.
 mod grpc;

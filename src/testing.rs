@@ -22,6 +22,7 @@ use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Limiter, Operation, Outcome, Owner, Reservation};
 
 /// Returns decisions in the order in which they were given. Clones share the decisions and the
@@ -200,12 +201,13 @@ impl Limiter for Scripted {
         Some(ready(Ok(Decision::new(Outcome::Allow))))
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         if reservation.owner() != self.owner {
             return Err(reservation);
         }
+        let cost = reservation.cost();
         let number = reservation.into_payload()?;
         self.play().settlements.push((number, actual));
-        Ok(())
+        Ok(Settlement::gave_back(cost.saturating_sub(actual)))
     }
 }

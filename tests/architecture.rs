@@ -18,8 +18,18 @@ struct Module {
 }
 
 /// Every module may use these, and they use each other.
-const VALUES: &[&str] =
-    &["reservation", "charge", "decision", "error", "key", "mark", "quota", "refusal", "waiters"];
+const VALUES: &[&str] = &[
+    "reservation",
+    "charge",
+    "decision",
+    "error",
+    "key",
+    "mark",
+    "quota",
+    "refusal",
+    "settlement",
+    "waiters",
+];
 
 /// The first match holds, so a module inside another stands before it.
 const MODULES: &[Module] = &[

@@ -142,8 +142,12 @@ mod from_the_epochs_begin {
                     let mut next = || reservations.next().expect("one of each");
                     let mut units = Vec::new();
                     for (redis, memory) in &pairs {
-                        units.push(redis.refund_confirmed(next()).await.expect("refunded"));
-                        units.push(memory.refund_confirmed(next()).expect("refunded"));
+                        units.push(
+                            redis.settle(next(), 0).expect("its own").await.expect("refunded"),
+                        );
+                        units.push(
+                            memory.settle(next(), 0).expect("its own").await.expect("refunded"),
+                        );
                     }
                     assert_eq!(units, [units[0]; 4], "{place}");
                     continue;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::future::Settlement;
 use tower_sluice::{
     Charge, Decision, Error, FailOpen, Limiter, LimiterExt, Memory, Owner, Quota, Raise,
     RateLimitLayer, Reservation,
@@ -62,13 +63,14 @@ impl Limiter for Table {
         ready(Ok(decision.with_reservation(Reservation::new(self.owner, cost, row))))
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         if reservation.owner() != self.owner {
             return Err(reservation);
         }
+        let cost = reservation.cost();
         let Row { key, number } = reservation.into_payload()?;
         self.rows.lock().unwrap().insert((key, number), actual);
-        Ok(())
+        Ok(Settlement::gave_back(cost.saturating_sub(actual)))
     }
 
     fn can_take_more(&self) -> bool {

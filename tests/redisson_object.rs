@@ -157,7 +157,7 @@ async fn reservations_are_given_back_once_and_to_their_own_limiter() {
         tokio::task::yield_now().await;
     }
     let (_, reservation) = bench.check(&bench.redisson, 4).await;
-    assert_eq!(bench.redisson.refund_confirmed(reservation.unwrap()).await.unwrap(), 4);
+    assert_eq!(bench.redisson.settle(reservation.unwrap(), 0).expect("its own").await.unwrap(), 4);
     assert!(bench.members().await.is_empty());
 }
 
@@ -360,7 +360,10 @@ async fn memory_stands_in_for_it() {
     let mut decision = memory.acquire(patient.cost(2)).await.unwrap();
     let waited = begun.elapsed();
     assert!(Duration::from_millis(999) <= waited && waited <= Duration::from_millis(1_003));
-    assert_eq!(memory.refund_confirmed(decision.take_reservation().unwrap()).unwrap(), 2);
+    assert_eq!(
+        memory.settle(decision.take_reservation().unwrap(), 0).expect("its own").await.unwrap(),
+        2
+    );
     assert_eq!(memory.peek("r").await.unwrap().remaining(), Some(3));
     assert!(memory.check(&Charge::new("r").cost(3)).await.unwrap().is_admitted());
     assert_eq!(memory.release("r", 2).unwrap(), 2);

@@ -8,8 +8,8 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Charge, Decision, Error, ErrorKind, Global, Limiter, LimiterExt, Memory, Outcome,
-    Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond,
+    AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Global, Limiter, LimiterExt,
+    Memory, Outcome, Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond, Switch,
 };
 
 #[path = "support/strict.rs"]
@@ -20,7 +20,7 @@ mod support;
 use strict::Strict;
 
 #[cfg(feature = "redis")]
-use tower_sluice::{Pool, Redis};
+use tower_sluice::{AllAtOnce, Pool, Redis};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -339,4 +339,64 @@ fn outside_of_a_runtime_a_reservation_comes_back() {
     let reservation = decision.take_reservation().unwrap();
     let reservation = limiter.settle(reservation, 11).expect_err("nothing can be sent");
     runtime.block_on(async { assert!(limiter.settle(reservation, 11).is_ok()) });
+}
+
+/// What settling 10 units at 4 gives back, where nobody else has asked; and what settling the first
+/// of two does.
+async fn given_back<L: Limiter>(limiter: L) -> [u64; 2] {
+    let taken = async |key: &str| {
+        let mut decision = limiter.check(&Charge::new(key).cost(10)).await.expect("a decision");
+        decision.take_reservation().expect("taken")
+    };
+    let alone = taken("alone").await;
+    let alone = limiter.settle(alone, 4).expect("its own").await.expect("an answer");
+    let first = taken("two").await;
+    drop(taken("two").await);
+    [alone, limiter.settle(first, 4).expect("its own").await.expect("an answer")]
+}
+
+#[tokio::test]
+async fn a_settlement_says_what_it_gave_back_in_memory() {
+    // A bucket gives back only what no later charge was decided on.
+    let bucket = || Memory::new("bucket", TokenBucket::new(Quota::per_hour(1_000)));
+    let window = || Memory::new("window", FixedWindow::new(Quota::per_hour(1_000)));
+    assert_eq!(given_back(bucket()).await, [6, 0]);
+    assert_eq!(given_back(window()).await, [6, 6]);
+    let around = window().timeout(HOUR).breaker(Breaker::default()).or_else(FailOpen);
+    let around = around.deny_cache().shadow().switch(&Switch::new()).inspect(|_, _| {}).boxed();
+    assert_eq!(given_back(around).await, [6, 6]);
+    assert_eq!(given_back(bucket().or_else(window())).await, [6, 0]);
+    // The most that one of them gave back.
+    let both = |charge: &Charge| [charge.clone(), charge.clone()];
+    let in_turn = AllInTurn::new([bucket().boxed(), window().boxed()], both);
+    assert_eq!(given_back(in_turn).await, [6, 6]);
+    // Units that are put back into a lease are there for the next.
+    assert_eq!(given_back(window().lease(100)).await, [6, 6]);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_settlement_says_what_it_gave_back_in_redis() {
+    let server = support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let quota = Quota::per_hour(1_000);
+    let bucket = |name| Redis::new(name, TokenBucket::new(quota), pool.clone());
+    let window = |name| Redis::new(name, FixedWindow::new(quota), pool.clone());
+    assert_eq!(given_back(bucket("bucket")).await, [6, 0]);
+    assert_eq!(given_back(window("window")).await, [6, 6]);
+    let both = |charge: &Charge| [charge.clone(), charge.clone()];
+    let at_once = AllAtOnce::new((window("one"), window("other")), both);
+    assert_eq!(given_back(at_once).await, [6, 6]);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_settlement_that_no_store_answers_says_so() {
+    let mut server = support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter = Redis::new("window", FixedWindow::new(Quota::per_hour(1_000)), pool);
+    let taken = limiter.check(&"alice".into()).await.unwrap().take_reservation().unwrap();
+    server.kill();
+    let error = limiter.settle(taken, 0).expect("its own").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error}");
 }

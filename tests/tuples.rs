@@ -72,7 +72,7 @@ async fn after_fifty_hung_up<A: InLua>(server: &Server, algorithm: A) -> [usize;
         waiters.push(decision.take_reservation().unwrap());
     }
     for waiter in waiters.into_iter().rev() {
-        assert_eq!(limiter.refund_confirmed(waiter).await.unwrap(), 1);
+        assert_eq!(limiter.settle(waiter, 0).expect("its own").await.unwrap(), 1);
     }
     let mut admitted = [0; 3];
     for (admitted, step) in admitted.iter_mut().zip([0, 12, 48]) {
@@ -123,7 +123,10 @@ async fn several_quotas_take_one_call_and_all_or_nothing() {
     run(&mut connection, &["DEL", "sluice:test:3sl1:{x}"]).await;
     let mut reserved = limiter.check(&Charge::new("x").cost(2)).await.unwrap();
     assert_eq!(reserved.remaining(), Some(0));
-    assert_eq!(limiter.refund_confirmed(reserved.take_reservation().unwrap()).await.unwrap(), 2);
+    assert_eq!(
+        limiter.settle(reserved.take_reservation().unwrap(), 0).expect("its own").await.unwrap(),
+        2
+    );
     assert_eq!(limiter.peek("x").await.unwrap().remaining(), Some(2));
 
     let error = limiter.check(&Charge::new("x").quota((hour, day))).await.unwrap_err();
@@ -174,9 +177,9 @@ async fn assert_same<A: InLua, B: InLua>(server: &Server, fixed: A, dynamic: B) 
         if dice.below(4) == 0
             && let Some((a, b, c)) = waiting.pop()
         {
-            let units = one.refund_confirmed(a).await.unwrap();
-            assert_eq!(other.refund_confirmed(b).await.unwrap(), units, "step {step}");
-            assert_eq!(memory.refund_confirmed(c).unwrap(), units, "step {step}");
+            let units = one.settle(a, 0).expect("its own").await.unwrap();
+            assert_eq!(other.settle(b, 0).expect("its own").await.unwrap(), units, "step {step}");
+            assert_eq!(memory.settle(c, 0).expect("its own").await.unwrap(), units, "step {step}");
             continue;
         }
         let wait = dice.pick(&[0, 400_000, 60_000_000]);

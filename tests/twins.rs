@@ -141,7 +141,8 @@ async fn compare<A: InLua>(
                 let rule = algorithm.rule(quota).expect("a rule");
                 let refund = Refund::whole(cost, &mark);
                 let units = A::refund(&rule, &mut state, instant, &refund).unwrap_or(0);
-                let from_lua = lua.refund_confirmed(reservation).await.expect("lua gives back");
+                let from_lua =
+                    lua.settle(reservation, 0).expect("its own").await.expect("lua gives back");
                 assert_eq!(from_lua as i64, units, "{place}");
                 continue;
             }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::Algorithm;
+use tower_sluice::future::Settlement;
 use tower_sluice::redisson::{PermitLog, Rate, Redisson};
 use tower_sluice::{Charge, Error, Limiter, Memory, Operation, Reservation};
 
@@ -36,10 +37,6 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
 }
 
 impl Gate for Memory<PermitLog> {
-    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        Memory::refund_confirmed(self, reservation)
-    }
-
     async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
         Memory::release(self, key, permits)
     }
@@ -75,16 +72,16 @@ impl Limiter for Named {
         self.redisson.check(&self.named(charge))
     }
 
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        self.redisson.settle(reservation, actual)
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         self.redisson.operate(operation, &self.named(charge))
     }
 }
 
 impl Gate for Named {
-    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        self.redisson.refund_confirmed(reservation).await
-    }
-
     async fn release(&self, key: &str, permits: u64) -> Result<u64, Error> {
         self.redisson.rate_limiter(&self.name(key))?.release(permits).await
     }

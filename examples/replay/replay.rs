@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs, process};
 
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::future::Settlement;
 use tower_sluice::{
     Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
     Reservation,
@@ -101,10 +102,8 @@ pub(crate) fn unique() -> String {
     format!("replay-{}-{}", began.as_micros(), process::id())
 }
 
-/// A limiter that returns how much it refunded.
+/// A limiter of one algorithm.
 pub(crate) trait Gate: Limiter {
-    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error>;
-
     /// Releases permits, whichever line took them.
     async fn release(&self, _key: &str, _permits: u64) -> Result<u64, Error> {
         Err(Error::new(ErrorKind::Configuration, "only redisson releases"))
@@ -121,22 +120,18 @@ impl<A: Algorithm> Limiter for InProcess<A> {
         self.0.check(charge)
     }
 
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        self.0.settle(reservation, actual)
+    }
+
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
         self.0.operate(operation, charge)
     }
 }
 
-impl<A: Algorithm> Gate for InProcess<A> {
-    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        self.0.refund_confirmed(reservation)
-    }
-}
+impl<A: Algorithm> Gate for InProcess<A> {}
 
-impl<A: InLua> Gate for Redis<A> {
-    async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        Redis::refund_confirmed(self, reservation).await
-    }
-}
+impl<A: InLua> Gate for Redis<A> {}
 
 pub(crate) struct Replay<G> {
     gate: G,
@@ -249,7 +244,7 @@ impl<G: Gate> Replay<G> {
         let (key, quota, reservation) =
             (Arc::clone(&past.key), past.quota, past.reservation.take());
         let units = match reservation {
-            Some(reservation) => self.gate.refund_confirmed(*reservation).await,
+            Some(reservation) => self.gate.settle(*reservation, 0).expect("its own").await,
             None => Ok(0),
         };
         self.given_back(key, quota, units).await

@@ -14,6 +14,7 @@ use super::acquire::too_long_a_wait;
 use super::named::check_key;
 use super::timeout::after_other_calls;
 use super::{Boxed, BoxedFuture, Limiter, MemberCharges, Operation, Parts};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Outcome, Owner, Reservation};
 
 /// Limiters over different keys, asked one after another, all or nothing: per user *and* for
@@ -255,20 +256,16 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
         admitted?.into_iter().min_by(compare_tightness)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let is_more = actual > reservation.cost();
         if reservation.owner() != self.owner || is_more && !self.can_take_more() {
             return Err(reservation);
         }
         let (cost, charged) = (reservation.cost(), reservation.charged());
         let reservations: MemberReservations = reservation.into_payload()?;
-        let mut unsettled = reservations.settle(&self.limiters[..], actual);
-        if unsettled.is_empty() {
-            return Ok(());
-        }
-        unsettled.reverse();
-        let unsettled = MemberReservations(unsettled);
-        Err(Reservation::new(self.owner, cost, unsettled).with_charged(charged))
+        reservations.settle(&self.limiters[..], actual).map_err(|unsettled| {
+            Reservation::new(self.owner, cost, unsettled).with_charged(charged)
+        })
     }
 
     fn can_take_more(&self) -> bool {

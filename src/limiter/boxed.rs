@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{Limiter, Operation};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 /// The future of [`Boxed`], of [`AllInTurn`](crate::AllInTurn) and of
@@ -38,7 +39,7 @@ impl Limiter for Boxed {
         self.0.check_keyless_boxed(why)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.0.settle_boxed(reservation, actual)
     }
 
@@ -60,7 +61,11 @@ impl fmt::Debug for Boxed {
 trait Erased {
     fn check_boxed(&self, charge: &Charge) -> BoxedFuture;
     fn check_keyless_boxed(&self, why: &Error) -> Option<Decision>;
-    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation>;
+    fn settle_boxed(
+        &self,
+        reservation: Reservation,
+        actual: u64,
+    ) -> Result<Settlement, Reservation>;
     fn can_take_more_boxed(&self) -> bool;
     fn operate_boxed(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture>;
 }
@@ -78,7 +83,11 @@ where
         self.check_keyless(why)
     }
 
-    fn settle_boxed(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle_boxed(
+        &self,
+        reservation: Reservation,
+        actual: u64,
+    ) -> Result<Settlement, Reservation> {
         self.settle(reservation, actual)
     }
 

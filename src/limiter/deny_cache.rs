@@ -19,6 +19,7 @@ use self::key::KeyHash;
 use self::refusal::Question;
 use super::{Limiter, Operation};
 use crate::reservation::Charged;
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
@@ -179,7 +180,7 @@ impl<L: Limiter> Limiter for DenyCache<L> {
 
     /// Forgets the key, since its time to come back may be another one. Of a reservation that did
     /// not come from here, the key is not known.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let (charged, is_changed) = (reservation.charged(), actual != reservation.cost());
         let settled = self.inner.settle(reservation, actual);
         match charged {

@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 use super::{Limiter, Operation};
 use crate::decision::is_policy_name;
 use crate::digest;
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, QuotaUnit, Reservation};
 
 /// What the decisions of a limiter say about its [policies](Decision::policies), for the callers
@@ -156,7 +157,7 @@ impl<L: Limiter> Limiter for Described<L> {
         self.inner.check_keyless(why)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

@@ -7,6 +7,7 @@ use super::{
     Inspect, Lease, Limiter, Operation, OperationFuture, OrElse, Shadow, Switch, Timeout,
     WithBreaker, WithSwitch,
 };
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 /// Wraps a limiter, and asks it: every [`Limiter`] has these methods.
@@ -265,7 +266,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// As [`settle`](Limiter::settle).
-    fn refund(&self, reservation: Reservation) -> Result<(), Reservation> {
+    fn refund(&self, reservation: Reservation) -> Result<Settlement, Reservation> {
         self.settle(reservation, 0)
     }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 /// A limiter with a closure that sees each decision: made by
@@ -85,7 +86,7 @@ where
         self.inner.check_keyless(why)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

@@ -35,6 +35,7 @@ use self::name::may_be_leased;
 use self::settings::Settings;
 use self::stock::LeasedUnits;
 use super::{Limiter, Operation};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 /// A limiter that leases units: made by [`LimiterExt::lease`](crate::LimiterExt::lease). Cheap to
@@ -200,15 +201,15 @@ where
 
     /// Less is put back into the lease, or refunded with the rest of it. More is taken from a
     /// lease, or of the inner limiter.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let leases = &self.leases;
         if reservation.owner() != leases.owner {
             return leases.inner.settle(reservation, actual);
         }
-        match reservation.payload::<LeasedUnits<L>>() {
-            Some(LeasedUnits(stock)) if leases.settle(stock, reservation.cost(), actual) => Ok(()),
-            _ => Err(reservation),
-        }
+        let stock = reservation.payload::<LeasedUnits<L>>();
+        let settled =
+            stock.and_then(|LeasedUnits(stock)| leases.settle(stock, reservation.cost(), actual));
+        settled.ok_or(reservation)
     }
 
     fn can_take_more(&self) -> bool {

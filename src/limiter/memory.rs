@@ -21,11 +21,14 @@ use store::Store;
 #[cfg(feature = "policies")]
 pub(crate) use together::Together;
 
-use super::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
+use super::named::{NamedAlgorithm, expect_valid_quota};
 use super::{Limiter, Operation};
+#[cfg(feature = "redisson")]
+use crate::Error;
 use crate::algorithm::Algorithm;
 use crate::quota::QuotaError;
-use crate::{Charge, Error, Reservation};
+use crate::settlement::Settlement;
+use crate::{Charge, Reservation};
 
 /// How many live keys are held unless set otherwise.
 pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
@@ -146,17 +149,6 @@ impl<A: Algorithm> Memory<A> {
         self.len() == 0
     }
 
-    /// Refunds all of a reservation, and returns how many units it could: 0 if others were
-    /// decided on it since.
-    ///
-    /// # Errors
-    ///
-    /// If the reservation is another limiter's.
-    pub fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        let (cost, payload) = self.store.named.open(reservation).map_err(not_own_reservation)?;
-        self.store.settle(&payload, cost, 0)
-    }
-
     /// A limiter of the same keys by another algorithm, whose states are of the same kind. It
     /// settles what this one took.
     ///
@@ -201,11 +193,11 @@ impl<A: Algorithm> Limiter for Memory<A> {
         self.ask(None, charge)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let charged = reservation.charged();
         let (cost, payload) = self.store.named.open(reservation)?;
         match self.store.settle(&payload, cost, actual) {
-            Ok(_) => Ok(()),
+            Ok(units) => Ok(Settlement::gave_back(units)),
             // The clock cannot be read, or the key is gone and the memory is full.
             Err(_) => Err(self.store.named.close(cost, payload).with_charged(charged)),
         }

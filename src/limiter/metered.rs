@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{Limiter, Operation};
 use crate::observe::{Asked, Meter, PolicySeries};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Outcome, Reservation};
 
 /// Counts decisions: every [`Limiter`] has this method with the feature `metrics`.
@@ -74,7 +75,8 @@ impl<L: Limiter> MetricsExt for L {}
 /// | what a [`Shadow`](crate::Shadow) admits | the outcome without the shadow; a refusal also as `rate_limit_shadow_refusals_total` |
 /// | nothing, since its caller has left | `rate_limit_abandoned_total` |
 ///
-/// A peek, an estimate, a penalty, a reset and a settlement are not counted. The page
+/// A peek, an estimate, a penalty and a reset are not counted. A settlement counts its units as
+/// `rate_limit_settled_units_total`, once the store has said what it gave back. The page
 /// [what an operator sees](crate::guide::what_an_operator_sees) lists every metric.
 ///
 /// # Labels
@@ -151,8 +153,13 @@ impl<L: Limiter> Limiter for Metered<L> {
         answer
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
-        self.inner.settle(reservation, actual)
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        let cost = reservation.cost();
+        let mut settlement = self.inner.settle(reservation, actual)?;
+        if self.counts.meter.is_live() {
+            self.counts.meter.record_settlement(cost, actual, &mut settlement);
+        }
+        Ok(settlement)
     }
 
     fn can_take_more(&self) -> bool {

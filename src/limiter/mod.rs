@@ -58,6 +58,7 @@ pub use traced::{TraceExt, Traced, TracedFuture};
 use std::future::Future;
 use std::sync::Arc;
 
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 /// Decides whether a charge may pass.
@@ -165,7 +166,8 @@ pub trait Limiter {
     ///
     /// Less than the reservation's [`cost`](Reservation::cost) refunds the rest, as far as the
     /// algorithm can; 0 refunds all of it. More takes the difference, whether or not it fits. Off
-    /// the caller's path: it returns at once. It is lost if the store then turns out to be away.
+    /// the caller's path: it returns at once. The [`Settlement`] is a future of the units that were
+    /// given back, which need not be awaited. They are lost if the store then turns out to be away.
     /// A [`Redis`] limiter and its clones send a refund before later charges.
     ///
     /// # Errors
@@ -174,7 +176,7 @@ pub trait Limiter {
     /// `actual` is more and [`can_take_more`](Limiter::can_take_more) is false, or nothing can be
     /// sent: a store needs a tokio runtime, and a full [`Memory`] has no room for a new debt.
     /// Default: always, so a closure around a limiter settles nothing.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let _ = actual;
         Err(reservation)
     }
@@ -221,7 +223,7 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
         (**self).check_keyless(why)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         (**self).settle(reservation, actual)
     }
 

@@ -58,11 +58,6 @@ pub(super) struct ReservationPayload {
     pub(super) mark: Mark,
 }
 
-/// The error of a reservation that another limiter made.
-pub(super) fn not_own_reservation(_: Reservation) -> Error {
-    Error::new(ErrorKind::Request, "the reservation is another limiter's")
-}
-
 /// Where and when an answer was given.
 #[derive(Debug)]
 pub(super) struct Provenance {

@@ -10,6 +10,7 @@ use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
 use crate::observe::FallbackWatch;
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 
 /// A fallback that admits while the store is away: the limit is off until it is back.
@@ -33,7 +34,7 @@ pub trait Fallback: sealed::Sealed {
     fn answer(&self, charge: &Charge) -> Self::Future;
 
     #[doc(hidden)]
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let _ = actual;
         Err(reservation)
     }
@@ -74,7 +75,7 @@ impl<L: Limiter> Fallback for L {
         self.check(charge)
     }
 
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.settle(reservation, actual)
     }
 
@@ -112,7 +113,7 @@ where
         self.fallback.answer(charge)
     }
 
-    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle_own(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.fallback.settle_own(reservation, actual)
     }
 
@@ -173,7 +174,7 @@ where
     }
 
     /// The limiter that made the reservation settles it, be it the fallback.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let settled = self.inner.settle(reservation, actual);
         settled.or_else(|reservation| self.standby.fallback.settle_own(reservation, actual))
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Outcome, Reservation};
 
 /// A limiter that admits whatever its inner one decides: made by
@@ -131,7 +132,7 @@ impl<L: Limiter> Limiter for Shadow<L> {
         Some(self.counters.admit_keyless(&self.inner, why))
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

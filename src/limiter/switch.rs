@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 
 use super::shadow::{Counters, ShadowFuture};
 use super::{Limiter, Operation, ShadowCounts};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 
 /// Turns limiters off, into a shadow, and on again, while they are used. Cheap to clone: clones are
@@ -167,7 +168,7 @@ impl<L: Limiter> Limiter for WithSwitch<L> {
         }
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

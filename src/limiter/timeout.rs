@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::grace_period::GracePeriod;
 use super::{Limiter, Operation, runtime};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation};
 
 const BACKSTOP: Duration = Duration::from_millis(5);
@@ -71,7 +72,7 @@ impl<L: Limiter> Limiter for Timeout<L> {
         self.inner.check_keyless(why)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{Limiter, Operation};
 use crate::digest::push_digest;
 use crate::observe::{Asked, Tracer};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 /// Makes events of decisions: every [`Limiter`] has this method with the feature `tracing`.
@@ -146,7 +147,7 @@ impl<L: Limiter> Limiter for Traced<L> {
         answer
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

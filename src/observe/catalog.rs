@@ -63,6 +63,8 @@ catalog! {
         "Errors of a limiter, by kind, those that a fallback or a shadow hides included.";
     ABANDONED: Counter Count ["limiter"], "rate_limit_abandoned_total",
         "Charges whose caller left before the decision.";
+    SETTLED_UNITS: Counter Count ["limiter", "units"], "rate_limit_settled_units_total",
+        "Units of settled charges: charged, given back, and lost since the limiter could not give them back.";
     DECISION_SECONDS: Histogram Seconds ["limiter"], "rate_limit_decision_seconds",
         "Time until a decision, reserved waits not included.";
     WAIT_SECONDS: Histogram Seconds ["limiter"], "rate_limit_wait_seconds",

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::policies::PolicySeries;
 use super::series::Series;
 use super::verdict::{Asked, Verdict};
+use crate::settlement::Settlement;
 use crate::waiters::Waiters;
 use crate::{Charge, Decision, Error, PolicyReport};
 
@@ -101,6 +102,14 @@ impl Meter {
         if let Some(handles) = self.series.handles() {
             handles.abandoned.increment(1);
         }
+    }
+
+    /// Counts what a settlement of `cost` units at `actual` gives back, once that is known.
+    pub(crate) fn record_settlement(&self, cost: u64, actual: u64, settlement: &mut Settlement) {
+        let (series, unused) = (Arc::clone(&self.series), cost.saturating_sub(actual));
+        settlement.observe(move |given_back| {
+            series.count_settled(cost, unused, *given_back.as_ref().unwrap_or(&0));
+        });
     }
 
     /// Whether there is anybody to count for.

@@ -1,7 +1,7 @@
 //! All that is counted under one name.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use metrics::{Counter, Gauge, Histogram};
 
@@ -10,6 +10,9 @@ use super::recorder::{Handles, Value, counter, gauge, histogram};
 use super::verdict::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
 use crate::waiters::Waiters;
 use crate::{Decision, Error, Origin, PolicyReport};
+
+/// What became of the units of a charge that was settled.
+const SETTLED: [&str; 3] = ["charged", "given_back", "lost"];
 
 /// The series of one limiter, or of one policy.
 pub(super) struct Series {
@@ -25,6 +28,8 @@ pub(super) struct LimiterHandles {
     fallbacks: Counter,
     errors: [Counter; KINDS.len()],
     pub(super) abandoned: Counter,
+    /// Made with the first settlement, since most limiters never see one.
+    settled_units: OnceLock<[Counter; SETTLED.len()]>,
     pub(super) decision_seconds: Histogram,
     wait_seconds: Histogram,
     waiters: Arc<WaitersGauge>,
@@ -55,6 +60,14 @@ impl Series {
         }
     }
 
+    /// Counts a settlement of `cost` units, `unused` of which were to be given back.
+    pub(super) fn count_settled(&self, cost: u64, unused: u64, given_back: u64) {
+        if let Some(handles) = self.handles() {
+            let lost = unused.saturating_sub(given_back);
+            handles.count_settled(&self.limiter, [cost, given_back, lost]);
+        }
+    }
+
     /// Counts those who wait.
     pub(super) fn waiters(&self) -> Option<Arc<dyn Waiters>> {
         Some(Arc::clone(&self.handles()?.waiters) as Arc<dyn Waiters>)
@@ -75,6 +88,7 @@ impl LimiterHandles {
             fallbacks: counter(&catalog::FALLBACKS, &name),
             errors: KINDS.map(|(_, kind)| counter(&catalog::ERRORS, &[Name(limiter), Word(kind)])),
             abandoned: counter(&catalog::ABANDONED, &name),
+            settled_units: OnceLock::new(),
             decision_seconds: histogram(&catalog::DECISION_SECONDS, &name),
             wait_seconds: histogram(&catalog::WAIT_SECONDS, &name),
             waiters: Arc::new(WaitersGauge(gauge(&catalog::WAITERS, &name))),
@@ -95,6 +109,18 @@ impl LimiterHandles {
             Verdict::FailedOpen => self.fail_open.increment(1),
             Verdict::SwitchedOff => self.switched_off.increment(1),
             Verdict::AsksAgain => {}
+        }
+    }
+
+    /// Counts the units of a settlement that has ended.
+    pub(super) fn count_settled(&self, limiter: &Arc<str>, units: [u64; SETTLED.len()]) {
+        let counters = self.settled_units.get_or_init(|| {
+            SETTLED.map(|units| {
+                counter(&catalog::SETTLED_UNITS, &[Value::Name(limiter), Value::Word(units)])
+            })
+        });
+        for (counter, units) in counters.iter().zip(units) {
+            counter.increment(units);
         }
     }
 

@@ -13,6 +13,7 @@ use crate::limiter::named::Clock;
 use crate::limiter::{Limiter, Operation};
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Redisson};
+use crate::settlement::Settlement;
 use crate::{Charge, Memory, Reservation};
 #[cfg(feature = "redis")]
 use crate::{Pool, Redis};
@@ -187,7 +188,7 @@ impl Limiter for Gate {
         }
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         match self {
             Gate::Memory(limiter) => limiter.settle(reservation, actual),
             #[cfg(feature = "redis")]

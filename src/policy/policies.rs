@@ -16,6 +16,7 @@ use super::shared::Shared;
 use super::table::{NoKey, Selection};
 use super::taken::Kept;
 use crate::future::BoxedFuture;
+use crate::settlement::Settlement;
 use crate::{
     Charge, Decision, Error, ErrorKind, Head, KeyExtractor, Keyed, Limiter, Reservation, Switch,
 };
@@ -203,13 +204,12 @@ impl Limiter for Policies {
         })
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         if reservation.owner() != self.shared.owner {
             return Err(reservation);
         }
         let cost = reservation.cost();
-        reservation.into_payload::<Kept>()?.settle(cost, actual);
-        Ok(())
+        Ok(reservation.into_payload::<Kept>()?.settle(cost, actual))
     }
 
     /// Refuses it, and shows it to the observer. A policy that is off takes no request, and one in

@@ -8,6 +8,7 @@ use crate::Reservation;
 use crate::algorithm::AnyAlgorithm;
 use crate::limiter::Limiter;
 use crate::limiter::memory;
+use crate::settlement::Settlement;
 
 /// The limiter that made a reservation.
 #[derive(Clone)]
@@ -45,10 +46,12 @@ pub(super) struct Kept(Vec<(Settler, Reservation)>);
 
 impl Kept {
     /// Settles a charge of `cost` units that cost `actual` in the end.
-    pub(super) fn settle(self, cost: u64, actual: u64) {
-        for (settler, reservation) in self.0.into_iter().rev() {
-            settler.settle(reservation, |own| in_proportion(own, cost, actual));
-        }
+    pub(super) fn settle(self, cost: u64, actual: u64) -> Settlement {
+        let settle = |(settler, reservation): (Settler, Reservation)| {
+            // Best effort: what no limiter can settle stays taken.
+            settler.settle(reservation, |own| in_proportion(own, cost, actual)).ok()
+        };
+        Settlement::all(self.0.into_iter().rev().filter_map(settle))
     }
 }
 
@@ -61,17 +64,21 @@ fn in_proportion(own: u64, cost: u64, actual: u64) -> u64 {
 impl Drop for Taken {
     fn drop(&mut self) {
         for (settler, reservation) in self.0.drain(..).rev() {
-            settler.settle(reservation, |_| 0);
+            // Best effort, as every settlement is.
+            let _ = settler.settle(reservation, |_| 0);
         }
     }
 }
 
 impl Settler {
-    /// Settles a reservation: each policy's units come to `actual` of them in the end. Best effort,
-    /// as every settlement is.
-    fn settle(&self, reservation: Reservation, actual: impl Fn(u64) -> u64) {
+    /// Settles a reservation: each policy's units come to `actual` of them in the end.
+    fn settle(
+        &self,
+        reservation: Reservation,
+        actual: impl Fn(u64) -> u64,
+    ) -> Result<Settlement, Reservation> {
         let own = actual(reservation.cost());
-        let _ = match self {
+        match self {
             Self::Gate(armed) => armed.gate.settle(reservation, own),
             Self::Local(armed) => match &armed.local {
                 Some(local) => local.settle(reservation, own),
@@ -81,7 +88,7 @@ impl Settler {
             #[cfg(feature = "redis")]
             Self::Together(Together::Redis(together)) => together.settle(reservation, actual),
             Self::LocalTogether(together) => together.settle(reservation, actual),
-        };
+        }
     }
 }
 

@@ -47,6 +47,7 @@ use self::request::Request;
 use self::sender::Sender;
 use crate::future::BoxedFuture;
 use crate::limiter::redis::sending::{DEFAULT_DECISION_TIMEOUT, MAX_TIMEOUT};
+use crate::settlement::Settlement;
 use crate::{Charge, Error, Limiter, Operation, Owner, Pool, Reservation};
 
 /// The name of a limiter in its decisions, unless it is given one.
@@ -179,17 +180,6 @@ impl Redisson {
         let keys = Keys::new(name, &self.inner.client)?;
         Ok(RRateLimiter::new(self.clone(), keys))
     }
-
-    /// Refunds a reservation and waits for the reply. Returns the number of refunded permits: 0 if
-    /// they have expired or were released.
-    ///
-    /// # Errors
-    ///
-    /// If the reservation is another limiter's, or Redis cannot be asked.
-    pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        let held = reservation.cost();
-        self.inner.refund(&reservation, held, held).await
-    }
 }
 
 impl Limiter for Redisson {
@@ -222,18 +212,22 @@ impl Limiter for Redisson {
     }
 
     /// The format has no room for a debt: a settlement that would take more is handed back.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let cost = reservation.cost();
         if reservation.owner() != self.inner.owner || actual > cost {
             return Err(reservation);
         }
-        if actual < cost {
-            let Ok(runtime) = Handle::try_current() else { return Err(reservation) };
-            let inner = Arc::clone(&self.inner);
-            // Best effort: permits that are not refunded expire.
-            runtime.spawn(async move { inner.refund(&reservation, cost - actual, cost).await });
+        if actual == cost {
+            return Ok(Settlement::gave_back(0));
         }
-        Ok(())
+        let Ok(runtime) = Handle::try_current() else { return Err(reservation) };
+        let inner = Arc::clone(&self.inner);
+        // Best effort: permits that are not refunded expire.
+        let (settler, settlement) = Settlement::begin();
+        runtime.spawn(async move {
+            settler.end(inner.refund(&reservation, cost - actual, cost).await);
+        });
+        Ok(settlement)
     }
 }
 

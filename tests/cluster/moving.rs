@@ -71,7 +71,10 @@ async fn a_new_key_of_a_tuple_in_a_moving_slot_is_decided() {
     cluster.end_move(3, from, 1).await;
     for key in &keys {
         assert_eq!(taken(&limiter, key).await, 3, "{key}");
-        assert_eq!(limiter.refund_confirmed(reserve(&limiter, key).await).await.unwrap(), 1);
+        assert_eq!(
+            limiter.settle(reserve(&limiter, key).await, 0).expect("its own").await.unwrap(),
+            1
+        );
         assert_eq!(taken(&limiter, key).await, 3, "{key}");
     }
 }
@@ -164,13 +167,13 @@ async fn units_come_back_also_in_a_slot_that_moves() {
     // A new key, which is where the slot moves to.
     reservations.push((&keys[2], reserve(&limiter, &keys[2]).await));
     for (key, reservation) in reservations {
-        assert_eq!(limiter.refund_confirmed(reservation).await.unwrap(), 1, "{key}");
+        assert_eq!(limiter.settle(reservation, 0).expect("its own").await.unwrap(), 1, "{key}");
         assert_eq!(taken(&limiter, key).await, 0, "{key}");
     }
     cluster.move_keys(11, from, 1).await;
     let reservation = reserve(&limiter, &keys[0]).await;
     cluster.end_move(11, from, 1).await;
-    assert_eq!(limiter.refund_confirmed(reservation).await.unwrap(), 1);
+    assert_eq!(limiter.settle(reservation, 0).expect("its own").await.unwrap(), 1);
     // A refund that nobody awaits is decided before charges that come later.
     for slot in 12..32 {
         let key = keys_in(slot..=slot).next().unwrap();
@@ -212,7 +215,7 @@ async fn a_refund_that_is_sent_again_leaves_its_slot_open() {
         }
         let decided = timeout(LONG, limiter.check(&Charge::new(&**last))).await;
         let mut decision = decided.expect("in time").expect("a decision");
-        limiter.refund_confirmed(decision.take_reservation().unwrap()).await.unwrap();
+        limiter.settle(decision.take_reservation().unwrap(), 0).expect("its own").await.unwrap();
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::advance;
 use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::future::Settlement;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     AllInTurn, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Origin,
@@ -183,7 +184,7 @@ impl Limiter for Late {
         self.answer(self.inner.check(charge))
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

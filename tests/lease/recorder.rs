@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tower_sluice::future::Settlement;
 use tower_sluice::{Charge, Decision, Error, Limiter, Operation, Reservation};
 
 /// More checks than a test makes.
@@ -102,7 +103,7 @@ where
         })
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.settled.lock().unwrap().push((reservation.cost(), actual));
         self.inner.settle(reservation, actual)
     }

@@ -189,7 +189,7 @@ async fn times_begin_with_the_first_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn peeks_operations_and_settlements_pass_uncounted() {
+async fn peeks_and_operations_pass_uncounted() {
     let recorder = Recorder::new();
     let scripted = Scripted::new().allow().allow();
     let limiter = scripted.clone().metrics("api");
@@ -205,7 +205,41 @@ async fn peeks_operations_and_settlements_pass_uncounted() {
     let reservation = limiter.check(&one().cost(3)).await.unwrap().take_reservation().unwrap();
     limiter.settle(reservation, 1).unwrap();
     assert_eq!(scripted.settlements(), [(1, 1)]);
-    assert_counts!(recorder, "decisions_total{outcome=admitted}": 1);
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "settled_units_total{units=charged}": 3,
+        "settled_units_total{units=given_back}": 2,
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_cannot_be_given_back_are_counted_as_lost() {
+    let recorder = Recorder::new();
+    let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(1_000))).metrics("api");
+    let mut decisions = Vec::new();
+    for _ in 0..2 {
+        decisions.push(limiter.check(&one().cost(100)).await.unwrap());
+    }
+    // The second was decided on the first.
+    for decision in &mut decisions {
+        drop(limiter.settle(decision.take_reservation().unwrap(), 10).unwrap());
+    }
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 2,
+        "settled_units_total{units=charged}": 200,
+        "settled_units_total{units=given_back}": 90,
+        "settled_units_total{units=lost}": 90,
+    );
+    let taken = limiter.check(&one()).await.unwrap().take_reservation().unwrap();
+    // More than was charged is neither given back nor lost.
+    limiter.settle(taken, 5).unwrap().await.unwrap();
+    assert_counts!(
+        recorder,
+        "decisions_total{outcome=admitted}": 1,
+        "settled_units_total{units=charged}": 1,
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,9 @@ impl Queue {
             let units = self.model.returnable(now, 1, mark);
             self.model.put_back(mark, units);
             assert_eq!(
-                i128::from(self.limiter.refund_confirmed(reservation).await.expect("an answer")),
+                i128::from(
+                    self.limiter.settle(reservation, 0).expect("its own").await.expect("an answer")
+                ),
                 units
             );
         }
@@ -83,7 +85,7 @@ impl Queue {
         }
         let mut refunds = JoinSet::new();
         for Held { reservation, .. } in gone {
-            refunds.spawn(self.limiter.refund_confirmed(reservation));
+            refunds.spawn(self.limiter.settle(reservation, 0).expect("its own"));
         }
         let answers = refunds.join_all().await;
         let back = answers.into_iter().map(|units| i128::from(units.expect("an answer"))).sum();

@@ -1,10 +1,12 @@
 //! What the members took: settled together, or refunded when one of them refuses.
 
 use std::mem;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::Reservation;
 use crate::limiter::{Boxed, Limiter};
+use crate::settlement::Settlement;
 
 /// What each member took.
 pub(super) struct MemberReservations(pub(super) Vec<MemberReservation>);
@@ -17,19 +19,26 @@ pub(super) struct MemberReservation {
 
 impl MemberReservations {
     /// Settles each with the limiter that made it, the latest first. A member that states its own
-    /// cost keeps it, unless all is refunded. Returns those that no limiter settled.
-    pub(super) fn settle(self, limiters: &[Boxed], actual: u64) -> Vec<MemberReservation> {
-        let settle = |MemberReservation { reservation, inherits_cost }| {
+    /// cost keeps it, unless all is refunded. The error: those that no limiter settled.
+    pub(super) fn settle(self, limiters: &[Boxed], actual: u64) -> Result<Settlement, Self> {
+        let (mut settled, mut unsettled) = (Vec::new(), Vec::new());
+        for MemberReservation { reservation, inherits_cost } in self.0.into_iter().rev() {
             let actual = if inherits_cost || actual == 0 { actual } else { reservation.cost() };
-            let unsettled = limiters.iter().try_fold(reservation, |reservation, limiter| {
-                match limiter.settle(reservation, actual) {
-                    Ok(()) => Err(()),
-                    Err(reservation) => Ok(reservation),
-                }
+            let tried = limiters.iter().try_fold(reservation, |reservation, limiter| match limiter
+                .settle(reservation, actual)
+            {
+                Ok(settlement) => ControlFlow::Break(settlement),
+                Err(reservation) => ControlFlow::Continue(reservation),
             });
-            unsettled.ok().map(|reservation| MemberReservation { reservation, inherits_cost })
-        };
-        self.0.into_iter().rev().filter_map(settle).collect()
+            match tried {
+                ControlFlow::Break(settlement) => settled.push(settlement),
+                ControlFlow::Continue(reservation) => {
+                    unsettled.push(MemberReservation { reservation, inherits_cost });
+                }
+            }
+        }
+        unsettled.reverse();
+        if unsettled.is_empty() { Ok(Settlement::all(settled)) } else { Err(Self(unsettled)) }
     }
 }
 
@@ -41,6 +50,7 @@ pub(super) struct TentativeReservations<const N: usize> {
 
 impl<const N: usize> Drop for TentativeReservations<N> {
     fn drop(&mut self) {
-        MemberReservations(mem::take(&mut self.reservations)).settle(&self.limiters[..], 0);
+        // Best effort, as every settlement is.
+        let _ = MemberReservations(mem::take(&mut self.reservations)).settle(&self.limiters[..], 0);
     }
 }

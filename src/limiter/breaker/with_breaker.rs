@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Breaker;
 use super::future::WithBreakerFuture;
 use crate::limiter::{Limiter, Operation};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Reservation};
 
 /// A limiter with a [`Breaker`]: made by [`LimiterExt::breaker`](crate::LimiterExt::breaker).
@@ -36,7 +37,7 @@ impl<L: Limiter> Limiter for WithBreaker<L> {
     }
 
     /// Passes also while the breaker is open, and is not counted: it waits for nobody.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.inner.settle(reservation, actual)
     }
 

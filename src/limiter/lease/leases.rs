@@ -18,6 +18,7 @@ use super::stock::Stock;
 use super::stocks::{Ended, end};
 use crate::limiter::named::units;
 use crate::limiter::{Limiter, Operation};
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Outcome, Owner, digest};
 
 const MAX_SHARDS: usize = 16;
@@ -87,14 +88,13 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// Puts units back into their lease while it is valid, else they are refunded with the rest.
-    pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) {
+    /// Returns how many: none if the rest was refunded already.
+    pub(super) fn put_back(&self, stock: &Arc<Stock<L>>, units: u64) -> u64 {
         let mut shard = self.shard(stock.name.hash);
         let key = shard.key(stock.name.hash, &stock.name.text);
         let is_put_back = key.is_some_and(|key| key.put_back(stock, units, Instant::now()));
         drop(shard);
-        if !is_put_back {
-            stock.put_back(units);
-        }
+        if is_put_back { units } else { stock.put_back(units) }
     }
 
     /// Takes more units of the key of a stock, if a lease has enough.
@@ -192,26 +192,33 @@ where
     L: Limiter + Send + Sync + 'static,
     L::Future: Send + 'static,
 {
-    /// Settles units of a stock that come to `actual` in the end. Returns whether it could.
+    /// Settles units of a stock that come to `actual` in the end. `None` if it cannot.
     ///
     /// Less is put back into the lease, or refunded with the rest of it. More is taken from a
     /// lease, or of the inner limiter.
-    pub(super) fn settle(&self, stock: &Arc<Stock<L>>, cost: u64, actual: u64) -> bool {
+    pub(super) fn settle(
+        &self,
+        stock: &Arc<Stock<L>>,
+        cost: u64,
+        actual: u64,
+    ) -> Option<Settlement> {
         match actual.cmp(&cost) {
-            Ordering::Less => self.put_back(stock, cost - actual),
+            Ordering::Less => {
+                return Some(Settlement::gave_back(self.put_back(stock, cost - actual)));
+            }
             Ordering::Equal => {}
-            Ordering::Greater if !self.inner.can_take_more() => return false,
+            Ordering::Greater if !self.inner.can_take_more() => return None,
             Ordering::Greater if self.take_more(stock, actual - cost) => {}
             Ordering::Greater => {
                 // A penalty of more would be refused, and take nothing.
                 let more = stock.charge.clone().cost(units(actual - cost).cast_unsigned());
                 match (Handle::try_current(), self.inner.operate(Operation::Penalize, &more)) {
                     (Ok(runtime), Some(penalty)) => drop(runtime.spawn(penalty)),
-                    _ => return stock.settle_more(actual - cost),
+                    _ => return stock.settle_more(actual - cost).then(|| Settlement::gave_back(0)),
                 }
             }
         }
-        true
+        Some(Settlement::gave_back(0))
     }
 }
 

@@ -82,10 +82,12 @@ impl<L: Limiter> Stock<L> {
         decision.with_reservation(Reservation::new(owner, cost, LeasedUnits(self)))
     }
 
-    /// Puts units back that nobody can spend any more. They are refunded with the rest, unless that
-    /// was refunded already.
-    pub(super) fn put_back(&self, units: u64) {
-        self.lock().unspent += units;
+    /// Puts units back that nobody can spend any more. They are refunded with the rest. Returns
+    /// how many: none if that was refunded already.
+    pub(super) fn put_back(&self, units: u64) -> u64 {
+        let mut open = self.lock();
+        open.unspent += units;
+        if open.reservation.is_some() { units } else { 0 }
     }
 
     /// Ends the lease with `left` units that nobody has. They are refunded at once; what its

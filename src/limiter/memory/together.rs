@@ -12,6 +12,7 @@ use crate::charge::Key;
 use crate::limiter::named::{NamedAlgorithm, check_key, expect_valid_quota, units};
 use crate::limiter::on_own_terms::{member_of, whole};
 use crate::quota::Quotas;
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation, digest};
 
 /// Two to eight limiters of one process.
@@ -86,40 +87,38 @@ impl<A: Algorithm + Single> Together<A> {
         &self,
         reservation: Reservation,
         actual: impl Fn(u64) -> u64,
-    ) -> Result<(), Reservation> {
+    ) -> Result<Settlement, Reservation> {
         if reservation.owner() != self.named.owner {
             return Err(reservation);
         }
         let cost = reservation.cost();
         let taken = reservation.into_payload()?;
-        match actual(cost) {
-            0 => self.refund(taken, units(cost)),
+        Ok(match actual(cost) {
+            0 => Settlement::from(self.refund(taken, units(cost))),
             _ => self.settle_each(taken, actual),
-        }
-        Ok(())
+        })
     }
 
-    fn refund(&self, taken: Taken, cost: i64) {
+    fn refund(&self, taken: Taken, cost: i64) -> Result<u64, Error> {
         let Taken { names, quota, mark } = taken;
-        let Ok(rule) = self.named.rule(&quota) else { return };
-        let Ok(mut locked) = self.lock(names.iter().map(String::as_str)) else { return };
-        let Ok(states) = locked.states() else { return };
-        let (now, mut states) = (locked.now, Some(states));
+        let rule = self.named.rule(&quota)?;
+        let mut locked = self.lock(names.iter().map(String::as_str))?;
+        let (now, mut states) = (locked.now, Some(locked.states()?));
         let refund = Refund::whole(cost, &mark);
-        if Vec::<OwnTerms<A>>::refund(&rule, &mut states, now, &refund).is_some() {
-            let _ = locked.store(&rule, states.unwrap_or_default());
+        let units = Vec::<OwnTerms<A>>::refund(&rule, &mut states, now, &refund);
+        if units.is_some() {
+            locked.store(&rule, states.unwrap_or_default())?;
         }
+        Ok(units.unwrap_or(0).cast_unsigned())
     }
 
-    fn settle_each(&self, taken: Taken, actual: impl Fn(u64) -> u64) {
+    fn settle_each(&self, taken: Taken, actual: impl Fn(u64) -> u64) -> Settlement {
         let Taken { names, quota, mark } = taken;
-        for (index, (one, name)) in self.members.iter().zip(names).enumerate() {
-            let Some((cost, payload)) = member_of(&quota, &mark, index, Key::Owned(name)) else {
-                continue;
-            };
-            // Best effort: the memory may have no room for a new debt.
-            let _ = one.store.settle(&payload, cost, actual(cost));
-        }
+        let members = self.members.iter().zip(names).enumerate();
+        Settlement::all(members.filter_map(|(index, (one, name))| {
+            let (cost, payload) = member_of(&quota, &mark, index, Key::Owned(name))?;
+            Some(Settlement::from(one.store.settle(&payload, cost, actual(cost))))
+        }))
     }
 
     /// Locks the shards of these keys. Every caller locks them in the same order, so none waits for

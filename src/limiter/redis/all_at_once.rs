@@ -17,9 +17,10 @@ use super::request::Op;
 use super::{Members, Redis};
 use crate::algorithm::{AnyAlgorithm, Check};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation, one_key};
+use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, one_key};
 use crate::limiter::{Limiter, MemberCharges, Operation, Parts, timeout};
 use crate::quota::{Quota, Quotas};
+use crate::settlement::Settlement;
 use crate::{Charge, Error, ErrorKind, Owner, Reservation};
 
 /// Limiters in one Redis over different keys, in one call, all or nothing: per user *and* for
@@ -160,21 +161,6 @@ impl<const N: usize, F: MemberCharges<N>> AllAtOnce<N, F> {
         Self { owner: Owner::new(), one_call: Arc::new(OneCall::new(members.members())), in_turn }
     }
 
-    /// Refunds all of a reservation, and returns how many units: the most that one of the members
-    /// could.
-    ///
-    /// # Errors
-    ///
-    /// If the reservation is another limiter's, or one that was made in turn; or if Redis cannot be
-    /// asked.
-    pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        if reservation.owner() != self.owner {
-            return Err(not_own_reservation(reservation));
-        }
-        let taken: TakenTogether = reservation.into_payload().map_err(not_own_reservation)?;
-        taken.limiter.refund_confirmed(taken.reservation).await
-    }
-
     /// Asks in one call. If that is not possible, returns the members' charges, to be asked in
     /// turn.
     fn ask(
@@ -257,7 +243,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         }
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         if reservation.owner() != self.owner {
             return self.in_turn.settle(reservation, actual);
         }
@@ -265,7 +251,7 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         let TakenTogether { limiter, reservation, states_costs } = reservation.into_payload()?;
         // Stated costs stay, unless all is refunded.
         if states_costs && actual > 0 {
-            return Ok(());
+            return Ok(Settlement::gave_back(0));
         }
         limiter.settle(reservation, actual).map_err(|reservation| {
             let taken = TakenTogether { limiter, reservation, states_costs };

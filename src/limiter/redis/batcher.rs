@@ -21,9 +21,10 @@ use super::call::{follow, send_call};
 use super::config::Config;
 use super::deadline::{Progress, Stage};
 use super::eval::LATE_REPLY_TIMEOUT;
-use super::queued::{CompletedRequest, QueuedRequest};
+use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
 use super::request::{Op, Request};
 use super::worker;
+use crate::settlement::Settler;
 use crate::{Error, ErrorKind};
 
 /// The future of a charge that its own task sends.
@@ -78,7 +79,7 @@ impl Batcher {
     ) -> Result<Submitted, Error> {
         let worker = self.worker()?;
         let (reply_to, receiver) = oneshot::channel();
-        queued.reply_to = Some(reply_to);
+        queued.reply_to = ReplyTo::Caller(reply_to);
         // On a plain server it does not matter whether a charge was sent.
         queued.progress = self.config.pool.is_clustered().then(Arc::default);
         let progress = queued.progress.clone();
@@ -100,9 +101,28 @@ impl Batcher {
     ///
     /// If the caller runs outside a runtime, or the runtime is shutting down.
     pub(super) fn send_and_forget(&self, request: Request) -> Result<(), Error> {
-        let worker = self.worker()?;
-        let deadline = Instant::now() + LATE_REPLY_TIMEOUT;
-        match worker.push(QueuedRequest::without_receiver(&self.config.pool, request, deadline)) {
+        self.push(QueuedRequest::without_receiver(
+            &self.config.pool,
+            request,
+            Instant::now() + LATE_REPLY_TIMEOUT,
+        ))
+    }
+
+    /// Sends a request that settles what was taken, and lets the settler say what came of it. As
+    /// [`send_and_forget`](Self::send_and_forget), but it may wait until `deadline`.
+    pub(super) fn settle(
+        &self,
+        request: Request,
+        deadline: Instant,
+        settler: Settler,
+    ) -> Result<(), Error> {
+        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
+        queued.reply_to = ReplyTo::Settler(settler);
+        self.push(queued)
+    }
+
+    fn push(&self, queued: Box<QueuedRequest>) -> Result<(), Error> {
+        match self.worker()?.push(queued) {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::State, "the task that sends charges has ended")),
         }

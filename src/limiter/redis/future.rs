@@ -12,6 +12,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::batcher::Batcher;
+use super::eval::LATE_REPLY_TIMEOUT;
 use super::pending::Pending;
 use super::queued::{CompletedRequest, QueuedRequest};
 use super::reply::{ReplyEntry, malformed_reply};
@@ -20,6 +21,7 @@ use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
 use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, one_key, units};
 use crate::limiter::timeout;
+use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Origin, Quotas};
 
 /// What the clones of a limiter share.
@@ -90,25 +92,29 @@ impl<A: InLua> Inner<A> {
         Pending::new(Arc::clone(&self.batcher), queued)
     }
 
-    /// The request that settles a reservation. `None` if nothing changes.
+    /// Sends what settles a reservation. The error: nothing can be sent.
     pub(super) fn settle(
         &self,
         payload: &ReservationPayload,
         cost: u64,
         actual: u64,
-    ) -> Result<Option<Request>, Error> {
+    ) -> Result<Settlement, Error> {
         let ReservationPayload { key, quota, mark } = payload;
         let op = match actual.cmp(&cost) {
             Ordering::Less => {
                 Op::Refund { units: units(cost - actual), cost: units(cost), mark: mark.clone() }
             }
-            Ordering::Equal => return Ok(None),
+            Ordering::Equal => return Ok(Settlement::gave_back(0)),
             Ordering::Greater => Op::Penalize { cost: units(actual - cost) },
         };
         let rule = A::arguments(&*self.named.rule(quota)?);
         let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
         let quota = rule.as_ref().map(|_| quota.clone());
-        Ok(Some(Request { key: key.as_str().to_owned(), quota, rule, op }))
+        let request = Request { key: key.as_str().to_owned(), quota, rule, op };
+        let (settler, settlement) = Settlement::begin();
+        let patience = self.decision_timeout.max(LATE_REPLY_TIMEOUT);
+        self.batcher.settle(request, Instant::now() + patience, settler)?;
+        Ok(settlement)
     }
 
     /// The decision that an answer becomes.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use super::batcher::Batcher;
 use super::buckets::Buckets;
@@ -13,13 +12,13 @@ use super::config::Config;
 use super::future::{Inner, RedisFuture};
 use super::key::key_prefixes;
 use super::pool::{MAX_TIMEOUT, Pool};
-use super::reply::{ReplyEntry, malformed_reply};
 use super::request::Op;
 use crate::algorithm::{Check, InLua};
-use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, not_own_reservation};
+use crate::limiter::named::{NamedAlgorithm, expect_valid_quota};
 use crate::limiter::{Limiter, Operation};
 use crate::quota::QuotaError;
-use crate::{Charge, Error, Reservation};
+use crate::settlement::Settlement;
+use crate::{Charge, Reservation};
 
 /// How long a decision may take unless set otherwise.
 pub(crate) const DEFAULT_DECISION_TIMEOUT: Duration = Duration::from_millis(100);
@@ -183,22 +182,6 @@ impl<A: InLua> Redis<A> {
         inner.batcher = Arc::new(Batcher::new(config));
         self
     }
-
-    /// Refunds all of a reservation, and returns how many units it could: 0 if others were decided
-    /// on it since.
-    ///
-    /// # Errors
-    ///
-    /// If the reservation is another limiter's, or Redis cannot be asked.
-    pub async fn refund_confirmed(&self, reservation: Reservation) -> Result<u64, Error> {
-        let inner = &self.inner;
-        let (cost, payload) = inner.named.open(reservation).map_err(not_own_reservation)?;
-        let Some(request) = inner.settle(&payload, cost, 0)? else { return Ok(0) };
-        match inner.send(request, Instant::now() + inner.reply_timeout()).await?.entry {
-            ReplyEntry::Refunded { units } => Ok(units.cast_unsigned()),
-            ReplyEntry::Decided(_) => Err(malformed_reply()),
-        }
-    }
 }
 
 impl<A: InLua> Limiter for Redis<A> {
@@ -208,15 +191,11 @@ impl<A: InLua> Limiter for Redis<A> {
         self.inner.ask(charge, |Check { cost, max_wait }| Op::Check { cost, max_wait })
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         let charged = reservation.charged();
         let (cost, payload) = self.inner.named.open(reservation)?;
-        let sent = match self.inner.settle(&payload, cost, actual) {
-            Ok(Some(request)) => self.inner.batcher.send_and_forget(request),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        sent.map_err(|_| self.inner.named.close(cost, payload).with_charged(charged))
+        let settled = self.inner.settle(&payload, cost, actual);
+        settled.map_err(|_| self.inner.named.close(cost, payload).with_charged(charged))
     }
 
     fn can_take_more(&self) -> bool {

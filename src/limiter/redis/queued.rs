@@ -1,5 +1,6 @@
 //! A request on its way: who waits for its answer, until when, and what the answer was.
 
+use std::mem;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -11,6 +12,7 @@ use super::reply::ReplyEntry;
 use super::request::{Op, Request};
 use crate::Error;
 use crate::algorithm::Verdict;
+use crate::settlement::Settler;
 
 /// A request that waits to be sent.
 pub(super) struct QueuedRequest {
@@ -18,12 +20,20 @@ pub(super) struct QueuedRequest {
     pub(super) hash_slot: u16,
     /// The instant by which the caller needs the answer.
     pub(super) deadline: Instant,
-    /// Receives the answer. `None`: fire and forget.
-    pub(super) reply_to: Option<oneshot::Sender<Result<CompletedRequest, Error>>>,
+    pub(super) reply_to: ReplyTo,
     /// The share of the queue's capacity that it occupies.
     pub(super) queue_permit: Option<OwnedSemaphorePermit>,
     /// Shows the caller how far it has come, in a cluster.
     pub(super) progress: Option<Arc<Progress>>,
+}
+
+/// Receives the answer to a request.
+pub(super) enum ReplyTo {
+    /// The caller, who may leave.
+    Caller(oneshot::Sender<Result<CompletedRequest, Error>>),
+    Settler(Settler),
+    /// None: fire and forget.
+    Nobody,
 }
 
 impl QueuedRequest {
@@ -34,7 +44,7 @@ impl QueuedRequest {
             request,
             hash_slot,
             deadline,
-            reply_to: None,
+            reply_to: ReplyTo::Nobody,
             queue_permit: None,
             progress: None,
         })
@@ -49,13 +59,23 @@ impl QueuedRequest {
 
     /// Whether the answer is still wanted.
     pub(super) fn is_wanted(&self) -> bool {
-        self.reply_to.as_ref().is_none_or(|reply_to| !reply_to.is_closed())
+        match &self.reply_to {
+            ReplyTo::Caller(caller) => !caller.is_closed(),
+            ReplyTo::Settler(_) | ReplyTo::Nobody => true,
+        }
+    }
+
+    /// Whether it settles what was taken, and so has no caller who waits.
+    pub(super) fn is_settlement(&self) -> bool {
+        !matches!(self.reply_to, ReplyTo::Caller(_))
     }
 
     /// Answers with an error.
     pub(super) fn fail(self, error: Error) {
-        if let Some(reply_to) = self.reply_to {
-            let _ = reply_to.send(Err(error));
+        match self.reply_to {
+            ReplyTo::Caller(caller) => drop(caller.send(Err(error))),
+            ReplyTo::Settler(settler) => settler.end(Err(error)),
+            ReplyTo::Nobody => {}
         }
     }
 
@@ -67,9 +87,16 @@ impl QueuedRequest {
         position: usize,
     ) -> Option<Request> {
         let batch_position = u16::try_from(position).unwrap_or(u16::MAX);
-        let reply_to = self.reply_to.take()?;
+        let caller = match mem::replace(&mut self.reply_to, ReplyTo::Nobody) {
+            ReplyTo::Caller(caller) => caller,
+            ReplyTo::Settler(settler) => {
+                settler.end(Ok(entry.refunded().cast_unsigned()));
+                return None;
+            }
+            ReplyTo::Nobody => return None,
+        };
         let completed = CompletedRequest { queued: self, entry, now, batch_position };
-        match reply_to.send(Ok(completed)) {
+        match caller.send(Ok(completed)) {
             Err(Ok(completed)) => completed.into_refund(),
             _ => None,
         }

@@ -23,6 +23,13 @@ pub(super) enum ReplyEntry {
     Refunded { units: i64 },
 }
 
+impl ReplyEntry {
+    /// The units that were given back.
+    pub(super) fn refunded(&self) -> i64 {
+        if let Self::Refunded { units } = self { *units } else { 0 }
+    }
+}
+
 /// Reads what a script says of a charge, with the arithmetic of its algorithm.
 pub(super) trait ReadEntry: Send + Sync {
     /// The elements of a reply that hold the state of a charge's keys.

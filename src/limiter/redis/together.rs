@@ -14,6 +14,7 @@ use crate::charge::Key;
 use crate::limiter::Limiter;
 use crate::limiter::named::{NamedAlgorithm, check_key, expect_valid_quota};
 use crate::limiter::on_own_terms::{member_of, whole};
+use crate::settlement::Settlement;
 use crate::{Charge, Reservation};
 
 /// What the algorithms of one script may declare. The loop around them needs the rest of the 200.
@@ -70,22 +71,18 @@ impl<A: InLua + Single> Together<A> {
         &self,
         reservation: Reservation,
         actual: impl Fn(u64) -> u64,
-    ) -> Result<(), Reservation> {
+    ) -> Result<Settlement, Reservation> {
         if actual(reservation.cost()) == 0 {
             return self.joined.settle(reservation, 0);
         }
         let (_, payload) = self.joined.inner.named.open(reservation)?;
         let suffixes = key_suffixes(payload.key.as_str(), self.members.len());
-        for (index, (one, suffix)) in self.members.iter().zip(suffixes).enumerate() {
+        let members = self.members.iter().zip(suffixes).enumerate();
+        Ok(Settlement::all(members.filter_map(|(index, (one, suffix))| {
             let key = Key::Owned(suffix.to_owned());
-            let Some((cost, own)) = member_of(&payload.quota, &payload.mark, index, key) else {
-                continue;
-            };
-            // Best effort, as every settlement is.
-            if let Ok(Some(request)) = one.inner.settle(&own, cost, actual(cost)) {
-                let _ = one.inner.batcher.send_and_forget(request);
-            }
-        }
-        Ok(())
+            let (cost, own) = member_of(&payload.quota, &payload.mark, index, key)?;
+            let settled = one.inner.settle(&own, cost, actual(cost));
+            Some(settled.unwrap_or_else(|error| Settlement::from(Err(error))))
+        })))
     }
 }

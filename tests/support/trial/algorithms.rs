@@ -14,6 +14,7 @@ use tower_sluice::algorithm::{
     FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
+use tower_sluice::future::Settlement;
 use tower_sluice::redisson::{Rate, Redisson};
 use tower_sluice::{
     AllAtOnce, Charge, Decision, Error, Lease, Limiter, LimiterExt, Pool, Quota, Redis, Reservation,
@@ -211,11 +212,8 @@ type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 pub(crate) trait Judged: Debug + Send + Sync {
     fn check(&self, charge: &Charge) -> Answer<Decision>;
 
-    /// Refunds a reservation, and returns how many units.
-    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64>;
-
     /// Settles a reservation, best effort.
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation>;
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation>;
 
     /// Whether it reserves waits.
     fn reserves(&self) -> bool {
@@ -237,7 +235,7 @@ impl Limiter for Inner {
         self.0.check(charge)
     }
 
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         self.0.settle(reservation, actual)
     }
 }
@@ -260,11 +258,7 @@ impl Judged for Leased {
         Box::pin(Limiter::check(&self.lease, charge))
     }
 
-    fn refund_confirmed(&self, _reservation: Reservation) -> Answer<u64> {
-        unimplemented!("what is put back into a lease is not known to the server")
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         Limiter::settle(&self.lease, reservation, actual)
     }
 
@@ -278,12 +272,7 @@ impl Judged for Redisson {
         Limiter::check(self, charge)
     }
 
-    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
-        let limiter = self.clone();
-        Box::pin(async move { Redisson::refund_confirmed(&limiter, reservation).await })
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         Limiter::settle(self, reservation, actual)
     }
 
@@ -300,12 +289,7 @@ where
         Box::pin(Limiter::check(self, charge))
     }
 
-    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
-        let limiter = self.clone();
-        Box::pin(async move { limiter.refund_confirmed(reservation).await })
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         Limiter::settle(self, reservation, actual)
     }
 }
@@ -315,12 +299,7 @@ impl<A: InLua> Judged for Redis<A> {
         Box::pin(Limiter::check(self, charge))
     }
 
-    fn refund_confirmed(&self, reservation: Reservation) -> Answer<u64> {
-        let limiter = self.clone();
-        Box::pin(async move { Redis::refund_confirmed(&limiter, reservation).await })
-    }
-
-    fn settle(&self, reservation: Reservation, actual: u64) -> Result<(), Reservation> {
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
         Limiter::settle(self, reservation, actual)
     }
 }

@@ -158,8 +158,7 @@ impl Step {
     fn is_in_time(&mut self, begun: Instant) -> bool {
         let now = Instant::now();
         self.call.requests.retain(|queued| {
-            let is_refund = queued.reply_to.is_none();
-            let is_late = is_refund && begun + MAX_REFUND_TIME < now;
+            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;
             queued.is_wanted() && now < queued.deadline && !is_late
         });
         !self.call.requests.is_empty()

@@ -1,7 +1,7 @@
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::queued::CompletedRequest;
+use super::super::queued::{CompletedRequest, ReplyTo};
 use super::super::reply::ReplyEntry;
 use super::super::request::{Op, Request};
 use super::*;
@@ -14,7 +14,7 @@ fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
     let request = Request { key: String::from("{k}"), quota: None, rule: None, op };
     let deadline = Instant::now();
-    let reply_to = Some(reply_to);
+    let reply_to = ReplyTo::Caller(reply_to);
     let (queue_permit, progress) = (None, None);
     let queued = QueuedRequest { request, hash_slot, deadline, reply_to, queue_permit, progress };
     (Box::new(queued), receiver)

@@ -1,0 +1,267 @@
+//! What a settlement gave back.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::{Error, ErrorKind};
+
+/// The units that a settlement gave back: a future that need not be awaited.
+///
+/// The settlement goes on without it. Units that were to be given back and were not are lost: they
+/// stay taken until the limit forgets them. An algorithm may give back only what no later charge
+/// was decided on. Where several limiters share a reservation, the answer is the most that one of
+/// them gave back. It is 0 where nothing was to be given back, and where more was taken.
+///
+/// # Errors
+///
+/// The store could not be asked, or did not answer in time.
+///
+/// ```
+/// use tower_sluice::algorithm::FixedWindow;
+/// use tower_sluice::{Charge, Limiter, Memory, Quota};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let limiter = Memory::new("tokens", FixedWindow::new(Quota::per_minute(10_000)));
+/// let mut decision = limiter.check(&Charge::new("alice").cost(1_000)).await?;
+/// let reservation = decision.take_reservation().expect("it took 1,000");
+/// let given_back = limiter.settle(reservation, 100).expect("its own").await?;
+/// assert_eq!(given_back, 900);
+/// # Ok::<_, tower_sluice::Error>(()) }).unwrap();
+/// ```
+pub struct Settlement(State);
+
+enum State {
+    Settled(Result<u64, Error>),
+    Settling(Arc<Mutex<Settling>>),
+}
+
+/// Called with the units that were given back.
+type Observer = Box<dyn FnOnce(&Result<u64, Error>) + Send>;
+
+/// A settlement that is under way, or has just ended.
+#[derive(Default)]
+struct Settling {
+    result: Option<Result<u64, Error>>,
+    waker: Option<Waker>,
+    observers: Vec<Observer>,
+}
+
+impl Settlement {
+    /// A settlement that is done, and gave back so many `units`.
+    #[must_use]
+    pub fn gave_back(units: u64) -> Self {
+        Self(State::Settled(Ok(units)))
+    }
+
+    /// A settlement that ends when the [`Settler`] says how.
+    pub(crate) fn begin() -> (Settler, Self) {
+        let settling = Arc::default();
+        (Settler(Arc::clone(&settling)), Self(State::Settling(settling)))
+    }
+
+    /// All of these together. They gave back what the most of them did.
+    pub(crate) fn all(settlements: impl IntoIterator<Item = Self>) -> Self {
+        let (settler, all) = Self::begin();
+        let together = Arc::new(Mutex::new(Together { most: Ok(0), settler: Some(settler) }));
+        for mut settlement in settlements {
+            let together = Arc::clone(&together);
+            settlement.observe(move |result| lock(&together).add(result));
+        }
+        // Each that is under way holds it: the last one to end drops it.
+        drop(together);
+        all
+    }
+
+    /// Calls `observer` with the result once it is there, whether or not this is awaited.
+    pub(crate) fn observe(&mut self, observer: impl FnOnce(&Result<u64, Error>) + Send + 'static) {
+        let settling = match &self.0 {
+            State::Settled(result) => return observer(result),
+            State::Settling(settling) => settling,
+        };
+        let mut settling = lock(settling);
+        match settling.result.clone() {
+            None => settling.observers.push(Box::new(observer)),
+            Some(result) => {
+                drop(settling);
+                observer(&result);
+            }
+        }
+    }
+}
+
+/// A settlement that is done, or has failed.
+impl From<Result<u64, Error>> for Settlement {
+    fn from(result: Result<u64, Error>) -> Self {
+        Self(State::Settled(result))
+    }
+}
+
+impl Future for Settlement {
+    type Output = Result<u64, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let settling = match &self.0 {
+            State::Settled(result) => return Poll::Ready(result.clone()),
+            State::Settling(settling) => settling,
+        };
+        let mut settling = lock(settling);
+        match settling.result.clone() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                settling.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Settlement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Settlement").finish_non_exhaustive()
+    }
+}
+
+/// Ends a settlement. Dropped before, it says that the settlement was given up.
+pub(crate) struct Settler(Arc<Mutex<Settling>>);
+
+impl Settler {
+    /// Ends the settlement, which gave back so many units, or failed.
+    pub(crate) fn end(self, result: Result<u64, Error>) {
+        self.finish(result);
+    }
+
+    fn finish(&self, result: Result<u64, Error>) {
+        let mut settling = lock(&self.0);
+        if settling.result.is_some() {
+            return;
+        }
+        settling.result = Some(result.clone());
+        let (waker, observers) = (settling.waker.take(), mem::take(&mut settling.observers));
+        drop(settling);
+        observers.into_iter().for_each(|observer| observer(&result));
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Settler {
+    fn drop(&mut self) {
+        self.finish(Err(Error::new(ErrorKind::State, "the settlement was given up")));
+    }
+}
+
+/// The settlements of several limiters. They have ended when this is dropped.
+struct Together {
+    most: Result<u64, Error>,
+    settler: Option<Settler>,
+}
+
+impl Together {
+    /// Adds one that has ended. An error is told if nothing was given back.
+    fn add(&mut self, result: &Result<u64, Error>) {
+        self.most = match (&self.most, result) {
+            (Ok(most), Ok(units)) => Ok(*most.max(units)),
+            (Ok(0), Err(error)) => Err(error.clone()),
+            (Err(_), Ok(units @ 1..)) => Ok(*units),
+            (most, _) => most.clone(),
+        };
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        if let Some(settler) = self.settler.take() {
+            settler.end(mem::replace(&mut self.most, Ok(0)));
+        }
+    }
+}
+
+/// Nothing panics while it is locked, so a poisoned lock protects a whole value all the same.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::Wake;
+
+    use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn poll(settlement: &mut Settlement) -> Option<Result<u64, Error>> {
+        match Pin::new(settlement).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn it_ends_when_its_settler_says_so_or_is_dropped() {
+        let woken = Arc::new(Woken::default());
+        let (settler, mut settlement) = Settlement::begin();
+        let waker = Waker::from(Arc::clone(&woken));
+        let pending = Pin::new(&mut settlement).poll(&mut Context::from_waker(&waker));
+        assert!(pending.is_pending());
+        settler.end(Ok(3));
+        assert_eq!(woken.0.load(Relaxed), 1);
+        assert_eq!(poll(&mut settlement).unwrap().unwrap(), 3);
+
+        let (settler, mut settlement) = Settlement::begin();
+        drop(settler);
+        assert_eq!(poll(&mut settlement).unwrap().unwrap_err().kind(), ErrorKind::State);
+    }
+
+    #[test]
+    fn an_observer_sees_the_result_whoever_awaits_it() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let observer = || {
+            let seen = Arc::clone(&seen);
+            move |result: &Result<u64, Error>| lock(&seen).push(*result.as_ref().unwrap())
+        };
+        let (settler, mut settlement) = Settlement::begin();
+        settlement.observe(observer());
+        drop(settlement);
+        settler.end(Ok(1));
+        let (settler, mut settlement) = Settlement::begin();
+        settler.end(Ok(2));
+        settlement.observe(observer());
+        Settlement::gave_back(3).observe(observer());
+        assert_eq!(*lock(&seen), [1, 2, 3]);
+    }
+
+    #[test]
+    fn several_gave_back_what_the_most_of_them_did() {
+        let error = || Err(Error::new(ErrorKind::Infrastructure, "away"));
+        for (results, most) in [
+            (vec![], Some(0)),
+            (vec![Ok(0), Ok(2), Ok(1)], Some(2)),
+            (vec![Ok(0), error()], None),
+            (vec![error(), Ok(0)], None),
+            (vec![error(), Ok(2)], Some(2)),
+            (vec![Ok(2), error()], Some(2)),
+        ] {
+            let begun: Vec<_> = results.iter().map(|_| Settlement::begin()).collect();
+            let (settlers, settlements): (Vec<_>, Vec<_>) = begun.into_iter().unzip();
+            let mut all = Settlement::all(settlements);
+            for (settler, result) in settlers.into_iter().zip(results) {
+                assert!(poll(&mut all).is_none());
+                settler.end(result);
+            }
+            assert_eq!(poll(&mut all).expect("all have ended").ok(), most);
+        }
+    }
+}
