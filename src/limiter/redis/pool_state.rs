@@ -38,8 +38,8 @@ impl PoolState {
     /// Whether an attempt takes clearly longer than the one that failed last. Then the server
     /// hangs, and why that one failed says nothing any more.
     pub(super) fn attempt_hangs(&self) -> bool {
-        let mut attempts = self.entries().filter_map(|entry| entry.attempt);
-        self.last_error.is_some() && attempts.any(|begun| hangs(begun, self.last_took))
+        let attempts = self.entries().filter_map(|entry| entry.attempt);
+        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
     }
 
     /// Drops the connections that are of no more use, and runtimes without any. Returns which was
@@ -69,9 +69,17 @@ impl PoolState {
     }
 }
 
-/// Whether an attempt since `begun` takes clearly longer than the last one, which failed.
-pub(super) fn hangs(begun: Instant, last_took: Duration) -> bool {
-    begun + hangs_after(last_took) <= Instant::now()
+/// Whether one of the attempts, which began then, takes clearly longer than the last one, and that
+/// one failed for another reason than the server's fault. A server at fault that hangs is still at
+/// fault.
+pub(super) fn any_hangs(
+    mut attempts: impl Iterator<Item = Instant>,
+    last_error: Option<&Error>,
+    last_took: Duration,
+) -> bool {
+    let end = hangs_after(last_took);
+    last_error.is_some_and(|error| error.kind() != ErrorKind::Infrastructure)
+        && attempts.any(|begun| begun + end <= Instant::now())
 }
 
 /// How long an attempt may take after one that took so long and failed.
@@ -89,4 +97,28 @@ pub(super) struct Lost {
 /// The error of a failed attempt to connect to `address`.
 pub(super) fn no_connection(address: &str, cause: Error) -> Error {
     Error::new(cause.kind(), format!("no connection to {address}")).with_source(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each kind but Infrastructure is hidden, so that a silent server is not taken for a mistake
+    /// in the configuration.
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_hangs_hides_no_fault_of_the_server() {
+        let entry = PoolEntry { connection: None, attempt: Some(Instant::now()) };
+        let mut runtimes = Vec::new();
+        RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
+        let mut state = PoolState { runtimes, ..PoolState::default() };
+        for (kind, hangs) in [(ErrorKind::Configuration, true), (ErrorKind::Infrastructure, false)]
+        {
+            state.last_error = Some(Error::new(kind, "why"));
+            assert!(!state.attempt_hangs());
+            tokio::time::advance(HANGS_AFTER).await;
+            assert_eq!(state.attempt_hangs(), hangs, "{kind:?}");
+            let entry = &mut state.runtimes[0].entries[0];
+            entry.attempt = Some(Instant::now());
+        }
+    }
 }
