@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use bb8_redis::{RedisConnectionManager, bb8};
 use redis::AsyncConnectionConfig;
-use support::Server;
 use support::cluster::{Cluster, keys_in};
 use support::faults::{LONG, chain, eventually, size};
 use support::proxy::{Fault, Proxy};
-use support::sentinel::Replicated;
+use support::sentinel::{self, Replicated};
 use support::stats::calls;
+use support::{Server, free_port};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
@@ -567,9 +567,14 @@ fn delay_timers(tasks: &mut JoinSet<()>, stop: &Arc<AtomicBool>, runtime: &Handl
 async fn a_busy_process_that_connects_admits_nobody() {
     let (server, cluster) = (Server::start(), Cluster::start().await);
     let replicated = Replicated::start().await;
-    for (name, url) in
-        [("server", server.url()), ("cluster", cluster.url()), ("sentinels", replicated.url())]
-    {
+    let ports = replicated.sentinels.iter().map(|sentinel| sentinel.port);
+    let one_is_dead: Vec<_> = std::iter::once(free_port()).chain(ports).collect();
+    for (name, url) in [
+        ("server", server.url()),
+        ("cluster", cluster.url()),
+        ("sentinels", replicated.url()),
+        ("a dead sentinel", sentinel::url(&one_is_dead)),
+    ] {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
@@ -594,6 +599,7 @@ async fn a_busy_process_that_connects_admits_nobody() {
         tasks.join_all().await;
         runtime.shutdown_background();
         counts.report(&format!("{name} first connection"), &[]);
+        assert_eq!(counts.lost.load(Relaxed), 0, "{name}");
     }
 }
 
