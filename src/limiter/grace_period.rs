@@ -56,7 +56,8 @@ pub(super) async fn unless_busy<T>(
     let result = loop {
         let tick = Instant::now() + interval.max(TICK);
         let result = timeout_at(tick, &mut attempt).await;
-        late += tick.elapsed();
+        // On time, it fires up to two ticks later.
+        late += tick.elapsed().saturating_sub(2 * TICK);
         if let Ok(result) = result {
             break result;
         }
@@ -131,5 +132,37 @@ impl GracePeriod {
         let end = if have_run() { SLACK - 2 * TICK } else { SLACK + TICK };
         sleep_until(self.begin + end).await;
         yield_now().await;
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// The kind of an attempt to connect that has no result by its deadline, in a process whose
+    /// clock goes on by `step` whenever a timer has fired.
+    async fn kind_after(connect_timeout: Duration, step: Duration) -> ErrorKind {
+        let deadline = Instant::now() + connect_timeout;
+        let attempt = async {
+            while Instant::now() < deadline {
+                sleep(TICK).await;
+                advance(step).await;
+            }
+            Err::<(), _>(Error::new(ErrorKind::Infrastructure, "no connection in time"))
+        };
+        unless_busy(deadline, attempt).await.expect_err("no connection").kind()
+    }
+
+    /// A timer fires in the tick after its instant, which is much of a short time to connect.
+    #[tokio::test(start_paused = true)]
+    async fn a_short_time_to_connect_is_no_load() {
+        for connect_timeout in [2, 5, 10, 20, 100].map(Duration::from_millis) {
+            let kind = kind_after(connect_timeout, Duration::from_micros(100)).await;
+            assert_eq!(kind, ErrorKind::Infrastructure, "{connect_timeout:?}");
+            let kind = kind_after(connect_timeout, Duration::from_millis(50)).await;
+            assert_eq!(kind, ErrorKind::Saturation, "{connect_timeout:?}");
+        }
     }
 }
