@@ -109,10 +109,9 @@ impl GracePeriod {
     }
 
     /// Lets the runtime read what has arrived. Ends early if the process is busy, and late if a
-    /// thread stands still that may have to read it.
+    /// thread stands still that may have to read it, or has stood still until a moment ago.
     pub(super) async fn catch_up(self) {
-        let threads = WorkerThreads::now();
-        let have_run = || threads.as_ref().is_none_or(WorkerThreads::have_run);
+        let before = WorkerThreads::now();
         for round in 1..=MAX_ROUNDS {
             // The runtime polls its sockets before it continues here.
             yield_now().await;
@@ -120,9 +119,15 @@ impl GracePeriod {
                 return;
             }
         }
+        if let Some(last_tick) = self.deadline.checked_sub(TICK) {
+            sleep_until(last_tick).await;
+        }
+        let threads = WorkerThreads::now();
         sleep_until(self.deadline.max(Instant::now() + TICK)).await;
         yield_now().await;
-        if have_run() {
+        let have_run = || threads.as_ref().is_none_or(WorkerThreads::have_run);
+        let stood_still = before.is_some_and(|before| before.stood_still(MAX_TURN));
+        if have_run() && !stood_still {
             return;
         }
         while !have_run() && self.begin.elapsed() < MAX_TURN {
@@ -137,6 +142,11 @@ impl GracePeriod {
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {
+    use std::future::poll_fn;
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use tokio::runtime::Builder;
     use tokio::time::advance;
 
     use super::*;
@@ -164,5 +174,36 @@ mod tests {
             let kind = kind_after(connect_timeout, Duration::from_millis(50)).await;
             assert_eq!(kind, ErrorKind::Saturation, "{connect_timeout:?}");
         }
+    }
+
+    /// What it held up needs time for its answer, also if the thread goes on just before the
+    /// deadline.
+    #[test]
+    fn a_thread_that_goes_on_at_the_deadline_has_time_for_its_answers() {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel::<()>());
+        runtime.spawn(async move {
+            standing.send(()).expect("awaited");
+            going_on.recv().expect("a sign");
+        });
+        stands.recv().expect("a thread that stands still");
+        runtime.block_on(async {
+            let start = Instant::now();
+            let grace_period = GracePeriod::before(start + 2 * SLACK, start);
+            sleep_until(grace_period.begin()).await;
+            let mut catching_up = pin!(grace_period.catch_up());
+            let is_pending =
+                poll_fn(|cx| Poll::Ready(catching_up.as_mut().poll(cx).is_pending())).await;
+            assert!(is_pending);
+            let release = grace_period.deadline() - TICK / 2;
+            let releasing = std::thread::spawn(move || {
+                while Instant::now() < release {}
+                go_on.send(()).expect("it waits");
+            });
+            catching_up.await;
+            assert!(grace_period.begin().elapsed() >= SLACK - 2 * TICK);
+            releasing.join().expect("no panic");
+        });
     }
 }
