@@ -84,6 +84,16 @@ impl OwnPool {
         }
     }
 
+    /// Whether the last attempt to connect has failed, and no runtime has a connection.
+    pub(super) fn is_away(&self) -> bool {
+        let mut state = self.lock();
+        let lost = state.clean(Instant::now());
+        let is_away = state.last_error.is_some() && !state.is_connected();
+        drop(state);
+        self.report_lost(lost);
+        is_away
+    }
+
     fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

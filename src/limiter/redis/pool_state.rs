@@ -35,6 +35,12 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
+    /// Whether any runtime has a connection.
+    pub(super) fn is_connected(&self) -> bool {
+        let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
+        entries.any(|entry| entry.connection.is_some())
+    }
+
     /// Whether an attempt takes clearly longer than the one that failed last. Then the server
     /// hangs, and why that one failed says nothing any more.
     pub(super) fn attempt_hangs(&self) -> bool {
