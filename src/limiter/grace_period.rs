@@ -72,6 +72,14 @@ pub(super) async fn unless_busy<T>(
     })
 }
 
+/// Lets the runtime read what has arrived, and waits for nothing else.
+#[cfg(feature = "redis")]
+pub(super) async fn read_arrived() {
+    for _ in 0..MAX_ROUNDS {
+        yield_now().await;
+    }
+}
+
 /// A deadline, and the time around it in which an answer still counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GracePeriod {
