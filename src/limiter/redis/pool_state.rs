@@ -76,15 +76,16 @@ impl PoolState {
 }
 
 /// Whether one of the attempts, which began then, takes clearly longer than the last one, and that
-/// one failed for another reason than the server's fault. A server at fault that hangs is still at
-/// fault.
+/// one failed for a reason that a hang makes void. A server at fault that hangs is still at fault,
+/// and after load, a slow attempt may well be load again: it says so itself when it ends.
 pub(super) fn any_hangs(
     mut attempts: impl Iterator<Item = Instant>,
     last_error: Option<&Error>,
     last_took: Duration,
 ) -> bool {
+    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];
     let end = hangs_after(last_took);
-    last_error.is_some_and(|error| error.kind() != ErrorKind::Infrastructure)
+    last_error.is_some_and(|error| !stays.contains(&error.kind()))
         && attempts.any(|begun| begun + end <= Instant::now())
 }
 
@@ -109,16 +110,19 @@ pub(super) fn no_connection(address: &str, cause: Error) -> Error {
 mod tests {
     use super::*;
 
-    /// Each kind but Infrastructure is hidden, so that a silent server is not taken for a mistake
-    /// in the configuration.
+    /// A mistake in the configuration is hidden, so that it is not taken for the reason why a server
+    /// is silent since.
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_that_hangs_hides_no_fault_of_the_server() {
+    async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
         let entry = PoolEntry { connection: None, attempt: Some(Instant::now()) };
         let mut runtimes = Vec::new();
         RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
         let mut state = PoolState { runtimes, ..PoolState::default() };
-        for (kind, hangs) in [(ErrorKind::Configuration, true), (ErrorKind::Infrastructure, false)]
-        {
+        for (kind, hangs) in [
+            (ErrorKind::Configuration, true),
+            (ErrorKind::Infrastructure, false),
+            (ErrorKind::Saturation, false),
+        ] {
             state.last_error = Some(Error::new(kind, "why"));
             assert!(!state.attempt_hangs());
             tokio::time::advance(HANGS_AFTER).await;

@@ -63,7 +63,7 @@ impl Refreshes {
         state.was_read || state.last_error.is_some() && !state.attempt_hangs()
     }
 
-    /// Whether an attempt hangs, after one that failed for another reason than a server's fault.
+    /// Whether an attempt hangs, which makes void why the last one failed.
     pub(super) fn attempt_hangs(&self) -> bool {
         self.lock().attempt_hangs()
     }

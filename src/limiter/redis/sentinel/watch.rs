@@ -62,7 +62,7 @@ impl Watch {
                 Some(took) => self.connect_or_report(end, took).await?,
                 None => unless_busy(end, self.connect(end)).await,
             };
-            last_took = Some(begun.elapsed());
+            let took = begun.elapsed();
             let error = match connected {
                 Ok((connection, news)) => {
                     backoff.record_success();
@@ -70,6 +70,8 @@ impl Watch {
                 }
                 Err(error) => error,
             };
+            // After load, a slow attempt may well be load again.
+            last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);
             backoff.record_failure(Instant::now());
             self.report(Report::Unreachable(error))?;
         }
