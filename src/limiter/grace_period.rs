@@ -44,32 +44,44 @@ const LEAD: Duration = Duration::from_millis(2);
 #[cfg(feature = "redis")]
 const WATCHED_TIMERS: u32 = 10;
 
-/// Runs an attempt to connect that is to end by `deadline`. If it does not, and a quarter of its
-/// time passed after timers were to fire, its error says nothing about the server.
+/// Runs what is to end by `deadline`, and says whether this process was too busy for it: it took
+/// longer, and a quarter of its time passed after timers were to fire. One timer alone may fire in
+/// time by chance.
+#[cfg(feature = "redis")]
+pub(super) async fn watch_timers<F: Future>(deadline: Instant, attempt: F) -> (F::Output, bool) {
+    let (mut attempt, begun, mut late) = (pin!(attempt), Instant::now(), Duration::ZERO);
+    let interval = deadline.saturating_duration_since(begun) / WATCHED_TIMERS;
+    let output = loop {
+        let tick = Instant::now() + interval.max(TICK);
+        let output = timeout_at(tick, &mut attempt).await;
+        // On time, it fires up to two ticks later.
+        late += tick.elapsed().saturating_sub(2 * TICK);
+        if let Ok(output) = output {
+            break output;
+        }
+    };
+    (output, deadline <= Instant::now() && 4 * late > begun.elapsed())
+}
+
+/// Runs an attempt to connect that is to end by `deadline`. If this process was too busy for it, its
+/// error says nothing about the server.
 #[cfg(feature = "redis")]
 pub(super) async fn unless_busy<T>(
     deadline: Instant,
     attempt: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let (mut attempt, begun, mut late) = (pin!(attempt), Instant::now(), Duration::ZERO);
-    let interval = deadline.saturating_duration_since(begun) / WATCHED_TIMERS;
-    let result = loop {
-        let tick = Instant::now() + interval.max(TICK);
-        let result = timeout_at(tick, &mut attempt).await;
-        // On time, it fires up to two ticks later.
-        late += tick.elapsed().saturating_sub(2 * TICK);
-        if let Ok(result) = result {
-            break result;
-        }
-    };
-    result.map_err(|error| {
-        let is_busy = deadline <= Instant::now() && 4 * late > begun.elapsed();
-        if !is_busy || error.kind() != ErrorKind::Infrastructure {
-            return error;
-        }
-        let message = "this process is too busy to connect in time";
-        Error::new(ErrorKind::Saturation, message).with_source(error)
+    let (result, is_busy) = watch_timers(deadline, attempt).await;
+    result.map_err(|error| match is_busy && error.kind() == ErrorKind::Infrastructure {
+        true => too_busy_to_connect(error),
+        false => error,
     })
+}
+
+/// The error of an attempt to connect that had too little of this process's time.
+#[cfg(feature = "redis")]
+pub(super) fn too_busy_to_connect(cause: Error) -> Error {
+    let message = "this process is too busy to connect in time";
+    Error::new(ErrorKind::Saturation, message).with_source(cause)
 }
 
 /// Lets the runtime read what has arrived, and waits for nothing else.
