@@ -21,12 +21,13 @@ use std::time::Duration;
 
 use bb8_redis::{RedisConnectionManager, bb8};
 use redis::AsyncConnectionConfig;
-use support::Server;
 use support::cluster::{Cluster, keys_in};
-use support::faults::{LONG, chain, size};
-use support::sentinel::Replicated;
+use support::faults::{LONG, chain, eventually, size};
+use support::proxy::{Fault, Proxy};
+use support::sentinel::{self, Replicated};
 use support::stats::calls;
-use tokio::runtime::Builder;
+use support::{Server, free_port};
+use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::TokenBucket;
@@ -546,29 +547,39 @@ async fn a_busy_process_before_sentinels_admits_nobody() {
     }
 }
 
-/// No attempt to connect ends in time, and timers fire late or not, by chance.
+/// Keeps the only thread of a runtime so busy that no attempt to connect ends in time. Timers fire
+/// late or not, by chance.
+fn delay_timers(tasks: &mut JoinSet<()>, stop: &Arc<AtomicBool>, runtime: &Handle) {
+    for _ in 0..8 {
+        let stop = Arc::clone(stop);
+        let busy = async move {
+            while !stop.load(Relaxed) {
+                burn(Duration::from_millis(10));
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tasks.spawn_on(busy, runtime);
+    }
+}
+
 // Case 151.
 #[tokio::test]
 async fn a_busy_process_that_connects_admits_nobody() {
     let (server, cluster) = (Server::start(), Cluster::start().await);
     let replicated = Replicated::start().await;
-    for (name, url) in
-        [("server", server.url()), ("cluster", cluster.url()), ("sentinels", replicated.url())]
-    {
+    let ports = replicated.sentinels.iter().map(|sentinel| sentinel.port);
+    let one_is_dead: Vec<_> = std::iter::once(free_port()).chain(ports).collect();
+    for (name, url) in [
+        ("server", server.url()),
+        ("cluster", cluster.url()),
+        ("sentinels", replicated.url()),
+        ("a dead sentinel", sentinel::url(&one_is_dead)),
+    ] {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
         let mut tasks = JoinSet::new();
-        for _ in 0..8 {
-            let stop = Arc::clone(&stop);
-            let busy = async move {
-                while !stop.load(Relaxed) {
-                    burn(Duration::from_millis(10));
-                    sleep(Duration::from_millis(1)).await;
-                }
-            };
-            tasks.spawn_on(busy, runtime.handle());
-        }
+        delay_timers(&mut tasks, &stop, runtime.handle());
         for _ in 0..20 {
             let pool = Pool::builder(&url).expect("an address").connect_timeout(timeout());
             let bucket = TokenBucket::new(Quota::per_hour(1));
@@ -588,5 +599,58 @@ async fn a_busy_process_that_connects_admits_nobody() {
         tasks.join_all().await;
         runtime.shutdown_background();
         counts.report(&format!("{name} first connection"), &[]);
+        assert_eq!(counts.lost.load(Relaxed), 0, "{name}");
     }
+}
+
+/// The server was at fault. Then it is well, and only load keeps the attempts to connect from
+/// success: once one has ended, that fault admits nobody any more.
+// Case 151.
+#[tokio::test]
+async fn a_fault_of_the_server_that_is_over_admits_nobody_under_load() {
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    proxy.set(Fault::BlackHole);
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let pool = Pool::builder(&proxy.url()).expect("an address").size(1).connect_timeout(timeout());
+    let bucket = TokenBucket::new(Quota::per_hour(1));
+    let limiter = Redis::new("away", bucket, pool.build().expect("a pool"));
+    let limiter = limiter.timeout(timeout()).or_else(FailOpen);
+    let ask = || {
+        let limiter = limiter.clone();
+        runtime.spawn(async move { limiter.check(&"key".into()).await })
+    };
+    eventually("the fault shows", async || {
+        let outcome = ask().await.expect("no panic");
+        outcome.is_ok_and(|decision| decision.origin() == Origin::FailOpen)
+    })
+    .await;
+
+    let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
+    let mut tasks = JoinSet::new();
+    delay_timers(&mut tasks, &stop, runtime.handle());
+    proxy.set(Fault::None);
+    let attempts = proxy.connections();
+    eventually("an attempt to connect to the server that is well has ended", async || {
+        let outcome = ask().await.expect("no panic");
+        let is_decided = outcome.is_ok_and(|decision| decision.origin() != Origin::FailOpen);
+        is_decided || proxy.connections() >= attempts + 2
+    })
+    .await;
+    for _ in 0..20 {
+        let (limiter, stop, counts) = (limiter.clone(), Arc::clone(&stop), Arc::clone(&counts));
+        let ask = async move {
+            while !stop.load(Relaxed) {
+                counts.record(limiter.check(&"key".into()).await);
+                yield_now().await;
+            }
+        };
+        tasks.spawn_on(ask, runtime.handle());
+    }
+    sleep(30 * timeout()).await;
+    stop.store(true, Relaxed);
+    tasks.join_all().await;
+    runtime.shutdown_background();
+    counts.report("after a fault", &[]);
 }

@@ -44,31 +44,52 @@ const LEAD: Duration = Duration::from_millis(2);
 #[cfg(feature = "redis")]
 const WATCHED_TIMERS: u32 = 10;
 
-/// Runs an attempt to connect that is to end by `deadline`. If it does not, and a quarter of its
-/// time passed after timers were to fire, its error says nothing about the server.
+/// Runs what is to end by `deadline`, and says whether this process was too busy for it: it took
+/// longer, and a quarter of its time passed after timers were to fire. One timer alone may fire in
+/// time by chance.
+#[cfg(feature = "redis")]
+pub(super) async fn watch_timers<F: Future>(deadline: Instant, attempt: F) -> (F::Output, bool) {
+    let (mut attempt, begun, mut late) = (pin!(attempt), Instant::now(), Duration::ZERO);
+    let interval = deadline.saturating_duration_since(begun) / WATCHED_TIMERS;
+    let output = loop {
+        let tick = Instant::now() + interval.max(TICK);
+        let output = timeout_at(tick, &mut attempt).await;
+        // On time, it fires up to two ticks later.
+        late += tick.elapsed().saturating_sub(2 * TICK);
+        if let Ok(output) = output {
+            break output;
+        }
+    };
+    (output, deadline <= Instant::now() && 4 * late > begun.elapsed())
+}
+
+/// Runs an attempt to connect that is to end by `deadline`. If this process was too busy for it, its
+/// error says nothing about the server.
 #[cfg(feature = "redis")]
 pub(super) async fn unless_busy<T>(
     deadline: Instant,
     attempt: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let (mut attempt, begun, mut late) = (pin!(attempt), Instant::now(), Duration::ZERO);
-    let interval = deadline.saturating_duration_since(begun) / WATCHED_TIMERS;
-    let result = loop {
-        let tick = Instant::now() + interval.max(TICK);
-        let result = timeout_at(tick, &mut attempt).await;
-        late += tick.elapsed();
-        if let Ok(result) = result {
-            break result;
-        }
-    };
-    result.map_err(|error| {
-        let is_busy = deadline <= Instant::now() && 4 * late > begun.elapsed();
-        if !is_busy || error.kind() != ErrorKind::Infrastructure {
-            return error;
-        }
-        let message = "this process is too busy to connect in time";
-        Error::new(ErrorKind::Saturation, message).with_source(error)
+    let (result, is_busy) = watch_timers(deadline, attempt).await;
+    result.map_err(|error| match is_busy && error.kind() == ErrorKind::Infrastructure {
+        true => too_busy_to_connect(error),
+        false => error,
     })
+}
+
+/// The error of an attempt to connect that had too little of this process's time.
+#[cfg(feature = "redis")]
+pub(super) fn too_busy_to_connect(cause: Error) -> Error {
+    let message = "this process is too busy to connect in time";
+    Error::new(ErrorKind::Saturation, message).with_source(cause)
+}
+
+/// Lets the runtime read what has arrived, and waits for nothing else.
+#[cfg(feature = "redis")]
+pub(super) async fn read_arrived() {
+    for _ in 0..MAX_ROUNDS {
+        yield_now().await;
+    }
 }
 
 /// A deadline, and the time around it in which an answer still counts.
@@ -108,10 +129,9 @@ impl GracePeriod {
     }
 
     /// Lets the runtime read what has arrived. Ends early if the process is busy, and late if a
-    /// thread stands still that may have to read it.
+    /// thread stands still that may have to read it, or has stood still until a moment ago.
     pub(super) async fn catch_up(self) {
-        let threads = WorkerThreads::now();
-        let have_run = || threads.as_ref().is_none_or(WorkerThreads::have_run);
+        let before = WorkerThreads::now();
         for round in 1..=MAX_ROUNDS {
             // The runtime polls its sockets before it continues here.
             yield_now().await;
@@ -119,9 +139,15 @@ impl GracePeriod {
                 return;
             }
         }
+        if let Some(last_tick) = self.deadline.checked_sub(TICK) {
+            sleep_until(last_tick).await;
+        }
+        let threads = WorkerThreads::now();
         sleep_until(self.deadline.max(Instant::now() + TICK)).await;
         yield_now().await;
-        if have_run() {
+        let have_run = || threads.as_ref().is_none_or(WorkerThreads::have_run);
+        let stood_still = before.is_some_and(|before| before.stood_still(MAX_TURN));
+        if have_run() && !stood_still {
             return;
         }
         while !have_run() && self.begin.elapsed() < MAX_TURN {
@@ -131,5 +157,73 @@ impl GracePeriod {
         let end = if have_run() { SLACK - 2 * TICK } else { SLACK + TICK };
         sleep_until(self.begin + end).await;
         yield_now().await;
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use tokio::runtime::Builder;
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// The kind of an attempt to connect that has no result by its deadline, in a process whose
+    /// clock goes on by `step` whenever a timer has fired.
+    async fn kind_after(connect_timeout: Duration, step: Duration) -> ErrorKind {
+        let deadline = Instant::now() + connect_timeout;
+        let attempt = async {
+            while Instant::now() < deadline {
+                sleep(TICK).await;
+                advance(step).await;
+            }
+            Err::<(), _>(Error::new(ErrorKind::Infrastructure, "no connection in time"))
+        };
+        unless_busy(deadline, attempt).await.expect_err("no connection").kind()
+    }
+
+    /// A timer fires in the tick after its instant, which is much of a short time to connect.
+    #[tokio::test(start_paused = true)]
+    async fn a_short_time_to_connect_is_no_load() {
+        for connect_timeout in [2, 5, 10, 20, 100].map(Duration::from_millis) {
+            let kind = kind_after(connect_timeout, Duration::from_micros(100)).await;
+            assert_eq!(kind, ErrorKind::Infrastructure, "{connect_timeout:?}");
+            let kind = kind_after(connect_timeout, Duration::from_millis(50)).await;
+            assert_eq!(kind, ErrorKind::Saturation, "{connect_timeout:?}");
+        }
+    }
+
+    /// What it held up needs time for its answer, also if the thread goes on just before the
+    /// deadline.
+    #[test]
+    fn a_thread_that_goes_on_at_the_deadline_has_time_for_its_answers() {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let ((standing, stands), (go_on, going_on)) = (mpsc::channel(), mpsc::channel::<()>());
+        runtime.spawn(async move {
+            standing.send(()).expect("awaited");
+            going_on.recv().expect("a sign");
+        });
+        stands.recv().expect("a thread that stands still");
+        runtime.block_on(async {
+            let start = Instant::now();
+            let grace_period = GracePeriod::before(start + 2 * SLACK, start);
+            sleep_until(grace_period.begin()).await;
+            let mut catching_up = pin!(grace_period.catch_up());
+            let is_pending =
+                poll_fn(|cx| Poll::Ready(catching_up.as_mut().poll(cx).is_pending())).await;
+            assert!(is_pending);
+            let release = grace_period.deadline() - TICK / 2;
+            let releasing = std::thread::spawn(move || {
+                while Instant::now() < release {}
+                go_on.send(()).expect("it waits");
+            });
+            catching_up.await;
+            assert!(grace_period.begin().elapsed() >= SLACK - 2 * TICK);
+            releasing.join().expect("no panic");
+        });
     }
 }

@@ -4,7 +4,7 @@
 //! limit of processor time. What waits for that thread then waits on, be it the task that writes a
 //! call or the one that reads the reply, while timers fire in time on the others.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, RuntimeMetrics};
 
@@ -12,6 +12,7 @@ use tokio::runtime::{Handle, RuntimeMetrics};
 pub(super) struct WorkerThreads {
     metrics: RuntimeMetrics,
     seen: Vec<Turns>,
+    seen_at: Instant,
 }
 
 /// What a thread counts: its parks, and the time that it was busy.
@@ -26,15 +27,25 @@ impl WorkerThreads {
     pub(super) fn now() -> Option<Self> {
         let metrics = Handle::try_current().ok()?.metrics();
         let seen = (0..metrics.num_workers()).map(|worker| Turns::of(&metrics, worker)).collect();
-        Some(Self { metrics, seen })
+        Some(Self { metrics, seen, seen_at: Instant::now() })
     }
 
     /// Whether each of them has made a turn since, or has nothing to do.
     pub(super) fn have_run(&self) -> bool {
-        self.seen.iter().enumerate().all(|(worker, seen)| {
-            let turns = Turns::of(&self.metrics, worker);
-            turns.is_parked() || turns != *seen
-        })
+        self.turns().all(|(seen, turns)| turns.is_parked() || turns != seen)
+    }
+
+    /// Whether one of them stood still then, and has gone on since: it has ended a turn that took
+    /// longer than `max_turn`.
+    pub(super) fn stood_still(&self, max_turn: Duration) -> bool {
+        let most = self.seen_at.elapsed() + max_turn;
+        self.turns().any(|(seen, turns)| turns.busy.saturating_sub(seen.busy) > most)
+    }
+
+    /// What each of them had done then, and has done by now.
+    fn turns(&self) -> impl Iterator<Item = (Turns, Turns)> {
+        let now = |(worker, seen): (usize, &Turns)| (*seen, Turns::of(&self.metrics, worker));
+        self.seen.iter().enumerate().map(now)
     }
 }
 

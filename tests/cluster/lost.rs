@@ -126,30 +126,71 @@ async fn what_a_replaced_master_still_admits_reaches_nobody() {
     assert!(errors.iter().all(|error| error.kind() == ErrorKind::Infrastructure), "{errors:?}");
 }
 
-#[tokio::test]
-async fn a_master_that_is_demoted_is_left() {
-    let cluster = Cluster::with(3, 1, 15_000).await;
-    let limiter = patient(pool(&cluster));
-    let key = keys_in(cluster.share(1)).next().unwrap();
-    charge_all(&limiter, from_ref(&key)).await;
+/// The replica of a master takes over from it, gracefully.
+async fn fail_over(cluster: &Cluster, master: u16) {
     // A replica that has just joined may give up, and does not try again by itself.
-    let slot = slot_of(&key);
     let ask = async {
         loop {
-            let mut connection = cluster.connection(4).await;
+            let mut connection = cluster.connection(usize::from(master) + 3).await;
             let _ = cmd("CLUSTER").arg("FAILOVER").exec_async(&mut connection).await;
             sleep(Duration::from_secs(6)).await;
         }
     };
     tokio::select! {
         () = ask => {}
-        _ = cluster.until_promoted(slot, 1) => {}
+        _ = cluster.until_promoted(*cluster.share(master).start(), master.into()) => {}
     }
+}
+
+#[tokio::test]
+async fn a_master_that_is_demoted_is_left() {
+    let cluster = Cluster::with(3, 1, 15_000).await;
+    let limiter = patient(pool(&cluster));
+    let key = keys_in(cluster.share(1)).next().unwrap();
+    charge_all(&limiter, from_ref(&key)).await;
+    fail_over(&cluster, 1).await;
     // The old master redirects, and takes no charge.
     for _ in 0..5 {
         charge_all(&limiter, from_ref(&key)).await;
     }
     assert_eq!(taken(&limiter, &key).await, 6);
+}
+
+/// One runtime cannot connect to a master, while another waits for its answer. The master lives on
+/// as a replica: the call on its way is answered.
+#[tokio::test]
+async fn a_master_that_one_runtime_cannot_connect_to_is_not_away() {
+    let cluster = Cluster::with(3, 1, 15_000).await;
+    let limiter = patient(pool(&cluster));
+    let key = keys_in(cluster.share(1)).next().unwrap();
+    let other = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ask_elsewhere = || {
+        let (limiter, charge) = (limiter.clone(), Charge::new(key.as_str()));
+        other.spawn(async move { limiter.check(&charge).await })
+    };
+    ask_elsewhere().await.unwrap().expect("a decision");
+    let mut master = cluster.connection(1).await;
+    run(&mut master, &["CONFIG", "SET", "maxclients", "1"]).await;
+    run(&mut master, &["CLIENT", "PAUSE", "120000", "WRITE"]).await;
+    let paused = ask_elsewhere();
+    eventually("the call has arrived", async || {
+        let clients: String = cmd("CLIENT").arg("LIST").query_async(&mut master).await.unwrap();
+        clients.contains(" flags=b ")
+    })
+    .await;
+    let here = limiter.clone().decision_timeout(Duration::from_millis(100));
+    let error = trouble(&here, &Charge::new(key.as_str())).await;
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+
+    fail_over(&cluster, 1).await;
+    eventually("the new master decides here", async || {
+        here.check(&Charge::new(key.as_str())).await.is_ok()
+    })
+    .await;
+    assert!(!paused.is_finished(), "{:?}", paused.await);
+    run(&mut master, &["CLIENT", "UNPAUSE"]).await;
+    paused.await.unwrap().expect("a decision");
+    other.shutdown_background();
 }
 
 // Case 40.

@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use redis::cmd;
 use support::cluster::{Cluster, SLOTS, keys_in, slot_of};
-use support::faults::{LONG, MILLION, cut, kind, over, trouble};
+use support::faults::{LONG, MILLION, cut, eventually, kind, over, run, trouble};
 use support::stats::script_calls;
 use support::{NOWHERE, stats};
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};

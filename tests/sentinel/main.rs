@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use support::faults::*;
-use support::proxy::Proxy;
+use support::proxy::{Fault, Proxy};
 use support::sentinel::{Replicated, SERVICE, Sentinel, url};
 use support::{NOWHERE, Server, fake, stats};
 use tokio::task::JoinSet;

@@ -31,3 +31,18 @@ fn a_switch_is_followed_although_a_sentinel_and_the_watching_runtime_are_gone() 
     });
     second.block_on(async { drop(replicated) });
 }
+
+/// Why it failed before says nothing about a sentinel that is silent since, however long an attempt
+/// to connect may take.
+#[tokio::test]
+async fn a_sentinel_that_refused_to_answer_and_is_silent_since_is_away() {
+    let server = Server::start();
+    let refusing = "user default on nopass ~* &* +@all -sentinel";
+    let sentinel = Sentinel::with(server.port(), refusing);
+    let proxy = Proxy::before(sentinel.port).await;
+    let builder = Pool::builder(&url(&[proxy.port()])).unwrap().connect_timeout(2 * LONG);
+    let limiter = over(builder.build().unwrap());
+    until(&limiter, ErrorKind::Configuration).await;
+    proxy.set(Fault::BlackHole);
+    until(&limiter, ErrorKind::Infrastructure).await;
+}

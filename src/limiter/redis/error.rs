@@ -128,6 +128,16 @@ pub(super) fn from_error_reply(text: &str) -> Error {
     ErrorReply::read(text).into()
 }
 
+/// Of the errors of several servers, one with the most weight is shown: what must be set up anew is
+/// worth more than load, and load is worth more than a server that is away.
+pub(super) fn weight(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Configuration => 2,
+        ErrorKind::Saturation => 1,
+        _ => 0,
+    }
+}
+
 /// Whether an error reply says that the server takes no writes.
 pub(super) fn is_read_only(text: &str) -> bool {
     ErrorReply::read(text).code == "READONLY"

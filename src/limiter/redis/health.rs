@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::error;
+use crate::limiter::grace_period::read_arrived;
 
 /// How long a connection may be silent. It is longer than the pauses of a healthy server, such as a
 /// fork or a slow command, and short enough to leave an address that swallows everything.
@@ -111,6 +112,9 @@ impl Health {
 
     /// The outcome of a call, or `None` once the server is left. Whatever the server still answers
     /// is of no use then: it decides on a state that the server in its place does not have.
+    ///
+    /// What has arrived by then counts: a busy process reads it late, and load alone must not end
+    /// what the server has decided in time.
     pub(super) async fn unless_left<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let left = self.server.left.notified();
         if self.server.is_left.load(Relaxed) {
@@ -119,8 +123,13 @@ impl Health {
         pin!(left, call);
         tokio::select! {
             biased;
-            () = left => None,
+            () = left => {}
+            outcome = &mut call => return Some(outcome),
+        }
+        tokio::select! {
+            biased;
             outcome = call => Some(outcome),
+            () = read_arrived() => None,
         }
     }
 

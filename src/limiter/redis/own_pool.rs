@@ -24,7 +24,7 @@ use crate::limiter::grace_period::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
 
-/// The pause after an attempt to connect that ended with its runtime.
+/// The pause after an attempt to connect that ended with its runtime, or that load ended.
 const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The connections to one server.
@@ -82,6 +82,16 @@ impl OwnPool {
         if let Some(Lost { address, reason }) = lost {
             self.watch.lost(|| address, reason);
         }
+    }
+
+    /// Whether the last attempt to connect has failed, and no runtime has a connection.
+    pub(super) fn is_away(&self) -> bool {
+        let mut state = self.lock();
+        let lost = state.clean(Instant::now());
+        let is_away = state.last_error.is_some() && !state.is_connected();
+        drop(state);
+        self.report_lost(lost);
+        is_away
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -192,11 +202,9 @@ impl ConnectAttempt {
                 failure.cause
             })
         };
-        let is_load = |failure: &Failure| failure.cause.kind() == ErrorKind::Saturation;
         select! {
             result = unless_busy(end, attempt) => {
-                let result = result.map_err(|cause| Failure::new(address, cause));
-                self.result = Some(result).filter(|result| !result.as_ref().is_err_and(is_load));
+                self.result = Some(result.map_err(|cause| Failure::new(address, cause)));
             }
             _ = pool.changed() => {}
         }
@@ -219,6 +227,12 @@ impl Drop for ConnectAttempt {
                 *last_error = None;
                 ended = Some(Ok(()));
             }
+            // This process was too busy. The server may be well again, so that an earlier fault of
+            // it counts no more.
+            Some(Err(failure)) if failure.cause.kind() == ErrorKind::Saturation => {
+                last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
+                backoff.hold_until(now + INTERRUPTED_PAUSE);
+            }
             Some(Err(failure)) => {
                 backoff.record_failure(now);
                 *last_error = Some(no_connection(&failure.address, failure.cause.clone()));
@@ -231,7 +245,7 @@ impl Drop for ConnectAttempt {
                 let cause = Error::new(ErrorKind::Configuration, message);
                 *last_error = Some(no_connection(&pool.target.address(), cause));
             }
-            // Its runtime ended, or was too busy.
+            // Its runtime ended.
             None => backoff.hold_until(now + INTERRUPTED_PAUSE),
         }
         drop(state);

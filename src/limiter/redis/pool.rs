@@ -5,6 +5,7 @@
 //! and a server that is away fails decisions, never the start of an application.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +18,12 @@ use super::bb8_pool::Bb8Pool;
 use super::cluster::Cluster;
 #[cfg(feature = "redisson")]
 use super::cluster::Redirected;
-use super::connections::{ConnectionFuture, Connections, SharedConnection};
+use super::connections::{ConnectionFuture, Connections, MAX_CONNECTION_WAIT, SharedConnection};
 use super::key;
 use super::liveness::Liveness;
 use super::login::Login;
 use super::partitions::Partition;
+use crate::limiter::grace_period::{too_busy_to_connect, watch_timers};
 use crate::{Error, ErrorKind};
 
 /// No timeout is longer: an instant that far away can still be represented.
@@ -230,28 +232,30 @@ impl Pool {
     /// Waits for a connection to the server that holds a hash slot; the error says why there is
     /// none.
     pub(super) fn connection(&self, hash_slot: u16) -> ConnectionFuture {
-        let (pool, begun) = (self.clone(), Instant::now());
+        let pool = self.clone();
         Box::pin(async move {
-            let connection = Arc::clone(&pool.connections).connection(hash_slot).await;
-            connection.map_err(|error| pool.no_connection_error(hash_slot, begun, error))
+            let connecting = Arc::clone(&pool.connections).connection(hash_slot);
+            pool.unless_busy(hash_slot, connecting).await
         })
     }
 
-    /// The error of a wait for a connection that began at `begun`. A process that was busy may have
-    /// had no time to connect.
-    pub(super) fn no_connection_error(
+    /// Waits for a connection to the server that holds a hash slot. If it is not known why there is
+    /// none, a process that was busy may have had no time to connect.
+    pub(super) async fn unless_busy<T>(
         &self,
         hash_slot: u16,
-        begun: Instant,
-        error: Error,
-    ) -> Error {
-        let is_known =
-            error.kind() != ErrorKind::Infrastructure || self.connect_error(hash_slot).is_some();
-        if is_known || !self.liveness.was_busy_since(begun) {
-            return error;
-        }
-        let message = "this process is too busy to connect in time";
-        Error::new(ErrorKind::Saturation, message).with_source(error)
+        connecting: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let begun = Instant::now();
+        let (result, is_busy) = watch_timers(begun + MAX_CONNECTION_WAIT, connecting).await;
+        result.map_err(|error| {
+            let is_known = error.kind() != ErrorKind::Infrastructure
+                || self.connect_error(hash_slot).is_some();
+            match is_known || !is_busy && !self.liveness.was_busy_since(begun) {
+                true => error,
+                false => too_busy_to_connect(error),
+            }
+        })
     }
 
     /// As [`connection`](Self::connection), for commands that are sent one by one: in a cluster it

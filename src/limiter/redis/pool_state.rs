@@ -35,11 +35,17 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
+    /// Whether any runtime has a connection.
+    pub(super) fn is_connected(&self) -> bool {
+        let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
+        entries.any(|entry| entry.connection.is_some())
+    }
+
     /// Whether an attempt takes clearly longer than the one that failed last. Then the server
     /// hangs, and why that one failed says nothing any more.
     pub(super) fn attempt_hangs(&self) -> bool {
-        let mut attempts = self.entries().filter_map(|entry| entry.attempt);
-        self.last_error.is_some() && attempts.any(|begun| hangs(begun, self.last_took))
+        let attempts = self.entries().filter_map(|entry| entry.attempt);
+        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
     }
 
     /// Drops the connections that are of no more use, and runtimes without any. Returns which was
@@ -69,9 +75,18 @@ impl PoolState {
     }
 }
 
-/// Whether an attempt since `begun` takes clearly longer than the last one, which failed.
-pub(super) fn hangs(begun: Instant, last_took: Duration) -> bool {
-    begun + hangs_after(last_took) <= Instant::now()
+/// Whether one of the attempts, which began then, takes clearly longer than the last one, and that
+/// one failed for a reason that a hang makes void. A server at fault that hangs is still at fault,
+/// and after load, a slow attempt may well be load again: it says so itself when it ends.
+pub(super) fn any_hangs(
+    mut attempts: impl Iterator<Item = Instant>,
+    last_error: Option<&Error>,
+    last_took: Duration,
+) -> bool {
+    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];
+    let end = hangs_after(last_took);
+    last_error.is_some_and(|error| !stays.contains(&error.kind()))
+        && attempts.any(|begun| begun + end <= Instant::now())
 }
 
 /// How long an attempt may take after one that took so long and failed.
@@ -89,4 +104,31 @@ pub(super) struct Lost {
 /// The error of a failed attempt to connect to `address`.
 pub(super) fn no_connection(address: &str, cause: Error) -> Error {
     Error::new(cause.kind(), format!("no connection to {address}")).with_source(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mistake in the configuration is hidden, so that it is not taken for the reason why a server
+    /// is silent since.
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
+        let entry = PoolEntry { connection: None, attempt: Some(Instant::now()) };
+        let mut runtimes = Vec::new();
+        RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
+        let mut state = PoolState { runtimes, ..PoolState::default() };
+        for (kind, hangs) in [
+            (ErrorKind::Configuration, true),
+            (ErrorKind::Infrastructure, false),
+            (ErrorKind::Saturation, false),
+        ] {
+            state.last_error = Some(Error::new(kind, "why"));
+            assert!(!state.attempt_hangs());
+            tokio::time::advance(HANGS_AFTER).await;
+            assert_eq!(state.attempt_hangs(), hangs, "{kind:?}");
+            let entry = &mut state.runtimes[0].entries[0];
+            entry.attempt = Some(Instant::now());
+        }
+    }
 }

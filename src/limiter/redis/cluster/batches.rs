@@ -84,15 +84,15 @@ pub(in super::super) async fn follow(config: Arc<Config>, unfinished: Unfinished
         let asked = first.asked.clone();
         let (together, later) = waiting.into_iter().partition(|step| step.asked == asked);
         waiting = later;
-        let connecting = Instant::now();
-        let connection = match &asked {
-            Some(host) => cluster.connection_to(host, hash_slot).await,
-            None => cluster.connection_for(hash_slot).await,
+        let connecting = async {
+            match &asked {
+                Some(host) => cluster.connection_to(host, hash_slot).await,
+                None => cluster.connection_for(hash_slot).await,
+            }
         };
-        redirected = match connection {
+        redirected = match config.pool.unless_busy(hash_slot, connecting).await {
             Ok(connection) => exchange(&config, &*connection, together, &mut outcome).await,
             Err(error) => {
-                let error = config.pool.no_connection_error(hash_slot, connecting, error);
                 together.into_iter().for_each(|step| step.call.fail(&error));
                 Vec::new()
             }

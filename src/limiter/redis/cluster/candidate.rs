@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::address::Host;
 use super::super::connections::SharedConnection;
-use super::super::error::from_redis_error;
+use super::super::error::{from_redis_error, weight};
 use super::super::server::Server;
 use super::slot_map::SlotMap;
 use crate::limiter::grace_period::unless_busy;
@@ -67,7 +67,6 @@ pub(super) async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Err
         };
         match answer {
             Some(Ok(Ok(map))) => return Ok(map),
-            // What must be set up anew is worth more than a server that is away, and so is load.
             Some(Ok(Err(why))) if weight(&why) >= weight(&error) => error = why,
             // As of a resolver that panics: no fallback may admit for it.
             Some(Err(ended)) if ended.is_panic() => {
@@ -77,14 +76,5 @@ pub(super) async fn first_map(candidates: Vec<Candidate>) -> Result<SlotMap, Err
             Some(_) => {}
             None => return Err(error),
         }
-    }
-}
-
-/// Of several errors, one with the most weight is shown.
-fn weight(error: &Error) -> u8 {
-    match error.kind() {
-        ErrorKind::Configuration => 2,
-        ErrorKind::Saturation => 1,
-        _ => 0,
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::address::Host;
-use super::super::connections::Connections as _;
 use super::super::key::HASH_SLOTS;
 use super::node::{Node, NodeSettings};
 use super::slot_map::SlotMap;
@@ -96,8 +95,7 @@ impl Nodes {
 
     /// Takes over what a server said of all slots. Servers without slots are forgotten.
     pub(super) fn replace(&self, map: &SlotMap, settings: &NodeSettings) -> Result<(), Error> {
-        let is_away = |node: &Arc<Node>| node.pool().connect_error(0).is_some();
-        let away: Vec<_> = self.all().into_iter().filter(is_away).collect();
+        let away: Vec<_> = self.all().into_iter().filter(|node| node.pool().is_away()).collect();
         let mut known = self.write();
         let mut numbers = vec![UNKNOWN; usize::from(HASH_SLOTS)];
         for (slots, address) in map.ranges() {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::super::address::Host;
 use super::super::backoff::Backoff;
 use super::super::connections::MAX_CONNECTION_WAIT;
-use super::super::pool_state::hangs;
+use super::super::pool_state::any_hangs;
 use super::Cluster;
 use super::candidate::{Candidate, first_map};
 use super::slot_map::SlotMap;
@@ -45,8 +45,8 @@ struct State {
 
 impl State {
     fn attempt_hangs(&self) -> bool {
-        let mut attempts = self.running.iter().map(|(_, begun)| *begun);
-        self.last_error.is_some() && attempts.any(|begun| hangs(begun, self.last_took))
+        let attempts = self.running.iter().map(|(_, begun)| *begun);
+        any_hangs(attempts, self.last_error.as_ref(), self.last_took)
     }
 }
 
@@ -63,7 +63,7 @@ impl Refreshes {
         state.was_read || state.last_error.is_some() && !state.attempt_hangs()
     }
 
-    /// Whether an attempt hangs, after one that failed.
+    /// Whether an attempt hangs, which makes void why the last one failed.
     pub(super) fn attempt_hangs(&self) -> bool {
         self.lock().attempt_hangs()
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
+use super::super::connections::MAX_CONNECTION_WAIT;
 use super::super::silent::Silent;
 use super::*;
 
@@ -110,6 +111,27 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
     advance(D).await;
     pool.liveness().record_reply(7);
     assert_eq!(sent.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+}
+
+/// Its last timer may fire in time by chance, and callers that have missed their deadlines may not
+/// have been judged yet.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_connection_whose_timers_fire_late_is_load() {
+    let pool = pool();
+    let kind = async |step| {
+        let end = Instant::now() + MAX_CONNECTION_WAIT;
+        let connecting = async {
+            while Instant::now() + step < end {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                advance(step).await;
+            }
+            sleep_until(end).await;
+            Err::<(), _>(Error::new(ErrorKind::Infrastructure, "no connection in time"))
+        };
+        pool.unless_busy(0, connecting).await.expect_err("no connection").kind()
+    };
+    assert_eq!(kind(Duration::ZERO).await, ErrorKind::Infrastructure);
+    assert_eq!(kind(Duration::from_millis(80)).await, ErrorKind::Saturation);
 }
 
 /// The loss of a connection ends a call too.

@@ -1,4 +1,5 @@
 use redis::{RedisError, parse_redis_value};
+use tokio::task::yield_now;
 use tokio::time::advance;
 
 use super::*;
@@ -182,4 +183,26 @@ fn a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes() {
         assert_eq!(health.state(), state);
         assert_eq!(health.is_usable(), state == ConnectionState::Usable);
     }
+}
+
+/// A reply passes from the socket to the caller in a few turns of the runtime.
+#[tokio::test(start_paused = true)]
+async fn a_call_to_a_server_that_is_left_ends_with_what_has_arrived() {
+    let outcome = async |turns| {
+        let health = two().0;
+        let call = async {
+            health.server.leave();
+            for _ in 0..turns {
+                yield_now().await;
+            }
+        };
+        health.unless_left(call).await
+    };
+    for turns in 0..=3 {
+        assert_eq!(outcome(turns).await, Some(()), "{turns}");
+    }
+    assert_eq!(outcome(100).await, None);
+    let health = two().0;
+    health.server.leave();
+    assert_eq!(health.unless_left(async {}).await, None);
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::address::Host;
+use super::super::error::weight;
 use crate::{Error, ErrorKind};
 
 /// Sentinels agree sooner, unless one of them is wrong.
@@ -152,14 +153,11 @@ impl Reports {
             let message = format!("the sentinels know no service called {service_name:?}");
             return Error::new(ErrorKind::Configuration, message);
         }
-        let errors = || {
-            reports().filter_map(|report| match report {
-                Report::Unreachable(error) => Some(error),
-                _ => None,
-            })
-        };
-        let wrong = errors().find(|error| error.kind() == ErrorKind::Configuration);
-        match wrong.or_else(|| errors().next()) {
+        let errors = reports().filter_map(|report| match report {
+            Report::Unreachable(error) => Some(error),
+            _ => None,
+        });
+        match errors.max_by_key(|error| weight(error)) {
             Some(cause) => Error::new(cause.kind(), "no sentinel says which server is the primary")
                 .with_source(cause.clone()),
             None => Error::new(ErrorKind::Infrastructure, "no sentinel has answered in time"),

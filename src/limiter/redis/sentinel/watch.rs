@@ -62,24 +62,23 @@ impl Watch {
                 Some(took) => self.connect_or_report(end, took).await?,
                 None => unless_busy(end, self.connect(end)).await,
             };
+            let took = begun.elapsed();
             let error = match connected {
                 Ok((connection, news)) => {
                     backoff.record_success();
-                    last_took = None;
                     self.ask_again_and_again(connection, &news).await?
                 }
-                Err(error) => {
-                    last_took = Some(begun.elapsed());
-                    error
-                }
+                Err(error) => error,
             };
+            // After load, a slow attempt may well be load again.
+            last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);
             backoff.record_failure(Instant::now());
             self.report(Report::Unreachable(error))?;
         }
     }
 
-    /// Connects after an attempt that took so long and failed. Why it failed says nothing about a
-    /// sentinel that hangs since: then it reports that. None: the pool is gone.
+    /// Connects after an attempt that took so long. Why it failed, or the questions after it, says
+    /// nothing about a sentinel that hangs since: then it reports that. None: the pool is gone.
     async fn connect_or_report(&self, end: Instant, last_took: Duration) -> Option<Connected> {
         let hangs_at = Instant::now() + hangs_after(last_took);
         let mut connecting = pin!(unless_busy(end, self.connect(end)));
@@ -150,13 +149,14 @@ impl Watch {
     async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Report> {
         let mut question = cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.service_name);
-        let answer = connection.req_packed_command(&question).await?;
+        let answer = connection.req_packed_command(&question).await?.extract_error()?;
         let Some((name, port)) = from_redis_value::<Option<(String, u16)>>(answer)? else {
             return Ok(Report::UnknownService);
         };
         let mut question = cmd("SENTINEL");
         question.arg("MASTER").arg(&*self.service_name);
-        let epoch = match connection.req_packed_command(&question).await {
+        let answer = connection.req_packed_command(&question).await;
+        let epoch = match answer.and_then(Value::extract_error) {
             Ok(fields) => epoch(fields),
             // The right to ask for the epoch may lack.
             Err(refused) if refused.code().is_some() => 0,

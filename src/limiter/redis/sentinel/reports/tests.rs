@@ -125,6 +125,9 @@ fn errors_say_what_is_wrong() {
     let password = Error::new(ErrorKind::Configuration, "redis answered: WRONGPASS");
     let (wrong, _) = reports([away(), Report::Unreachable(password), Report::Missing]);
     assert_eq!(wrong.error("main").kind(), ErrorKind::Configuration);
+    let load = Error::new(ErrorKind::Saturation, "this process is too busy");
+    let (busy, _) = reports([away(), Report::Unreachable(load), away()]);
+    assert_eq!(busy.error("main").kind(), ErrorKind::Saturation);
     let (gone, _) = reports([away(), Report::Missing, Report::Missing]);
     assert_eq!(gone.error("main").kind(), ErrorKind::Infrastructure);
 }
