@@ -167,7 +167,7 @@ measured "nginx, refused by limit_req" 429
 each_gateway "refused in memory" 429 refusing
 
 # wrk sends so many requests, and says how many were answered and how many of them were refused. Its
-# main thread sleeps until the end or a signal.
+# main thread sleeps until the end or a signal, and a signal may reach another thread.
 cat >"$folder/count.lua" <<'EOF'
 local sent, text = 0, nil
 function init(args)
@@ -178,7 +178,7 @@ function request()
   sent = sent + 1
   if sent == most then
     wrk.thread:stop()
-    io.popen("kill -INT $PPID"):close()
+    io.popen("while kill -INT $PPID 2>/dev/null; do sleep 0.05; done &"):close()
   end
   return text
 end

@@ -14,6 +14,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::forwarded::Peer;
 use crate::log::Log;
 use crate::running::Running;
 use crate::settings::Timeouts;
@@ -171,6 +173,7 @@ const NEXT: u8 = 2;
 
 /// One connection, as the gateway waits for its caller.
 pub(crate) struct Caller {
+    pub(crate) peer: Peer,
     pub(crate) running: Running,
     pub(crate) timeouts: Timeouts,
     /// How many requests run.
@@ -189,8 +192,9 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(running: Running, timeouts: Timeouts) -> Arc<Self> {
+    pub(crate) fn new(peer: SocketAddr, running: Running, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
+            peer: Peer::new(peer),
             running,
             timeouts,
             requests: AtomicUsize::new(0),

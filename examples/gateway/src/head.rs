@@ -81,6 +81,10 @@ impl LengthSearch {
 }
 
 fn is_host(field: &HeaderValue) -> bool {
+    // A name or an address without a port, as most are, needs no parser.
+    if field.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte)) {
+        return true;
+    }
     let text = field.to_str().unwrap_or("@");
     let host = text.parse::<Authority>().ok().filter(|_| !text.contains('@'));
     let port = host.as_ref().and_then(|host| text.strip_prefix(host.host()));

@@ -6,9 +6,25 @@ use http::header::{
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 
+/// Those that are removed whether or not `Connection` names them.
+static OF_CONNECTION: [HeaderName; 8] = [
+    CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
 /// Removes them, and with them each field that `Connection` names. `Trailer` stays, since trailers
 /// are forwarded.
 pub(crate) fn remove(headers: &mut HeaderMap) {
+    // Most messages have none of them.
+    if !headers.keys().any(|name| OF_CONNECTION.contains(name)) {
+        return;
+    }
     let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
         .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
         .filter(|name| !is_for_all(name))
@@ -21,16 +37,7 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     for name in named {
         headers.remove(name);
     }
-    for name in [
-        CONNECTION,
-        PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION,
-        TE,
-        TRANSFER_ENCODING,
-        UPGRADE,
-        HeaderName::from_static("keep-alive"),
-        HeaderName::from_static("proxy-connection"),
-    ] {
+    for name in &OF_CONNECTION {
         headers.remove(name);
     }
     if takes_trailers {

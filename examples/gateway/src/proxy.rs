@@ -8,7 +8,6 @@ use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use ipnet::IpNet;
-use tower_sluice::PeerAddr;
 
 use crate::body::Body;
 use crate::built_in::status;
@@ -99,12 +98,10 @@ impl Proxy {
         hop_by_hop::remove(&mut head.headers);
         // The caller has its `100 Continue` from here, once the body is read.
         head.headers.remove(EXPECT);
-        if let Some(PeerAddr(peer)) = head.extensions.get() {
-            let address = peer.ip().to_canonical();
-            let trusted = self.trusted.iter().any(|network| network.contains(&address));
-            let (fields, always) = (&mut head.headers, self.always_forwarded);
-            forwarded::add(fields, &head.uri, head.version, *peer, trusted, always);
-        }
+        let peer = &body.exchange().caller.peer;
+        let trusted = self.trusted.iter().any(|network| network.contains(&peer.address));
+        let (fields, always) = (&mut head.headers, self.always_forwarded);
+        forwarded::add(fields, &head.uri, head.version, peer, trusted, always);
         if let Some(protocol) = protocol {
             hop_by_hop::set_upgrade(&mut head.headers, protocol);
         }

@@ -106,17 +106,17 @@ impl Port {
         loop {
             let accepted = async {
                 let (stream, peer) = accept(&own, name).await;
-                let caller = Caller::new(running.clone(), timeouts);
+                let caller = Caller::new(peer, running.clone(), timeouts);
                 let place = connections.enter(&caller).await;
-                (Lingering::new(stream, Arc::clone(&caller), place), caller, peer)
+                (Lingering::new(stream, Arc::clone(&caller), place), caller)
             };
-            let (stream, caller, peer) = tokio::select! {
+            let (stream, caller) = tokio::select! {
                 accepted = accepted => accepted,
                 () = &mut ended => break,
             };
             let (service, of) = (service.clone(), Arc::clone(&caller));
             let service = hyper::service::service_fn(move |request| {
-                answer(service.clone(), request, One::new(&of), peer)
+                answer(service.clone(), request, One::new(&of))
             });
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
             let (connection, of) = (connection.into_owned(), Arc::clone(&caller));
@@ -146,7 +146,6 @@ async fn answer<S, B>(
     service: S,
     request: Request<Incoming>,
     one: One,
-    peer: SocketAddr,
 ) -> Result<Response<Counted<B>>, Infallible>
 where
     S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>,
@@ -157,7 +156,7 @@ where
         return Ok(one.until_end_of(last(status, why)));
     }
     let mut request = Sent::of(request, one.exchange());
-    request.extensions_mut().insert(PeerAddr(peer));
+    request.extensions_mut().insert(PeerAddr(one.exchange().caller.peer.socket));
     let response = service.oneshot(request).await?;
     Ok(match one.exchange().is_given_up() {
         true => one.until_end_of(last(StatusCode::REQUEST_TIMEOUT, "the body does not come\n")),
