@@ -108,7 +108,7 @@ impl Client {
             let target = self.target(request.uri());
             *request.uri_mut() = uri(&self.upstream, authority, &target).map_err(wrong)?;
             *request.version_mut() = Version::HTTP_2;
-            let answer = self.two.send(request).await;
+            let answer = Box::pin(self.two.send(request)).await;
             return answer.map(|answer| answer.map(Body::Two)).map_err(|error| failure(&*error));
         }
         // Most targets are a path already.

@@ -15,6 +15,7 @@ use http::{Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::rt::{Read, Write};
 use hyper_rustls::HttpsConnector;
 use rustls::ClientConfig;
 use tokio::runtime::Handle;
@@ -67,9 +68,7 @@ impl Http1 {
         target: Uri,
         room: &Arc<Room>,
     ) -> Self {
-        let idle = Arc::new(Idle { room: Arc::clone(room), list: Mutex::default() });
-        room.add(Arc::clone(&idle));
-        Self { connector, tls, target, idle }
+        Self { connector, tls, target, idle: Idle::new(room) }
     }
 
     /// Sends a request; over another connection if an idle one has closed before anything was sent.
@@ -110,7 +109,8 @@ impl Http1 {
             let mut open = match self.idle.take() {
                 Some(open) => open,
                 None => match self.idle.room.enter().await? {
-                    Entry::New(permit) => return Ok((self.open(permit).await?, true)),
+                    // Boxed: it is seldom, and would make the future of every request large.
+                    Entry::New(permit) => return Ok((Box::pin(self.open(permit)).await?, true)),
                     Entry::Idle(open) => open,
                 },
             };
@@ -124,13 +124,21 @@ impl Http1 {
         let connector = self.connector.with(permit);
         let connector = HttpsConnector::from((connector, Arc::clone(&self.tls)));
         let stream = connector.oneshot(self.target.clone()).await?;
-        let (sender, connection) = handshake(stream).await?;
-        let connection = Some(Box::pin(connection.with_upgrades()) as Pin<Box<_>>);
-        Ok(Box::new(Open { sender, connection, home: Arc::clone(&self.idle) }))
+        Open::over(stream, &self.idle).await
     }
 }
 
 impl Open {
+    /// A connection over `stream`, which is idle at `home` between requests.
+    async fn over<T>(stream: T, home: &Arc<Idle>) -> Result<Box<Self>, BoxError>
+    where
+        T: Read + Write + Send + Unpin + 'static,
+    {
+        let (sender, connection) = handshake(stream).await?;
+        let connection = Some(Box::pin(connection.with_upgrades()) as Pin<Box<_>>);
+        Ok(Box::new(Self { sender, connection, home: Arc::clone(home) }))
+    }
+
     /// Lets it read and write.
     fn poll(&mut self, cx: &mut Context<'_>) {
         if let Some(connection) = &mut self.connection
@@ -188,6 +196,12 @@ impl Open {
 }
 
 impl Idle {
+    fn new(room: &Arc<Room>) -> Arc<Self> {
+        let this = Arc::new(Self { room: Arc::clone(room), list: Mutex::default() });
+        room.add(Arc::clone(&this));
+        this
+    }
+
     /// The connection that was used last.
     pub(crate) fn take(&self) -> Option<Box<Open>> {
         Some(self.lock().open.pop()?.1)
@@ -267,5 +281,73 @@ impl Drop for Answer {
         {
             open.release();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+
+    /// A connection of this worker, and the other side.
+    async fn connection(home: &Arc<Idle>) -> (Box<Open>, DuplexStream) {
+        let (stream, upstream) = duplex(64);
+        (Open::over(TokioIo::new(stream), home).await.unwrap(), upstream)
+    }
+
+    /// The entry, if nobody has to wait for it.
+    fn at_once<F: Future<Output = Result<Entry, BoxError>>>(
+        entering: Pin<&mut F>,
+    ) -> Option<Entry> {
+        match entering.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(entry) => Some(entry.unwrap()),
+            Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_takes_what_is_idle_at_another_worker() {
+        let room = Room::new(1);
+        let (_here, there) = (Idle::new(&room), Idle::new(&room));
+        let Ok(Entry::New(_permit)) = room.enter().await else { panic!("there is room") };
+        let (open, _upstream) = connection(&there).await;
+        open.release();
+        assert!(matches!(at_once(pin!(room.enter())), Some(Entry::Idle(_))));
+        assert!(at_once(pin!(room.enter())).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_has_the_next_connection_of_any_worker() {
+        let room = Room::new(1);
+        let there = Idle::new(&room);
+        let Ok(Entry::New(permit)) = room.enter().await else { panic!("there is room") };
+        {
+            // It leaves before its turn.
+            let mut left = pin!(room.enter());
+            assert!(at_once(left.as_mut()).is_none());
+        }
+        let (mut first, mut second) = (pin!(room.enter()), pin!(room.enter()));
+        assert!(at_once(first.as_mut()).is_none() && at_once(second.as_mut()).is_none());
+        let (open, _upstream) = connection(&there).await;
+        open.release();
+        assert!(matches!(at_once(first.as_mut()), Some(Entry::Idle(_))));
+        assert!(at_once(second.as_mut()).is_none());
+        drop(permit);
+        assert!(matches!(at_once(second.as_mut()), Some(Entry::New(_))));
+        assert!(matches!(at_once(pin!(room.enter())), Some(Entry::New(_))), "it was given back");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_closed_is_not_idle() {
+        let room = Room::new(1);
+        let home = Idle::new(&room);
+        let (open, upstream) = connection(&home).await;
+        drop(upstream);
+        open.release();
+        assert!(home.take().is_none());
     }
 }
