@@ -16,18 +16,20 @@ use std::time::SystemTime;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Request, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{any, get, put};
 use serde_json::{Value, json};
-use tower_sluice::SwitchMode;
+use tower::util::{MapRequest, ServiceExt};
+use tower_sluice::{PeerAddr, SwitchMode};
 
 use crate::gate::{AdminError, Gate};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::minute::Minute;
 use crate::policy_file::PolicyFile;
+use crate::sent::Sent;
 
 /// The page, which loads nothing but `/metrics.json`.
 const PAGE: &str = include_str!("../page.html");
@@ -45,8 +47,21 @@ pub(crate) struct Admin {
     pub(crate) token: Option<String>,
 }
 
+/// The routes, for requests as a port serves them.
+pub(crate) type Routes = MapRequest<Router, fn(Request<Sent>) -> Request<Body>>;
+
 impl Admin {
-    pub(crate) fn router(self) -> Router {
+    pub(crate) fn routes(self) -> Routes {
+        ServiceExt::<Request<Body>>::map_request(self.router(), |request| {
+            let mut request = request.map(Body::new);
+            if let Some(PeerAddr(peer)) = request.extensions().get().copied() {
+                request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
+            }
+            request
+        })
+    }
+
+    fn router(self) -> Router {
         let token = token::Token::new(self.token.as_deref());
         let guarded = Router::new()
             .route("/policies", get(policies))

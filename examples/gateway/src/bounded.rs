@@ -1,10 +1,15 @@
 //! Connections to the upstream, of which there are so many at once and no more. A request that
 //! finds none free waits for one.
+//!
+//! Each worker keeps its own idle connections, so that a request needs no other thread. Where no
+//! more may be opened, a request takes one that is idle at another worker, and those that wait have
+//! the next one, wherever it becomes free.
 
-use std::error::Error;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use http::Uri;
@@ -12,25 +17,155 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tower::Service;
 
-/// Opens such connections. Clones share the bound.
-#[derive(Clone, Debug)]
+use crate::body::BoxError;
+use crate::http1::{Idle, Open};
+
+/// The bound, which all workers share.
+pub(crate) struct Room {
+    state: Mutex<State>,
+    /// How many wait, for those who look without the lock.
+    waiting: AtomicUsize,
+}
+
+struct State {
+    /// How many connections may still be opened.
+    free: usize,
+    /// Those whose requests are gone stay until their turn.
+    waiters: VecDeque<oneshot::Sender<Entry>>,
+    workers: Vec<Arc<Idle>>,
+}
+
+/// What a request may use.
+pub(crate) enum Entry {
+    /// A connection that it opens.
+    New(Permit),
+    /// One that was idle.
+    Idle(Box<Open>),
+}
+
+/// The right to one connection, given back when it is dropped.
+pub(crate) struct Permit {
+    room: Option<Arc<Room>>,
+}
+
+impl Room {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let state = State { free: most, waiters: VecDeque::new(), workers: Vec::new() };
+        Arc::new(Self { state: Mutex::new(state), waiting: AtomicUsize::new(0) })
+    }
+
+    /// Adds the idle connections of a worker.
+    pub(crate) fn add(&self, idle: Arc<Idle>) {
+        self.lock().workers.push(idle);
+    }
+
+    /// Waits until there is a connection for a request, which found none at its own worker.
+    pub(crate) async fn enter(self: &Arc<Self>) -> Result<Entry, BoxError> {
+        let entry = {
+            let mut state = self.lock();
+            if state.free > 0 {
+                state.free -= 1;
+                return Ok(Entry::New(self.permit()));
+            }
+            let (sender, entry) = oneshot::channel();
+            state.waiters.push_back(sender);
+            // Before it looks for idle ones: who frees one then sees that somebody waits.
+            self.waiting.store(state.waiters.len(), Relaxed);
+            self.serve(&mut state);
+            entry
+        };
+        Ok(entry.await?)
+    }
+
+    /// Waits for the right to open a connection. One that is idle is closed for it.
+    async fn permit_of_any(self: &Arc<Self>) -> Result<Permit, BoxError> {
+        loop {
+            match self.enter().await? {
+                Entry::New(permit) => return Ok(permit),
+                Entry::Idle(open) => drop(open),
+            }
+        }
+    }
+
+    /// A connection has become idle.
+    pub(crate) fn has_idle(self: &Arc<Self>) {
+        if self.waiting.load(Relaxed) > 0 {
+            self.serve(&mut self.lock());
+        }
+    }
+
+    /// Gives those that wait what there is.
+    fn serve(self: &Arc<Self>, state: &mut State) {
+        while let Some(waiter) = state.waiters.pop_front() {
+            if waiter.is_closed() {
+                continue;
+            }
+            let entry = if state.free > 0 {
+                state.free -= 1;
+                Entry::New(self.permit())
+            } else if let Some(open) = state.workers.iter().find_map(|idle| idle.take()) {
+                Entry::Idle(open)
+            } else {
+                state.waiters.push_front(waiter);
+                break;
+            };
+            // It may have left just now. Nothing is dropped here, which would lock again.
+            match waiter.send(entry) {
+                Ok(()) => {}
+                Err(Entry::New(mut permit)) => {
+                    permit.room = None;
+                    state.free += 1;
+                }
+                Err(Entry::Idle(open)) => open.rest(),
+            }
+        }
+        self.waiting.store(state.waiters.len(), Relaxed);
+    }
+
+    fn permit(self: &Arc<Self>) -> Permit {
+        Permit { room: Some(Arc::clone(self)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(room) = self.room.take() {
+            let mut state = room.lock();
+            state.free += 1;
+            room.serve(&mut state);
+        }
+    }
+}
+
+/// Opens a connection for a permit that it has, or waits for one.
+#[derive(Clone)]
 pub(crate) struct Bounded {
     inner: HttpConnector,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
+    permit: Arc<Mutex<Option<Permit>>>,
 }
 
 impl Bounded {
-    pub(crate) fn new(inner: HttpConnector, most: usize) -> Self {
-        Self { inner, room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) }
+    pub(crate) fn new(inner: HttpConnector, room: Arc<Room>) -> Self {
+        Self { inner, room, permit: Arc::default() }
+    }
+
+    /// The same, with a permit for the one connection that it opens.
+    pub(crate) fn with(&self, permit: Permit) -> Self {
+        Self { permit: Arc::new(Mutex::new(Some(permit))), ..self.clone() }
     }
 }
 
 impl Service<Uri> for Bounded {
     type Response = Held;
-    type Error = Box<dyn Error + Send + Sync>;
+    type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Held, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -39,8 +174,12 @@ impl Service<Uri> for Bounded {
 
     fn call(&mut self, target: Uri) -> Self::Future {
         let (connecting, room) = (self.inner.call(target), Arc::clone(&self.room));
+        let permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
         Box::pin(async move {
-            let permit = room.acquire_owned().await?;
+            let permit = match permit {
+                Some(permit) => permit,
+                None => room.permit_of_any().await?,
+            };
             Ok(Held { stream: connecting.await?, _permit: permit })
         })
     }
@@ -49,7 +188,7 @@ impl Service<Uri> for Bounded {
 /// A connection that counts until it is dropped.
 pub(crate) struct Held {
     stream: TokioIo<TcpStream>,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 impl Connection for Held {

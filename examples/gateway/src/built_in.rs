@@ -1,13 +1,15 @@
 //! What the gateway answers itself, where no upstream is set.
 
-use axum::body::Body;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
+
+use crate::body::Body;
+use crate::sent::Sent;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// `GET /` is one line of text, `POST /echo` answers with the body, and all else is not found.
-pub(crate) fn answer(request: Request<Body>) -> Response<Body> {
+pub(crate) fn answer(request: Request<Sent>) -> Response<Body> {
     let (text, is_method, allowed) = match request.uri().path() {
         "/" => {
             let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -27,9 +29,9 @@ pub(crate) fn answer(request: Request<Body>) -> Response<Body> {
     }
 }
 
-fn echo(request: Request<Body>) -> Response<Body> {
+fn echo(request: Request<Sent>) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let mut response = Response::new(body);
+    let mut response = Response::new(Body::Echo(body));
     let kind = head.headers.get(CONTENT_TYPE).cloned();
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -37,7 +39,7 @@ fn echo(request: Request<Body>) -> Response<Body> {
 }
 
 /// A line of text. Also how the proxy says that the upstream is down.
-pub(crate) fn status(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+pub(crate) fn status<B>(status: StatusCode, text: impl Into<B>) -> Response<B> {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);

@@ -7,35 +7,48 @@
 //! | `h2c://` | HTTP/2 without an upgrade | the same |
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Request, Response, Uri, Version};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as PooledClient;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::bounded::Bounded;
+use crate::body::Body;
+use crate::bounded::{Bounded, Room};
 use crate::causes::causes;
+use crate::http1::Http1;
 use crate::http2::Http2;
+use crate::sent::Sent;
 use crate::settings::Upstream;
 
 /// How long a connection to the upstream may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Shorter than upstreams keep idle connections, so that few requests meet one that just closes.
-const IDLE: Duration = Duration::from_secs(4);
 /// How long a connection is silent before it is asked whether the upstream is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Opens clients of the upstream, one for each worker. They share the bound of connections, and the
+/// connection of HTTP/2.
+pub(crate) struct Clients {
+    upstream: Upstream,
+    target: Uri,
+    /// Of requests that have none.
+    host: HeaderValue,
+    connector: Bounded,
+    room: Arc<Room>,
+    tls: Arc<ClientConfig>,
+    two: Arc<Http2>,
+}
 
 /// Sends requests to the upstream.
 pub(crate) struct Client {
     upstream: Upstream,
-    one: PooledClient<HttpsConnector<Bounded>, Body>,
-    two: Http2,
+    host: HeaderValue,
+    one: Http1,
+    two: Arc<Http2>,
 }
 
 /// Why there is no answer.
@@ -48,52 +61,67 @@ pub(crate) enum Failure {
     Late,
 }
 
-impl Client {
-    /// A client that has at most so many connections.
+impl Clients {
+    /// Clients that have at most so many connections together.
     pub(crate) fn new(upstream: &Upstream, max_connections: usize) -> Result<Self, String> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_keepalive(Some(KEEP_ALIVE));
-        let connector = Bounded::new(connector, max_connections);
+        let room = Room::new(max_connections);
+        let connector = Bounded::new(connector, Arc::clone(&room));
         let tls = tls(upstream)?;
-        let builder = || HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
-        let one = builder().enable_http1().wrap_connector(connector.clone());
-        let one = PooledClient::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(one);
         let target = uri(upstream, upstream.authority.clone(), "/").map_err(|e| e.to_string())?;
-        let two = Http2::new(builder().enable_http2().wrap_connector(connector), target);
-        Ok(Self { upstream: upstream.clone(), one, two })
+        let host = HeaderValue::from_str(&host_field(&target)).map_err(|e| e.to_string())?;
+        let two = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+        let two = two.enable_http2().wrap_connector(connector.clone());
+        let two = Arc::new(Http2::new(two, target.clone()));
+        let (upstream, tls) = (upstream.clone(), Arc::new(tls));
+        Ok(Self { upstream, target, host, connector, room, tls, two })
     }
 
+    /// The client of one more worker.
+    pub(crate) fn open(&self) -> Client {
+        let (connector, tls) = (self.connector.clone(), Arc::clone(&self.tls));
+        let one = Http1::new(connector, tls, self.target.clone(), &self.room);
+        let (upstream, host) = (self.upstream.clone(), self.host.clone());
+        Client { upstream, host, one, two: Arc::clone(&self.two) }
+    }
+}
+
+impl Client {
     /// Whether a request, as the caller sent it, is forwarded by HTTP/2.
     pub(crate) fn is_by_http2<B>(&self, request: &Request<B>) -> bool {
         self.upstream.by_http2 || (request.version() == Version::HTTP_2 && is_grpc(request))
     }
 
-    /// Sends a request, whose target is a path yet.
+    /// Sends a request, whose target is the caller's yet.
     pub(crate) async fn send(
         &self,
-        mut request: Request<Body>,
+        mut request: Request<Sent>,
         by_http2: bool,
     ) -> Result<Response<Body>, Failure> {
-        let target = self.target(request.uri());
-        let authority = if by_http2 { host(&mut request) } else { None };
-        let authority = authority.unwrap_or_else(|| self.upstream.authority.clone());
-        *request.uri_mut() = uri(&self.upstream, authority, &target)
-            .map_err(|error| Failure::Upstream(error.to_string()))?;
-        let answer = if by_http2 {
+        let wrong = |error: http::Error| Failure::Upstream(error.to_string());
+        if by_http2 {
+            let authority = host(&mut request).unwrap_or_else(|| self.upstream.authority.clone());
+            let target = self.target(request.uri());
+            *request.uri_mut() = uri(&self.upstream, authority, &target).map_err(wrong)?;
             *request.version_mut() = Version::HTTP_2;
-            self.two.send(request).await
-        } else {
-            *request.version_mut() = Version::HTTP_11;
-            join_cookies(request.headers_mut());
-            self.one.request(request).await.map_err(Into::into)
-        };
-        answer.map(|response| response.map(Body::new)).map_err(|error| failure(&*error))
+            let answer = Box::pin(self.two.send(request)).await;
+            return answer.map(|answer| answer.map(Body::Two)).map_err(|error| failure(&*error));
+        }
+        // Most targets are a path already.
+        if !self.upstream.base.is_empty() || request.uri().authority().is_some() {
+            let target = Uri::builder().path_and_query(self.target(request.uri())).build();
+            *request.uri_mut() = target.map_err(wrong)?;
+        }
+        *request.version_mut() = Version::HTTP_11;
+        let headers = request.headers_mut();
+        join_cookies(headers);
+        headers.entry(HOST).or_insert_with(|| self.host.clone());
+        let answer = self.one.send(request).await;
+        answer.map(|answer| answer.map(Body::One)).map_err(|error| failure(&*error))
     }
 
     /// The path and the query at the upstream.
@@ -105,6 +133,15 @@ impl Client {
             "*" => base.clone(),
             target => format!("{base}{target}"),
         }
+    }
+}
+
+/// The field `Host` of a target: without a port that is the scheme's own.
+fn host_field(target: &Uri) -> String {
+    let host = target.host().unwrap_or_default();
+    match (target.port_u16(), target.scheme_str()) {
+        (None, _) | (Some(80), Some("http")) | (Some(443), Some("https")) => host.to_owned(),
+        (Some(port), _) => format!("{host}:{port}"),
     }
 }
 
@@ -129,7 +166,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// Takes the field `Host`, which HTTP/2 has as a part of the target.
-fn host(request: &mut Request<Body>) -> Option<Authority> {
+fn host(request: &mut Request<Sent>) -> Option<Authority> {
     let host = request.headers_mut().remove(HOST)?;
     host.to_str().ok()?.parse().ok()
 }

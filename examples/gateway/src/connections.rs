@@ -14,6 +14,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::forwarded::Peer;
 use crate::log::Log;
 use crate::running::Running;
 use crate::settings::Timeouts;
@@ -82,7 +84,9 @@ pub(crate) struct Connections {
     most: usize,
     room: Arc<Semaphore>,
     open: Arc<Mutex<HashMap<u64, Arc<Caller>>>>,
-    number: u64,
+    number: AtomicU64,
+    /// When silent ones may be ended again, in milliseconds: each worker may look for a place.
+    next_turn: AtomicU64,
 }
 
 /// The place of one connection, free again when it is dropped.
@@ -96,11 +100,12 @@ impl Connections {
     /// `port` names it in logs.
     pub(crate) fn new(port: &'static str, most: usize) -> Self {
         let room = Arc::new(Semaphore::new(most));
-        Self { port, most, room, open: Arc::default(), number: 0 }
+        let (number, next_turn) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { port, most, room, open: Arc::default(), number, next_turn }
     }
 
     /// Waits for a place for `caller`.
-    pub(crate) async fn enter(&mut self, caller: &Arc<Caller>) -> Place {
+    pub(crate) async fn enter(&self, caller: &Arc<Caller>) -> Place {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() {
                 break permit;
@@ -112,9 +117,9 @@ impl Connections {
             }
         };
         caller.since.store(now(), Relaxed);
-        self.number += 1;
-        lock(&self.open).insert(self.number, Arc::clone(caller));
-        Place { number: self.number, open: Arc::clone(&self.open), _permit: permit }
+        let number = self.number.fetch_add(1, Relaxed);
+        lock(&self.open).insert(number, Arc::clone(caller));
+        Place { number, open: Arc::clone(&self.open), _permit: permit }
     }
 
     /// Lets each connection see that the process ends.
@@ -128,7 +133,14 @@ impl Connections {
     /// Ends those that have had no request for the longest time: several at once where many are
     /// silent, so that a flood of connections is not a flood of searches.
     fn end_longest_silent(&self) {
-        let (open, now) = (lock(&self.open), now());
+        let now = now();
+        let next = self.next_turn.load(Relaxed);
+        let is_turn = now >= next
+            && self.next_turn.compare_exchange(next, now + millis(TURN), Relaxed, Relaxed).is_ok();
+        if !is_turn {
+            return;
+        }
+        let open = lock(&self.open);
         let of_long = |caller: &&Arc<Caller>| {
             caller.has_no_request() && caller.since.load(Relaxed) + UNDISTURBED <= now
         };
@@ -161,6 +173,7 @@ const NEXT: u8 = 2;
 
 /// One connection, as the gateway waits for its caller.
 pub(crate) struct Caller {
+    pub(crate) peer: Peer,
     pub(crate) running: Running,
     pub(crate) timeouts: Timeouts,
     /// How many requests run.
@@ -179,8 +192,9 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(running: Running, timeouts: Timeouts) -> Arc<Self> {
+    pub(crate) fn new(peer: SocketAddr, running: Running, timeouts: Timeouts) -> Arc<Self> {
         Arc::new(Self {
+            peer: Peer::new(peer),
             running,
             timeouts,
             requests: AtomicUsize::new(0),

@@ -1,21 +1,38 @@
 //! How many connections the limit of open files allows.
 
-use std::fs;
+use std::thread::available_parallelism;
+use std::{cmp, fs};
 
 /// The most connections of the admin port, which are kept free for it.
 pub(crate) const ADMIN: usize = 32;
-/// Listening sockets, Redis, the policy file, and connections that are just accepted or refused.
+/// Listening sockets, Redis, the policy file, and connections that are just accepted or refused: as
+/// many at least, and these for the process and for each worker.
 const OTHERS: usize = 32;
+const OF_PROCESS: usize = 16;
+const OF_WORKER: usize = 8;
+/// How many open files make a worker worth its own.
+const FOR_WORKER: usize = 64;
 /// The most connections of callers where `MAX_CONNECTIONS` does not say.
 pub(crate) const DEFAULT_MAX: usize = 10_000;
 /// The limit where the system does not say.
 const USUAL: usize = 1_024;
 
+/// How many threads serve callers: one for each core, where there are files for them.
+pub(crate) fn workers() -> usize {
+    let cores = available_parallelism().map_or(1, usize::from);
+    cores.min(limit() / FOR_WORKER).max(1)
+}
+
 /// How many connections callers may have. With an upstream each may need one more there.
 pub(crate) fn max_connections(has_upstream: bool) -> usize {
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let room = soft_limit(&limits).unwrap_or(USUAL).saturating_sub(ADMIN + OTHERS);
+    let others = cmp::max(OTHERS, OF_PROCESS + workers() * OF_WORKER);
+    let room = limit().saturating_sub(ADMIN + others);
     (if has_upstream { room / 2 } else { room }).max(1)
+}
+
+fn limit() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    soft_limit(&limits).unwrap_or(USUAL)
 }
 
 /// The soft limit of open files, from Linux' table of limits.

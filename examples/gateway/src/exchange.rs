@@ -30,6 +30,8 @@ pub(crate) struct Exchange {
     is_owed: AtomicBool,
     may_be_quiet: AtomicBool,
     is_given_up: AtomicBool,
+    /// Nothing more of the request's body is sent on.
+    is_sent: AtomicBool,
     /// What a caller of HTTP/2 still sends: see `sent.rs`.
     pub(crate) unread: Mutex<Option<Incoming>>,
 }
@@ -42,6 +44,7 @@ impl Exchange {
             is_owed: AtomicBool::new(false),
             may_be_quiet: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            is_sent: AtomicBool::new(false),
             unread: Mutex::new(None),
         })
     }
@@ -54,6 +57,16 @@ impl Exchange {
     /// The answer has begun, and the caller need not send on.
     pub(crate) fn may_be_quiet(&self) {
         self.may_be_quiet.store(true, Relaxed);
+    }
+
+    /// The request's body was sent on to its end, or nobody wants more of it.
+    pub(crate) fn body_has_left(&self) {
+        self.is_sent.store(true, Relaxed);
+    }
+
+    /// Whether nothing more of the request's body is sent on.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent.load(Relaxed)
     }
 
     /// Whether the caller was given up in the middle of its body.

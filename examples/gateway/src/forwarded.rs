@@ -23,12 +23,29 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// The peer of a connection, whose text is made once.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) socket: SocketAddr,
+    /// Of version 4 where it can be.
+    pub(crate) address: IpAddr,
+    text: HeaderValue,
+}
+
+impl Peer {
+    pub(crate) fn new(socket: SocketAddr) -> Self {
+        let address = socket.ip().to_canonical();
+        let text = HeaderValue::try_from(address.to_string()).expect("visible letters");
+        Self { socket, address, text }
+    }
+}
+
 /// Adds them to `headers`. `uri` is the target as the caller sent it, in this version of HTTP.
 pub(crate) fn add(
     headers: &mut HeaderMap,
     uri: &Uri,
     version: Version,
-    peer: SocketAddr,
+    peer: &Peer,
     peer_is_trusted: bool,
     always_forwarded: bool,
 ) {
@@ -43,18 +60,17 @@ pub(crate) fn add(
         headers.insert(HOST, host);
     }
     let host = headers.get(HOST).cloned();
-    let address = peer.ip().to_canonical();
 
     if always_forwarded || headers.contains_key(FORWARDED) {
-        append(headers, FORWARDED, &element(address, host.as_ref()));
+        headers.append(FORWARDED, element(peer.address, host.as_ref()));
     }
-    append(headers, X_FORWARDED_FOR, &address.to_string());
+    headers.append(X_FORWARDED_FOR, peer.text.clone());
     let via = match version {
         Version::HTTP_10 => "1.0 gateway",
         Version::HTTP_2 => "2 gateway",
         _ => "1.1 gateway",
     };
-    append(headers, VIA, via);
+    headers.append(VIA, HeaderValue::from_static(via));
     if !(peer_is_trusted && headers.contains_key(X_FORWARDED_PROTO)) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
     }
@@ -109,25 +125,19 @@ pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
     of_head.iter().for_each(|name| drop(trailers.remove(name)));
 }
 
-/// Adds an element to a list: one line more.
-fn append(headers: &mut HeaderMap, name: HeaderName, element: &str) {
-    if let Ok(value) = HeaderValue::from_str(element) {
-        headers.append(name, value);
-    }
-}
-
 /// An element of `Forwarded` (RFC 7239).
-fn element(address: IpAddr, host: Option<&HeaderValue>) -> String {
+fn element(address: IpAddr, host: Option<&HeaderValue>) -> HeaderValue {
     let address = match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("\"[{address}]\""),
     };
     let host = host.and_then(|host| host.to_str().ok());
     // A host with a quote is none.
-    match host.filter(|host| !host.contains(['"', '\\'])) {
+    let element = match host.filter(|host| !host.contains(['"', '\\'])) {
         Some(host) => format!("for={address};host=\"{host}\";proto=http"),
         None => format!("for={address};proto=http"),
-    }
+    };
+    HeaderValue::try_from(element).expect("an address and a host are of visible letters")
 }
 
 #[cfg(test)]
@@ -135,8 +145,8 @@ mod tests {
     use super::*;
 
     fn added(headers: &mut HeaderMap, peer: &str, trusted: bool, always: bool) {
-        let (uri, peer) = (Uri::from_static("/x"), peer.parse().unwrap());
-        add(headers, &uri, Version::HTTP_11, peer, trusted, always);
+        let (uri, peer) = (Uri::from_static("/x"), Peer::new(peer.parse().unwrap()));
+        add(headers, &uri, Version::HTTP_11, &peer, trusted, always);
     }
 
     #[test]

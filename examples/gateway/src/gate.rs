@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use http::Request;
 use serde_json::{Value, json};
-use tower::Layer;
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::policy::{Policies, PolicyHandle, Rows};
 use tower_sluice::{
     Charge, ClientIp, Decision, ErrorKind, HttpResponder, KeyExtractor, Keyed, Limiter, Metered,
-    MetricsExt, OnAdmitted, Pool, ProblemJson, Quota, RateLimit, RateLimitHeaders, RateLimitLayer,
-    Redis, SwitchMode,
+    MetricsExt, OnAdmitted, Pool, ProblemJson, Quota, RateLimitHeaders, RateLimitLayer, Redis,
+    SwitchMode,
 };
 
 use crate::meters::{Meters, REQUESTS};
@@ -23,8 +22,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How many live keys each policy has in memory at most.
 const MAX_KEYS: usize = 1_000_000;
 
-/// The service that decides before its inner one is called.
-pub(crate) type Limited<S> = RateLimit<S, Metered<Policies>, Taken, HttpResponder<ProblemJson>>;
+/// Makes services that decide before their inner one is called.
+pub(crate) type Limits = RateLimitLayer<Metered<Policies>, Taken, HttpResponder<ProblemJson>>;
 
 /// Finds the policies that take a request, and counts those requests that none takes.
 #[derive(Clone, Debug)]
@@ -117,13 +116,11 @@ impl Gate {
         &self.meters
     }
 
-    /// The service that decides before `inner` is called.
-    pub(crate) fn around<S>(&self, inner: S) -> Limited<S> {
+    /// The limits of all workers together.
+    pub(crate) fn limits(&self) -> Limits {
         let respond = HttpResponder::new().headers(self.fields).extensions(false).problem_json();
         let taken = Taken { policies: self.policies.clone(), meters: self.meters.clone() };
-        RateLimitLayer::new(self.policies.clone().metrics(REQUESTS), taken)
-            .respond(respond)
-            .layer(inner)
+        RateLimitLayer::new(self.policies.clone().metrics(REQUESTS), taken).respond(respond)
     }
 
     /// Asks the store whether it decides, and returns why not. A charge of its own, since a store

@@ -45,9 +45,10 @@ pub(crate) fn wrong<B>(
 /// it, hyper removes the length before anybody sees it.
 #[derive(Debug, Default)]
 pub(crate) struct LengthSearch {
-    /// How the present line begins, in lower case.
-    line: [u8; LENGTH.len()],
-    filled: usize,
+    /// How many letters of the field's name the present line begins with.
+    matched: usize,
+    /// The present line is another field, or the length's value.
+    is_other: bool,
     /// The empty line has come.
     is_over: bool,
 }
@@ -57,23 +58,28 @@ const LENGTH: &[u8] = b"content-length:";
 impl LengthSearch {
     /// Reads on. Returns whether the field is in the part of the head that ends here.
     pub(crate) fn finds(&mut self, bytes: &[u8]) -> bool {
-        let mut found = false;
-        for byte in bytes {
-            if self.is_over {
-                break;
-            }
+        let (mut found, mut rest) = (false, bytes);
+        while let [byte, after @ ..] = rest
+            && !self.is_over
+        {
+            rest = after;
             match byte {
                 b'\n' => {
-                    self.is_over = self.filled == 0;
-                    self.filled = 0;
+                    self.is_over = self.matched == 0 && !self.is_other;
+                    (self.matched, self.is_other) = (0, false);
                 }
                 b'\r' => {}
-                byte if self.filled < LENGTH.len() => {
-                    self.line[self.filled] = byte.to_ascii_lowercase();
-                    self.filled += 1;
-                    found |= self.line == LENGTH && self.filled == LENGTH.len();
+                _ if self.is_other => {
+                    // To the end of the line at once.
+                    let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+                    rest = &rest[end..];
                 }
-                _ => {}
+                byte if byte.to_ascii_lowercase() == LENGTH[self.matched] => {
+                    self.matched += 1;
+                    self.is_other = self.matched == LENGTH.len();
+                    found |= self.is_other;
+                }
+                _ => self.is_other = true,
             }
         }
         found
@@ -81,6 +87,20 @@ impl LengthSearch {
 }
 
 fn is_host(field: &HeaderValue) -> bool {
+    // A name or an address of version 4, as most are, needs no parser.
+    let mut parts = field.as_bytes().split(|byte| *byte == b':');
+    let is_name = |part: &[u8]| {
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
+        !part.is_empty() && part.iter().all(is_part)
+    };
+    let is_number =
+        |part: &[u8]| (1..=5).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
+    if parts.next().is_some_and(is_name)
+        && parts.next().is_none_or(is_number)
+        && parts.next().is_none()
+    {
+        return true;
+    }
     let text = field.to_str().unwrap_or("@");
     let host = text.parse::<Authority>().ok().filter(|_| !text.contains('@'));
     let port = host.as_ref().and_then(|host| text.strip_prefix(host.host()));

@@ -2,35 +2,48 @@
 
 use http::HeaderValue;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, FORWARDED, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING,
+    UPGRADE, VIA,
 };
+
+/// Whether a field is removed whether or not `Connection` names it.
+fn is_of_connection(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "keep-alive"
+            | "proxy-connection"
+    )
+}
 
 /// Removes them, and with them each field that `Connection` names. `Trailer` stays, since trailers
 /// are forwarded.
 pub(crate) fn remove(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
-        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
-        .filter(|name| !is_for_all(name))
-        .collect();
+    let mut found: Vec<HeaderName> =
+        headers.keys().filter(|name| is_of_connection(name)).cloned().collect();
+    // Most requests have none.
+    if found.is_empty() {
+        return;
+    }
     // A length beside another framing is not to be believed.
-    if headers.contains_key(TRANSFER_ENCODING) {
+    if found.contains(&TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    let takes_trailers = tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
-    for name in named {
-        headers.remove(name);
-    }
-    for name in [
-        CONNECTION,
-        PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION,
-        TE,
-        TRANSFER_ENCODING,
-        UPGRADE,
-        HeaderName::from_static("keep-alive"),
-        HeaderName::from_static("proxy-connection"),
-    ] {
+    let takes_trailers = found.contains(&TE)
+        && tokens(headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
+    let named = tokens(headers, &CONNECTION)
+        .filter(|token| {
+            !["keep-alive", "close"].iter().any(|usual| token.eq_ignore_ascii_case(usual))
+        })
+        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        .filter(|name| !is_for_all(name));
+    found.extend(named);
+    for name in found {
         headers.remove(name);
     }
     if takes_trailers {
@@ -48,6 +61,7 @@ pub(crate) fn is_for_all(name: &HeaderName) -> bool {
 /// The protocol to which a message changes its connection, if it does. Never one that carries HTTP:
 /// its requests would pass without limits.
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let protocol = headers.get(UPGRADE)?;
     let carries_http = |protocol: &str| {
         let name = protocol.split('/').next().unwrap_or_default();
         ["h2c", "h2", "http", "tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
@@ -56,7 +70,7 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     if !upgrades || tokens(headers, &UPGRADE).any(carries_http) {
         return None;
     }
-    headers.get(UPGRADE).cloned()
+    Some(protocol.clone())
 }
 
 /// Writes the fields that [`remove`] took, for a message that changes its connection.

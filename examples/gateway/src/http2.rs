@@ -1,10 +1,8 @@
 //! One connection of HTTP/2 to the upstream. All requests share it; it is opened when the first one
 //! comes, and again when it has closed.
 
-use std::error::Error;
 use std::time::Instant;
 
-use axum::body::Body;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
@@ -14,10 +12,10 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Mutex;
 use tower::ServiceExt;
 
+use crate::body::BoxError;
 use crate::bounded::Bounded;
 use crate::causes::causes;
-
-type BoxError = Box<dyn Error + Send + Sync>;
+use crate::sent::Sent;
 
 /// A client of HTTP/2.
 pub(crate) struct Http2 {
@@ -28,7 +26,7 @@ pub(crate) struct Http2 {
 
 enum State {
     Closed,
-    Open(SendRequest<Body>),
+    Open(SendRequest<Sent>),
     /// When the last attempt to connect failed, and why.
     Failed(Instant, String),
 }
@@ -42,7 +40,7 @@ impl Http2 {
     /// Sends a request; over another connection if this one closes before anything was sent.
     pub(crate) async fn send(
         &self,
-        mut request: Request<Body>,
+        mut request: Request<Sent>,
     ) -> Result<Response<Incoming>, BoxError> {
         let mut is_again = false;
         loop {
@@ -58,7 +56,7 @@ impl Http2 {
     }
 
     /// The connection. Who waits while another caller fails to open it does not try once more.
-    async fn connection(&self) -> Result<SendRequest<Body>, BoxError> {
+    async fn connection(&self) -> Result<SendRequest<Sent>, BoxError> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
         match &*state {
@@ -74,7 +72,7 @@ impl Http2 {
         opened
     }
 
-    async fn open(&self) -> Result<SendRequest<Body>, BoxError> {
+    async fn open(&self) -> Result<SendRequest<Sent>, BoxError> {
         let stream = self.connector.clone().oneshot(self.target.clone()).await?;
         if self.target.scheme_str() == Some("https") && !stream.connected().is_negotiated_h2() {
             return Err("the upstream does not speak HTTP/2".into());

@@ -126,7 +126,7 @@ mod tests {
     use crate::settings::Timeouts;
 
     fn of_somebody() -> Arc<Caller> {
-        Caller::new(Running::new(), Timeouts::default())
+        Caller::new("127.0.0.1:1".parse().unwrap(), Running::new(), Timeouts::default())
     }
 
     #[tokio::test]

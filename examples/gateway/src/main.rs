@@ -6,6 +6,7 @@
 //! the gate, and `admin.rs` shows and changes what the gate knows.
 
 mod admin;
+mod body;
 mod bounded;
 mod built_in;
 mod causes;
@@ -18,6 +19,7 @@ mod gate;
 mod head;
 mod health;
 mod hop_by_hop;
+mod http1;
 mod http2;
 mod lingering;
 mod log;
@@ -40,9 +42,11 @@ use std::error::Error;
 use std::future::pending;
 use std::process::ExitCode;
 
-use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tower::Layer;
 
 use self::admin::Admin;
 use self::gate::Gate;
@@ -84,32 +88,19 @@ async fn run() -> Result<(), Box<dyn Error>> {
     };
     let (minute, health) = (Minute::start(gate.meters().clone()), Health::start(&gate));
 
-    let listen = bind("LISTEN", &settings.listen).await?;
-    let admin = bind("ADMIN", &settings.admin).await?;
-    println!(
-        "listening on http://{}, admin on http://{}",
-        listen.local_addr()?,
-        admin.local_addr()?
-    );
+    let (running, timeouts) = (Running::new(), settings.timeouts);
+    let most = settings.max_connections;
+    let listen = Port::bind("LISTEN", &settings.listen, most, timeouts, running.clone()).await?;
+    let of_admin = Running::new();
+    let admin =
+        Port::bind("ADMIN", &settings.admin, descriptors::ADMIN, timeouts, of_admin).await?;
+    println!("listening on http://{}, admin on http://{}", listen.address()?, admin.address()?);
 
     let admin_routes =
         Admin { gate: gate.clone(), file, health, metrics, minute, token: settings.token.clone() };
-    let admin = Port {
-        name: "ADMIN",
-        listener: admin,
-        max_connections: descriptors::ADMIN,
-        timeouts: settings.timeouts,
-    };
-    tokio::spawn(admin.serve(admin_routes.router(), Running::new(), pending()));
+    tokio::spawn(admin.serve(admin_routes.routes(), pending()));
 
-    let running = Running::new();
-    let listen = Port {
-        name: "LISTEN",
-        listener: listen,
-        max_connections: settings.max_connections,
-        timeouts: settings.timeouts,
-    };
-    let origin = Origin::new(&settings, running.clone())?;
+    let origins = Origin::of_workers(&settings, &running, descriptors::workers())?;
     let (ended, again) = (CancellationToken::new(), CancellationToken::new());
     let signals = [ended.clone(), again.clone()];
     tokio::spawn(async move {
@@ -121,13 +112,24 @@ async fn run() -> Result<(), Box<dyn Error>> {
             signal.cancel();
         }
     });
+    let limits = gate.limits();
+    let mut workers = JoinSet::new();
+    for origin in origins {
+        let (port, service, ended) = (listen.clone(), limits.layer(origin), ended.clone());
+        // A thread of its own, whose requests need no other one.
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        workers
+            .spawn_blocking(move || runtime.block_on(port.serve(service, ended.cancelled_owned())));
+    }
+    drop(listen);
+    let all_ended = async {
+        while let Some(worker) = workers.join_next().await {
+            worker??;
+        }
+        Ok(())
+    };
     tokio::select! {
-        () = listen.serve(gate.around(origin), running, ended.cancelled_owned()) => Ok(()),
+        ended = all_ended => ended,
         () = again.cancelled() => Err("a second signal ended it while requests ran".into()),
     }
-}
-
-async fn bind(name: &str, address: &str) -> Result<TcpListener, String> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|error| format!("{name} {address:?} cannot be bound: {error}"))
 }

@@ -5,13 +5,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
 use http::{Request, Response};
 use tower::Service;
 
+use crate::body::Body;
 use crate::built_in;
+use crate::client::Clients;
 use crate::proxy::Proxy;
 use crate::running::Running;
+use crate::sent::Sent;
 use crate::settings::Settings;
 
 /// The inner service of the limits.
@@ -22,17 +24,23 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    pub(crate) fn new(settings: &Settings, running: Running) -> Result<Self, String> {
-        match &settings.upstream {
-            Some(upstream) => {
-                Ok(Self::Upstream(Arc::new(Proxy::new(upstream, settings, running)?)))
-            }
-            None => Ok(Self::BuiltIn),
-        }
+    /// One for each worker.
+    pub(crate) fn of_workers(
+        settings: &Settings,
+        running: &Running,
+        workers: usize,
+    ) -> Result<Vec<Self>, String> {
+        let Some(upstream) = &settings.upstream else { return Ok(vec![Self::BuiltIn; workers]) };
+        let clients = Clients::new(upstream, settings.max_connections)?;
+        let proxy = || {
+            let authority = upstream.authority.clone();
+            Proxy::new(clients.open(), authority, settings, running.clone())
+        };
+        Ok((0..workers).map(|_| Self::Upstream(Arc::new(proxy()))).collect())
     }
 }
 
-impl Service<Request<Body>> for Origin {
+impl Service<Request<Sent>> for Origin {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -41,7 +49,7 @@ impl Service<Request<Body>> for Origin {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<Sent>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
             Ok(match this {

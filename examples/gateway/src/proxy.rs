@@ -1,22 +1,22 @@
 //! Forwards a request to the upstream, and its answer to the caller. Bodies stream both ways.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::ConnectInfo;
 use http::header::{CONTENT_TYPE, EXPECT, FORWARDED, UPGRADE};
+use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use ipnet::IpNet;
 
+use crate::body::Body;
 use crate::built_in::status;
 use crate::client::{Client, Failure, is_grpc};
 use crate::exchange::Exchange;
 use crate::log::Log;
 use crate::running::Running;
-use crate::settings::{Settings, Upstream};
+use crate::sent::Sent;
+use crate::settings::Settings;
 use crate::{forwarded, hop_by_hop, tunnel};
 
 static FAILED: Log = Log::new();
@@ -24,7 +24,7 @@ static FAILED: Log = Log::new();
 /// Forwards to the upstream.
 pub(crate) struct Proxy {
     client: Client,
-    upstream: Upstream,
+    upstream: Authority,
     trusted: Vec<IpNet>,
     always_forwarded: bool,
     timeout: Duration,
@@ -32,24 +32,26 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
+    /// One that has this client of the host `upstream`.
     pub(crate) fn new(
-        upstream: &Upstream,
+        client: Client,
+        upstream: Authority,
         settings: &Settings,
         running: Running,
-    ) -> Result<Self, String> {
-        Ok(Self {
-            client: Client::new(upstream, settings.max_connections)?,
-            upstream: upstream.clone(),
+    ) -> Self {
+        Self {
+            client,
+            upstream,
             trusted: settings.trusted.clone(),
             always_forwarded: settings.forwarded == FORWARDED,
             timeout: settings.timeouts.upstream,
             running,
-        })
+        }
     }
 
     /// Answers 502 where the upstream cannot be reached or breaks off, 504 where it does not answer
     /// in time, and 400 where the caller's body breaks off.
-    pub(crate) async fn forward(&self, mut request: Request<Body>) -> Response<Body> {
+    pub(crate) async fn forward(&self, mut request: Request<Sent>) -> Response<Body> {
         if request.method() == Method::CONNECT {
             return status(StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n");
         }
@@ -57,30 +59,24 @@ impl Proxy {
         // HTTP/2 changes no connection.
         let protocol = hop_by_hop::upgrade(request.headers()).filter(|_| !by_http2);
         let caller = protocol.as_ref().map(|_| hyper::upgrade::on(&mut request));
-        let exchange = request.extensions_mut().remove::<Arc<Exchange>>();
+        let exchange = Arc::clone(request.body().exchange());
         let is_grpc = request.version() == Version::HTTP_2 && is_grpc(&request);
         let request = self.rewrite(request, protocol);
-        let overdue = async {
-            match &exchange {
-                Some(exchange) => exchange.upstream_is_overdue(self.timeout).await,
-                None => std::future::pending().await,
-            }
-        };
         let answer = tokio::select! {
             biased;
             answer = self.client.send(request, by_http2) => answer,
-            () = overdue => Err(Failure::Late),
+            () = exchange.upstream_is_overdue(self.timeout) => Err(Failure::Late),
         };
         let (code, why) = match answer {
             Ok(response) => {
-                if let Some(exchange) = exchange.as_ref().filter(|_| is_grpc) {
+                if is_grpc {
                     exchange.may_be_quiet();
                 }
                 return self.answer(response, caller, exchange);
             }
             // `serve.rs` answers a caller that was given up.
-            Err(_) if exchange.as_ref().is_some_and(|exchange| exchange.is_given_up()) => {
-                return status(StatusCode::REQUEST_TIMEOUT, Body::empty());
+            Err(_) if exchange.is_given_up() => {
+                return status(StatusCode::REQUEST_TIMEOUT, Body::default());
             }
             Err(Failure::Caller) => return status(StatusCode::BAD_REQUEST, "the body broke off\n"),
             Err(Failure::Upstream(why)) => (StatusCode::BAD_GATEWAY, why),
@@ -89,7 +85,7 @@ impl Proxy {
                 (StatusCode::GATEWAY_TIMEOUT, why)
             }
         };
-        FAILED.say(|| format!("{} {why}", self.upstream.authority));
+        FAILED.say(|| format!("{} {why}", self.upstream));
         match is_grpc {
             true => unavailable(),
             false => status(code, "the upstream does not answer\n"),
@@ -97,17 +93,15 @@ impl Proxy {
     }
 
     /// The request as the upstream sees it, but for its target.
-    fn rewrite(&self, request: Request<Body>, protocol: Option<HeaderValue>) -> Request<Body> {
+    fn rewrite(&self, request: Request<Sent>, protocol: Option<HeaderValue>) -> Request<Sent> {
         let (mut head, body) = request.into_parts();
         hop_by_hop::remove(&mut head.headers);
         // The caller has its `100 Continue` from here, once the body is read.
         head.headers.remove(EXPECT);
-        if let Some(ConnectInfo(peer)) = head.extensions.get::<ConnectInfo<SocketAddr>>() {
-            let address = peer.ip().to_canonical();
-            let trusted = self.trusted.iter().any(|network| network.contains(&address));
-            let (fields, always) = (&mut head.headers, self.always_forwarded);
-            forwarded::add(fields, &head.uri, head.version, *peer, trusted, always);
-        }
+        let peer = &body.exchange().caller.peer;
+        let trusted = self.trusted.iter().any(|network| network.contains(&peer.address));
+        let (fields, always) = (&mut head.headers, self.always_forwarded);
+        forwarded::add(fields, &head.uri, head.version, peer, trusted, always);
         if let Some(protocol) = protocol {
             hop_by_hop::set_upgrade(&mut head.headers, protocol);
         }
@@ -123,7 +117,7 @@ impl Proxy {
         &self,
         mut response: Response<Body>,
         caller: Option<OnUpgrade>,
-        exchange: Option<Arc<Exchange>>,
+        exchange: Arc<Exchange>,
     ) -> Response<Body> {
         let protocol = hop_by_hop::upgrade(response.headers());
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -152,7 +146,7 @@ impl Proxy {
 
 /// What a caller of gRPC reads where others read a 502.
 fn unavailable() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::new(Body::default());
     let fields = [
         (CONTENT_TYPE.as_str(), "application/grpc"),
         ("grpc-status", "14"),

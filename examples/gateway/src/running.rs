@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use http::Response;
-use http_body::{Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -47,10 +47,12 @@ impl Running {
     }
 
     /// Says that the process ends as soon as nothing runs.
-    pub(crate) fn end(&self) {
+    /// Returns whether nobody has said so before.
+    pub(crate) fn end(&self) -> bool {
         self.tracker.close();
-        self.is_ending.store(true, Relaxed);
+        let is_first = !self.is_ending.swap(true, Relaxed);
         self.ending.cancel();
+        is_first
     }
 
     /// Whether the process is about to end.
@@ -82,8 +84,8 @@ impl One {
     }
 
     /// Counts until the body of `response` has ended.
-    pub(crate) fn until_end_of(self, response: Response<Body>) -> Response<Body> {
-        response.map(|body| Body::new(Counted { body, one: self, has_part: false }))
+    pub(crate) fn until_end_of<B: Body>(self, response: Response<B>) -> Response<Counted<B>> {
+        response.map(|body| Counted { body, one: self, has_part: false })
     }
 }
 
@@ -94,14 +96,14 @@ impl Drop for One {
 }
 
 /// A body that counts as running.
-struct Counted {
-    body: Body,
+pub(crate) struct Counted<B> {
+    body: B,
     one: One,
     /// A part of it waits for the caller.
     has_part: bool,
 }
 
-impl Counted {
+impl<B> Counted<B> {
     fn took_part(&mut self) {
         if std::mem::take(&mut self.has_part) {
             self.one.exchange.caller.took_part();
@@ -109,22 +111,22 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl<B> Drop for Counted<B> {
     fn drop(&mut self) {
         self.took_part();
         sent::read_on(&self.one.exchange);
     }
 }
 
-impl http_body::Body for Counted {
+impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = B::Error;
 
     /// A part has left when the next one is asked for.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         self.took_part();
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(_)) = frame {

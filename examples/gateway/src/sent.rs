@@ -10,13 +10,14 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use http::{Request, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::body::BoxError;
 use crate::exchange::{Exchange, Patience};
 use crate::forwarded;
 
@@ -61,10 +62,14 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// The request with such a body.
-    pub(crate) fn of(request: Request<Incoming>, exchange: &Arc<Exchange>) -> Request<Body> {
+    pub(crate) fn of(request: Request<Incoming>, exchange: &Arc<Exchange>) -> Request<Self> {
         let is_by_http2 = request.version() == Version::HTTP_2;
         let patience = Patience::new(Arc::clone(exchange));
-        request.map(|body| Body::new(Self { body: Some(body), patience, is_by_http2 }))
+        request.map(|body| Self { body: Some(body), patience, is_by_http2 })
+    }
+
+    pub(crate) fn exchange(&self) -> &Arc<Exchange> {
+        self.patience.exchange()
     }
 }
 
@@ -72,15 +77,16 @@ impl Drop for Sent {
     fn drop(&mut self) {
         let rest = self.body.take().filter(|body| self.is_by_http2 && !body.is_end_stream());
         if rest.is_some() {
-            let unread = &self.patience.exchange().unread;
+            let unread = &self.exchange().unread;
             *unread.lock().unwrap_or_else(PoisonError::into_inner) = rest;
         }
+        self.exchange().body_has_left();
     }
 }
 
 impl http_body::Body for Sent {
     type Data = Bytes;
-    type Error = axum::BoxError;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

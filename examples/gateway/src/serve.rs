@@ -2,26 +2,28 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::ConnectInfo;
+use axum::body::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceExt};
 use tower_sluice::PeerAddr;
 
+use crate::body::BoxError;
 use crate::connections::{Caller, Connections};
 use crate::lingering::Lingering;
 use crate::log::Log;
-use crate::running::{One, Running};
+use crate::running::{Counted, One, Running};
 use crate::sent::Sent;
 use crate::settings::Timeouts;
 use crate::{built_in, head};
@@ -35,56 +37,86 @@ const MAX_STREAMS: u32 = 128;
 
 static NOT_ACCEPTED: Log = Log::new();
 
-/// A port to serve.
+/// A port to serve. Clones are one port: each worker has its own.
+#[derive(Clone)]
 pub(crate) struct Port {
-    /// As logs name it.
-    pub(crate) name: &'static str,
-    pub(crate) listener: TcpListener,
-    pub(crate) max_connections: usize,
-    pub(crate) timeouts: Timeouts,
+    name: &'static str,
+    listener: Arc<net::TcpListener>,
+    connections: Arc<Connections>,
+    tasks: TaskTracker,
+    running: Running,
+    timeouts: Timeouts,
 }
 
 impl Port {
-    /// Serves until `ended`. Then it closes the listening socket and idle connections, and returns
-    /// when the requests and tunnels that run have ended. Callers that stop in the middle are given
-    /// up.
-    pub(crate) async fn serve<S>(
+    /// Begins to listen. `name` is what logs say.
+    pub(crate) async fn bind(
+        name: &'static str,
+        address: &str,
+        max_connections: usize,
+        timeouts: Timeouts,
+        running: Running,
+    ) -> Result<Self, String> {
+        let bound = async { TcpListener::bind(address).await?.into_std() };
+        let bound = bound.await;
+        let listener =
+            bound.map_err(|error| format!("{name} {address:?} cannot be bound: {error}"))?;
+        Ok(Self {
+            name,
+            listener: Arc::new(listener),
+            connections: Arc::new(Connections::new(name, max_connections)),
+            tasks: TaskTracker::new(),
+            running,
+            timeouts,
+        })
+    }
+
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves on the current runtime until `ended`. Then it closes the listening socket and idle
+    /// connections, and returns when the requests and tunnels that run have ended, those of other
+    /// workers too. Callers that stop in the middle are given up.
+    pub(crate) async fn serve<S, B>(
         self,
         service: S,
-        running: Running,
         ended: impl Future<Output = ()>,
-    ) where
-        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+    ) -> io::Result<()>
+    where
+        S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>
             + Clone
             + Send
             + 'static,
         S::Future: Send,
+        B: Body<Data = Bytes> + From<&'static str> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
     {
-        let Self { name, listener, max_connections, timeouts } = self;
+        let Self { name, listener, connections, tasks, running, timeouts } = self;
+        let own = TcpListener::from_std(listener.try_clone()?)?;
+        drop(listener);
         let mut http = Builder::new(TokioExecutor::new());
         http.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD);
         http.http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
             .max_concurrent_streams(MAX_STREAMS);
-        let (mut connections, tasks) =
-            (Connections::new(name, max_connections), TaskTracker::new());
 
         tokio::pin!(ended);
         loop {
             let accepted = async {
-                let (stream, peer) = accept(&listener, name).await;
-                let caller = Caller::new(running.clone(), timeouts);
+                let (stream, peer) = accept(&own, name).await;
+                let caller = Caller::new(peer, running.clone(), timeouts);
                 let place = connections.enter(&caller).await;
-                (Lingering::new(stream, Arc::clone(&caller), place), caller, peer)
+                (Lingering::new(stream, Arc::clone(&caller), place), caller)
             };
-            let (stream, caller, peer) = tokio::select! {
+            let (stream, caller) = tokio::select! {
                 accepted = accepted => accepted,
                 () = &mut ended => break,
             };
             let (service, of) = (service.clone(), Arc::clone(&caller));
             let service = hyper::service::service_fn(move |request| {
-                answer(service.clone(), request, One::new(&of), peer)
+                answer(service.clone(), request, One::new(&of))
             });
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
             let (connection, of) = (connection.into_owned(), Arc::clone(&caller));
@@ -93,45 +125,47 @@ impl Port {
                 of.drive(connection, UpgradeableConnection::graceful_shutdown).await;
             });
             caller.set_task(task.abort_handle());
+            // What has come runs first: meanwhile a worker with less to do accepts the next one.
+            yield_now().await;
         }
 
-        drop(listener);
-        running.end();
+        drop(own);
+        if running.end() {
+            eprintln!("gateway: ending, {} requests run", running.count());
+        }
         connections.wake();
         tasks.close();
-        eprintln!("gateway: ending, {} requests run", running.count());
         // A tunnel has left its connection, so it is waited for besides.
         tokio::join!(tasks.wait(), running.idle());
+        Ok(())
     }
 }
 
 /// The answer to one request.
-async fn answer<S>(
+async fn answer<S, B>(
     service: S,
     request: Request<Incoming>,
     one: One,
-    peer: SocketAddr,
-) -> Result<Response<Body>, Infallible>
+) -> Result<Response<Counted<B>>, Infallible>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<Sent>, Response = Response<B>, Error = Infallible>,
+    B: Body<Data = Bytes> + From<&'static str>,
 {
     let states_length = one.exchange().caller.states_length();
     if let Some((status, why)) = head::wrong(&request, states_length) {
-        return Ok(last(status, why));
+        return Ok(one.until_end_of(last(status, why)));
     }
     let mut request = Sent::of(request, one.exchange());
-    request.extensions_mut().insert(Arc::clone(one.exchange()));
-    request.extensions_mut().insert(PeerAddr(peer));
-    request.extensions_mut().insert(ConnectInfo::<SocketAddr>(peer));
+    request.extensions_mut().insert(PeerAddr(one.exchange().caller.peer.socket));
     let response = service.oneshot(request).await?;
     Ok(match one.exchange().is_given_up() {
-        true => last(StatusCode::REQUEST_TIMEOUT, "the body does not come\n"),
+        true => one.until_end_of(last(StatusCode::REQUEST_TIMEOUT, "the body does not come\n")),
         false => one.until_end_of(response),
     })
 }
 
 /// An answer after which the connection closes.
-fn last(status: StatusCode, why: &'static str) -> Response<Body> {
+fn last<B: From<&'static str>>(status: StatusCode, why: &'static str) -> Response<B> {
     let mut response = built_in::status(status, why);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

@@ -19,16 +19,14 @@ const SILENCE: Duration = Duration::from_secs(3);
 pub(crate) fn open(
     caller: OnUpgrade,
     upstream: OnUpgrade,
-    exchange: Option<Arc<Exchange>>,
+    exchange: Arc<Exchange>,
     running: &Running,
 ) {
     let (one, running) = (running.begin(), running.clone());
     tokio::spawn(async move {
         let _one = one;
         let Ok((caller, upstream)) = tokio::try_join!(caller, upstream) else { return };
-        if let Some(exchange) = exchange {
-            exchange.caller.become_tunnel();
-        }
+        exchange.caller.become_tunnel();
         let (from_caller, to_caller) = split(TokioIo::new(caller));
         let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
         let heard = AtomicBool::new(false);

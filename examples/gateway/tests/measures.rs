@@ -52,7 +52,7 @@ fn what_limits_cost_over_a_plain_proxy() {
     let redis = Redis::start();
     let (up, store) = (upstream.url(), redis.url());
     let limited = table(1_000_000);
-    let plain = Gateway::start("", &[("UPSTREAM", &up)]);
+    let plain = Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &up)]);
     let memory = Gateway::start(&limited, &[("UPSTREAM", &up)]);
     let shared = Gateway::start(&limited, &[("UPSTREAM", &up), ("REDIS_URL", &store)]);
     for connections in [1, 16] {

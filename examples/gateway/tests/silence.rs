@@ -22,7 +22,7 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 fn before(upstream: &Upstream, times: &[(&str, &str)]) -> Gateway {
     let url = upstream.url();
     let variables: Vec<_> = times.iter().copied().chain([("UPSTREAM", url.as_str())]).collect();
-    Gateway::start("", &variables)
+    Gateway::start(support::NO_POLICIES, &variables)
 }
 
 /// One that answers nothing, and keeps its connections open.
@@ -62,7 +62,7 @@ async fn by_http2(gateway: SocketAddr) -> SendRequest<Body> {
 #[test]
 fn a_silent_connection_is_closed() {
     let times = ["FIRST_BYTE_TIMEOUT", "HEAD_TIMEOUT", "IDLE_TIMEOUT"].map(|name| (name, "1"));
-    let gateway = Gateway::start("", &times);
+    let gateway = Gateway::start(support::NO_POLICIES, &times);
     let unfinished = [PREFACE, SETTINGS, &[0, 0, 9, 1, 0, 0, 0, 0, 1, 0x83]].concat();
     let answered = b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n";
     let begun = Instant::now();
@@ -93,7 +93,7 @@ fn a_silent_connection_is_closed() {
 fn each_time_has_a_setting() {
     let closed = |variable: &'static str, sent: &'static [u8]| {
         std::thread::spawn(move || {
-            let gateway = Gateway::start("", &[(variable, "0.3")]);
+            let gateway = Gateway::start(support::NO_POLICIES, &[(variable, "0.3")]);
             let begun = Instant::now();
             until_closed(stopped(gateway.listen, sent));
             assert!(begun.elapsed() < Duration::from_secs(9), "{variable}: {:?}", begun.elapsed());
@@ -138,7 +138,8 @@ async fn a_body_that_stops_is_a_408_by_http_2() {
 
 #[test]
 fn a_body_that_goes_on_is_read_however_long_it_takes() {
-    let gateway = Gateway::start("", &[("BODY_TIMEOUT", "3"), ("UPSTREAM_TIMEOUT", "3")]);
+    let gateway =
+        Gateway::start(support::NO_POLICIES, &[("BODY_TIMEOUT", "3"), ("UPSTREAM_TIMEOUT", "3")]);
     let mut connection = Connection::open(gateway.listen);
     connection.send_head("POST", "/echo", &[], Some(5));
     assert_eq!(connection.head().0, 200);
@@ -207,7 +208,7 @@ async fn a_stream_may_be_quiet_both_ways_once_it_is_answered() {
     let url = format!("http://{upstream}");
     let times = ["BODY_TIMEOUT", "IDLE_TIMEOUT", "UPSTREAM_TIMEOUT"].map(|name| (name, "1"));
     let variables: Vec<_> = times.into_iter().chain([("UPSTREAM", url.as_str())]).collect();
-    let gateway = Gateway::start("", &variables);
+    let gateway = Gateway::start(support::NO_POLICIES, &variables);
     let channel = grpc::channel(gateway.listen).await;
     let (words, mut answers) = grpc::call(&channel, "alice").await.unwrap();
     for word in ["one", "two"] {
@@ -265,7 +266,7 @@ fn a_caller_that_reads_slowly_gets_all() {
 fn with_128_files(variables: &[(&str, &str)]) -> Gateway {
     let folder = support::folder();
     let file = folder.join("policies.toml");
-    std::fs::write(&file, "").unwrap();
+    std::fs::write(&file, support::NO_POLICIES).unwrap();
     let policies = ("POLICIES", file.to_str().unwrap());
     let variables: Vec<_> = variables.iter().copied().chain([policies]).collect();
     Gateway::run_with_files(128, folder, &variables).unwrap()

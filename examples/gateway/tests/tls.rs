@@ -72,7 +72,7 @@ async fn an_authority_that_the_system_does_not_know_is_named() {
     let url = format!("https://localhost:{port}");
     let start = |certificate: &Path| {
         let certificate = certificate.to_str().expect("text");
-        Gateway::start("", &[("UPSTREAM", &url), ("SSL_CERT_FILE", certificate)])
+        Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url), ("SSL_CERT_FILE", certificate)])
     };
     let gateway = start(&trusted);
     let answer = get(&gateway).await;

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// The token that tests set.
 pub const TOKEN: &str = "secret";
 
+/// A policy file that limits nothing, and says that this is no mistake.
+pub const NO_POLICIES: &str = "allow_empty = true\n";
+
 /// Longer than anything takes that is not promised to be quick, on a busy machine too.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
