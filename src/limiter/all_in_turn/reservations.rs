@@ -24,13 +24,11 @@ impl MemberReservations {
         let (mut settled, mut unsettled) = (Vec::new(), Vec::new());
         for MemberReservation { reservation, inherits_cost } in self.0.into_iter().rev() {
             let actual = if inherits_cost || actual == 0 { actual } else { reservation.cost() };
-            let tried = limiters.iter().try_fold(reservation, |reservation, limiter| match limiter
-                .settle(reservation, actual)
-            {
+            let settle = |reservation, limiter: &Boxed| match limiter.settle(reservation, actual) {
                 Ok(settlement) => ControlFlow::Break(settlement),
                 Err(reservation) => ControlFlow::Continue(reservation),
-            });
-            match tried {
+            };
+            match limiters.iter().try_fold(reservation, settle) {
                 ControlFlow::Break(settlement) => settled.push(settlement),
                 ControlFlow::Continue(reservation) => {
                     unsettled.push(MemberReservation { reservation, inherits_cost });
