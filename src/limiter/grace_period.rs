@@ -63,8 +63,8 @@ pub(super) async fn watch_timers<F: Future>(deadline: Instant, attempt: F) -> (F
     (output, deadline <= Instant::now() && 4 * late > begun.elapsed())
 }
 
-/// Runs an attempt to connect that is to end by `deadline`. If this process was too busy for it, its
-/// error says nothing about the server.
+/// Runs an attempt to connect that is to end by `deadline`. If this process was too busy for it,
+/// its error says nothing about the server.
 #[cfg(feature = "redis")]
 pub(super) async fn unless_busy<T>(
     deadline: Instant,

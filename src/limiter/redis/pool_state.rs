@@ -110,8 +110,8 @@ pub(super) fn no_connection(address: &str, cause: Error) -> Error {
 mod tests {
     use super::*;
 
-    /// A mistake in the configuration is hidden, so that it is not taken for the reason why a server
-    /// is silent since.
+    /// A mistake in the configuration is hidden, so that it is not taken for the reason why a
+    /// server is silent since.
     #[tokio::test(start_paused = true)]
     async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
         let entry = PoolEntry { connection: None, attempt: Some(Instant::now()) };
