@@ -37,7 +37,8 @@ pub(super) struct Greeting {
 impl Greeting {
     /// Asks for it. A server that answers with something else says nothing of itself.
     pub(super) async fn of(connection: &mut impl ConnectionLike) -> RedisResult<Self> {
-        match connection.req_packed_command(&cmd("HELLO")).await {
+        let reply = connection.req_packed_command(&cmd("HELLO")).await;
+        match reply.and_then(Value::extract_error) {
             Ok(reply) => Ok(Self::read(reply)),
             Err(error) if error.code().is_some() => {
                 let was_refused = !error.detail().is_some_and(|text| text.contains(UNKNOWN));
@@ -88,6 +89,10 @@ impl Greeting {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
+    use redis::{Cmd, Pipeline, RedisFuture, parse_redis_value};
+
     use super::*;
 
     fn greeting(fields: &[(&str, &str)]) -> Greeting {
@@ -130,6 +135,40 @@ mod tests {
         // Whatever stands before a server may answer less.
         assert!(greeting(&[("proto", "3")]).expect_kind(ServerKind::Plain).is_ok());
         assert!(Greeting::read(Value::Okay).expect_kind(ServerKind::ClusterNode).is_ok());
+    }
+
+    /// Answers each command with the same reply.
+    struct Fixed(&'static str);
+
+    impl ConnectionLike for Fixed {
+        fn req_packed_command<'a>(&'a mut self, _: &'a Cmd) -> RedisFuture<'a, Value> {
+            Box::pin(ready(parse_redis_value(self.0.as_bytes())))
+        }
+
+        fn req_packed_commands<'a>(
+            &'a mut self,
+            _: &'a Pipeline,
+            _: usize,
+            _: usize,
+        ) -> RedisFuture<'a, Vec<Value>> {
+            unreachable!("one command is sent")
+        }
+
+        fn get_db(&self) -> i64 {
+            0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_that_may_pass_is_no_answer_without_a_role() {
+        for (reply, was_refused) in [
+            ("-BUSY Redis is busy running a script\r\n", true),
+            ("-ERR unknown command 'HELLO'\r\n", false),
+            ("+OK\r\n", false),
+        ] {
+            let greeting = Greeting::of(&mut Fixed(reply)).await.expect("an answer");
+            assert_eq!(greeting.was_refused, was_refused, "{reply}");
+        }
     }
 
     #[test]
