@@ -4,6 +4,9 @@
 //! A request runs through `serve.rs`, which knows what is still running, then through `gate.rs`,
 //! which decides, to `origin.rs`, which forwards or answers it. `policy_file.rs` hands tables to
 //! the gate, and `admin.rs` shows and changes what the gate knows.
+//!
+//! Callers are served by a thread for each core, which has a runtime and a client of the upstream of
+//! its own. All else runs beside them.
 
 mod admin;
 mod body;
