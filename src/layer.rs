@@ -61,6 +61,9 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// closure over the whole request, which states the request's type, or
     /// [`Global`](crate::Global), one key for all. See [`KeyExtractor`](crate::KeyExtractor).
     ///
+    /// A closure over the head without `by_head` does not compile: "expected closure signature
+    /// `for<'a> fn(&'a Request<Body>) -> _`", or "type annotations needed".
+    ///
     /// A cost of 0 counts as 1: see [`Charge::cost`](crate::Charge::cost).
     ///
     /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
