@@ -74,9 +74,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// error. The condition replaces the fallback's own, and it is the place to log an error.
     /// [`Error::is_of_store`] is a ready one: each kind but [`Request`](crate::ErrorKind::Request).
     ///
-    /// Requests and load cause errors too: of kind [`Request`](crate::ErrorKind::Request) and
-    /// [`Saturation`](crate::ErrorKind::Saturation). A condition that holds for them lets a caller
-    /// turn the limit off where the fallback is [`FailOpen`](crate::FailOpen).
+    /// Requests and load cause errors too, of four kinds that [`FailOpen`](crate::FailOpen) lists. A
+    /// condition that holds for one of them lets a caller turn the limit off where the fallback is
+    /// `FailOpen`.
     ///
     /// ```
     /// use std::future::ready;
