@@ -150,7 +150,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// decided: for a limit that is to be watched before it counts.
     ///
     /// [`Decision::shadowed`](crate::Decision::shadowed) says what it would have been, and
-    /// [`Shadow::counts`] how often. Write it last, after `or_else`.
+    /// [`Shadow::counts`] how often. Write it after everything that decides, such as `or_else`: only
+    /// `switch`, `inspect`, `metrics` and `trace` come later.
     #[must_use]
     fn shadow(self) -> Shadow<Self> {
         Shadow::new(self)
@@ -159,7 +160,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// Lets `switch` turn this limiter off, into a shadow, and on again, while it is used.
     ///
     /// Off, every charge is admitted and nothing is asked. It costs one atomic load for each
-    /// charge. Write it last, so that nothing is asked behind it. See [`Switch`].
+    /// charge. Write it after everything that decides, so that nothing is asked behind it: only
+    /// `inspect`, `metrics` and `trace` come later. See [`Switch`].
     #[must_use]
     fn switch(self, switch: &Switch) -> WithSwitch<Self> {
         WithSwitch::new(self, switch.clone())
