@@ -49,8 +49,8 @@ impl ErrorKind {
 /// A limiter could not decide.
 ///
 /// A refusal is a [`Decision`](crate::Decision) and no error. The [`kind`](Error::kind) says
-/// whether a fallback may answer: only trouble that nothing in a request can cause may admit without
-/// a decision. So no request turns a limit off by what it contains.
+/// whether a fallback may answer: only trouble that nothing in a request can cause may admit
+/// without a decision. So no request turns a limit off by what it contains.
 ///
 /// `{error}` is what failed. `{error:#}` adds its causes, each once: write that into logs, since
 /// the last cause is often the one to mend.

@@ -168,9 +168,9 @@ pub struct Exempt;
 /// ```
 ///
 /// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
-/// lifetime error: end it with `.to_owned()`, or with `.map(str::to_owned)` where it is an `Option`.
-/// Arms of a `match` that return different types end with `.into_charge()`, which makes a [`Keyed`]
-/// of each; else they fail to compile with "`match` arms have incompatible types".
+/// lifetime error: end it with `.to_owned()`, or with `.map(str::to_owned)` where it is an
+/// `Option`. Arms of a `match` that return different types end with `.into_charge()`, which makes a
+/// [`Keyed`] of each; else they fail to compile with "`match` arms have incompatible types".
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key",
     note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",

@@ -74,9 +74,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// error. The condition replaces the fallback's own, and it is the place to log an error.
     /// [`Error::is_of_store`] is a ready one: each kind but [`Request`](crate::ErrorKind::Request).
     ///
-    /// Requests and load cause errors too, of four kinds that [`FailOpen`](crate::FailOpen) lists. A
-    /// condition that holds for one of them lets a caller turn the limit off where the fallback is
-    /// `FailOpen`.
+    /// Requests and load cause errors too, of four kinds that [`FailOpen`](crate::FailOpen) lists.
+    /// A condition that holds for one of them lets a caller turn the limit off where the fallback
+    /// is `FailOpen`.
     ///
     /// ```
     /// use std::future::ready;
@@ -150,8 +150,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// decided: for a limit that is to be watched before it counts.
     ///
     /// [`Decision::shadowed`](crate::Decision::shadowed) says what it would have been, and
-    /// [`Shadow::counts`] how often. Write it after everything that decides, such as `or_else`: only
-    /// `switch`, `inspect`, `metrics` and `trace` come later.
+    /// [`Shadow::counts`] how often. Write it after everything that decides, such as `or_else`:
+    /// only `switch`, `inspect`, `metrics` and `trace` come later.
     #[must_use]
     fn shadow(self) -> Shadow<Self> {
         Shadow::new(self)

@@ -16,8 +16,8 @@ use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 ///
 /// It answers errors of kind [`Infrastructure`] only, which nothing that a request contains can
 /// cause. Every other error stays one, so that no request and no load of this process alone turns
-/// the limit off. Load that silences Redis itself does turn it off: where that matters, fall back to
-/// a [`Memory`](crate::Memory) with a share.
+/// the limit off. Load that silences Redis itself does turn it off: where that matters, fall back
+/// to a [`Memory`](crate::Memory) with a share.
 ///
 /// With [`or_else_if`](crate::LimiterExt::or_else_if) your condition takes the place of this rule.
 /// Requests or load cause the kinds [`Request`], [`State`], [`Saturation`] and [`Capacity`]. With a

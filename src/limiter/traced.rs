@@ -19,8 +19,8 @@ pub trait TraceExt: Limiter + Sized {
     /// Makes an event of each decision of this limiter through the crate
     /// [`tracing`](https://docs.rs/tracing), with `limiter` as a field. See [`Traced`].
     ///
-    /// Write it after everything that decides, `or_else`, `shadow` and `switch` included, so that it
-    /// sees what they do. Only `inspect`, `metrics` and `trace` may come later.
+    /// Write it after everything that decides, `or_else`, `shadow` and `switch` included, so that
+    /// it sees what they do. Only `inspect`, `metrics` and `trace` may come later.
     #[must_use]
     fn trace(self, limiter: impl Into<Arc<str>>) -> Traced<Self> {
         let tracer = Arc::new(Tracer::new(limiter.into()));
