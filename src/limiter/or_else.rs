@@ -33,6 +33,10 @@ pub struct FailOpen;
 
 /// What decides in place of a limiter that cannot: [`FailOpen`], every limiter, and [`FallbackIf`].
 /// Sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no fallback",
+    note = "a fallback is `FailOpen`, or a limiter such as `Memory::new(\"share\", algorithm)`"
+)]
 pub trait Fallback: sealed::Sealed {
     /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
