@@ -86,7 +86,7 @@ pub enum Keyed {
     /// There is no key, and why: the responder answers, with 400 unless configured otherwise.
     ///
     /// The text of an error of kind [`Request`](ErrorKind::Request) is for the caller: what its
-    /// request lacks. An error of another kind is for the operator.
+    /// request lacks. An error of another kind is for the operator, and the caller gets 400.
     Missing(Error),
 }
 
