@@ -100,6 +100,10 @@ impl Keyed {
     ///
     /// As a part of several keys, it is a part that is absent: its limiter is not asked.
     ///
+    /// A request whose key cannot be read passes too, such as one with two lines of the header.
+    /// Where callers may gain by that, exempt only requests for which
+    /// `head.headers().contains_key("x-user")` is false.
+    ///
     /// ```
     /// use tower_sluice::{IntoCharge, Keyed, by_head};
     ///

@@ -43,9 +43,19 @@ impl<'a> Head<'a> {
     }
 
     /// The text of the header called `name`, owned, as a key has to be.
+    ///
+    /// `None` without that header, and where it holds other bytes than visible ASCII, spaces and
+    /// tabs. `None` too where it has more than one line, as for [`by_api_key`](crate::by_api_key):
+    /// a caller may send a line of its own beside the one that a proxy appends, and another reader
+    /// might take the other one. For headers that may have several lines use
+    /// [`headers`](Head::headers).
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
-        self.headers.get(name)?.to_str().ok().map(str::to_owned)
+        let mut lines = self.headers.get_all(name).iter();
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => line.to_str().ok().map(str::to_owned),
+            _ => None,
+        }
     }
 }
 
