@@ -85,6 +85,12 @@ impl Error {
         self
     }
 
+    /// The same error, of the same cause, in other words.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_message(self, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), ..self }
+    }
+
     /// The kind, which says whether a fallback may answer.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
