@@ -87,6 +87,20 @@ impl fmt::Debug for Head<'_> {
 /// # let _ = layer;
 /// ```
 ///
+/// To say what is missing, in the text of a refusal and in the warning of the feature `tracing`,
+/// return [`Keyed::Missing`]. `None` and `Err` say only that there is no key.
+///
+/// ```
+/// use tower_sluice::{Error, ErrorKind, IntoCharge, KeyExtractor, Keyed, by_head};
+///
+/// let by_user = by_head(|head| match head.header("x-user") {
+///     Some(user) => user.into_charge(),
+///     None => Keyed::Missing(Error::new(ErrorKind::Request, "request has no header x-user")),
+/// });
+/// let Keyed::Missing(why) = by_user.extract(&http::Request::new(())) else { panic!() };
+/// assert_eq!(why.to_string(), "request has no header x-user");
+/// ```
+///
 /// To name the type of a layer, as a struct's field needs it, use a function instead of a closure:
 ///
 /// ```
