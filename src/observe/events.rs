@@ -111,7 +111,7 @@ pub(super) fn refused_undecided(why: &Error) {
         target: FAULT,
         kind = kind(why),
         error = format!("{why:#}"),
-        "a request could not be decided; further ones of this kind are only counted"
+        "a request could not be decided; its layer warns of this kind once"
     );
 }
 
