@@ -16,7 +16,8 @@ use tower::BoxError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The store is away: refused, reset, silent, loading, read-only. No request can cause it.
+    /// The store is away: refused, reset, silent, loading, read-only. Nothing that a request
+    /// contains can cause it; load that silences the store can.
     Infrastructure,
     /// This process sends more than its connections carry, a timer of its own ended the wait, or
     /// its first connection is not ready yet. Load can cause it.
@@ -48,8 +49,8 @@ impl ErrorKind {
 /// A limiter could not decide.
 ///
 /// A refusal is a [`Decision`](crate::Decision) and no error. The [`kind`](Error::kind) says
-/// whether a fallback may answer: only trouble that no request can cause may admit without a
-/// decision. So an attacker cannot turn a limit off by breaking it.
+/// whether a fallback may answer: only trouble that nothing in a request can cause may admit
+/// without a decision. So no request turns a limit off by what it contains.
 ///
 /// `{error}` is what failed. `{error:#}` adds its causes, each once: write that into logs, since
 /// the last cause is often the one to mend.
@@ -84,14 +85,21 @@ impl Error {
         self
     }
 
+    /// The same error, of the same cause, in other words.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_message(self, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { message: message.into(), ..self }
+    }
+
     /// The kind, which says whether a fallback may answer.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the store, or the way to it, is at fault and not the charge: every kind but
-    /// [`Request`](ErrorKind::Request).
+    /// Whether something else than the charge is at fault: every kind but
+    /// [`Request`](ErrorKind::Request). That is the store, the way to it, this process or its
+    /// settings, and not what a request holds.
     ///
     /// A condition for [`or_else_if`](crate::LimiterExt::or_else_if), where a fallback that keeps a
     /// bound shall also answer for a stored value that is not the crate's:

@@ -118,8 +118,7 @@ where
                     match ready!(admission.poll(&this.shared.limiter, this.decision, cx)) {
                         Ok(()) => State::Readying,
                         Err(refusal) => {
-                            let request = this.request.take().expect("rejected once");
-                            return Poll::Ready(this.shared.respond.reject(request, refusal));
+                            return Poll::Ready(reject(this.shared, this.request, refusal));
                         }
                     }
                 }
@@ -145,14 +144,28 @@ where
                     return Poll::Ready(result.map_err(R::Error::from));
                 }
                 StateProj::Refusing { refusal } => {
-                    let request = this.request.take().expect("rejected once");
                     let refusal = refusal.take().expect("rejected once");
-                    return Poll::Ready(this.shared.respond.reject(request, refusal));
+                    return Poll::Ready(reject(this.shared, this.request, refusal));
                 }
             };
             this.state.set(next);
         }
     }
+}
+
+/// Answers a request that the inner service never sees.
+fn reject<L, K, R, Req, Res, E>(
+    shared: &Shared<L, K, R>,
+    request: &mut Option<Req>,
+    refusal: Refusal,
+) -> Result<Res, R::Error>
+where
+    R: Respond<Req, Res, E>,
+{
+    if let Refusal::Undecided(why) = &refusal {
+        shared.watch.undecided(why);
+    }
+    shared.respond.reject(request.take().expect("rejected once"), refusal)
 }
 
 /// Refunds a request that the inner service never sees.

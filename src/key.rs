@@ -86,7 +86,7 @@ pub enum Keyed {
     /// There is no key, and why: the responder answers, with 400 unless configured otherwise.
     ///
     /// The text of an error of kind [`Request`](ErrorKind::Request) is for the caller: what its
-    /// request lacks. An error of another kind is for the operator.
+    /// request lacks. An error of another kind is for the operator, and the caller gets 400.
     Missing(Error),
 }
 
@@ -99,6 +99,10 @@ impl Keyed {
     /// Lets a request pass that has no key, which is refused otherwise.
     ///
     /// As a part of several keys, it is a part that is absent: its limiter is not asked.
+    ///
+    /// A request whose key cannot be read passes too, such as one with two lines of the header.
+    /// Where callers may gain by that, exempt only requests for which
+    /// `head.headers().contains_key("x-user")` is false.
     ///
     /// ```
     /// use tower_sluice::{IntoCharge, Keyed, by_head};
@@ -168,15 +172,15 @@ pub struct Exempt;
 /// ```
 ///
 /// Keys are owned. A closure that returns a borrowed part of its request fails to compile with a
-/// lifetime error: end it with `.to_owned()`. Arms of a `match` that return different types end
-/// with `.into_charge()`, which makes a [`Keyed`] of each; else they fail to compile with "`match`
-/// arms have incompatible types".
+/// lifetime error: end it with `.to_owned()`, or with `.map(str::to_owned)` where it is an
+/// `Option`. Arms of a `match` that return different types end with `.into_charge()`, which makes a
+/// [`Keyed`] of each; else they fail to compile with "`match` arms have incompatible types".
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key",
     note = "return a `&'static str`, `String`, `Arc<str>`, `Charge`, `Exempt` or `Keyed`, or an `Option` or `Result` of one",
     note = "several keys of one request are a tuple or an array of these",
     note = "implement `IntoCharge` for a type of your own",
-    note = "a borrowed key must be owned: end the closure with `.to_owned()`",
+    note = "a borrowed key must be owned: end the closure with `.to_owned()`, or with `.map(str::to_owned)` where it is an `Option`",
     note = "arms of a `match` that return different types end with `.into_charge()`"
 )]
 pub trait IntoCharge {

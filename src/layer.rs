@@ -9,7 +9,7 @@ use tower_layer::Layer;
 
 use crate::http::HttpResponder;
 use crate::limiter::Limiter;
-use crate::observe::KeyWatch;
+use crate::observe::RefusalWatch;
 use crate::service::RateLimit;
 use crate::shared::Shared;
 use crate::{RefundIf, RefundOnError, RefundUnused, Settle};
@@ -61,6 +61,9 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     /// closure over the whole request, which states the request's type, or
     /// [`Global`](crate::Global), one key for all. See [`KeyExtractor`](crate::KeyExtractor).
     ///
+    /// A closure over the head without `by_head` does not compile: "expected closure signature
+    /// `for<'a> fn(&'a Request<Body>) -> _`", or "type annotations needed".
+    ///
     /// A cost of 0 counts as 1: see [`Charge::cost`](crate::Charge::cost).
     ///
     /// [`HttpResponder`] answers refusals. A service that does not speak HTTP needs another
@@ -69,8 +72,8 @@ impl<L: Limiter, K> RateLimitLayer<L, K, HttpResponder> {
     pub fn new(limiter: L, key: K) -> Self {
         let (limiter, key, respond) = (limiter.into(), key.into(), HttpResponder::new().into());
         let waiters = Arc::new(Semaphore::new(DEFAULT_MAX_WAITERS));
-        let (max_wait, keys) = (Duration::ZERO, KeyWatch::new().into());
-        Self { shared: Arc::new(Shared { limiter, key, respond, max_wait, waiters, keys }) }
+        let (max_wait, watch) = (Duration::ZERO, RefusalWatch::new().into());
+        Self { shared: Arc::new(Shared { limiter, key, respond, max_wait, waiters, watch }) }
     }
 }
 
@@ -101,8 +104,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// It replaces the responder, and with it what the setters below have added: call it first.
     #[must_use]
     pub fn respond<T>(self, respond: T) -> RateLimitLayer<L, K, T> {
-        let Shared { limiter, key, max_wait, waiters, keys, .. } = Shared::clone(&self.shared);
-        let shared = Shared { limiter, key, respond: respond.into(), max_wait, waiters, keys };
+        let Shared { limiter, key, max_wait, waiters, watch, .. } = Shared::clone(&self.shared);
+        let shared = Shared { limiter, key, respond: respond.into(), max_wait, waiters, watch };
         RateLimitLayer { shared: Arc::new(shared) }
     }
 

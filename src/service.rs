@@ -92,7 +92,7 @@ where
             Keyed::Missing(why) => {
                 let decision = shared.limiter.check_keyless(&why);
                 if decision.as_ref().is_none_or(|decision| decision.origin() != Origin::Off) {
-                    shared.keys.missing(&why, decision.is_some());
+                    shared.watch.no_key(&why, decision.is_some());
                 }
                 match decision {
                     Some(decision) => ResponseFuture::admitted(request, inner, shared, decision),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::observe::KeyWatch;
+use crate::observe::RefusalWatch;
 
 /// What a layer and its services share.
 pub(crate) struct Shared<L, K, R> {
@@ -16,7 +16,7 @@ pub(crate) struct Shared<L, K, R> {
     pub(crate) max_wait: Duration,
     /// One permit for each request that may wait.
     pub(crate) waiters: Arc<Semaphore>,
-    pub(crate) keys: Arc<KeyWatch>,
+    pub(crate) watch: Arc<RefusalWatch>,
 }
 
 impl<L, K, R> Clone for Shared<L, K, R> {
@@ -27,7 +27,7 @@ impl<L, K, R> Clone for Shared<L, K, R> {
             respond: Arc::clone(&self.respond),
             max_wait: self.max_wait,
             waiters: Arc::clone(&self.waiters),
-            keys: Arc::clone(&self.keys),
+            watch: Arc::clone(&self.watch),
         }
     }
 }

@@ -160,6 +160,8 @@ async fn every_cause_is_in_the_alternate_form_once() {
     let shown = format!("{error:#}");
     println!("fault case=155 error={shown}");
     assert_eq!(shown.matches("refused").count(), 1, "{shown}");
+    // Nobody was asked to decide.
+    assert!(!shown.contains("decide"), "{shown}");
     let cluster = Cluster::with(1, 0, 15_000).await;
     let node = format!("redis://127.0.0.1:{}", cluster.nodes[0].port());
     let error = Pool::connect(&node).unwrap().ready().await.unwrap_err();

@@ -84,6 +84,25 @@ async fn no_key_is_400_unless_configured_otherwise() {
     assert_eq!(status_of(Scripted::new(), responder).await.status(), StatusCode::UNAUTHORIZED);
 }
 
+/// A missing peer address, say: no caller can mend that by authenticating.
+#[test]
+fn a_key_that_the_application_lost_is_400_and_asks_nobody_to_authenticate() {
+    for status in [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN] {
+        let responder = HttpResponder::new()
+            .no_key(status)
+            .www_authenticate(HeaderValue::from_static("Bearer"));
+        let ask = |request, kind| -> Response<String> {
+            responder.reject(request, Refusal::NoKey(Error::new(kind, "no peer address")))
+        };
+        let response = ask(Request::new(()), ErrorKind::Configuration);
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        assert!(!response.headers().contains_key("www-authenticate"));
+        assert_eq!(ask(Request::new(()), ErrorKind::Request).status(), status);
+        let grpc = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
+        assert_eq!(ask(grpc, ErrorKind::Configuration).headers()["grpc-status"], "3");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_401_names_the_scheme_and_no_other_refusal_does() {
     let responder = HttpResponder::new()

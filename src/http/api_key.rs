@@ -119,6 +119,9 @@ impl ApiKey {
         };
         // `to_str` refuses all but visible ASCII, spaces and tabs.
         let line = line.to_str().ok().map(str::trim_ascii);
+        if line == Some("") {
+            return Err(self.missing("an empty header"));
+        }
         let api_key = match self.form {
             Form::Plain => line,
             Form::Bearer => line.and_then(bearer_token),
@@ -233,7 +236,10 @@ mod tests {
             }
         };
         assert_eq!(why(&[]), "request has no header x-api-key to limit by");
-        assert_eq!(why(&[""]), "request has no readable header x-api-key to limit by");
+        for empty in ["", " \t"] {
+            assert_eq!(why(&[empty]), "request has an empty header x-api-key to limit by");
+        }
+        assert_eq!(why(&["al\tice"]), "request has no readable header x-api-key to limit by");
         assert_eq!(why(&["a", "b"]), "request has more than one header x-api-key to limit by");
     }
 

@@ -43,9 +43,19 @@ impl<'a> Head<'a> {
     }
 
     /// The text of the header called `name`, owned, as a key has to be.
+    ///
+    /// `None` without that header, and where it holds other bytes than visible ASCII, spaces and
+    /// tabs. `None` too where it has more than one line, as for [`by_api_key`](crate::by_api_key):
+    /// a caller may send a line of its own beside the one that a proxy appends, and another reader
+    /// might take the other one. For headers that may have several lines use
+    /// [`headers`](Head::headers).
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
-        self.headers.get(name)?.to_str().ok().map(str::to_owned)
+        let mut lines = self.headers.get_all(name).iter();
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => line.to_str().ok().map(str::to_owned),
+            _ => None,
+        }
     }
 }
 
@@ -75,6 +85,20 @@ impl fmt::Debug for Head<'_> {
 /// let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(50)));
 /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
 /// # let _ = layer;
+/// ```
+///
+/// To say what is missing, in the text of a refusal and in the warning of the feature `tracing`,
+/// return [`Keyed::Missing`]. `None` and `Err` say only that there is no key.
+///
+/// ```
+/// use tower_sluice::{Error, ErrorKind, IntoCharge, KeyExtractor, Keyed, by_head};
+///
+/// let by_user = by_head(|head| match head.header("x-user") {
+///     Some(user) => user.into_charge(),
+///     None => Keyed::Missing(Error::new(ErrorKind::Request, "request has no header x-user")),
+/// });
+/// let Keyed::Missing(why) = by_user.extract(&http::Request::new(())) else { panic!() };
+/// assert_eq!(why.to_string(), "request has no header x-user");
 /// ```
 ///
 /// To name the type of a layer, as a struct's field needs it, use a function instead of a closure:

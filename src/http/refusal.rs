@@ -32,6 +32,10 @@ impl HttpRefusal {
                 let wait = Duration::from_millis(fastrand::u64(1_000..=3_000));
                 (StatusCode::SERVICE_UNAVAILABLE, Some(wait))
             }
+            // The application is at fault: a caller that authenticates mends nothing.
+            Refusal::NoKey(error) if error.kind() != ErrorKind::Request => {
+                (StatusCode::BAD_REQUEST, None)
+            }
             Refusal::NoKey(_) => (no_key, None),
         };
         Self { refusal, status, retry_after }

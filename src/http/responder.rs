@@ -22,6 +22,7 @@ use crate::{Decision, DecisionReport, Refusal, Respond, grpc};
 /// | undecided | 503 | `Retry-After` of 1 to 3 s, `Cache-Control: no-store` |
 /// | undecided, since the key or the cost is invalid | 400 | |
 /// | no key | 400, or as [set](HttpResponder::no_key) | `WWW-Authenticate`, if [set](HttpResponder::www_authenticate) |
+/// | no key, since the peer address is missing | 400 | |
 ///
 /// [`text`](HttpResponder::text) adds a short text, such as "request has no header x-api-key to
 /// limit by". [`problem_json`](HttpResponder::problem_json) and [`body`](HttpResponder::body) say
@@ -106,6 +107,10 @@ impl HttpResponder {
 impl<F, E> HttpResponder<F, E> {
     /// Sets the status for a request without a key. Default: 400. A gRPC request gets the status
     /// that [`HttpResponder`] lists beside it.
+    ///
+    /// It holds for errors of kind [`Request`](crate::ErrorKind::Request): what the request lacks.
+    /// For another kind, such as a missing peer address, the status is 400: the application is at
+    /// fault, and a caller that authenticates mends nothing.
     #[must_use]
     pub const fn no_key(mut self, status: StatusCode) -> Self {
         self.no_key.status = status;

@@ -75,9 +75,9 @@ pub trait LimiterExt: Limiter + Sized {
     /// error. The condition replaces the fallback's own, and it is the place to log an error.
     /// [`Error::is_of_store`] is a ready one: each kind but [`Request`](crate::ErrorKind::Request).
     ///
-    /// Requests and load cause errors too: of kind [`Request`](crate::ErrorKind::Request) and
-    /// [`Saturation`](crate::ErrorKind::Saturation). A condition that holds for them lets a caller
-    /// turn the limit off where the fallback is [`FailOpen`](crate::FailOpen).
+    /// Requests and load cause errors too, of four kinds that [`FailOpen`](crate::FailOpen) lists.
+    /// A condition that holds for one of them lets a caller turn the limit off where the fallback
+    /// is `FailOpen`.
     ///
     /// ```
     /// use std::future::ready;
@@ -151,7 +151,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// decided: for a limit that is to be watched before it counts.
     ///
     /// [`Decision::shadowed`](crate::Decision::shadowed) says what it would have been, and
-    /// [`Shadow::counts`] how often. Write it last, after `or_else`.
+    /// [`Shadow::counts`] how often. Write it after everything that decides, such as `or_else`:
+    /// only `switch`, `inspect`, `metrics` and `trace` come later.
     #[must_use]
     fn shadow(self) -> Shadow<Self> {
         Shadow::new(self)
@@ -160,7 +161,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// Lets `switch` turn this limiter off, into a shadow, and on again, while it is used.
     ///
     /// Off, every charge is admitted and nothing is asked. It costs one atomic load for each
-    /// charge. Write it last, so that nothing is asked behind it. See [`Switch`].
+    /// charge. Write it after everything that decides, so that nothing is asked behind it: only
+    /// `inspect`, `metrics` and `trace` come later. See [`Switch`].
     #[must_use]
     fn switch(self, switch: &Switch) -> WithSwitch<Self> {
         WithSwitch::new(self, switch.clone())

@@ -19,7 +19,8 @@ pub trait MetricsExt: Limiter + Sized {
     /// Counts the decisions of this limiter through the crate [`metrics`](https://docs.rs/metrics),
     /// under `limiter`, which becomes the value of a label. See [`Metered`].
     ///
-    /// Write it last, after `or_else`, `shadow` and `switch`, so that it sees what they do.
+    /// Write it after everything that decides, `or_else`, `shadow` and `switch` included, so that
+    /// it sees what they do. Only `inspect`, `metrics` and `trace` may come later.
     #[must_use]
     fn metrics(self, limiter: impl Into<Arc<str>>) -> Metered<Self> {
         Metered {

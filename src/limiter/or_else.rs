@@ -15,14 +15,29 @@ use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 
 /// A fallback that admits while the store is away: the limit is off until it is back.
 ///
-/// It answers errors of kind [`Infrastructure`](crate::ErrorKind::Infrastructure) only, which no
-/// request can cause. Every other error stays one, so that no request and no load of this process
-/// alone turns the limit off.
+/// It answers errors of kind [`Infrastructure`] only, which nothing that a request contains can
+/// cause. Every other error stays one, so that no request and no load of this process alone turns
+/// the limit off. Load that silences Redis itself does turn it off: where that matters, fall back
+/// to a [`Memory`](crate::Memory) with a share.
+///
+/// With [`or_else_if`](crate::LimiterExt::or_else_if) your condition takes the place of this rule.
+/// Requests or load cause the kinds [`Request`], [`State`], [`Saturation`] and [`Capacity`]. With a
+/// condition that holds for one of these, a caller can turn the limit off.
+///
+/// [`Infrastructure`]: crate::ErrorKind::Infrastructure
+/// [`Request`]: crate::ErrorKind::Request
+/// [`State`]: crate::ErrorKind::State
+/// [`Saturation`]: crate::ErrorKind::Saturation
+/// [`Capacity`]: crate::ErrorKind::Capacity
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailOpen;
 
 /// What decides in place of a limiter that cannot: [`FailOpen`], every limiter, and [`FallbackIf`].
 /// Sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no fallback",
+    note = "a fallback is `FailOpen`, or a limiter such as `Memory::new(\"share\", algorithm)`"
+)]
 pub trait Fallback: sealed::Sealed {
     /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;

@@ -20,7 +20,8 @@ pub trait TraceExt: Limiter + Sized {
     /// Makes an event of each decision of this limiter through the crate
     /// [`tracing`](https://docs.rs/tracing), with `limiter` as a field. See [`Traced`].
     ///
-    /// Write it last, after `or_else`, `shadow` and `switch`, so that it sees what they do.
+    /// Write it after everything that decides, `or_else`, `shadow` and `switch` included, so that
+    /// it sees what they do. Only `inspect`, `metrics` and `trace` may come later.
     #[must_use]
     fn trace(self, limiter: impl Into<Arc<str>>) -> Traced<Self> {
         let tracer = Arc::new(Tracer::new(limiter.into()));
@@ -55,12 +56,13 @@ impl<L: Limiter> TraceExt for L {}
 /// | target, level | when | fields |
 /// |---|---|---|
 /// | `tower_sluice::decision`, DEBUG | each decision, inside of the caller's span | `limiter`, `outcome`, `cost`, `seconds`; where known `policy`, `remaining`, `wait_seconds`, `retry_after_seconds`, `origin`, `shadow`, `kind`, `error`, `key` |
-/// | `tower_sluice::fault`, WARN | a limiter could not decide: once a second for each [kind](crate::ErrorKind) | `limiter`, `kind`, `error` with its causes, `suppressed` |
+/// | `tower_sluice::fault`, WARN | a limiter could not decide: once a second for each [kind](crate::ErrorKind) but [`Request`](crate::ErrorKind::Request) | `limiter`, `kind`, `error` with its causes, `suppressed` |
 /// | the same | a fallback or a shadow answered in its place: once a second for each kind | also `origin`, `admitted` |
 ///
 /// `outcome` is `admitted`, `delayed`, `denied`, `undecided`, `failed open`, `switched off`, or
 /// `asks again` for a charge that nothing can be reserved for. `suppressed` is the number of faults
-/// that were left out since the last one. A refusal is DEBUG too: callers must not fill a log.
+/// that were left out since the last one. A refusal is DEBUG too, and so is an error of kind
+/// `Request`: callers must not fill a log.
 ///
 /// A peek, an operation and a settlement are no events, and neither is a future that is dropped.
 ///

@@ -78,6 +78,10 @@ pub(crate) fn undecided(limiter: &str, error: &Error, suppressed: u64) {
 
 /// A limiter could not decide, and a fallback or a shadow answers.
 pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppressed: u64) {
+    let answers = match decision.fallback_cause() {
+        Some(_) => "its fallback answers",
+        None => "its shadow admits",
+    };
     warn!(
         target: FAULT,
         limiter,
@@ -86,7 +90,7 @@ pub(crate) fn stood_in(limiter: &str, decision: &Decision, error: &Error, suppre
         origin = origin(decision.origin()),
         admitted = matches!(decision.outcome(), Outcome::Allow | Outcome::Wait(_)),
         suppressed,
-        "a limiter could not decide, and its fallback answers"
+        "a limiter could not decide, and {answers}"
     );
 }
 
@@ -98,6 +102,16 @@ pub(super) fn no_key(why: &Error, admitted: bool) {
         error = format!("{why:#}"),
         admitted,
         "a request has no key; further ones are only counted"
+    );
+}
+
+/// The first request of a layer that was refused undecided, by an error of one kind.
+pub(super) fn refused_undecided(why: &Error) {
+    warn!(
+        target: FAULT,
+        kind = kind(why),
+        error = format!("{why:#}"),
+        "a request could not be decided; its layer warns of this kind once"
     );
 }
 

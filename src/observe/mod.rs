@@ -9,8 +9,8 @@
 //! counts under that of a limiter, and `policies.rs` under that of each policy. `recorder.rs` asks
 //! for handles. `tracer.rs` makes the events of `events.rs`, and `seldom.rs` says how often one may
 //! repeat. `verdict.rs` says what a result counts as.
-//! `breaker.rs`, `calls.rs`, `connections.rs`, `fallback.rs` and `keys.rs` are what the rest of the
-//! crate reports to: without the two features they do nothing.
+//! `breaker.rs`, `calls.rs`, `connections.rs`, `fallback.rs` and `refusals.rs` are what the rest of
+//! the crate reports to: without the two features they do nothing.
 
 mod breaker;
 #[cfg(feature = "redis")]
@@ -22,13 +22,13 @@ mod connections;
 #[cfg(feature = "tracing")]
 mod events;
 mod fallback;
-mod keys;
 #[cfg(feature = "metrics")]
 mod meter;
 #[cfg(feature = "metrics")]
 mod policies;
 #[cfg(feature = "metrics")]
 mod recorder;
+mod refusals;
 #[cfg(feature = "tracing")]
 mod seldom;
 #[cfg(feature = "metrics")]
@@ -53,11 +53,11 @@ pub(crate) use self::connections::{ConnectionWatch, SlotWatch, primary_changed};
 #[cfg(all(feature = "policies", feature = "tracing"))]
 pub(crate) use self::events::table_in_force;
 pub(crate) use self::fallback::FallbackWatch;
-pub(crate) use self::keys::KeyWatch;
 #[cfg(feature = "metrics")]
 pub use self::meter::Meter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::policies::PolicySeries;
+pub(crate) use self::refusals::RefusalWatch;
 #[cfg(feature = "tracing")]
 pub(crate) use self::tracer::Tracer;
 #[cfg(any(feature = "metrics", feature = "tracing"))]

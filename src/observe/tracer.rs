@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::events;
 use super::seldom::Seldom;
 use super::verdict::{Asked, KINDS, error_of, kind_index};
-use crate::{Decision, Error};
+use crate::{Decision, Error, ErrorKind};
 
 /// Makes events under the name of a limiter.
 #[derive(Debug)]
@@ -56,6 +56,10 @@ impl Tracer {
             events::decided(&self.limiter, asked, key, seconds, verdict, result);
         }
         let Some(error) = error_of(result) else { return };
+        // The decision says it, at DEBUG: callers may send as many as they like.
+        if error.kind() == ErrorKind::Request {
+            return;
+        }
         let kind = kind_index(error.kind());
         match result {
             Ok(decision) => self.stood_in[kind].emit(|suppressed| {

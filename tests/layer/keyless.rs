@@ -59,6 +59,18 @@ async fn a_limit_that_is_off_or_a_shadow_refuses_no_request_without_a_key() {
     assert_eq!(shadow.counts().undecided, 2);
 }
 
+/// Another reader might take the other line: one is forged, and a proxy has appended the other.
+#[tokio::test(start_paused = true)]
+async fn two_lines_of_one_header_are_no_key() {
+    let limiter = bucket();
+    for second in ["alice", "bob", ""] {
+        let headers = [("x-user", "alice"), ("x-user", second)];
+        assert_eq!(status(&limiter, &headers).await, 400, "{second:?}");
+    }
+    assert_eq!(status(&limiter, &[("x-user", "alice"), ("x-other", "bob")]).await, 200);
+    assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(999));
+}
+
 // Case 160.
 #[tokio::test(start_paused = true)]
 async fn a_grpc_request_without_a_key_passes_a_limit_that_is_off() {

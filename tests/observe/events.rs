@@ -196,6 +196,14 @@ async fn what_hides_an_error_still_shows_it() {
     assert_eq!(faults.len(), 2, "{faults:#?}");
     assert!(faults[0].contains("kind=\"saturation\"") && faults[0].contains("origin=\"local\""));
     assert!(faults[1].contains("kind=\"state\"") && faults[1].contains("origin=\"shadow\""));
+    let answers = ["and its fallback answers", "and its shadow admits"];
+    for (fault, answers) in faults.iter().zip(answers) {
+        assert!(fault.contains(answers), "{answers} in {fault}");
+    }
+    // The fallback answers, and the shadow had nothing to hide.
+    let store = Scripted::new().fail(ErrorKind::Infrastructure);
+    store.or_else(FailOpen).shadow().trace("api").check(&one()).await.unwrap();
+    assert!(lines.of("fault")[0].contains("and its fallback answers"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,6 +267,21 @@ async fn refunds_operations_peeks_and_dropped_futures_are_no_events() {
     limiter.refund(reservation).unwrap();
     assert_eq!(scripted.settlements(), [(1, 0)]);
     assert_eq!(lines.take().len(), 1);
+}
+
+/// Callers may send as many as they like, so they fill no log.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_holds_is_warned_of_by_no_limiter() {
+    let (lines, _guard) = Lines::listen();
+    let (limiter, shadow) =
+        (Scripted::new().fail(ErrorKind::Request), Scripted::new().fail(ErrorKind::Request));
+    limiter.trace("api").check(&one()).await.unwrap_err();
+    shadow.shadow().trace("api").check(&one()).await.unwrap();
+    let lines = lines.take();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    for line in lines {
+        assert!(line.starts_with("DEBUG ") && line.contains("kind=\"request\""), "{line}");
+    }
 }
 
 /// Of two, each makes its own.

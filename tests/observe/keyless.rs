@@ -1,15 +1,19 @@
 //! Refusals of requests without a key: counted, warned of once, and answered with a text.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 
 use http::{Request, Response};
 use tower::{Layer, ServiceExt};
 use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    ClientIp, HttpResponder, KeyExtractor, Limiter, LimiterExt, Memory, MetricsExt, PlainText,
-    Quota, RateLimitLayer, Switch, SwitchMode, TraceExt, by_api_key, by_bearer_token, by_head,
+    Charge, ClientIp, Decision, ErrorKind, Global, HttpResponder, KeyExtractor, Limiter,
+    LimiterExt, Memory, MetricsExt, PlainText, Quota, RateLimitLayer, Respond, Switch, SwitchMode,
+    TraceExt, by_api_key, by_bearer_token, by_head,
 };
 
+use super::SECOND;
 use super::events::Lines;
 use super::recorder::{Recorder, assert_counts};
 
@@ -22,13 +26,11 @@ fn layer<L: Limiter, K>(limiter: L, key: K) -> RateLimitLayer<L, K, HttpResponde
 }
 
 /// Asks `times` without any header, and returns the last status and body.
-async fn ask<L, K>(
-    limit: &RateLimitLayer<L, K, HttpResponder<PlainText>>,
-    times: u32,
-) -> (u16, String)
+async fn ask<L, K, R>(limit: &RateLimitLayer<L, K, R>, times: u32) -> (u16, String)
 where
     L: Limiter,
     K: KeyExtractor<Request<()>>,
+    R: Respond<Request<()>, Response<String>, Infallible, Error: Debug>,
 {
     let inner = async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::from("inner")));
     let mut seen = (0, String::new());
@@ -108,4 +110,48 @@ async fn off_warns_of_nothing_and_a_shadow_counts_what_it_would_refuse() {
     let warning = lines.of("fault");
     assert!(warning.len() == 1 && warning[0].contains("admitted=true"), "{warning:?}");
     assert!(warning[0].contains("request has no key to limit by"), "{warning:?}");
+}
+
+/// A limiter warns of no request that is at fault itself, and its layer of the first.
+#[tokio::test(start_paused = true)]
+async fn requests_with_an_empty_key_are_warned_of_once() {
+    let (lines, _guard) = Lines::listen();
+    let limit = layer(bucket().trace("api"), by_head(|_| String::new()));
+    for _ in 0..3 {
+        assert_eq!(ask(&limit, 2).await, (400, String::from("the key is empty")));
+        tokio::time::advance(SECOND).await;
+    }
+    let said = lines.take();
+    assert_eq!(said.iter().filter(|line| line.contains("outcome=\"undecided\"")).count(), 6);
+    let warnings: Vec<_> = said.iter().filter(|line| line.starts_with("WARN")).collect();
+    let [warning] = warnings[..] else { panic!("{said:#?}") };
+    for part in ["WARN tower_sluice::fault ", "the key is empty", "kind=\"request\""] {
+        assert!(warning.contains(part), "{part} in {warning}");
+    }
+}
+
+/// Also where no `trace` stands around the limiter.
+#[tokio::test(start_paused = true)]
+async fn a_layer_warns_once_of_each_kind_that_it_refuses_undecided() {
+    let (lines, _guard) = Lines::listen();
+    let kinds = [ErrorKind::Configuration, ErrorKind::State, ErrorKind::Configuration];
+    let scripted = kinds.into_iter().fold(Scripted::new(), Scripted::fail);
+    let limit = layer(scripted, Global);
+    for _ in kinds {
+        assert_eq!(ask(&limit, 1).await.0, 503);
+    }
+    let warnings = lines.of("fault");
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(warnings.iter().all(|line| line.starts_with("WARN ")), "{warnings:#?}");
+    assert!(warnings[0].contains("kind=\"configuration\""), "{warnings:#?}");
+    assert!(warnings[1].contains("kind=\"state\""), "{warnings:#?}");
+
+    // This limiter is not asked, so nobody else could warn.
+    let closure = |_: &Charge| std::future::ready(Ok(Decision::new(tower_sluice::Outcome::Allow)));
+    let limit = RateLimitLayer::new(closure, Global);
+    let limit = limit.actual_cost(|_: &Decision, _: &Response<String>| Some(2));
+    assert_eq!(ask(&limit, 2).await.0, 503);
+    let warnings = lines.of("fault");
+    assert_eq!(warnings.len(), 1, "{warnings:#?}");
+    assert!(warnings[0].contains("may take more than was charged"), "{warnings:#?}");
 }

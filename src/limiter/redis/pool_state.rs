@@ -101,9 +101,16 @@ pub(super) struct Lost {
     pub(super) reason: &'static str,
 }
 
-/// The error of a failed attempt to connect to `address`.
+/// The message of a call that failed in the client, whose cause says why.
+const UNDECIDED: &str = "redis did not decide";
+
+/// The error of a failed attempt to connect to `address`, of which nobody asked a decision.
 pub(super) fn no_connection(address: &str, cause: Error) -> Error {
-    Error::new(cause.kind(), format!("no connection to {address}")).with_source(cause)
+    let message = format!("no connection to {address}");
+    if cause.to_string() == UNDECIDED {
+        return cause.with_message(message);
+    }
+    Error::new(cause.kind(), message).with_source(cause)
 }
 
 #[cfg(test)]

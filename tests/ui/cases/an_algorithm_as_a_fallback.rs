@@ -1,0 +1,10 @@
+//! An algorithm, and a mode, in place of a fallback.
+
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{LimiterExt, Quota, testing::Scripted};
+
+fn main() {
+    let share = TokenBucket::new(Quota::per_second(5));
+    let _ = Scripted::new().or_else(share);
+    let _ = Scripted::new().or_else("fail open");
+}
