@@ -95,7 +95,7 @@ impl Address {
             _ => return Err(invalid(SCHEMES)),
         };
         let url = redis::parse_redis_url(&format!("{scheme}://{rest}"))
-            .ok_or_else(|| invalid("it does not parse"))?;
+            .ok_or_else(|| invalid(UNREADABLE))?;
         if url.fragment().is_some() {
             // The client would take #insecure, which trusts every certificate.
             return Err(invalid("nothing may follow a #, and certificates are always checked"));
@@ -133,6 +133,9 @@ impl Address {
 
 const SCHEMES: &str = "its scheme is none of redis, rediss, redis-cluster, rediss-cluster, \
     redis-sentinel, rediss-sentinel, their valkey forms, and redis+unix";
+
+const UNREADABLE: &str = "it does not parse: a port is at most 65535, and signs such as / ? # @ and % \
+    in a user or a password are written as %2F, %3F, %23, %40 and %25";
 
 const PARTS: &str = "its host, port, user, password or database is invalid";
 

@@ -5,6 +5,7 @@
 //! end. So a reply is first reduced to its code and text. The code alone decides the kind; only
 //! the bare `ERR` needs the text.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
@@ -180,8 +181,19 @@ pub(crate) fn from_redis_error(error: RedisError) -> Error {
             );
         }
     };
-    Error::new(kind, "redis did not decide").with_source(error)
+    Error::new(kind, UNDECIDED).with_source(error)
 }
+
+/// The error of what failed before anybody asked for a decision.
+pub(super) fn before_asking(message: impl Into<Cow<'static, str>>, cause: Error) -> Error {
+    if cause.to_string() == UNDECIDED {
+        return cause.with_message(message);
+    }
+    Error::new(cause.kind(), message).with_source(cause)
+}
+
+/// The message of a call that failed in the client, whose cause says why.
+const UNDECIDED: &str = "redis did not decide";
 
 /// Whether the connection ended within a reply, which the client reports as a reply that does not
 /// parse. While a connection lives, the client waits for the rest of a reply: so bytes that do not

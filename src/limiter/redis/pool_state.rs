@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use super::error::before_asking;
 use super::health::ConnectionState;
 use super::runtime_connections::{PoolEntry, RuntimeConnections};
 use crate::{Error, ErrorKind};
@@ -101,16 +102,9 @@ pub(super) struct Lost {
     pub(super) reason: &'static str,
 }
 
-/// The message of a call that failed in the client, whose cause says why.
-const UNDECIDED: &str = "redis did not decide";
-
 /// The error of a failed attempt to connect to `address`, of which nobody asked a decision.
 pub(super) fn no_connection(address: &str, cause: Error) -> Error {
-    let message = format!("no connection to {address}");
-    if cause.to_string() == UNDECIDED {
-        return cause.with_message(message);
-    }
-    Error::new(cause.kind(), message).with_source(cause)
+    before_asking(format!("no connection to {address}"), cause)
 }
 
 #[cfg(test)]

@@ -18,6 +18,15 @@ fn one_server_is_what_the_client_reads() {
     }
 }
 
+#[test]
+fn an_address_that_does_not_parse_says_how_to_write_it() {
+    for url in ["redis://127.0.0.1:99999", "redis://app:pa/ss@127.0.0.1"] {
+        let error = Address::parse(url).err().expect("no address").to_string();
+        assert!(error.contains("at most 65535") && error.contains("%2F"), "{error}");
+        assert!(!error.contains("99999") && !error.contains("ss@"), "{error}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_socket_is_a_server() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::address::Host;
-use super::super::error::weight;
+use super::super::error::{before_asking, weight};
 use crate::{Error, ErrorKind};
 
 /// Sentinels agree sooner, unless one of them is wrong.
@@ -158,8 +158,9 @@ impl Reports {
             _ => None,
         });
         match errors.max_by_key(|error| weight(error)) {
-            Some(cause) => Error::new(cause.kind(), "no sentinel says which server is the primary")
-                .with_source(cause.clone()),
+            Some(cause) => {
+                before_asking("no sentinel says which server is the primary", cause.clone())
+            }
             None => Error::new(ErrorKind::Infrastructure, "no sentinel has answered in time"),
         }
     }
