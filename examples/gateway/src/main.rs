@@ -5,8 +5,8 @@
 //! which decides, to `origin.rs`, which forwards or answers it. `policy_file.rs` hands tables to
 //! the gate, and `admin.rs` shows and changes what the gate knows.
 //!
-//! Callers are served by a thread for each core, which has a runtime and a client of the upstream of
-//! its own. All else runs beside them.
+//! Callers are served by a thread for each core. Each has its own runtime, and its own client of
+//! the upstream. All else runs beside them.
 
 mod admin;
 mod body;
