@@ -77,9 +77,10 @@
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
 //! | `ignore_case` | with `true`, also paths in other letters: `/API` for `/api` |
 //!
-//! All that is stated must hold. `match = "/api/{*rest}"` is short for a path. `GET` takes no
-//! `HEAD`, which many servers answer as they do a `GET`: list both. The value of a header is no
-//! place for a secret, since a policy that is serialized shows it.
+//! All that is stated must hold. `match = "/login"` is short for `{ path = "/login" }`, and so is
+//! `match = ["/login", "/logout"]` for a list of paths. `GET` takes no `HEAD`, which many servers
+//! answer as they do a `GET`: list both. The value of a header is no place for a secret, since a
+//! policy that is serialized shows it.
 //!
 //! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
 //! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,

@@ -34,15 +34,18 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The field `match`: a table, or a path alone.
+/// The field `match`: a table, or paths alone.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a path, or a table of path, method, header, name and ignore_case")]
+#[serde(
+    untagged,
+    expecting = "a path, a list of paths, or a table of path, method, header, name and ignore_case"
+)]
 enum Written {
-    Path(String),
-    Table(serde_json::Value),
+    Paths(OneOrMany),
+    Table(serde_json::Map<String, serde_json::Value>),
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
     path: Option<OneOrMany>,
@@ -74,12 +77,13 @@ fn as_written<S: Serializer>(
 impl<'de> Deserialize<'de> for Pattern {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
-        let table = match Written::deserialize(deserializer)? {
-            Written::Path(path) => return Ok(Self { path: vec![path], ..Self::default() }),
-            Written::Table(table) => table,
-        };
         let Table { path, method, header, name, ignore_case } =
-            serde_json::from_value(table).map_err(D::Error::custom)?;
+            match Written::deserialize(deserializer)? {
+                Written::Paths(paths) => Table { path: Some(paths), ..Table::default() },
+                Written::Table(table) => {
+                    serde_json::from_value(table.into()).map_err(D::Error::custom)?
+                }
+            };
         let listed = |what, values: Option<Vec<String>>| match values {
             Some(values) if values.is_empty() => Err(D::Error::custom(nothing(what))),
             values => Ok(values.unwrap_or_default()),

@@ -49,6 +49,12 @@ fn every_error_names_its_row_and_its_field() {
         ("match = { path = '/{a}{b}' }", "match"),
         ("match = { paths = '/api' }", "match"),
         ("match = { method = 'G T' }", "match"),
+        ("match = []", "match"),
+        ("match = ['/a', 7]", "match"),
+        ("match = [{ path = '/a' }]", "match"),
+        ("match = ['/a', ['/b']]", "match"),
+        // The fields of the table in their order.
+        ("match = ['/a', 'GET', 'x-a', 'name', true]", "match"),
         ("match = { header = 'x y' }", "match"),
         ("match = 7", "match"),
         ("cost = 0", "cost"),
@@ -167,6 +173,16 @@ fn an_error_of_ignore_case_says_what_to_write() {
     let message = "ignore_case is about the letters of a path, and there is no path: write one, or \
                    leave ignore_case out";
     assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
+}
+
+#[test]
+fn a_list_in_match_that_holds_more_than_paths_says_what_may_stand_there() {
+    for list in ["[7]", "['/a', 'GET', 'x-a', 'name', true]", "['/a', { method = 'GET' }]"] {
+        let error = wrong(&format!("{BASE}match = {list}"));
+        let message =
+            "a path, a list of paths, or a table of path, method, header, name and ignore_case";
+        assert_eq!(error.rows()[0].message(), message, "{list}");
+    }
 }
 
 /// A cost that fits, or that a row lets wait, is no error.

@@ -240,6 +240,23 @@ async fn a_path_that_is_read_differently_is_refused_where_the_program_says_so() 
     }
 }
 
+/// A placeholder takes no empty rest, and the pair of patterns takes all.
+#[tokio::test(start_paused = true)]
+async fn a_rest_is_never_empty_and_a_pair_of_paths_takes_all() {
+    let policies = policies(
+        "[[policy]]\nname = 'rest'\nlimit = 99\nperiod = '1h'\nmatch = '/api/{*rest}'\n\
+         [[policy]]\nname = 'all'\nlimit = 99\nperiod = '1h'\nmatch = ['/api', '/api/{*rest}']",
+    );
+    for (path, names) in [("/api", &["all"][..]), ("/api/", &["all"]), ("/api/x", &["rest", "all"])]
+    {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
+        assert_eq!(found, names, "{path}");
+    }
+    assert!(check(&policies, &request("GET", "/apis", &[])).await.is_none());
+    assert!(check(&taking("'/{*rest}'"), &request("GET", "/", &[])).await.is_none());
+}
+
 /// Each host in front of a path would be a limit of its own.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_is_several_keys_is_refused_where_the_program_says_so() {
