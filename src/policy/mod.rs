@@ -82,6 +82,10 @@
 //! answer as they do a `GET`: list both. The value of a header is no place for a secret, since a
 //! policy that is serialized shows it.
 //!
+//! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
+//! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A` for
+//! a `:` at the beginning of a segment.
+//!
 //! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
 //! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,
 //! with a slash at its end or without, with `%3F` or a blank after it, behind a host as in

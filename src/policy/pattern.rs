@@ -120,6 +120,8 @@ fn nothing(what: &str) -> String {
 impl Pattern {
     /// Takes a supplier's interface: everything under its name.
     pub(super) fn interface(name: &str) -> Self {
+        // A segment that begins with a colon is another router's placeholder.
+        let name = name.strip_prefix(':').map_or(name.into(), |rest| format!("%3A{rest}"));
         let path = vec![format!("/{name}"), format!("/{name}/"), format!("/{name}/{{*rest}}")];
         Self { path, ..Self::default() }
     }
@@ -132,7 +134,7 @@ impl Pattern {
             if !path.starts_with('/') {
                 return Err(format!("the path {path:?} does not begin with a slash"));
             }
-            let route = route(path);
+            let route = route(path).map_err(|why| wrong(&why))?;
             let mut before_last = route.split('/').skip(1).peekable();
             while let Some(segment) = before_last.next() {
                 let is_last = before_last.peek().is_none();
@@ -177,8 +179,9 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// A pattern whose literal text is in the spelling of the paths that it is held against.
-fn route(pattern: &str) -> String {
+/// A pattern whose literal text is in the spelling of the paths that it is held against; or what
+/// another router reads in it, and this one does not.
+fn route(pattern: &str) -> Result<String, String> {
     let (mut route, mut text) = (String::new(), String::new());
     let mut rest = pattern;
     while let Some(next) = rest.chars().next() {
@@ -194,15 +197,63 @@ fn route(pattern: &str) -> String {
             _ => "",
         };
         if placeholder.is_empty() {
+            check_text(pattern, pattern.len() - rest.len())?;
             text.push(next);
             rest = &rest[next.len_utf8()..];
         } else {
+            check_placeholder(placeholder)?;
             route += &literal(&std::mem::take(&mut text));
             route += placeholder;
             rest = &rest[placeholder.len()..];
         }
     }
-    route + &literal(&text)
+    Ok(route + &literal(&text))
+}
+
+/// Whether a character may stand in the name of a placeholder.
+fn is_of_name(character: char) -> bool {
+    character.is_alphanumeric() || "_-".contains(character)
+}
+
+/// Refuses a character outside of braces that other routers do not take as text: a policy with
+/// their pattern would take no request.
+fn check_text(pattern: &str, at: usize) -> Result<(), String> {
+    let start = pattern[..at].rfind('/').map_or(0, |slash| slash + 1);
+    let (before, segment) = pattern.split_at(start);
+    let is_first = at == start;
+    let byte = pattern.as_bytes()[at];
+    let character = char::from(byte);
+    let why = match byte {
+        b'*' => {
+            let meant = match is_first && !segment.contains('/') {
+                true => format!("`{before}{{*rest}}`"),
+                false => String::from("`{name}` for a segment"),
+            };
+            format!("a `*` outside of braces is no wildcard; write {meant}")
+        }
+        b':' | b'<' | b'[' if is_first => {
+            let name: String = segment.chars().skip(1).take_while(|one| is_of_name(*one)).collect();
+            let name = if name.is_empty() { "name" } else { &name };
+            format!("a segment that begins with `{character}` is plain text; write `{{{name}}}`")
+        }
+        b'?' | b'#' => format!("a path ends before the `{character}`"),
+        _ => return Ok(()),
+    };
+    Err(format!("{why}; `%{byte:02X}` is the character itself"))
+}
+
+/// Refuses a placeholder with more than a name in its braces: matchit takes a type, an expression
+/// or dots for a part of the name, and one segment for all of them.
+fn check_placeholder(placeholder: &str) -> Result<(), String> {
+    let inside = placeholder.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let name = inside.map(|inside| inside.strip_prefix('*').unwrap_or(inside));
+    match name {
+        Some(name) if name.is_empty() || !name.chars().all(is_of_name) => Err(format!(
+            "`{placeholder}` is no placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
+        )),
+        // The router says what is wrong with a brace alone.
+        _ => Ok(()),
+    }
 }
 
 /// Decides whether a policy takes a request.

@@ -185,6 +185,54 @@ fn a_list_in_match_that_holds_more_than_paths_says_what_may_stand_there() {
     }
 }
 
+/// As plain text it would take no request.
+#[test]
+fn a_placeholder_of_another_router_is_an_error_that_says_what_to_write() {
+    let star = "a `*` outside of braces is no wildcard; write";
+    let start = |written, meant| {
+        format!("a segment that begins with `{written}` is plain text; write `{{{meant}}}`")
+    };
+    let brace = |inside| {
+        format!(
+            "`{{{inside}}}` is no placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
+        )
+    };
+    let end = |written| format!("a path ends before the `{written}`");
+    for (path, why) in [
+        ("/api/*", format!("{star} `/api/{{*rest}}`; `%2A` is the character itself")),
+        ("/api/**", format!("{star} `/api/{{*rest}}`; `%2A` is the character itself")),
+        ("/api/*rest", format!("{star} `/api/{{*rest}}`; `%2A` is the character itself")),
+        ("/*", format!("{star} `/{{*rest}}`; `%2A` is the character itself")),
+        (
+            "/{{a}}/{id}/*",
+            format!("{star} `/{{{{a}}}}/{{id}}/{{*rest}}`; `%2A` is the character itself"),
+        ),
+        ("/a/*/b", format!("{star} `{{name}}` for a segment; `%2A` is the character itself")),
+        ("/a/x*", format!("{star} `{{name}}` for a segment; `%2A` is the character itself")),
+        ("/api/.*", format!("{star} `{{name}}` for a segment; `%2A` is the character itself")),
+        ("/a/:id", start(':', "id") + "; `%3A` is the character itself"),
+        ("/:user_id/b", start(':', "user_id") + "; `%3A` is the character itself"),
+        ("/a/:", start(':', "name") + "; `%3A` is the character itself"),
+        ("/a/<id>", start('<', "id") + "; `%3C` is the character itself"),
+        ("/a/[id]", start('[', "id") + "; `%5B` is the character itself"),
+        ("/a?b={c}", end('?') + "; `%3F` is the character itself"),
+        ("/a#b", end('#') + "; `%23` is the character itself"),
+        ("/a/{rest...}", brace("rest...")),
+        ("/a/{**rest}", brace("**rest")),
+        ("/a/{rest:path}", brace("rest:path")),
+        ("/a/{id?}", brace("id?")),
+        ("/a/{}", brace("")),
+        ("/a/{*}", brace("*")),
+    ] {
+        let error = wrong(&format!("{BASE}match = '{path}'"));
+        let message = format!("the path {path:?}: {why}");
+        assert_eq!(
+            (error.rows()[0].field(), error.rows()[0].message()),
+            (Some("match"), &*message)
+        );
+    }
+}
+
 /// A cost that fits, or that a row lets wait, is no error.
 #[test]
 fn a_cost_may_be_all_that_fits() {

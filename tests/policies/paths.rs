@@ -257,6 +257,29 @@ async fn a_rest_is_never_empty_and_a_pair_of_paths_takes_all() {
     assert!(check(&taking("'/{*rest}'"), &request("GET", "/", &[])).await.is_none());
 }
 
+/// Characters that other routers give a meaning, where a row writes them encoded or escaped.
+#[tokio::test(start_paused = true)]
+async fn an_encoded_character_of_a_pattern_is_itself() {
+    for (pattern, paths) in [
+        ("/a/%2A", &["/a/*", "/a/%2a"][..]),
+        ("/a/%2a%2A", &["/a/**"]),
+        ("/a/%3Aid", &["/a/:id", "/a/%3aid"]),
+        ("/a/%3Cid%3E", &["/a/%3Cid%3E"]),
+        ("/a%3Fb", &["/a%3Fb"]),
+        ("/a/b:c", &["/a/b:c"]),
+        ("/{{%2A}}", &["/%7B*%7D"]),
+    ] {
+        let policies = taking(&format!("'{pattern}'"));
+        for path in paths {
+            let taken = check(&policies, &request("GET", path, &[])).await;
+            assert!(taken.is_some(), "{pattern} {path}");
+        }
+        assert!(check(&policies, &request("GET", "/a/x", &[])).await.is_none(), "{pattern}");
+    }
+    let policies = policies("[[interface]]\nname = ':a'\nrate = 5");
+    assert!(check(&policies, &request("GET", "/:a/x", &[])).await.is_some());
+}
+
 /// Each host in front of a path would be a limit of its own.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_is_several_keys_is_refused_where_the_program_says_so() {
