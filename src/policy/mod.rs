@@ -72,15 +72,16 @@
 //! | in `match` | takes |
 //! |---|---|
 //! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; a list takes any of its patterns |
-//! | `method` | this method, or one of a list |
+//! | `method` | this method, or one of a list, in either case: those that IANA lists, and `PURGE` |
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
 //! | `ignore_case` | with `true`, also paths in other letters: `/API` for `/api` |
 //!
 //! All that is stated must hold. `match = "/login"` is short for `{ path = "/login" }`, and so is
 //! `match = ["/login", "/logout"]` for a list of paths. `GET` takes no `HEAD`, which many servers
-//! answer as they do a `GET`: list both. The value of a header is no place for a secret, since a
-//! policy that is serialized shows it.
+//! answer as they do a `GET`: list both. A method of your own has no place there: give its requests
+//! a `name`. The value of a header is no place for a secret, since a policy that is serialized shows
+//! it.
 //!
 //! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
 //! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A` for

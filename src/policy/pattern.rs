@@ -12,6 +12,14 @@ use super::fields::OneOrMany;
 use super::path::{Readings, literal, without_parameters};
 use crate::Head;
 
+/// The methods that IANA lists, and `PURGE` of caches. Another one is most likely a slip, and the
+/// policy would take no request.
+const METHODS: &str = "\
+    ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK \
+    MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH \
+    POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK \
+    UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL";
+
 /// Which requests a row takes, as it writes it. All that it states must hold.
 #[derive(Clone, Default, PartialEq, Serialize)]
 pub(super) struct Pattern {
@@ -145,8 +153,12 @@ impl Pattern {
             paths.push(PathTest::new(route, self.ignore_case).map_err(|error| wrong(&error))?);
         }
         let method = |name: &String| {
-            let method = Method::from_bytes(name.to_ascii_uppercase().as_bytes());
-            method.map_err(|_| format!("{name:?} is no method"))
+            let known = METHODS.split(' ').find(|known| known.eq_ignore_ascii_case(name));
+            known.and_then(|known| Method::from_bytes(known.as_bytes()).ok()).ok_or_else(|| {
+                format!(
+                    "{name:?} is not a method that IANA lists; for one of your own match by `name`, or leave `method` out"
+                )
+            })
         };
         let header = |(name, value): (&String, &Option<String>)| {
             let found = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no header"));

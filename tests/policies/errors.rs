@@ -49,6 +49,7 @@ fn every_error_names_its_row_and_its_field() {
         ("match = { path = '/{a}{b}' }", "match"),
         ("match = { paths = '/api' }", "match"),
         ("match = { method = 'G T' }", "match"),
+        ("match = { method = ['GET', 'GTE'] }", "match"),
         ("match = []", "match"),
         ("match = ['/a', 7]", "match"),
         ("match = [{ path = '/a' }]", "match"),
@@ -231,6 +232,14 @@ fn a_placeholder_of_another_router_is_an_error_that_says_what_to_write() {
             (Some("match"), &*message)
         );
     }
+}
+
+#[test]
+fn an_unknown_method_is_an_error_that_says_what_to_do() {
+    let error = wrong(&format!("{BASE}match = {{ method = 'gte' }}"));
+    let message = "\"gte\" is not a method that IANA lists; for one of your own match by `name`, or \
+                   leave `method` out";
+    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
 }
 
 /// A cost that fits, or that a row lets wait, is no error.
