@@ -242,6 +242,17 @@ fn an_unknown_method_is_an_error_that_says_what_to_do() {
     assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
 }
 
+/// As `?` in a main function prints it.
+#[test]
+fn an_error_of_a_table_prints_its_text_for_debug_too() {
+    let empty = Policies::builder().build(&Rows::default()).unwrap_err();
+    for error in [empty, wrong(&format!("{BASE}limitt = 5"))] {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let boxed: Box<dyn std::error::Error + Send + Sync> = error.into();
+        assert_eq!(format!("{boxed:?}"), boxed.to_string());
+    }
+}
+
 /// A cost that fits, or that a row lets wait, is no error.
 #[test]
 fn a_cost_may_be_all_that_fits() {
