@@ -242,6 +242,21 @@ fn an_unknown_method_is_an_error_that_says_what_to_do() {
     assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
 }
 
+#[test]
+fn an_allow_empty_of_a_row_says_where_it_stands() {
+    for table in
+        ["[[policy]]\nname = 'a'\nlimit = 5\nperiod = '1s'", "[[interface]]\nname = 'a'\nrate = 5"]
+    {
+        let error = Policies::builder().build(&rows(&format!("{table}\nallow_empty = true")));
+        let message = "no such field; it stands at the top, before the first `[[policy]]`";
+        let error = error.expect_err(table);
+        assert_eq!(
+            (error.rows()[0].field(), error.rows()[0].message()),
+            (Some("allow_empty"), message)
+        );
+    }
+}
+
 /// As `?` in a main function prints it.
 #[test]
 fn an_error_of_a_table_prints_its_text_for_debug_too() {
