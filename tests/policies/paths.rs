@@ -240,6 +240,19 @@ async fn a_path_that_is_read_differently_is_refused_where_the_program_says_so() 
     }
 }
 
+/// The sentence of the setting's documentation.
+#[tokio::test(start_paused = true)]
+async fn dots_that_lead_to_a_path_are_refused_and_those_that_lead_away_are_exempt() {
+    let table = "[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nmatch = '/login'";
+    let policies = Policies::builder().refuse_ambiguous_paths().build(&rows(table)).unwrap();
+    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
+    for path in ["/login/x/..", "//login"] {
+        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
+    }
+    // Every server reads `/` in it, or the path as it stands.
+    assert!(matches!(keyed("/login/.."), Keyed::Exempt));
+}
+
 /// A placeholder takes no empty rest, and the pair of patterns takes all.
 #[tokio::test(start_paused = true)]
 async fn a_rest_is_never_empty_and_a_pair_of_paths_takes_all() {
