@@ -12,7 +12,7 @@
 //! burst = 5
 //! max_wait = "500ms"
 //! key = "header:x-api-key"
-//! match = { path = "/api/{*rest}", method = ["GET", "POST"] }
+//! match = { path = ["/api", "/api/{*rest}"], method = ["GET", "POST"] }
 //! cost = 1
 //! on_error = "deny"
 //! enabled = true
@@ -86,6 +86,9 @@
 //! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
 //! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A` for
 //! a `:` at the beginning of a segment.
+//!
+//! `{*rest}` is never empty: `/api/{*rest}` leaves `/api` and `/api/` alone. For all of them write
+//! `path = ["/api", "/api/{*rest}"]`; for every path leave `path` out.
 //!
 //! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
 //! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,
