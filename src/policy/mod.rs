@@ -34,7 +34,7 @@
 //! | `match` | see [below](#which-requests-a-policy-takes) | every request |
 //! | `cost` | units of a request; or `content_length_kb`, its body in units of 1,024 bytes, at least 1 | 1 |
 //! | `on_error` | `deny`, `allow`, or `{ local = n }`: n units per period and key in this process | `deny` |
-//! | `enabled` | `false`: requests pass, and nothing is taken | `true` |
+//! | `enabled` | `false`: this policy takes nothing, and the others still hold | `true` |
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
 //!
 //! `content_length_kb` reads the header field `content-length`. A body without one, such as a
@@ -102,6 +102,11 @@
 //! own: with the rows `/login` and `/login/`, the first leaves `/login/` to the second. So do `/a`
 //! and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a limit.
 //! A row with `ignore_case` leaves nothing to one without.
+//!
+//! Only such a pair tells paths apart. A row that is off exempts nothing from other rows: under
+//! `/api/{*rest}`, a row `/api/health` with `enabled = false` leaves `/api/health` limited. To exempt
+//! a path, list those that are limited, or use a key closure that returns
+//! [`Keyed::Exempt`](crate::Keyed::Exempt) before it calls [`Policies::charge`].
 //!
 //! `/API` is another path than `/api`. Express and ASP.NET take both for one: state `ignore_case`.
 //! Where a server knows still other names of a resource, match by `name` behind its router.

@@ -270,6 +270,18 @@ async fn a_rest_is_never_empty_and_a_pair_of_paths_takes_all() {
     assert!(check(&taking("'/{*rest}'"), &request("GET", "/", &[])).await.is_none());
 }
 
+/// A row that is off exempts a path from no other row.
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_off_leaves_a_path_to_a_broader_row() {
+    let policies = policies(
+        "[[policy]]\nname = 'api'\nlimit = 99\nperiod = '1h'\nmatch = '/api/{*rest}'\n\
+         [[policy]]\nname = 'health'\nlimit = 99\nperiod = '1h'\nmatch = '/api/health'\n\
+         enabled = false",
+    );
+    let decision = decide(&policies, &request("GET", "/api/health", &[])).await;
+    assert_eq!(decision.remaining(), Some(98));
+}
+
 /// Characters that other routers give a meaning, where a row writes them encoded or escaped.
 #[tokio::test(start_paused = true)]
 async fn an_encoded_character_of_a_pattern_is_itself() {
