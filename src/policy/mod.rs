@@ -37,6 +37,10 @@
 //! | `enabled` | `false`: this policy takes nothing, and the others still hold | `true` |
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
 //!
+//! With `on_error = "allow"` requests pass while Redis is away, and no other error is covered.
+//! `{ local = n }` covers all but invalid requests and foreign values, so also a Redis that is full,
+//! or whose password has changed. What is not covered is answered as with `deny`.
+//!
 //! `content_length_kb` reads the header field `content-length`. A body without one, such as a
 //! chunked body, costs 1 however long it is. Where that matters, refuse it in a layer outside.
 //!
