@@ -38,8 +38,8 @@
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
 //!
 //! With `on_error = "allow"` requests pass while Redis is away, and no other error is covered.
-//! `{ local = n }` covers all but invalid requests and foreign values, so also a Redis that is full,
-//! or whose password has changed. What is not covered is answered as with `deny`.
+//! `{ local = n }` covers all but invalid requests and foreign values, so even a Redis that is
+//! full, or whose password has changed. What is not covered is answered as with `deny`.
 //!
 //! `content_length_kb` reads the header field `content-length`. A body without one, such as a
 //! chunked body, costs 1 however long it is. Where that matters, refuse it in a layer outside.
@@ -84,12 +84,12 @@
 //! All that is stated must hold. `match = "/login"` is short for `{ path = "/login" }`, and so is
 //! `match = ["/login", "/logout"]` for a list of paths. `GET` takes no `HEAD`, which many servers
 //! answer as they do a `GET`: list both. A method of your own has no place there: give its requests
-//! a `name`. The value of a header is no place for a secret, since a policy that is serialized shows
-//! it.
+//! a `name`. The value of a header is no place for a secret, since a policy that is serialized
+//! shows it.
 //!
 //! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
-//! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A` for
-//! a `:` at the beginning of a segment.
+//! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A`
+//! for a `:` at the beginning of a segment.
 //!
 //! `{*rest}` is never empty: `/api/{*rest}` leaves `/api` and `/api/` alone. For all of them write
 //! `path = ["/api", "/api/{*rest}"]`; for every path leave `path` out.
@@ -108,8 +108,8 @@
 //! A row with `ignore_case` leaves nothing to one without.
 //!
 //! Only such a pair tells paths apart. A row that is off exempts nothing from other rows: under
-//! `/api/{*rest}`, a row `/api/health` with `enabled = false` leaves `/api/health` limited. To exempt
-//! a path, list those that are limited, or use a key closure that returns
+//! `/api/{*rest}`, a row `/api/health` with `enabled = false` leaves `/api/health` limited. To
+//! exempt a path, list those that are limited, or use a key closure that returns
 //! [`Keyed::Exempt`](crate::Keyed::Exempt) before it calls [`Policies::charge`].
 //!
 //! `/API` is another path than `/api`. Express and ASP.NET take both for one: state `ignore_case`.
