@@ -78,8 +78,9 @@ impl PoliciesBuilder {
     /// others, or if they are several keys: the request gets 400, as one without a key. Default:
     /// the policy takes it.
     ///
-    /// `/login/..` is such a path where only `/login` is limited, and so is `//login`. `//x/a` is
-    /// one too where the key is `path`: it may be `/x/a` or `/a`.
+    /// `/login/x/..` is such a path where only `/login` is limited, and so is `//login`.
+    /// `/login/..` is not: it leads to `/`. `//x/a` is one too where the key is `path`: it may be
+    /// `/x/a` or `/a`.
     pub fn refuse_ambiguous_paths(mut self) -> Self {
         self.refuses_ambiguous = true;
         self

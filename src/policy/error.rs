@@ -32,7 +32,9 @@ fn shown(text: &str) -> String {
 /// assert_eq!(error.to_string(), r#"policy "api": limit: a quota of 0 admits nothing"#);
 /// assert_eq!((error.rows()[0].row(), error.rows()[0].field()), ("api", Some("limit")));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Its `Debug` is the same text, so that `unwrap` and a `?` in `main` print it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct TableError(Vec<RowError>);
 
 /// What is wrong with one row.
@@ -75,6 +77,12 @@ impl fmt::Display for TableError {
             write!(f, "{separator}{row}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

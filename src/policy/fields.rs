@@ -111,8 +111,11 @@ impl Fields {
     pub(super) fn end(mut self) -> Vec<RowError> {
         let unknown: Vec<_> = self.rest.keys().chain(self.invalid.keys()).cloned().collect();
         for field in unknown {
-            let known = self.known.join("`, `");
-            self.wrong::<()>(&field, format!("no such field; there are `{known}`"));
+            let meant = match &*field {
+                "allow_empty" => "it stands at the top, before the first `[[policy]]`".to_owned(),
+                _ => format!("there are `{}`", self.known.join("`, `")),
+            };
+            self.wrong::<()>(&field, format!("no such field; {meant}"));
         }
         self.errors
     }

@@ -12,7 +12,7 @@
 //! burst = 5
 //! max_wait = "500ms"
 //! key = "header:x-api-key"
-//! match = { path = "/api/{*rest}", method = ["GET", "POST"] }
+//! match = { path = ["/api", "/api/{*rest}"], method = ["GET", "POST"] }
 //! cost = 1
 //! on_error = "deny"
 //! enabled = true
@@ -34,8 +34,12 @@
 //! | `match` | see [below](#which-requests-a-policy-takes) | every request |
 //! | `cost` | units of a request; or `content_length_kb`, its body in units of 1,024 bytes, at least 1 | 1 |
 //! | `on_error` | `deny`, `allow`, or `{ local = n }`: n units per period and key in this process | `deny` |
-//! | `enabled` | `false`: requests pass, and nothing is taken | `true` |
+//! | `enabled` | `false`: this policy takes nothing, and the others still hold | `true` |
 //! | `shadow` | `true`: it decides and takes, and neither refuses nor delays | `false` |
+//!
+//! With `on_error = "allow"` requests pass while Redis is away, and no other error is covered.
+//! `{ local = n }` covers all but invalid requests and foreign values, so even a Redis that is
+//! full, or whose password has changed. What is not covered is answered as with `deny`.
 //!
 //! `content_length_kb` reads the header field `content-length`. A body without one, such as a
 //! chunked body, costs 1 however long it is. Where that matters, refuse it in a layer outside.
@@ -72,14 +76,23 @@
 //! | in `match` | takes |
 //! |---|---|
 //! | `path` | paths of this pattern: `/users/{id}`, `/api/{*rest}`; a list takes any of its patterns |
-//! | `method` | this method, or one of a list |
+//! | `method` | this method, or one of a list, in either case: those that IANA lists, and `PURGE` |
 //! | `header` | requests with this header; `{ x-plan = "gold" }` with this value |
 //! | `name` | requests that the program gives this name: see [`Policies::named`] |
 //! | `ignore_case` | with `true`, also paths in other letters: `/API` for `/api` |
 //!
-//! All that is stated must hold. `match = "/api/{*rest}"` is short for a path. `GET` takes no
-//! `HEAD`, which many servers answer as they do a `GET`: list both. The value of a header is no
-//! place for a secret, since a policy that is serialized shows it.
+//! All that is stated must hold. `match = "/login"` is short for `{ path = "/login" }`, and so is
+//! `match = ["/login", "/logout"]` for a list of paths. `GET` takes no `HEAD`, which many servers
+//! answer as they do a `GET`: list both. A method of your own has no place there: give its requests
+//! a `name`. The value of a header is no place for a secret, since a policy that is serialized
+//! shows it.
+//!
+//! A placeholder is `{id}` for a segment, or `{*rest}` for all that follows. `*`, `:id` and `<id>`
+//! of other routers are errors. Such a character itself is percent-encoded: `%2A` for `*`, `%3A`
+//! for a `:` at the beginning of a segment.
+//!
+//! `{*rest}` is never empty: `/api/{*rest}` leaves `/api` and `/api/` alone. For all of them write
+//! `path = ["/api", "/api/{*rest}"]`; for every path leave `path` out.
 //!
 //! A path is taken however it is spelled: percent-encoded once or twice, with empty segments, with
 //! `.` and `..`, with parameters as in `/api;a=b`, with `%2F` or a backslash in place of a slash,
@@ -93,6 +106,11 @@
 //! own: with the rows `/login` and `/login/`, the first leaves `/login/` to the second. So do `/a`
 //! and `/a;v=1`. A row with `enabled = false` is such a row too: it leaves a path without a limit.
 //! A row with `ignore_case` leaves nothing to one without.
+//!
+//! Only such a pair tells paths apart. A row that is off exempts nothing from other rows: under
+//! `/api/{*rest}`, a row `/api/health` with `enabled = false` leaves `/api/health` limited. To
+//! exempt a path, list those that are limited, or use a key closure that returns
+//! [`Keyed::Exempt`](crate::Keyed::Exempt) before it calls [`Policies::charge`].
 //!
 //! `/API` is another path than `/api`. Express and ASP.NET take both for one: state `ignore_case`.
 //! Where a server knows still other names of a resource, match by `name` behind its router.

@@ -18,11 +18,12 @@ pub enum OnError {
     /// It is refused as undecided: over HTTP with 503. The default.
     #[default]
     Deny,
-    /// It is admitted where no request can cause the error, as by [`FailOpen`](crate::FailOpen).
+    /// It is admitted while Redis is away, as by [`FailOpen`](crate::FailOpen). No other error is
+    /// covered.
     Allow,
     /// This process admits so many units per period for each key, as
-    /// [`or_else`](crate::LimiterExt::or_else) with another limiter: also while Redis is full, or
-    /// its password has changed.
+    /// [`or_else`](crate::LimiterExt::or_else) with another limiter. It covers all errors but
+    /// invalid requests and foreign values: even a Redis that is full, or a password that changed.
     Local(u64),
 }
 

@@ -12,6 +12,14 @@ use super::fields::OneOrMany;
 use super::path::{Readings, literal, without_parameters};
 use crate::Head;
 
+/// The methods that IANA lists, and `PURGE` of caches. Another one is most likely a slip, and the
+/// policy would take no request.
+const METHODS: &str = "\
+    ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK \
+    MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH \
+    POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK \
+    UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL";
+
 /// Which requests a row takes, as it writes it. All that it states must hold.
 #[derive(Clone, Default, PartialEq, Serialize)]
 pub(super) struct Pattern {
@@ -34,15 +42,18 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The field `match`: a table, or a path alone.
+/// The field `match`: a table, or paths alone.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a path, or a table of path, method, header, name and ignore_case")]
+#[serde(
+    untagged,
+    expecting = "a path, a list of paths, or a table of path, method, header, name and ignore_case"
+)]
 enum Written {
-    Path(String),
-    Table(serde_json::Value),
+    Paths(OneOrMany),
+    Table(serde_json::Map<String, serde_json::Value>),
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
     path: Option<OneOrMany>,
@@ -74,12 +85,13 @@ fn as_written<S: Serializer>(
 impl<'de> Deserialize<'de> for Pattern {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
-        let table = match Written::deserialize(deserializer)? {
-            Written::Path(path) => return Ok(Self { path: vec![path], ..Self::default() }),
-            Written::Table(table) => table,
-        };
         let Table { path, method, header, name, ignore_case } =
-            serde_json::from_value(table).map_err(D::Error::custom)?;
+            match Written::deserialize(deserializer)? {
+                Written::Paths(paths) => Table { path: Some(paths), ..Table::default() },
+                Written::Table(table) => {
+                    serde_json::from_value(table.into()).map_err(D::Error::custom)?
+                }
+            };
         let listed = |what, values: Option<Vec<String>>| match values {
             Some(values) if values.is_empty() => Err(D::Error::custom(nothing(what))),
             values => Ok(values.unwrap_or_default()),
@@ -116,6 +128,8 @@ fn nothing(what: &str) -> String {
 impl Pattern {
     /// Takes a supplier's interface: everything under its name.
     pub(super) fn interface(name: &str) -> Self {
+        // A segment that begins with a colon is another router's placeholder.
+        let name = name.strip_prefix(':').map_or(name.into(), |rest| format!("%3A{rest}"));
         let path = vec![format!("/{name}"), format!("/{name}/"), format!("/{name}/{{*rest}}")];
         Self { path, ..Self::default() }
     }
@@ -128,7 +142,7 @@ impl Pattern {
             if !path.starts_with('/') {
                 return Err(format!("the path {path:?} does not begin with a slash"));
             }
-            let route = route(path);
+            let route = route(path).map_err(|why| wrong(&why))?;
             let mut before_last = route.split('/').skip(1).peekable();
             while let Some(segment) = before_last.next() {
                 let is_last = before_last.peek().is_none();
@@ -139,8 +153,12 @@ impl Pattern {
             paths.push(PathTest::new(route, self.ignore_case).map_err(|error| wrong(&error))?);
         }
         let method = |name: &String| {
-            let method = Method::from_bytes(name.to_ascii_uppercase().as_bytes());
-            method.map_err(|_| format!("{name:?} is no method"))
+            let known = METHODS.split(' ').find(|known| known.eq_ignore_ascii_case(name));
+            known.and_then(|known| Method::from_bytes(known.as_bytes()).ok()).ok_or_else(|| {
+                format!(
+                    "{name:?} is not a method that IANA lists; for one of your own match by `name`, or leave `method` out"
+                )
+            })
         };
         let header = |(name, value): (&String, &Option<String>)| {
             let found = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no header"));
@@ -173,8 +191,9 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// A pattern whose literal text is in the spelling of the paths that it is held against.
-fn route(pattern: &str) -> String {
+/// A pattern whose literal text is in the spelling of the paths that it is held against; or what
+/// another router reads in it, and this one does not.
+fn route(pattern: &str) -> Result<String, String> {
     let (mut route, mut text) = (String::new(), String::new());
     let mut rest = pattern;
     while let Some(next) = rest.chars().next() {
@@ -190,15 +209,63 @@ fn route(pattern: &str) -> String {
             _ => "",
         };
         if placeholder.is_empty() {
+            check_text(pattern, pattern.len() - rest.len())?;
             text.push(next);
             rest = &rest[next.len_utf8()..];
         } else {
+            check_placeholder(placeholder)?;
             route += &literal(&std::mem::take(&mut text));
             route += placeholder;
             rest = &rest[placeholder.len()..];
         }
     }
-    route + &literal(&text)
+    Ok(route + &literal(&text))
+}
+
+/// Whether a character may stand in the name of a placeholder.
+fn is_of_name(character: char) -> bool {
+    character.is_alphanumeric() || "_-".contains(character)
+}
+
+/// Refuses a character outside of braces that other routers do not take as text: a policy with
+/// their pattern would take no request.
+fn check_text(pattern: &str, at: usize) -> Result<(), String> {
+    let start = pattern[..at].rfind('/').map_or(0, |slash| slash + 1);
+    let (before, segment) = pattern.split_at(start);
+    let is_first = at == start;
+    let byte = pattern.as_bytes()[at];
+    let character = char::from(byte);
+    let why = match byte {
+        b'*' => {
+            let meant = match is_first && !segment.contains('/') {
+                true => format!("`{before}{{*rest}}`"),
+                false => String::from("`{name}` for a segment"),
+            };
+            format!("a `*` outside of braces is no wildcard; write {meant}")
+        }
+        b':' | b'<' | b'[' if is_first => {
+            let name: String = segment.chars().skip(1).take_while(|one| is_of_name(*one)).collect();
+            let name = if name.is_empty() { "name" } else { &name };
+            format!("a segment that begins with `{character}` is plain text; write `{{{name}}}`")
+        }
+        b'?' | b'#' => format!("a path ends before the `{character}`"),
+        _ => return Ok(()),
+    };
+    Err(format!("{why}; `%{byte:02X}` is the character itself"))
+}
+
+/// Refuses a placeholder with more than a name in its braces: matchit takes a type, an expression
+/// or dots for a part of the name, and one segment for all of them.
+fn check_placeholder(placeholder: &str) -> Result<(), String> {
+    let inside = placeholder.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let name = inside.map(|inside| inside.strip_prefix('*').unwrap_or(inside));
+    match name {
+        Some(name) if name.is_empty() || !name.chars().all(is_of_name) => Err(format!(
+            "`{placeholder}` is no placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
+        )),
+        // The router says what is wrong with a brace alone.
+        _ => Ok(()),
+    }
 }
 
 /// Decides whether a policy takes a request.

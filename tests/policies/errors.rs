@@ -49,6 +49,13 @@ fn every_error_names_its_row_and_its_field() {
         ("match = { path = '/{a}{b}' }", "match"),
         ("match = { paths = '/api' }", "match"),
         ("match = { method = 'G T' }", "match"),
+        ("match = { method = ['GET', 'GTE'] }", "match"),
+        ("match = []", "match"),
+        ("match = ['/a', 7]", "match"),
+        ("match = [{ path = '/a' }]", "match"),
+        ("match = ['/a', ['/b']]", "match"),
+        // The fields of the table in their order.
+        ("match = ['/a', 'GET', 'x-a', 'name', true]", "match"),
         ("match = { header = 'x y' }", "match"),
         ("match = 7", "match"),
         ("cost = 0", "cost"),
@@ -167,6 +174,98 @@ fn an_error_of_ignore_case_says_what_to_write() {
     let message = "ignore_case is about the letters of a path, and there is no path: write one, or \
                    leave ignore_case out";
     assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
+}
+
+#[test]
+fn a_list_in_match_that_holds_more_than_paths_says_what_may_stand_there() {
+    for list in ["[7]", "['/a', 'GET', 'x-a', 'name', true]", "['/a', { method = 'GET' }]"] {
+        let error = wrong(&format!("{BASE}match = {list}"));
+        let message =
+            "a path, a list of paths, or a table of path, method, header, name and ignore_case";
+        assert_eq!(error.rows()[0].message(), message, "{list}");
+    }
+}
+
+/// As plain text it would take no request.
+#[test]
+fn a_placeholder_of_another_router_is_an_error_that_says_what_to_write() {
+    let star = "a `*` outside of braces is no wildcard; write";
+    let start = |written, meant| {
+        format!("a segment that begins with `{written}` is plain text; write `{{{meant}}}`")
+    };
+    let brace = |inside| {
+        format!(
+            "`{{{inside}}}` is no placeholder; write `{{name}}` for a segment, or `{{*name}}` for all that follows"
+        )
+    };
+    let end = |written| format!("a path ends before the `{written}`");
+    for (path, why) in [
+        ("/api/*", format!("{star} `/api/{{*rest}}`; `%2A` is the character itself")),
+        ("/api/**", format!("{star} `/api/{{*rest}}`; `%2A` is the character itself")),
+        ("/api/*rest", format!("{star} `/api/{{*rest}}`; `%2A` is the character itself")),
+        ("/*", format!("{star} `/{{*rest}}`; `%2A` is the character itself")),
+        (
+            "/{{a}}/{id}/*",
+            format!("{star} `/{{{{a}}}}/{{id}}/{{*rest}}`; `%2A` is the character itself"),
+        ),
+        ("/a/*/b", format!("{star} `{{name}}` for a segment; `%2A` is the character itself")),
+        ("/a/x*", format!("{star} `{{name}}` for a segment; `%2A` is the character itself")),
+        ("/api/.*", format!("{star} `{{name}}` for a segment; `%2A` is the character itself")),
+        ("/a/:id", start(':', "id") + "; `%3A` is the character itself"),
+        ("/:user_id/b", start(':', "user_id") + "; `%3A` is the character itself"),
+        ("/a/:", start(':', "name") + "; `%3A` is the character itself"),
+        ("/a/<id>", start('<', "id") + "; `%3C` is the character itself"),
+        ("/a/[id]", start('[', "id") + "; `%5B` is the character itself"),
+        ("/a?b={c}", end('?') + "; `%3F` is the character itself"),
+        ("/a#b", end('#') + "; `%23` is the character itself"),
+        ("/a/{rest...}", brace("rest...")),
+        ("/a/{**rest}", brace("**rest")),
+        ("/a/{rest:path}", brace("rest:path")),
+        ("/a/{id?}", brace("id?")),
+        ("/a/{}", brace("")),
+        ("/a/{*}", brace("*")),
+    ] {
+        let error = wrong(&format!("{BASE}match = '{path}'"));
+        let message = format!("the path {path:?}: {why}");
+        assert_eq!(
+            (error.rows()[0].field(), error.rows()[0].message()),
+            (Some("match"), &*message)
+        );
+    }
+}
+
+#[test]
+fn an_unknown_method_is_an_error_that_says_what_to_do() {
+    let error = wrong(&format!("{BASE}match = {{ method = 'gte' }}"));
+    let message = "\"gte\" is not a method that IANA lists; for one of your own match by `name`, or \
+                   leave `method` out";
+    assert_eq!((error.rows()[0].field(), error.rows()[0].message()), (Some("match"), message));
+}
+
+#[test]
+fn an_allow_empty_of_a_row_says_where_it_stands() {
+    for table in
+        ["[[policy]]\nname = 'a'\nlimit = 5\nperiod = '1s'", "[[interface]]\nname = 'a'\nrate = 5"]
+    {
+        let error = Policies::builder().build(&rows(&format!("{table}\nallow_empty = true")));
+        let message = "no such field; it stands at the top, before the first `[[policy]]`";
+        let error = error.expect_err(table);
+        assert_eq!(
+            (error.rows()[0].field(), error.rows()[0].message()),
+            (Some("allow_empty"), message)
+        );
+    }
+}
+
+/// As `?` in a main function prints it.
+#[test]
+fn an_error_of_a_table_prints_its_text_for_debug_too() {
+    let empty = Policies::builder().build(&Rows::default()).unwrap_err();
+    for error in [empty, wrong(&format!("{BASE}limitt = 5"))] {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let boxed: Box<dyn std::error::Error + Send + Sync> = error.into();
+        assert_eq!(format!("{boxed:?}"), boxed.to_string());
+    }
 }
 
 /// A cost that fits, or that a row lets wait, is no error.

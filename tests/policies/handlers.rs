@@ -53,11 +53,12 @@ const BETWEEN: [&str; 27] = [
 ];
 
 /// The same at the end.
-const END: [&str; 21] = [
+const END: [&str; 22] = [
     "/",
     "/.",
     "//",
     "//.",
+    "/..",
     "/x/..",
     "%2f",
     "%2f.",

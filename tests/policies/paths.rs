@@ -240,6 +240,71 @@ async fn a_path_that_is_read_differently_is_refused_where_the_program_says_so() 
     }
 }
 
+/// The sentence of the setting's documentation.
+#[tokio::test(start_paused = true)]
+async fn dots_that_lead_to_a_path_are_refused_and_those_that_lead_away_are_exempt() {
+    let table = "[[policy]]\nname = 'a'\nlimit = 99\nperiod = '1h'\nmatch = '/login'";
+    let policies = Policies::builder().refuse_ambiguous_paths().build(&rows(table)).unwrap();
+    let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
+    for path in ["/login/x/..", "//login"] {
+        assert!(matches!(keyed(path), Keyed::Missing(_)), "{path}");
+    }
+    // Every server reads `/` in it, or the path as it stands.
+    assert!(matches!(keyed("/login/.."), Keyed::Exempt));
+}
+
+/// A placeholder takes no empty rest, and the pair of patterns takes all.
+#[tokio::test(start_paused = true)]
+async fn a_rest_is_never_empty_and_a_pair_of_paths_takes_all() {
+    let policies = policies(
+        "[[policy]]\nname = 'rest'\nlimit = 99\nperiod = '1h'\nmatch = '/api/{*rest}'\n\
+         [[policy]]\nname = 'all'\nlimit = 99\nperiod = '1h'\nmatch = ['/api', '/api/{*rest}']",
+    );
+    for (path, names) in [("/api", &["all"][..]), ("/api/", &["all"]), ("/api/x", &["rest", "all"])]
+    {
+        let decision = decide(&policies, &request("GET", path, &[])).await;
+        let found: Vec<_> = decision.policies().map(|one| one.name().to_owned()).collect();
+        assert_eq!(found, names, "{path}");
+    }
+    assert!(check(&policies, &request("GET", "/apis", &[])).await.is_none());
+    assert!(check(&taking("'/{*rest}'"), &request("GET", "/", &[])).await.is_none());
+}
+
+/// A row that is off exempts a path from no other row.
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_off_leaves_a_path_to_a_broader_row() {
+    let policies = policies(
+        "[[policy]]\nname = 'api'\nlimit = 99\nperiod = '1h'\nmatch = '/api/{*rest}'\n\
+         [[policy]]\nname = 'health'\nlimit = 99\nperiod = '1h'\nmatch = '/api/health'\n\
+         enabled = false",
+    );
+    let decision = decide(&policies, &request("GET", "/api/health", &[])).await;
+    assert_eq!(decision.remaining(), Some(98));
+}
+
+/// Characters that other routers give a meaning, where a row writes them encoded or escaped.
+#[tokio::test(start_paused = true)]
+async fn an_encoded_character_of_a_pattern_is_itself() {
+    for (pattern, paths) in [
+        ("/a/%2A", &["/a/*", "/a/%2a"][..]),
+        ("/a/%2a%2A", &["/a/**"]),
+        ("/a/%3Aid", &["/a/:id", "/a/%3aid"]),
+        ("/a/%3Cid%3E", &["/a/%3Cid%3E"]),
+        ("/a%3Fb", &["/a%3Fb"]),
+        ("/a/b:c", &["/a/b:c"]),
+        ("/{{%2A}}", &["/%7B*%7D"]),
+    ] {
+        let policies = taking(&format!("'{pattern}'"));
+        for path in paths {
+            let taken = check(&policies, &request("GET", path, &[])).await;
+            assert!(taken.is_some(), "{pattern} {path}");
+        }
+        assert!(check(&policies, &request("GET", "/a/x", &[])).await.is_none(), "{pattern}");
+    }
+    let policies = policies("[[interface]]\nname = ':a'\nrate = 5");
+    assert!(check(&policies, &request("GET", "/:a/x", &[])).await.is_some());
+}
+
 /// Each host in front of a path would be a limit of its own.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_is_several_keys_is_refused_where_the_program_says_so() {
@@ -284,12 +349,12 @@ async fn a_path_with_too_many_readings_is_refused() {
     let keyed = |path: &str| policies.charge(Head::from(&request("GET", path, &[])));
     for odd in [format!("/{}/api/x", "a/%2e%2e;/".repeat(6_000)), "/a%2f/..\\%5c/.%2e;//".repeat(9)]
     {
-        assert!(matches!(keyed(&odd), Keyed::Missing(_)), "{odd}");
+        assert!(matches!(keyed(&odd), Keyed::Missing(_)), "{} bytes", odd.len());
         policies.switch().set(SwitchMode::Shadow);
         let seen = check(&policies, &request("GET", &odd, &[])).await.unwrap().unwrap();
         assert!(seen.is_admitted() && matches!(seen.shadowed(), Some(Err(_))), "{seen:?}");
         policies.switch().set(SwitchMode::Off);
-        assert!(matches!(keyed(&odd), Keyed::Exempt), "{odd}");
+        assert!(matches!(keyed(&odd), Keyed::Exempt), "{} bytes", odd.len());
         policies.switch().set(SwitchMode::On);
         // A policy that takes every path needs no readings.
         let all = super::policies("[[policy]]\nname = 'a'\nlimit = 9\nperiod = '1h'");
