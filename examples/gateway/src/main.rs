@@ -121,8 +121,12 @@ async fn run() -> Result<(), Box<dyn Error>> {
         let (port, service, ended) = (listen.clone(), limits.layer(origin), ended.clone());
         // A thread of its own, whose requests need no other one.
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        workers
-            .spawn_blocking(move || runtime.block_on(port.serve(service, ended.cancelled_owned())));
+        workers.spawn_blocking(move || {
+            let served = runtime.block_on(port.serve(service, ended.cancelled_owned()));
+            // Without waiting for what blocks a thread, such as a name server that is silent.
+            runtime.shutdown_background();
+            served
+        });
     }
     drop(listen);
     let all_ended = async {
