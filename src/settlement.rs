@@ -137,20 +137,22 @@ impl Settler {
 
     fn finish(&self, result: Result<u64, Error>) {
         let mut settling = lock(&self.0);
-        if settling.result.is_some() {
-            return;
-        }
         settling.result = Some(result.clone());
         let (waker, observers) = (settling.waker.take(), mem::take(&mut settling.observers));
         drop(settling);
-        observers.into_iter().for_each(|observer| observer(&result));
+        // First, since an observer may panic: it calls the application's recorder.
         waker.into_iter().for_each(Waker::wake);
+        observers.into_iter().for_each(|observer| observer(&result));
     }
 }
 
 impl Drop for Settler {
     fn drop(&mut self) {
-        self.finish(Err(Error::new(ErrorKind::State, "the settlement was given up")));
+        let has_ended = lock(&self.0).result.is_some();
+        if !has_ended {
+            let message = "no answer says in time what was given back";
+            self.finish(Err(Error::new(ErrorKind::State, message)));
+        }
     }
 }
 

@@ -63,7 +63,9 @@ impl Series {
     /// Counts a settlement of `cost` units, `unused` of which were to be given back.
     pub(super) fn count_settled(&self, cost: u64, unused: u64, given_back: u64) {
         if let Some(handles) = self.handles() {
-            let lost = unused.saturating_sub(given_back);
+            // A member with a cost of its own may have given back more than the whole charge.
+            let given_back = given_back.min(unused);
+            let lost = unused - given_back;
             handles.count_settled(&self.limiter, [cost, given_back, lost]);
         }
     }
