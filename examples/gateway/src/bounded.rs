@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use http::Uri;
@@ -35,7 +35,7 @@ struct State {
     free: usize,
     /// Those whose requests are gone stay until their turn.
     waiters: VecDeque<oneshot::Sender<Entry>>,
-    workers: Vec<Arc<Idle>>,
+    workers: Vec<Weak<Idle>>,
 }
 
 /// What a request may use.
@@ -58,8 +58,8 @@ impl Room {
     }
 
     /// Adds the idle connections of a worker.
-    pub(crate) fn add(&self, idle: Arc<Idle>) {
-        self.lock().workers.push(idle);
+    pub(crate) fn add(&self, idle: &Arc<Idle>) {
+        self.lock().workers.push(Arc::downgrade(idle));
     }
 
     /// Waits until there is a connection for a request, which found none at its own worker.
@@ -82,11 +82,21 @@ impl Room {
 
     /// Waits for the right to open a connection. One that is idle is closed for it.
     async fn permit_of_any(self: &Arc<Self>) -> Result<Permit, BoxError> {
+        let mut entry = self.enter().await?;
         loop {
-            match self.enter().await? {
+            let open = match entry {
                 Entry::New(permit) => return Ok(permit),
-                Entry::Idle(open) => drop(open),
+                Entry::Idle(open) => open,
+            };
+            // Before the others that wait: it gives up a connection for this.
+            let (sender, next) = oneshot::channel();
+            {
+                let mut state = self.lock();
+                state.waiters.push_front(sender);
+                self.waiting.store(state.waiters.len(), Relaxed);
             }
+            drop(open);
+            entry = next.await?;
         }
     }
 
@@ -106,7 +116,8 @@ impl Room {
             let entry = if state.free > 0 {
                 state.free -= 1;
                 Entry::New(self.permit())
-            } else if let Some(open) = state.workers.iter().find_map(|idle| idle.take()) {
+            } else if let Some(open) = state.workers.iter().find_map(|idle| idle.upgrade()?.take())
+            {
                 Entry::Idle(open)
             } else {
                 state.waiters.push_front(waiter);

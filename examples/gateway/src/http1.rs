@@ -5,7 +5,9 @@
 //! request that is still sent while its answer has begun leaves the connection to a task.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use http::{Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::rt::{Read, Write};
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::HttpsConnector;
 use rustls::ClientConfig;
 use tokio::runtime::Handle;
@@ -58,6 +60,8 @@ pub(crate) struct Open {
     /// None once it has ended.
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     home: Arc<Idle>,
+    /// Whether bytes that were written have not left: TLS keeps some, which hyper does not see.
+    is_unsent: Arc<AtomicBool>,
 }
 
 impl Http1 {
@@ -134,9 +138,11 @@ impl Open {
     where
         T: Read + Write + Send + Unpin + 'static,
     {
+        let is_unsent = Arc::new(AtomicBool::new(false));
+        let stream = Flushed { stream, is_unsent: Arc::clone(&is_unsent) };
         let (sender, connection) = handshake(stream).await?;
         let connection = Some(Box::pin(connection.with_upgrades()) as Pin<Box<_>>);
-        Ok(Box::new(Self { sender, connection, home: Arc::clone(home) }))
+        Ok(Box::new(Self { sender, connection, home: Arc::clone(home), is_unsent }))
     }
 
     /// Lets it read and write.
@@ -152,7 +158,12 @@ impl Open {
     /// Whether it takes a request. It wakes nobody from now on.
     fn is_ready(&mut self) -> bool {
         self.poll(&mut Context::from_waker(Waker::noop()));
-        self.connection.is_some() && self.sender.is_ready()
+        self.connection.is_some() && self.is_done()
+    }
+
+    /// Whether a request, its answer, and what was written have ended.
+    fn is_done(&self) -> bool {
+        self.sender.is_ready() && !self.is_unsent.load(Relaxed)
     }
 
     /// The answer has ended.
@@ -170,7 +181,7 @@ impl Open {
     async fn finish(mut self: Box<Self>) {
         poll_fn(|cx| {
             self.poll(cx);
-            match self.connection.is_none() || self.sender.is_ready() {
+            match self.connection.is_none() || self.is_done() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -195,10 +206,62 @@ impl Open {
     }
 }
 
+/// A stream that knows whether what was written has left.
+struct Flushed<T> {
+    stream: T,
+    is_unsent: Arc<AtomicBool>,
+}
+
+impl<T: Read + Unpin> Read for Flushed<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<T: Write + Unpin> Write for Flushed<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.is_unsent.store(true, Relaxed);
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.is_unsent.store(true, Relaxed);
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if flushed.is_ready() {
+            self.is_unsent.store(false, Relaxed);
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
 impl Idle {
     fn new(room: &Arc<Room>) -> Arc<Self> {
         let this = Arc::new(Self { room: Arc::clone(room), list: Mutex::default() });
-        room.add(Arc::clone(&this));
+        room.add(&this);
         this
     }
 
@@ -289,7 +352,7 @@ mod tests {
     use std::future::Future;
 
     use hyper_util::rt::TokioIo;
-    use tokio::io::{DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, BufWriter, DuplexStream, duplex};
 
     use super::*;
 
@@ -339,6 +402,29 @@ mod tests {
         drop(permit);
         assert!(matches!(at_once(second.as_mut()), Some(Entry::New(_))));
         assert!(matches!(at_once(pin!(room.enter())), Some(Entry::New(_))), "it was given back");
+    }
+
+    /// A stream that keeps bytes of its own, as TLS does.
+    #[tokio::test]
+    async fn a_connection_whose_bytes_have_not_left_takes_no_request() {
+        let home = Idle::new(&Room::new(1));
+        let (mut open, _upstream) = connection(&home).await;
+        let (stream, mut upstream) = duplex(4);
+        let stream = TokioIo::new(BufWriter::new(stream));
+        let mut stream = Flushed { stream, is_unsent: Arc::clone(&open.is_unsent) };
+        assert!(open.is_ready());
+
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut stream).poll_write(&mut nobody, b"the rest").is_ready());
+        assert!(Pin::new(&mut stream).poll_flush(&mut nobody).is_pending());
+        assert!(!open.is_done());
+
+        let mut read = [0; 8];
+        let flushing = poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx));
+        let (flushed, arrived) = tokio::join!(flushing, upstream.read_exact(&mut read));
+        assert!(flushed.is_ok() && arrived.is_ok());
+        assert_eq!(&read, b"the rest");
+        assert!(open.is_done());
     }
 
     #[tokio::test]

@@ -3,9 +3,18 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
 use support::Gateway;
-use support::grpc::{call, channel, say, serve};
+use support::client::by_http2;
+use support::grpc::{call, channel, say, serve, serve_both};
 use support::redis::free_port;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tonic::Code;
 
 const LIMITED: &str = r#"
@@ -40,6 +49,38 @@ async fn messages_stream_both_ways_and_trailers_end_them() {
         let status = answers.get_mut().message().await.expect_err("an error");
         assert_eq!((status.code(), status.message()), (Code::DataLoss, "it was asked to"));
     }
+}
+
+/// HTTP/2 needs a connection of its own. It closes an idle one for that, and no other request that
+/// waits may take the place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_finds_a_connection_among_many_requests() {
+    let upstream = serve_both().await;
+    let url = format!("http://{upstream}");
+    let gateway =
+        Gateway::start(support::NO_POLICIES, &[("UPSTREAM", &url), ("MAX_CONNECTIONS", "4")]);
+    let requests = by_http2(gateway.listen).await;
+    let (mut askers, answered) = (JoinSet::new(), Arc::new(Semaphore::new(0)));
+    for _ in 0..16 {
+        let (mut requests, answered) = (requests.clone(), Arc::clone(&answered));
+        askers.spawn(async move {
+            loop {
+                requests.ready().await.expect("a connection");
+                let request = Request::get("http://gateway/work").body(Body::empty());
+                let answer = requests.send_request(request.expect("a request")).await;
+                assert_eq!(answer.expect("an answer").status(), 200);
+                answered.add_permits(1);
+            }
+        });
+    }
+    // All connections are in use by then.
+    answered.acquire_many(64).await.expect("open").forget();
+    let said = async { say(&channel(gateway.listen).await, "hi").await };
+    let said = tokio::select! {
+        said = timeout(Duration::from_secs(60), said) => said,
+        asker = askers.join_next() => panic!("{asker:?}"),
+    };
+    assert_eq!(said.expect("in time").expect("an answer"), "HI");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{Request, Version};
-use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use support::client::Connection;
+use support::client::{Connection, by_http2};
 use support::upstream::Upstream;
 use support::{Gateway, PATIENCE, grpc};
 
@@ -48,14 +46,6 @@ fn until_closed(mut stream: TcpStream) -> Vec<u8> {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => read,
         Err(error) => panic!("it stays open: {error}"),
     }
-}
-
-async fn by_http2(gateway: SocketAddr) -> SendRequest<Body> {
-    let stream = tokio::net::TcpStream::connect(gateway).await.expect("a connection");
-    let (sender, connection) =
-        handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
-    tokio::spawn(connection);
-    sender
 }
 
 // Case 170.

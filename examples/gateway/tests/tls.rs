@@ -5,19 +5,15 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::http::{Request, Response};
-use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use support::Gateway;
-use support::grpc::{Echo, channel, say};
+use support::grpc::{answer, channel, say};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use tonic::body::Body;
-use tower::ServiceExt;
 
 /// Serves the gRPC service, and a line of text at `/`, as `localhost`. Returns the port, and writes
 /// the certificate to a file.
@@ -48,14 +44,6 @@ async fn serve(certificate: &Path) -> u16 {
         }
     });
     port
-}
-
-async fn answer(request: Request<Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
-    if request.uri().path() == "/" {
-        let text = format!("{:?}", request.version());
-        return Ok(Response::new(Body::new(axum::body::Body::from(text))));
-    }
-    Echo.oneshot(request.map(Body::new)).await
 }
 
 async fn get(gateway: &Gateway) -> support::Answer {

@@ -3,6 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use axum::body::Body;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+
 use super::PATIENCE;
 
 /// What came back.
@@ -186,4 +190,13 @@ impl Connection {
         self.stream.read_line(&mut line).expect("a line");
         line.trim_end().to_owned()
     }
+}
+
+/// A connection of HTTP/2.
+pub async fn by_http2(gateway: SocketAddr) -> SendRequest<Body> {
+    let stream = tokio::net::TcpStream::connect(gateway).await.expect("a connection");
+    let (sender, connection) =
+        handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
 }

@@ -4,8 +4,12 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::http;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
@@ -16,7 +20,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
-use tower::Service;
+use tower::{Service, ServiceExt};
 
 type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Words = Pin<Box<dyn Stream<Item = Result<String, Status>> + Send>>;
@@ -107,4 +111,34 @@ pub async fn say(channel: &Channel, word: &str) -> Result<String, Status> {
     words.send(word.to_owned()).await.expect("sent");
     let answer = answers.get_mut().message().await?;
     Ok(answer.expect("an answer"))
+}
+
+/// Serves it, and a line of text at `/`, over HTTP/1.1 and HTTP/2.
+pub async fn serve_both() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let service = hyper::service::service_fn(answer);
+                let _ = Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    });
+    address
+}
+
+/// A line of text at `/`, and at `/work` after 5 ms of work; the gRPC service elsewhere.
+pub async fn answer(request: http::Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
+    let path = request.uri().path();
+    if path == "/work" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    if path == "/" || path == "/work" {
+        let text = format!("{:?}", request.version());
+        return Ok(http::Response::new(Body::new(axum::body::Body::from(text))));
+    }
+    Echo.oneshot(request.map(Body::new)).await
 }
