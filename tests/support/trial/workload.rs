@@ -121,9 +121,9 @@ fn end_of_life(told: &Row) -> i64 {
     (told.now + told.reset + 999) / 1_000 * 1_000 + 1_000
 }
 
-/// Sleeps until some instant within 2 ms of `at`.
+/// Sleeps until some instant within 2 ms of `at`. It is 0 after a call without an answer.
 async fn arrive(task: &mut Task, at: i64) {
-    let at = (at + task.dice.i64(-2_000..=2_000)).cast_unsigned() * 1_000;
+    let at = (at + task.dice.i64(-2_000..=2_000)).max(0).cast_unsigned() * 1_000;
     tokio::time::sleep(Duration::from_nanos(at.saturating_sub(nanos()))).await;
 }
 
