@@ -363,7 +363,7 @@ impl Decision {
         self
     }
 
-    /// Whether [`without_retry`](Self::without_retry) made this denial.
+    /// Returns whether [`without_retry`](Self::without_retry) made this denial.
     pub(crate) fn was_retry(&self) -> bool {
         self.was_retry
     }

@@ -97,7 +97,7 @@ impl Error {
         self.kind
     }
 
-    /// Whether something else than the charge is at fault: every kind but
+    /// Returns whether something else than the charge is at fault: every kind but
     /// [`Request`](ErrorKind::Request). That is the store, the way to it, this process or its
     /// settings, and not what a request holds.
     ///

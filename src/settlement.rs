@@ -1,4 +1,4 @@
-//! What a settlement gave back.
+//! The units that a settlement gave back.
 
 use std::fmt;
 use std::future::Future;
@@ -163,7 +163,7 @@ struct Together {
 }
 
 impl Together {
-    /// Adds one that has ended. An error is told if nothing was given back.
+    /// Adds one that has ended. An error is kept if nothing was given back.
     fn add(&mut self, result: &Result<u64, Error>) {
         self.most = match (&self.most, result) {
             (Ok(most), Ok(units)) => Ok(*most.max(units)),

@@ -89,7 +89,7 @@ impl Decision {
         }
     }
 
-    /// How many policies its limiter has, as far as this decision shows: 1 at least.
+    /// Returns how many policies its limiter has, as far as this decision shows: 1 at least.
     pub(crate) fn policy_count(&self) -> usize {
         let Some(details) = self.details() else { return 1 };
         let places = details.policies.iter().flat_map(|policies| policies.iter());

@@ -123,7 +123,7 @@ impl GracePeriod {
         self.deadline
     }
 
-    /// Whether it began so long ago that the process must be busy.
+    /// Returns whether it began so long ago that the process must be busy.
     pub(super) fn is_late(&self) -> bool {
         self.begin.elapsed() > SLACK
     }
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// What it held up needs time for its answer, also if the thread goes on just before the
+    /// An answer that it delayed needs time, even if the thread goes on just before the
     /// deadline.
     #[test]
     fn a_thread_that_goes_on_at_the_deadline_has_time_for_its_answers() {

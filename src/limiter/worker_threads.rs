@@ -42,7 +42,7 @@ impl WorkerThreads {
         self.turns().any(|(seen, turns)| turns.busy.saturating_sub(seen.busy) > most)
     }
 
-    /// What each of them had done then, and has done by now.
+    /// Pairs of what each had done then, and has done by now.
     fn turns(&self) -> impl Iterator<Item = (Turns, Turns)> {
         let now = |(worker, seen): (usize, &Turns)| (*seen, Turns::of(&self.metrics, worker));
         self.seen.iter().enumerate().map(now)

@@ -1,4 +1,4 @@
-//! What a limiter with a fallback reports.
+//! Reports of a limiter with a fallback.
 
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What a layer reports of requests that nobody decided about.
+//! Reports of a layer about requests that nobody decided about.
 
 #[cfg(feature = "tracing")]
 use std::array::from_fn;

@@ -11,7 +11,7 @@ use super::verdict::{Asked, Decided, KINDS, Verdict, error_of, kind_index};
 use crate::waiters::Waiters;
 use crate::{Decision, Error, Origin, PolicyReport};
 
-/// What became of the units of a charge that was settled.
+/// The fates of the units of a charge that was settled.
 const SETTLED: [&str; 3] = ["charged", "given_back", "lost"];
 
 /// The series of one limiter, or of one policy.

@@ -121,7 +121,7 @@ impl Key {
         self.0 == [Part::Global]
     }
 
-    /// Whether the readings of a path are several keys. Asked only of few readings.
+    /// Returns whether the readings of a path are several keys. Asked only of few readings.
     pub(super) fn tells_apart(&self, path: &Readings<'_>) -> bool {
         let has_path = self.0.iter().any(|part| matches!(part, Part::Path { .. }));
         let mut keys = path.each().filter(|_| has_path).into_iter().flatten().map(canonical);

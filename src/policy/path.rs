@@ -161,7 +161,7 @@ fn decoded(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// What a second server reads in a path that the first one has decoded.
+/// Readings of a second server, in a path that the first one has decoded.
 fn decoded_again(path: &str) -> Option<String> {
     let again = spelled(&replaced(path, "%25", "%")?);
     (again != path).then_some(again)

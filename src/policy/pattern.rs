@@ -33,7 +33,7 @@ pub(super) struct Pattern {
     /// Such a row takes only requests that are given this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// Whether `/API` is `/api`.
+    /// True if `/API` is `/api`.
     #[serde(skip_serializing_if = "is_false")]
     ignore_case: bool,
 }
@@ -222,7 +222,7 @@ fn route(pattern: &str) -> Result<String, String> {
     Ok(route + &literal(&text))
 }
 
-/// Whether a character may stand in the name of a placeholder.
+/// Returns whether a character may stand in the name of a placeholder.
 fn is_of_name(character: char) -> bool {
     character.is_alphanumeric() || "_-".contains(character)
 }
@@ -331,7 +331,7 @@ impl PathTest {
         shape
     }
 
-    /// How the paths that it takes begin: the whole segments before the first placeholder.
+    /// Returns how the paths that it takes begin: the whole segments before the first placeholder.
     fn beginning(&self) -> &str {
         let literal = match self.route.find('{') {
             Some(end) => &self.route[..self.route[..end].rfind('/').unwrap_or(0)],
@@ -341,7 +341,7 @@ impl PathTest {
     }
 }
 
-/// Whether a route takes a path whose parameters are those that the route writes.
+/// Returns whether a route takes a path whose parameters are those that the route writes.
 fn is_as_written(route: &Router<()>, path: &str) -> bool {
     route.at(path).is_ok_and(|found| found.params.iter().all(|(_, value)| !value.contains(';')))
 }

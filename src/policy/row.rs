@@ -54,7 +54,7 @@ pub struct Rows {
     pub policy: Vec<Row>,
     /// Interfaces of suppliers, whose calls are limited: `name`, `rate`, `cache` and `status`.
     pub interface: Vec<Row>,
-    /// Whether the table may have no policy, so that nobody is limited. Default: `false`.
+    /// True if the table may have no policy, so that nobody is limited. Default: `false`.
     pub allow_empty: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Shared {
     store: Store,
     pub(super) addresses: Arc<dyn FindAddress>,
     pub(super) observer: Option<Observer>,
-    /// Whether a path that servers read differently is refused.
+    /// True if a path that servers read differently is refused.
     refuses_ambiguous: bool,
     /// Identifies the reservations of this limiter.
     pub(super) owner: Owner,

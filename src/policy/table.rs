@@ -139,7 +139,7 @@ impl Table {
         Ok(Selection { table, in_force, in_shadow, keyless, off, global_shadow })
     }
 
-    /// How many policies are on, in a shadow, and off.
+    /// Returns how many policies are on, in a shadow, and off.
     #[cfg(feature = "tracing")]
     pub(super) fn counts(&self, global: SwitchMode) -> [usize; 3] {
         let modes = [SwitchMode::On, SwitchMode::Shadow, SwitchMode::Off];

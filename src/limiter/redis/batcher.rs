@@ -38,7 +38,7 @@ pub(super) struct Submitted {
     pub(super) receiver: Receiver,
     /// Sends the charge, if no worker does.
     pub(super) inline: Option<InlineSend>,
-    /// How far it has come, in a cluster.
+    /// Its stage, in a cluster.
     pub(super) progress: Option<Arc<Progress>>,
 }
 

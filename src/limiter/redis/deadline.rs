@@ -19,7 +19,7 @@ use super::pool::Pool;
 use crate::limiter::grace_period::GracePeriod;
 use crate::{Error, ErrorKind};
 
-/// How far a charge has come.
+/// The stage of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// It waits to be sent.

@@ -10,7 +10,7 @@ pub(super) struct Login(Arc<Mutex<State>>);
 
 struct State {
     settings: RedisConnectionInfo,
-    /// How often user and password have changed.
+    /// The number of changes of user and password.
     changes: u64,
 }
 

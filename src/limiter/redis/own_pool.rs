@@ -84,7 +84,7 @@ impl OwnPool {
         }
     }
 
-    /// Whether the last attempt to connect has failed, and no runtime has a connection.
+    /// Returns whether the last attempt to connect has failed, and no runtime has a connection.
     pub(super) fn is_away(&self) -> bool {
         let mut state = self.lock();
         let lost = state.clean(Instant::now());

@@ -22,7 +22,7 @@ pub(super) struct PoolState {
     pub(super) backoff: Backoff,
     /// Why the last attempt to connect failed. None after a success.
     pub(super) last_error: Option<Error>,
-    /// How long that attempt took.
+    /// The time that the last attempt took.
     pub(super) last_took: Duration,
     /// How often the server or the user had changed when this state began.
     pub(super) switches: u64,
@@ -36,7 +36,7 @@ impl PoolState {
         current.flat_map(|connections| &connections.entries)
     }
 
-    /// Whether any runtime has a connection.
+    /// Returns whether any runtime has a connection.
     pub(super) fn is_connected(&self) -> bool {
         let mut entries = self.runtimes.iter().flat_map(|runtime| &runtime.entries);
         entries.any(|entry| entry.connection.is_some())
@@ -90,7 +90,7 @@ pub(super) fn any_hangs(
         && attempts.any(|begun| begun + end <= Instant::now())
 }
 
-/// How long an attempt may take after one that took so long and failed.
+/// Returns how long an attempt may take after one that took so long and failed.
 pub(super) fn hangs_after(last_took: Duration) -> Duration {
     HANGS_AFTER.max(2 * last_took)
 }

@@ -65,7 +65,7 @@ impl QueuedRequest {
         }
     }
 
-    /// Whether it settles what was taken, and so has no caller who waits.
+    /// Returns whether it settles what was taken, and so has no caller who waits.
     pub(super) fn is_settlement(&self) -> bool {
         !matches!(self.reply_to, ReplyTo::Caller(_))
     }

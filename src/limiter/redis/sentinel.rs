@@ -101,7 +101,7 @@ impl Sentinels {
         }
     }
 
-    /// How often the primary, or the user there, has changed.
+    /// Returns how often the primary, or the user there, has changed.
     pub(super) fn switches(&self) -> u64 {
         self.switches.load(Relaxed) + self.connector.login.changes()
     }

@@ -99,7 +99,7 @@ impl Server {
         format!("redis at {}", self.addr())
     }
 
-    /// How often the user or the password has changed.
+    /// Returns how often the user or the password has changed.
     pub(super) fn login_changes(&self) -> u64 {
         self.login.changes()
     }

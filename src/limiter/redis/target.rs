@@ -67,7 +67,7 @@ impl Target {
         }
     }
 
-    /// How often the server, or the user there, has changed.
+    /// Returns how often the server, or the user there, has changed.
     pub(super) fn switches(&self) -> u64 {
         match self {
             Self::Server(server) => server.login_changes(),

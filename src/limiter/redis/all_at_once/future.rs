@@ -20,7 +20,7 @@ pub(super) type Joined = Redis<Vec<AnyAlgorithm>>;
 pub(super) struct TakenTogether {
     pub(super) limiter: Joined,
     pub(super) reservation: Reservation,
-    /// Whether the members state their own costs.
+    /// True if the members state their own costs.
     pub(super) states_costs: bool,
 }
 

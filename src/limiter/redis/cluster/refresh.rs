@@ -35,7 +35,7 @@ struct State {
     backoff: Backoff,
     /// Why the last attempt failed. None after a success.
     last_error: Option<Error>,
-    /// How long that attempt took.
+    /// The time that the last attempt took.
     last_took: Duration,
     /// Whether the map was ever read.
     was_read: bool,
@@ -63,7 +63,7 @@ impl Refreshes {
         state.was_read || state.last_error.is_some() && !state.attempt_hangs()
     }
 
-    /// Whether an attempt hangs, which makes void why the last one failed.
+    /// Returns whether an attempt hangs, which makes void why the last one failed.
     pub(super) fn attempt_hangs(&self) -> bool {
         self.lock().attempt_hangs()
     }
