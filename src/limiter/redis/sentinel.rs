@@ -23,8 +23,7 @@ use super::address::Host;
 use super::connection::Connection;
 use super::greeting::ServerKind;
 use super::login::Login;
-use super::server::{Connector, Server};
-use super::target::Failure;
+use super::server::{Connector, Failure, Server};
 use crate::observe::primary_changed;
 use crate::{Error, ErrorKind};
 

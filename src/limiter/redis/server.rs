@@ -83,6 +83,18 @@ impl Connector {
     }
 }
 
+/// A failed attempt to connect, and where it led: a sentinel may name another server since.
+pub(super) struct Failure {
+    pub(super) address: String,
+    pub(super) cause: Error,
+}
+
+impl Failure {
+    pub(super) fn new(address: String, cause: Error) -> Self {
+        Self { address, cause }
+    }
+}
+
 impl Server {
     /// The same, as a node of a cluster.
     pub(super) fn in_cluster(self) -> Self {

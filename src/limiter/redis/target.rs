@@ -7,26 +7,13 @@ use tokio::runtime::Handle;
 
 use super::connection::Connection;
 use super::sentinel::Sentinels;
-use super::server::Server;
-use crate::Error;
+use super::server::{Failure, Server};
 
 /// One server, or the primary that sentinels name.
 #[derive(Clone)]
 pub(super) enum Target {
     Server(Box<Server>),
     Primary(Arc<Sentinels>),
-}
-
-/// Why an attempt to connect failed, and where it led: the server may have changed since.
-pub(super) struct Failure {
-    pub(super) address: String,
-    pub(super) cause: Error,
-}
-
-impl Failure {
-    pub(super) fn new(address: String, cause: Error) -> Self {
-        Self { address, cause }
-    }
 }
 
 impl From<Server> for Target {
