@@ -383,18 +383,11 @@ impl Turn for Place {
     /// The units of a slot that is kept for the next charge count as given back.
     fn leave(&self) -> Option<Settlement> {
         let now = Instant::now();
-        let own = self.slot().take_if(|slot| slot.due > now);
-        let has_left = self.change(|line| match (own, line.position(self)) {
-            (Some(slot), _) => {
-                line.add_slot(slot);
-                true
-            }
-            (None, Some(index)) if line.due(index) > now => {
-                line.waiters.remove(index);
-                true
-            }
-            _ => false,
-        });
+        let has_left = self.slot().is_none()
+            && self.change(|line| {
+                let index = line.position(self).filter(|index| line.due(*index) > now);
+                index.map(|index| line.waiters.remove(index)).is_some()
+            });
         has_left
             .then(|| self.give_back_newest().unwrap_or_else(|| Settlement::gave_back(self.cost)))
     }
