@@ -18,7 +18,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tower_sluice::{ErrorKind, Limiter, Pool};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{ErrorKind, Limiter, Pool, Quota, Redis};
 #[cfg(feature = "rustls")]
 use tower_sluice::{FailOpen, LimiterExt};
 
@@ -108,6 +109,31 @@ async fn a_resolver_that_panics_is_asked_again() {
 }
 
 // Case 136.
+/// The name is no address: all that connects to it is the closure.
+#[tokio::test]
+async fn sockets_are_opened_by_the_applications_own_function() {
+    let server = Server::start();
+    let port = server.port();
+    let dialed = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&dialed);
+    let dial = move |host: String, _| {
+        assert_eq!(host, "cache.invalid");
+        count.fetch_add(1, Relaxed);
+        tokio::net::TcpStream::connect(("127.0.0.1", port))
+    };
+    let pool = Pool::builder("redis://cache.invalid").unwrap().size(1).dial(dial).build().unwrap();
+    let limiter = Redis::new("api", TokenBucket::new(Quota::per_hour(2)), pool)
+        .decision_timeout(Duration::from_secs(20));
+    assert!(limiter.check(&"alice".into()).await.unwrap().is_admitted());
+    assert_eq!(dialed.load(Relaxed), 1);
+
+    for url in ["rediss://cache.invalid", "redis+unix:///run/redis.sock"] {
+        let dial = |_, _| std::future::ready(Ok(tokio::io::empty()));
+        let error = Pool::builder(url).unwrap().dial(dial).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
+    }
+}
+
 #[tokio::test]
 async fn a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels() {
     for url in

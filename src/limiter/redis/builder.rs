@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use super::address::{Address, Topology};
 use super::cluster::{Cluster, NodeSettings};
+use super::dialer::Dialer;
 use super::login::Login;
 use super::own_pool::OwnPool;
 use super::pool::{MAX_TIMEOUT, Pool};
@@ -16,7 +19,7 @@ use super::sentinel::Sentinels;
 use super::server::Connector;
 use super::target::Target;
 use super::tls::Tls;
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 impl Pool {
     /// Connections to what `url` names. Connects on first use.
@@ -68,6 +71,7 @@ pub struct PoolBuilder {
     connect_timeout: Duration,
     response_timeout: Option<Duration>,
     resolver: Option<Resolver>,
+    dialer: Option<Dialer>,
     tls: Tls,
 }
 
@@ -79,6 +83,7 @@ impl PoolBuilder {
             connect_timeout: Duration::from_secs(1),
             response_timeout: None,
             resolver: None,
+            dialer: None,
             tls: Tls::default(),
         }
     }
@@ -112,6 +117,32 @@ impl PoolBuilder {
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
         self.resolver = Some(Resolver::new(resolve));
+        self
+    }
+
+    /// Opens each socket by `dial`, which is given host and port: through a proxy or a tunnel, or
+    /// to a server inside a test. Default: TCP.
+    ///
+    /// It takes the place of the [`resolver`](Self::resolver). Encryption is then up to `dial`, and
+    /// an address that asks for TLS, or names a Unix socket, is an error of [`build`](Self::build).
+    ///
+    /// ```
+    /// use tower_sluice::Pool;
+    ///
+    /// # fn main() -> Result<(), tower_sluice::Error> {
+    /// let through_tunnel = Pool::builder("redis://cache.internal")?
+    ///     .dial(|_host, _port| tokio::net::TcpStream::connect("127.0.0.1:16379"))
+    ///     .build()?;
+    /// # let _ = through_tunnel;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn dial<F, S>(mut self, dial: impl Fn(String, u16) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        self.dialer = Some(Dialer::new(dial));
         self
     }
 
@@ -184,15 +215,21 @@ impl PoolBuilder {
     /// - The address asks for TLS, and the crate was built without the feature `rustls`, or the
     ///   application has installed no crypto provider, or a certificate cannot be read, or nothing
     ///   was set and the system knows no authorities.
+    /// - The address asks for TLS or names a Unix socket, and `dial` was set.
     /// - Something was set for TLS, and the address does not ask for TLS.
     pub fn build(self) -> Result<Pool, Error> {
         let Address { topology, uses_tls, settings } = self.address;
+        if self.dialer.is_some() && (uses_tls || matches!(topology, Topology::Socket(_))) {
+            let message = "sockets that are dialed are those of an address without TLS";
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
         let login = Login::new(settings);
         let connector = Connector {
             tls: self.tls.params(uses_tls)?,
             login: login.clone(),
             timeout: self.connect_timeout,
             resolver: self.resolver,
+            dialer: self.dialer,
         };
         let (size, response_timeout) = (self.size as usize, self.response_timeout);
         let pool = |target| Pool::new(Arc::new(OwnPool::new(target, size)), response_timeout);

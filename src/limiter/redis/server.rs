@@ -14,10 +14,11 @@ use redis::{
     PushKind, RedisError, RedisResult,
 };
 use tokio::select;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::address::Host;
 use super::connection::Connection;
+use super::dialer::Dialer;
 use super::error;
 use super::greeting::{Greeting, ServerKind};
 use super::health::{ConnectionState, Health, ServerHealth};
@@ -42,6 +43,7 @@ pub(super) struct Server {
     login: Login,
     pub(super) connect_timeout: Duration,
     resolver: Option<Resolver>,
+    dialer: Option<Dialer>,
     health: Arc<ServerHealth>,
     /// What it must be.
     kind: ServerKind,
@@ -55,6 +57,7 @@ pub(super) struct Connector {
     /// How long connecting may take.
     pub(super) timeout: Duration,
     pub(super) resolver: Option<Resolver>,
+    pub(super) dialer: Option<Dialer>,
 }
 
 impl Connector {
@@ -76,10 +79,10 @@ impl Connector {
         // What cannot be used fails now.
         let with_login = info.clone().set_redis_settings(self.login.settings());
         Client::open(with_login).map_err(invalid_address)?;
-        let (connect_timeout, resolver) = (self.timeout, self.resolver.clone());
-        let login = self.login.clone();
+        let (resolver, dialer) = (self.resolver.clone(), self.dialer.clone());
+        let (connect_timeout, login) = (self.timeout, self.login.clone());
         let (health, kind) = (Arc::default(), ServerKind::Plain);
-        Ok(Server { info, login, connect_timeout, resolver, health, kind })
+        Ok(Server { info, login, connect_timeout, resolver, dialer, health, kind })
     }
 }
 
@@ -173,6 +176,13 @@ impl Server {
         if let Some(resolver) = &self.resolver {
             config = config.set_dns_resolver(resolver.clone());
         }
+        if let Some(dialer) = &self.dialer {
+            let settings = self.login.settings();
+            let connected = dialer.connect(self.addr(), &settings, config);
+            let in_time = timeout(self.connect_timeout, connected).await;
+            return in_time
+                .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        }
         let info = self.info.clone().set_redis_settings(self.login.settings());
         Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await
     }
@@ -204,6 +214,7 @@ impl Server {
         // TLS may answer with bytes that are no reply, too.
         let is_odd = error.is_connection_dropped() || error.kind() == redis::ErrorKind::Parse;
         if is_odd
+            && self.dialer.is_none()
             && !error.is_connection_refusal()
             && probe::answers_with_tls(self.addr(), self.resolver.as_ref(), deadline).await
         {
