@@ -12,7 +12,7 @@ use crate::limiter::Limiter;
 use crate::observe::RefusalWatch;
 use crate::service::RateLimit;
 use crate::shared::Shared;
-use crate::{RefundIf, RefundOnError, RefundUnused, Settle};
+use crate::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, Settle};
 
 /// How many requests of a layer wait at once unless set otherwise.
 const DEFAULT_MAX_WAITERS: usize = 1_024;
@@ -139,6 +139,85 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     #[must_use]
     pub fn actual_cost<F>(self, cost: F) -> RateLimitLayer<L, K, Settle<R, F>> {
         self.settle(cost)
+    }
+
+    /// Takes `units` more if `condition` holds, a closure over `&Decision` and the response: for
+    /// responses that show abuse. Default: what was charged stays.
+    ///
+    /// They are taken whether or not they fit. A bucket owes them; a window takes its limit at most.
+    /// A cost that follows from the response is for [`actual_cost`](RateLimitLayer::actual_cost).
+    /// As there, a limiter that cannot take more passes no request.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{Decision, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("files", TokenBucket::new(Quota::per_minute(100)));
+    /// let not_found = |_: &Decision, response: &Response<String>| response.status() == 404;
+    /// let service = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")))
+    ///     .penalize_if(9, not_found)
+    ///     .layer(service_fn(|_: Request<()>| async {
+    ///         Ok::<_, BoxError>(Response::builder().status(404).body(String::new())?)
+    ///     }));
+    /// let request = Request::builder().header("x-user", "scanner").body(())?;
+    /// service.oneshot(request).await?;
+    /// assert_eq!(limiter.peek("scanner").await?.remaining(), Some(90));
+    /// # Ok::<(), BoxError>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn penalize_if<F>(
+        self,
+        units: u64,
+        condition: F,
+    ) -> RateLimitLayer<L, K, Settle<R, PenalizeIf<F>>> {
+        self.settle(PenalizeIf { units, condition })
+    }
+
+    /// Starts the key of a request anew if `condition` holds, a closure over `&Decision` and the
+    /// response: a login that succeeds clears the failures before it. Default: what was charged
+    /// stays.
+    ///
+    /// It is [`LimiterExt::reset`](crate::LimiterExt::reset) with the charge of the request, whose
+    /// own units are forgotten too. A charge of several keys resets all of them, so limit an address
+    /// apart from a user: else a caller with an account of its own clears the address.
+    ///
+    /// The response waits for the reset, so that the next request finds the key cleared. If the
+    /// store fails, the response passes all the same and the units stay taken. A limiter without
+    /// resets, such as a closure, refunds the request instead. So do policies: only your handler
+    /// knows which of them to reset, by
+    /// [`PolicyHandle::reset`](crate::policy::PolicyHandle::reset). A request that took nothing,
+    /// since the limiter failed open, resets nothing.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::FixedWindow;
+    /// use tower_sluice::{Decision, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
+    /// let succeeded = |_: &Decision, response: &Response<()>| response.status() == 200;
+    /// let service = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")))
+    ///     .reset_if(succeeded)
+    ///     .layer(service_fn(|login: Request<&'static str>| async move {
+    ///         let status = if *login.body() == "secret" { 200 } else { 401 };
+    ///         Ok::<_, BoxError>(Response::builder().status(status).body(())?)
+    ///     }));
+    /// let login = |password| Request::builder().header("x-user", "alice").body(password).unwrap();
+    /// service.clone().oneshot(login("a guess")).await?;
+    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(4));
+    /// service.oneshot(login("secret")).await?;
+    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(5));
+    /// # Ok::<(), BoxError>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn reset_if<F>(self, condition: F) -> RateLimitLayer<L, K, Settle<R, ResetIf<F>>> {
+        self.settle(ResetIf(condition))
     }
 
     /// Refunds a request if the inner service fails and `condition` holds, a closure over its

@@ -108,7 +108,9 @@ pub use self::refusal::Refusal;
 pub use self::reservation::{Owner, Reservation};
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
-pub use self::settle::{ActualCost, RefundIf, RefundOnError, RefundUnused, Settle};
+pub use self::settle::{
+    ActualCost, PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, Settle,
+};
 // The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 #[cfg(feature = "redis")]
 pub use ::bb8_redis::{self, bb8};

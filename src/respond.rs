@@ -75,6 +75,22 @@ pub trait Respond<Req, Res, E> {
         None
     }
 
+    /// Whether [`resets`](Respond::resets) may return `true`. Default: no. If so, a layer keeps the
+    /// charge of each request until that is answered.
+    fn may_reset(&self) -> bool {
+        false
+    }
+
+    /// Whether the key of an admitted request starts anew, now that the inner service has answered
+    /// it or failed: see [`LimiterExt::reset`](crate::LimiterExt::reset). Default: no.
+    ///
+    /// It is asked before [`actual_cost`](Respond::actual_cost), which is not asked after a reset,
+    /// and only if something was charged. The response waits for the reset.
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        let _ = (decision, result);
+        false
+    }
+
     /// Adds to an admitted request what the inner service should know of the decision. It is called
     /// once, just before the inner service is. Default: nothing.
     /// [`HttpResponder`](crate::HttpResponder) adds a

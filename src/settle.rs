@@ -17,7 +17,12 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// | [`refund_if`](crate::RateLimitLayer::refund_if) | refunds all or nothing |
 /// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds what the request did not use |
 /// | [`actual_cost`](crate::RateLimitLayer::actual_cost) | refunds, or takes more |
+/// | [`penalize_if`](crate::RateLimitLayer::penalize_if) | takes a number of units more |
+/// | [`reset_if`](crate::RateLimitLayer::reset_if) | starts the key anew |
 /// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all if the inner service failed |
+///
+/// Of several setters the one that was called last is asked first. The next one is asked only if
+/// that keeps what was charged. A reset comes before all of them.
 ///
 /// ```
 /// use http::{Response, StatusCode};
@@ -101,19 +106,40 @@ pub struct RefundIf<F>(pub(crate) F);
 #[derive(Clone, Copy, Debug)]
 pub struct RefundUnused<F>(pub(crate) F);
 
+/// Takes more on a condition: see
+/// [`RateLimitLayer::penalize_if`](crate::RateLimitLayer::penalize_if).
+#[derive(Clone, Copy, Debug)]
+pub struct PenalizeIf<F> {
+    pub(crate) units: u64,
+    pub(crate) condition: F,
+}
+
+/// Starts the key anew on a condition: see
+/// [`RateLimitLayer::reset_if`](crate::RateLimitLayer::reset_if).
+#[derive(Clone, Copy, Debug)]
+pub struct ResetIf<F>(pub(crate) F);
+
 /// Refunds all if the inner service failed: see
 /// [`RateLimitLayer::refund_on_error`](crate::RateLimitLayer::refund_on_error).
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOnError<F>(pub(crate) F);
 
 /// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, a
-/// [`RefundIf`], a [`RefundUnused`] or a [`RefundOnError`]. Sealed.
+/// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`]. Sealed.
 pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {
     #[doc(hidden)]
     const TAKES_MORE: bool = false;
+    #[doc(hidden)]
+    const MAY_RESET: bool = false;
 
     #[doc(hidden)]
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64>;
+
+    #[doc(hidden)]
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        let _ = (decision, result);
+        false
+    }
 }
 
 mod sealed {
@@ -152,6 +178,30 @@ where
     }
 }
 
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for PenalizeIf<F> {}
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for PenalizeIf<F> {
+    const TAKES_MORE: bool = true;
+
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        let charged = decision.reservation().map_or(0, Reservation::cost);
+        let penalized = result.ok().filter(|response| (self.condition)(decision, response));
+        penalized.map(|_| charged.saturating_add(self.units))
+    }
+}
+
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for ResetIf<F> {}
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for ResetIf<F> {
+    const MAY_RESET: bool = true;
+
+    fn actual_cost(&self, _: &Decision, _: Result<&Res, &E>) -> Option<u64> {
+        None
+    }
+
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        result.is_ok_and(|response| (self.0)(decision, response))
+    }
+}
+
 impl<F: Fn(&E) -> bool, Res, E> sealed::Sealed<Res, E> for RefundOnError<F> {}
 impl<F: Fn(&E) -> bool, Res, E> ActualCost<Res, E> for RefundOnError<F> {
     fn actual_cost(&self, _: &Decision, result: Result<&Res, &E>) -> Option<u64> {
@@ -176,6 +226,14 @@ where
 
     fn takes_more(&self) -> bool {
         F::TAKES_MORE || self.respond.takes_more()
+    }
+
+    fn may_reset(&self) -> bool {
+        F::MAY_RESET || self.respond.may_reset()
+    }
+
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        self.cost.resets(decision, result) || self.respond.resets(decision, result)
     }
 
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
