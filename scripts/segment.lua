@@ -24,13 +24,15 @@ elseif op == 'penalize' then
   cost, a = ARGV[a + 1] + 0, a + 2
 elseif op == 'estimate' then
   cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
-elseif op == 'reset' then
+elseif op == 'reset' or op == 'unblock' then
   cost, a = 0, a + 1
+elseif op == 'block' then
+  -- How long it lasts.
+  cost, back, a = 0, ARGV[a + 1] + 0, a + 2
 else
   op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
 end
-horizon_of_all = math.min($horizons)
-max_wait = math.min(max_wait, horizon_of_all)
+max_wait = math.min(max_wait, $horizons)
 --@ else
 cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, $horizons), a + 2
 --@ end

@@ -1,6 +1,14 @@
 -- One charge of a complete script, under several quotas.
+-- At 0 stands the longest block of this charge.
+blocked_at[0] = 0
 --@ each
 --@ paste no_reply
+if op == 'block' then
+  blocked_at[slot_N], kept_N = math.max(blocked_at[slot_N] or 0, now + back), true
+elseif op == 'unblock' and blocked_at[slot_N] then
+  blocked_at[slot_N], kept_N, wiped_at[slot_N] = nil, true, wiped_at[slot_N] or not $exists
+end
+blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
 --@ end
 if op == 'refund' then
   local any
@@ -33,7 +41,7 @@ elseif op == 'penalize' then
   end
   --@ end
   wait = fits_at - now
-  if amount > 0 and wait <= horizon_of_all then
+  if amount > 0 and wait <= math.min($horizons) then
     wait = 0
     --@ each
     do
@@ -57,6 +65,9 @@ elseif op == 'reset' then
   $state = nil
   kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil
   --@ end
-else
+elseif blocked_at[0] == 0 then
   --@ include several_check
+end
+if blocked_at[0] > 0 and op ~= 'refund' then
+  wait = format('BLOCKED %016d', blocked_at[0])
 end

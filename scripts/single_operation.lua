@@ -1,5 +1,10 @@
 -- One charge of a complete script, under one quota.
 --@ paste no_reply
+if op == 'block' then
+  blocked, kept = math.max(blocked or 0, now + back), true
+elseif op == 'unblock' and blocked then
+  blocked, kept, wiped = nil, true, wiped or not $exists
+end
 if op == 'refund' then
   local refunded
   if $exists and back >= 1 and back <= cost then
@@ -31,6 +36,9 @@ elseif op == 'reset' then
   -- Whatever the key holds, it holds it no more.
   $state = nil
   kept, wiped, why = true, true, nil
-else
+elseif not blocked then
   --@ include single_check
+end
+if blocked and op ~= 'refund' then
+  wait = format('BLOCKED %016d', blocked)
 end

@@ -144,7 +144,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// Takes `units` more if `condition` holds, a closure over `&Decision` and the response: for
     /// responses that show abuse. Default: what was charged stays.
     ///
-    /// They are taken whether or not they fit. A bucket owes them; a window takes its limit at most.
+    /// They are taken whether or not they fit. A bucket owes them; a window takes its limit at
+    /// most.
     /// A cost that follows from the response is for [`actual_cost`](RateLimitLayer::actual_cost).
     /// As there, a limiter that cannot take more passes no request.
     ///
@@ -182,8 +183,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// stays.
     ///
     /// It is [`LimiterExt::reset`](crate::LimiterExt::reset) with the charge of the request, whose
-    /// own units are forgotten too. A charge of several keys resets all of them, so limit an address
-    /// apart from a user: else a caller with an account of its own clears the address.
+    /// own units are forgotten too. A charge of several keys resets all of them, so limit an
+    /// address apart from a user: else a caller with an account of its own clears the address.
     ///
     /// The response waits for the reset, so that the next request finds the key cleared. If the
     /// store fails, the response passes all the same and the units stay taken. A limiter without

@@ -125,7 +125,8 @@ pub struct ResetIf<F>(pub(crate) F);
 pub struct RefundOnError<F>(pub(crate) F);
 
 /// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, a
-/// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`]. Sealed.
+/// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`].
+/// Sealed.
 pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {
     #[doc(hidden)]
     const TAKES_MORE: bool = false;

@@ -326,6 +326,16 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         answer::<Self>(rule, seen, now, verdict, members)
     }
 
+    /// The answer about a key that is blocked until an instant, whatever its state is: the twin of
+    /// `BLOCKED` in a script's reply.
+    fn blocked(rule: &Self::Rule, now: i64, until: i64) -> Answer {
+        let (verdict, report) =
+            (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
+        let mut members = Self::judge_each(rule, None, now, Check { cost: 0, max_wait: 0 });
+        members.fill(MemberAnswer { verdict, report });
+        Answer { verdict, report, members, mark: None }
+    }
+
     /// Takes a cost without a check that it fits, unless the debt is past the horizon. Answers as a
     /// peek after it would be answered: the twin of the operation `penalize`.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {

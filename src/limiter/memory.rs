@@ -176,7 +176,8 @@ impl<A: Algorithm> Memory<A> {
         change: impl FnOnce(&A::Rule, i64, &mut Option<A::State>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let rule = self.store.named.own_rule();
-        self.store.update(&crate::digest::short(key), |now, state| change(rule, now, state))
+        self.store
+            .update(&crate::digest::short(key), |now, kept| change(rule, now, &mut kept.state))
     }
 
     #[inline]

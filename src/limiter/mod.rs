@@ -188,8 +188,9 @@ pub trait Limiter {
         false
     }
 
-    /// Does to a key what is no check: see [`LimiterExt::estimate`], [`LimiterExt::penalize`] and
-    /// [`LimiterExt::reset`]. Returns `None` if this limiter cannot, which is the default.
+    /// Does to a key what is no check: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
+    /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot, which
+    /// is the default.
     ///
     /// An estimate answers as a check would and changes nothing. The others change the key, and
     /// answer with its state afterwards.

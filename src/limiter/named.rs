@@ -355,6 +355,11 @@ pub(super) fn units(units: u64) -> i64 {
     units.min(MAX_COST).cast_signed()
 }
 
+/// How long a key is blocked, in µs: 1 at least, and no longer than the arithmetic is exact for.
+pub(super) fn block_time(time: Duration) -> i64 {
+    micros(time).clamp(1, LATEST)
+}
+
 #[inline]
 pub(super) fn micros(duration: Duration) -> i64 {
     let micros = duration.as_secs().checked_mul(1_000_000);

@@ -6,11 +6,11 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::clock::Clock;
-use super::shard::{Shard, hash};
+use super::shard::{Kept, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
 use crate::limiter::Operation;
-use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, units};
+use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, block_time, units};
 #[cfg(feature = "policies")]
 use crate::quota::QuotaError;
 use crate::{Charge, Decision, Error, Origin, Owner, digest};
@@ -87,7 +87,11 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn decide(&self, charge: &mut Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let (answer, now) = self.update(&name, |now, state| {
+        let (answer, now) = self.update(&name, |now, kept| {
+            if let Some(until) = kept.block_end(now) {
+                return ((A::blocked(&parsed.rule, now, until), now), None);
+            }
+            let state = &mut kept.state;
             let answer = A::step(&parsed.rule, state, now, parsed.check);
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
             ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
@@ -102,19 +106,37 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let (answer, now) = self.update(&name, |now, state| {
-            if operation == Operation::Estimate {
-                let answer = A::estimate(&parsed.rule, state.as_ref(), now, parsed.check);
-                return ((answer, now), None);
-            }
-            if operation == Operation::Reset {
-                *state = None;
-                let peek = Check { cost: 0, max_wait: 0 };
-                return ((A::estimate(&parsed.rule, None, now, peek), now), None);
-            }
-            let answer = A::penalize(&parsed.rule, state, now, parsed.check.cost);
-            let changed = state.as_ref().filter(|_| answer.mark.is_some());
-            ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
+        let (answer, now) = self.update(&name, |now, kept| {
+            let rule = &parsed.rule;
+            let check = match operation {
+                Operation::Estimate => parsed.check,
+                _ => Check { cost: 0, max_wait: 0 },
+            };
+            let is_changed = match operation {
+                Operation::Estimate => false,
+                Operation::Penalize => {
+                    A::penalize(rule, &mut kept.state, now, parsed.check.cost).mark.is_some()
+                }
+                Operation::Reset => {
+                    kept.state = None;
+                    false
+                }
+                Operation::Block(time) => {
+                    kept.blocked_until = kept.blocked_until.max(now + block_time(time));
+                    true
+                }
+                Operation::Unblock => {
+                    kept.blocked_until = 0;
+                    false
+                }
+            };
+            let state = kept.state.as_ref();
+            let answer = match kept.block_end(now) {
+                Some(until) => A::blocked(rule, now, until),
+                None => A::estimate(rule, state, now, check),
+            };
+            let expires_at = || state.map_or(now, |state| A::expires_at(rule, state));
+            ((answer, now), is_changed.then(expires_at))
         })?;
         Ok(self.named.decision(parsed.quota, 0, answer, local_provenance(now), Key::Constant("")))
     }
@@ -132,7 +154,9 @@ impl<A: Algorithm> Store<A> {
         let less = units(cost.saturating_sub(actual));
         let more = units(actual.saturating_sub(cost));
         let refund = Refund { units: less, cost: units(cost), mark };
-        let refunded = self.update(key.as_str(), |now, state| {
+        let refunded = self.update(key.as_str(), |now, kept| {
+            // A block refuses checks, and nothing else.
+            let state = &mut kept.state;
             let refunded = match actual.cmp(&cost) {
                 Ordering::Less => A::refund(&rule, state, now, &refund),
                 Ordering::Equal => None,
@@ -144,12 +168,12 @@ impl<A: Algorithm> Store<A> {
         Ok(refunded.cast_unsigned())
     }
 
-    /// Applies `change` to the state under a name at the current time, as [`Shard::update`] does.
+    /// Applies `change` to the key of a name at the current time, as [`Shard::update`] does.
     #[inline]
     pub(super) fn update<T>(
         &self,
         name: &str,
-        change: impl FnOnce(i64, &mut Option<A::State>) -> (T, Option<i64>),
+        change: impl FnOnce(i64, &mut Kept<A::State>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let name = name.as_bytes();
         let hash = hash(&self.hasher, name);
@@ -157,7 +181,7 @@ impl<A: Algorithm> Store<A> {
         // Read under the lock: a decision that overtook this one would lie in its future.
         let now = self.clock.now()?;
         shard.maintain(now, self.clock.is_monotonic());
-        shard.update((hash, name), now, |state| change(now, state))
+        shard.update((hash, name), now, |kept| change(now, kept))
     }
 
     /// The shard of a hash: by bits in its middle, since tables use the highest and the lowest.

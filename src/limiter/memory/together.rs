@@ -58,6 +58,11 @@ impl<A: Algorithm + Single> Together<A> {
             charges.iter().map(|charge| digest::short(charge.key())).collect();
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
+        if let Some(until) = locked.block_end()? {
+            let answer = Vec::<OwnTerms<A>>::blocked(&parsed.rule, now, until);
+            let from = local_provenance(now);
+            return Ok(self.named.decision(parsed.quota, 0, answer, from, Key::Constant("")));
+        }
         let mut states = Some(locked.states()?);
         let answer = Vec::<OwnTerms<A>>::step(&parsed.rule, &mut states, now, parsed.check);
         if let Some(mark) = &answer.mark {
@@ -152,8 +157,17 @@ impl<A: Algorithm> Locked<'_, A> {
     fn states(&mut self) -> Result<Vec<Option<A::State>>, Error> {
         let pairs = self.shards.iter_mut().zip(&self.keys);
         pairs
-            .map(|(shard, key)| shard.update(*key, self.now, |state| (state.clone(), None)))
+            .map(|(shard, key)| shard.update(*key, self.now, |kept| (kept.state.clone(), None)))
             .collect()
+    }
+
+    /// When the last block of these keys ends, if there is one.
+    fn block_end(&mut self) -> Result<Option<i64>, Error> {
+        let (now, mut last) = (self.now, None);
+        for (shard, key) in self.shards.iter_mut().zip(&self.keys) {
+            last = last.max(shard.update(*key, now, |kept| (kept.block_end(now), None))?);
+        }
+        Ok(last)
     }
 
     /// Stores all states, or none.
@@ -174,8 +188,8 @@ impl<A: Algorithm> Locked<'_, A> {
         for ((shard, key), (rule, state)) in pairs.zip(rule.iter().zip(states)) {
             let Some(state) = state else { continue };
             let expires_at = OwnTerms::<A>::expires_at(rule, &state);
-            shard.update(*key, now, |stored| {
-                *stored = Some(state);
+            shard.update(*key, now, |kept| {
+                kept.state = Some(state);
                 ((), Some(expires_at))
             })?;
         }

@@ -10,7 +10,7 @@ use crate::algorithm::ScriptPart;
 pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
 
 /// The templates, by the name that others include them under.
-const TEMPLATES: [(&str, &str); 9] = [
+const TEMPLATES: [(&str, &str); 10] = [
     ("call", include_str!("../../../scripts/call.lua")),
     ("single", include_str!("../../../scripts/single.lua")),
     ("single_check", include_str!("../../../scripts/single_check.lua")),
@@ -19,6 +19,7 @@ const TEMPLATES: [(&str, &str); 9] = [
     ("several_check", include_str!("../../../scripts/several_check.lua")),
     ("several_operation", include_str!("../../../scripts/several_operation.lua")),
     ("segment", include_str!("../../../scripts/segment.lua")),
+    ("unread", include_str!("../../../scripts/unread.lua")),
     ("write", include_str!("../../../scripts/write.lua")),
 ];
 

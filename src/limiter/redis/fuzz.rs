@@ -136,6 +136,8 @@ fn requests() -> Vec<Request> {
         request(Op::Refund { units: 2, cost: 3, mark }),
         request(Op::Penalize { cost: 7 }),
         request(Op::Reset),
+        request(Op::Block { time: 7 }),
+        request(Op::Unblock),
     ]
 }
 

@@ -28,6 +28,10 @@ pub(super) enum Op {
     Penalize { cost: i64 },
     /// Forgets the key.
     Reset,
+    /// Refuses checks for so many microseconds, or until a later block ends.
+    Block { time: i64 },
+    /// Ends a block.
+    Unblock,
 }
 
 impl Request {

@@ -189,5 +189,7 @@ fn append_operation(command: &mut Cmd, request: &Request) {
         Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
         Op::Penalize { cost } => command.arg("penalize").arg(cost),
         Op::Reset => command.arg("reset"),
+        Op::Block { time } => command.arg("block").arg(time),
+        Op::Unblock => command.arg("unblock"),
     };
 }
