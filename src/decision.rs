@@ -22,8 +22,9 @@ pub(crate) use self::policy::{
 };
 pub use self::policy::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;
+use crate::unsettled::SettleBy;
 use crate::waiters::Waiters;
-use crate::{Error, Quota, Reservation};
+use crate::{Error, Quota, Reservation, SettleHandle};
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
@@ -242,6 +243,28 @@ impl Decision {
     #[inline]
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.details.as_mut()?.reserved()?.take()
+    }
+
+    /// Hands out what was taken to whoever may settle it in place of the layer. The handle is empty
+    /// if nothing was taken.
+    pub(crate) fn hand_out(&mut self, settle_by: &SettleBy) -> SettleHandle {
+        let Some(reservation) = self.take_reservation() else { return SettleHandle::default() };
+        let handle = SettleHandle::new(reservation, Arc::clone(settle_by));
+        if let Some(place) = self.details.as_mut().and_then(Held::handed_out) {
+            *place = Some(handle.clone());
+        }
+        handle
+    }
+
+    /// Takes back what was handed out, unless somebody has taken it.
+    #[inline]
+    pub(crate) fn take_back(&mut self) {
+        let Some(details) = self.details.as_mut() else { return };
+        if let Some(handle) = details.handed_out().and_then(Option::take)
+            && let Some(place) = details.reserved()
+        {
+            *place = handle.take_back();
+        }
     }
 
     /// Sets where it was decided. Default: [`Origin::Local`].

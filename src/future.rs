@@ -143,10 +143,11 @@ where
                 }
                 StateProj::Calling { reply } => {
                     let mut result = ready!(reply.poll(cx));
-                    if let Some(decision) = this.decision
-                        && let Ok(response) = &mut result
-                    {
-                        this.shared.respond.annotate(decision, response);
+                    if let Some(decision) = this.decision {
+                        decision.take_back();
+                        if let Ok(response) = &mut result {
+                            this.shared.respond.annotate(decision, response);
+                        }
                     }
                     match reset(this.shared, this.charge, this.decision, result.as_ref()) {
                         Some(reset) => State::Resetting { reset, answer: Some(Box::new(result)) },

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
-use crate::http::HttpResponder;
+use crate::http::{CountBodyLayer, HandOut, HttpResponder, Recipient};
 use crate::limiter::Limiter;
 use crate::observe::RefusalWatch;
 use crate::service::RateLimit;
@@ -252,6 +252,110 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         condition: F,
     ) -> RateLimitLayer<L, K, Settle<R, RefundOnError<F>>> {
         self.settle(RefundOnError(condition))
+    }
+
+    /// Hands out what each request took to its handler, as a
+    /// [`SettleHandle`](crate::SettleHandle) in the extensions of the request. Default: it does
+    /// not.
+    ///
+    /// A handler that takes it settles it, also later and from another task, and the layer does
+    /// not. If the handler leaves it where it is, the layer settles as it would without a handle.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::FixedWindow;
+    /// use tower_sluice::{
+    ///     Charge, LimiterExt, Memory, Quota, RateLimitLayer, SettleHandle, by_head,
+    /// };
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let tokens = Memory::new("tokens", FixedWindow::new(Quota::per_hour(10_000)));
+    /// // Each request is charged the most that it may use.
+    /// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(1_000)));
+    /// let layer = RateLimitLayer::new(tokens.clone(), most).settle_in_handler();
+    ///
+    /// let service = layer.layer(service_fn(|request: Request<()>| async move {
+    ///     let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
+    ///     if let Some(unsettled) = handle.take() {
+    ///         // Or in a task that goes on after the response.
+    ///         unsettled.settle(120).await.expect("settled");
+    ///     }
+    ///     Ok::<_, Infallible>(Response::new(()))
+    /// }));
+    /// let request = Request::builder().header("x-user", "alice").body(()).unwrap();
+    /// service.oneshot(request).await.unwrap();
+    /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn settle_in_handler(self) -> RateLimitLayer<L, K, HandOut<R>>
+    where
+        L: Limiter + Send + Sync + 'static,
+    {
+        self.hand_out(Recipient::Handler)
+    }
+
+    /// Settles each request with what the body of its response cost: for streams, whose cost is
+    /// known when they end. `count` is a closure over `&Frame` that returns the units of a frame,
+    /// of data or of trailers, or [`CountBytes`](crate::CountBytes). Default: bodies do not count.
+    ///
+    /// Call it last: what it returns has no further setters. The units of all frames are what the
+    /// request costs. Less than was charged is refunded, and more is taken, once the body ends,
+    /// fails or is dropped. So a caller that leaves in the middle pays for what it was sent, and a
+    /// response without frames costs nothing. Responses of gRPC are counted alike.
+    ///
+    /// The other setters settle nothing of a response then, but an error of the inner service. A
+    /// handler that takes its [`SettleHandle`](crate::SettleHandle) settles in place of the body.
+    /// A limiter that cannot take more passes no request, as for
+    /// [`actual_cost`](RateLimitLayer::actual_cost).
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::{BodyExt, Full};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::http_body::Frame;
+    /// use tower_sluice::{CountBytes, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("bytes", TokenBucket::new(Quota::per_day(1_000_000)));
+    /// let layer = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")));
+    /// let service = layer.count_body(CountBytes).layer(service_fn(|_: Request<()>| async {
+    ///     Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    /// }));
+    /// let request = Request::builder().header("x-user", "alice").body(()).unwrap();
+    /// service.oneshot(request).await.unwrap().into_body().collect().await.unwrap();
+    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(999_995));
+    ///
+    /// // An event of a stream is a frame of its own: each costs a unit.
+    /// let events = |frame: &Frame<Bytes>| u64::from(frame.is_data());
+    /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
+    /// let layer = layer.count_body(events);
+    /// # let _ = layer;
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn count_body<F>(self, count: F) -> CountBodyLayer<RateLimitLayer<L, K, HandOut<R>>, F>
+    where
+        L: Limiter + Send + Sync + 'static,
+    {
+        CountBodyLayer::new(self.hand_out(Recipient::Body), count)
+    }
+
+    fn hand_out(self, to: Recipient) -> RateLimitLayer<L, K, HandOut<R>>
+    where
+        L: Limiter + Send + Sync + 'static,
+    {
+        let limiter = Arc::clone(&self.shared.limiter);
+        let settle_by = Arc::new(move |reservation, actual| limiter.settle(reservation, actual));
+        let respond = HandOut::new(Arc::clone(&self.shared.respond), settle_by, to);
+        self.respond(respond)
     }
 
     fn settle<F>(self, cost: F) -> RateLimitLayer<L, K, Settle<R, F>> {

@@ -104,7 +104,8 @@ pub trait Respond<Req, Res, E> {
     /// headers.
     ///
     /// It is called before [`actual_cost`](Respond::actual_cost). A responder that takes the
-    /// decision's [`reservation`](Decision::take_reservation) settles it itself.
+    /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams there
+    /// is [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }

@@ -59,14 +59,17 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// was left.
 ///
 /// The limiter that decided settles, also where that was the fallback of an `or_else`. A peek and
-/// [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled. A body that streams has no
-/// length yet: take the [`Reservation`](crate::Reservation) in [`Respond::annotate`], and settle it
-/// where the body ends.
+/// [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled.
+///
+/// These setters look at the head of a response. What a stream costs is known when it ends:
+/// [`count_body`](crate::RateLimitLayer::count_body) counts it as its frames pass, and
+/// [`settle_in_handler`](crate::RateLimitLayer::settle_in_handler) lets the handler say what it
+/// cost, also from another task.
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
 /// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. Where that
 /// matters, charge the most that a request may use, and refund the rest with `refund_unused`, as
-/// above.
+/// above. What a handler has taken out is settled by the handler, whether or not its caller left.
 ///
 /// If the inner service returns an error, the charge stays too, unless `refund_on_error` says
 /// otherwise.

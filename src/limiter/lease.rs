@@ -97,10 +97,11 @@ use crate::{Charge, Decision, Error, Reservation};
 ///
 /// What is unspent is refunded when its time is over, when nobody asks for half of that time, when
 /// another quota, a [penalty](crate::LimiterExt::penalize) or a
-/// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by [`end_leases`](Lease::end_leases). How much of it comes back depends on the
-/// algorithm, as for any refund: windows refund exactly, a bucket only if no other charge was
-/// decided since. What does not come back counts as taken: a crash or a busy bucket admits less,
-/// never more. A closure cannot refund, so there it is lost too.
+/// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by
+/// [`end_leases`](Lease::end_leases). How much of it comes back depends on the algorithm, as for
+/// any refund: windows refund exactly, a bucket only if no other charge was decided since. What
+/// does not come back counts as taken: a crash or a busy bucket admits less, never more. A closure
+/// cannot refund, so there it is lost too.
 ///
 /// # Settling
 ///
@@ -112,7 +113,8 @@ use crate::{Charge, Decision, Error, Reservation};
 /// # What it does not do
 ///
 /// - It does not see what others do to the key: leased units outlive a reset or a block by another
-///   process for the validity. A [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
+///   process for the validity. A [`reset`](crate::LimiterExt::reset) through this limiter forgets
+///   them.
 /// - A peek, an estimate, a charge of as many units as a lease or more, and one of
 ///   [`several`](Charge::several) keys go to the inner limiter. For these, leased units count as
 ///   taken.

@@ -189,8 +189,8 @@ pub trait Limiter {
     }
 
     /// Does to a key what is no check: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
-    /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot, which
-    /// is the default.
+    /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot,
+    /// which is the default.
     ///
     /// An estimate answers as a check would and changes nothing. The others change the key, and
     /// answer with its state afterwards.

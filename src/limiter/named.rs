@@ -148,6 +148,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
                 let mark = answer.mark.unwrap_or_default();
                 Reservation::of_taken(self.owner, cost.cast_unsigned(), Taken { key, quota, mark })
             }),
+            handed_out: None,
             shadowed: None,
             fallback_cause: None,
             waiters: None,
