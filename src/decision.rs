@@ -23,7 +23,7 @@ pub(crate) use self::policy::{
 pub use self::policy::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;
 use crate::unsettled::SettleBy;
-use crate::waiters::Waiters;
+use crate::waiters::{Turn, Waiters};
 use crate::{Error, Quota, Reservation, SettleHandle};
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
@@ -347,6 +347,36 @@ impl Decision {
         }
     }
 
+    /// The same decision where the charge waits for the slot of this one, which is `at` that
+    /// instant, from now on.
+    pub(crate) fn waiting_until(&self, at: Duration, wait: Duration) -> Self {
+        let decided_at = at.saturating_sub(wait);
+        let since = self.decided_at().unwrap_or_default();
+        let mut decision = self.repeated(decided_at.saturating_sub(since));
+        (decision.outcome, decision.origin) = (Outcome::Wait(wait), self.origin);
+        let details = decision.details_mut();
+        (details.decided_at, details.age) = (Some(decided_at), Duration::ZERO);
+        decision
+    }
+
+    /// Sets when the charge went, if that was before the slot that it was told.
+    pub(crate) fn move_up_to(&mut self, at: Duration) {
+        let wait = at.saturating_sub(self.decided_at().unwrap_or_default());
+        if let Outcome::Wait(told) = self.outcome
+            && wait < told
+        {
+            self.outcome = Outcome::Wait(wait);
+        }
+    }
+
+    /// Sets the place in line of the wait that it reserved.
+    pub(crate) fn set_turn(&mut self, turn: Arc<dyn Turn>) {
+        let details = self.details_mut();
+        let reservation = details.reservation.take();
+        details.reservation = reservation.map(|one| one.in_line(Arc::clone(&turn)));
+        self.add_waiters(turn);
+    }
+
     /// The admission at once that a shadow makes of an answer. What was taken stays taken.
     pub(crate) fn in_shadow(answer: Result<Decision, Error>) -> Self {
         let (mut decision, shadowed) = match answer {
@@ -364,8 +394,7 @@ impl Decision {
         decision
     }
 
-    /// Counts the request while it waits, besides those who do already.
-    #[cfg(feature = "metrics")]
+    /// Lets the request wait there too.
     pub(crate) fn add_waiters(&mut self, waiters: Arc<dyn Waiters>) {
         let details = self.details_mut();
         details.waiters = Some(match details.waiters.take() {
@@ -374,7 +403,7 @@ impl Decision {
         });
     }
 
-    /// Who counts the request while it waits.
+    /// Where the request waits.
     pub(crate) fn take_waiters(&mut self) -> Option<Arc<dyn Waiters>> {
         self.details.as_mut()?.own().waiters.take()
     }

@@ -83,6 +83,20 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// A charge's own [`max_wait`](crate::Charge::max_wait) comes first. An algorithm reserves no
     /// further ahead than its horizon, 60 s unless set.
+    ///
+    /// # Callers who lose patience
+    ///
+    /// A caller that leaves while it waits passes its slot on. The requests of this process that
+    /// wait behind it for the same key, quota and cost move up, in their order. They go earlier
+    /// than they were told, never later. The last slot goes back to the store. If the store cannot
+    /// take it, since another process has reserved a later one, the next charge of that key takes
+    /// it, without a call.
+    ///
+    /// So a `max_wait` longer than the patience of callers costs no throughput. Still choose it
+    /// below that patience, where you know it: a request that would leave before its slot is then
+    /// refused at once, and its caller knows when to come back.
+    ///
+    /// Requests to several limiters at once move up where the keys of all are the same.
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }

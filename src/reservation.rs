@@ -3,11 +3,13 @@
 use std::any::Any;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Quotas;
 use crate::charge::Key;
 use crate::mark::Mark;
+use crate::waiters::Turn;
 
 /// What an admission took. Its holder may settle it, once.
 ///
@@ -46,11 +48,12 @@ pub struct Reservation {
 enum Payload {
     /// Of this crate's limiters. In place, since they make one for each decision.
     Taken(Taken),
+    /// The same of a reserved wait, whose slot and mark may change.
+    InLine(Box<(Taken, Arc<dyn Turn>)>),
     Other(Box<dyn Any + Send + Sync>),
 }
 
 /// What a limiter that runs an algorithm needs to settle a charge.
-#[derive(Debug)]
 pub(crate) struct Taken {
     /// The name of the key in the limiter's store.
     pub(crate) key: Key,
@@ -74,7 +77,36 @@ impl Reservation {
     pub(crate) fn into_taken(self) -> Result<Taken, Self> {
         match self.payload {
             Payload::Taken(taken) => Ok(taken),
+            Payload::InLine(in_line) => {
+                let (taken, turn) = *in_line;
+                Ok(Taken { mark: turn.mark().unwrap_or(taken.mark), ..taken })
+            }
             payload @ Payload::Other(_) => Err(Self { payload, ..self }),
+        }
+    }
+
+    /// The same reservation of a wait with this place in line.
+    pub(crate) fn in_line(self, turn: Arc<dyn Turn>) -> Self {
+        match self.payload {
+            Payload::Taken(taken) => {
+                Self { payload: Payload::InLine(Box::new((taken, turn))), ..self }
+            }
+            payload => Self { payload, ..self },
+        }
+    }
+
+    /// The place in line of a reserved wait.
+    pub(crate) fn turn(&self) -> Option<&dyn Turn> {
+        match &self.payload {
+            Payload::InLine(in_line) => Some(&*in_line.1),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn taken(&self) -> Option<&Taken> {
+        match &self.payload {
+            Payload::Taken(taken) => Some(taken),
+            _ => None,
         }
     }
 
@@ -95,7 +127,7 @@ impl Reservation {
     pub fn payload<T: Any>(&self) -> Option<&T> {
         match &self.payload {
             Payload::Other(payload) => payload.downcast_ref(),
-            Payload::Taken(_) => None,
+            _ => None,
         }
     }
 
@@ -107,7 +139,7 @@ impl Reservation {
     pub fn into_payload<T: Any>(self) -> Result<T, Self> {
         let payload = match self.payload {
             Payload::Other(payload) => payload.downcast().map_err(Payload::Other),
-            payload @ Payload::Taken(_) => Err(payload),
+            payload => Err(payload),
         };
         match payload {
             Ok(payload) => Ok(*payload),

@@ -14,7 +14,8 @@ use crate::{Error, ErrorKind};
 /// The settlement goes on without it. Units that were to be given back and were not are lost: they
 /// stay taken until the limit forgets them. An algorithm may give back only what no later charge
 /// was decided on. Where several limiters share a reservation, the answer is the most that one of
-/// them gave back. It is 0 where nothing was to be given back, and where more was taken.
+/// them gave back. It is 0 where nothing was to be given back, and where more was taken. Units of a
+/// slot that goes to the next charge of this process count as given back.
 ///
 /// # Errors
 ///

@@ -1,40 +1,79 @@
-//! Who counts the requests that wait for their slot.
+//! Requests that wait for their slot: counted, and in line.
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
-/// Counts those who wait. A decision that delays carries it to where the wait is slept.
+use crate::mark::Mark;
+use crate::settlement::Settlement;
+
+/// Where requests wait. A decision that delays carries it to where the wait is slept.
 pub(crate) trait Waiters: Send + Sync {
+    /// Begins the wait.
     fn add(&self);
-    fn remove(&self);
+
+    /// Ends the wait. Returns when the slot was that the request used, since the Unix epoch, if
+    /// another one may have taken the place of its own.
+    fn remove(&self) -> Option<Duration>;
+
+    /// When the request may go, if that may change. Wakes `waker` when it does.
+    fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
+        let _ = waker;
+        None
+    }
 }
 
-/// Both count.
+/// The place in line of a reserved wait. Its reservation knows it too.
+pub(crate) trait Turn: Waiters {
+    /// Passes the slot on to those who wait behind, or back to the store. `None`: it is due, or
+    /// nobody has begun to wait for it.
+    fn leave(&self) -> Option<Settlement>;
+
+    /// What settles the slot, which is used from now on.
+    fn mark(&self) -> Option<Mark>;
+}
+
+/// Waits in both.
 impl Waiters for (Arc<dyn Waiters>, Arc<dyn Waiters>) {
     fn add(&self) {
         self.0.add();
         self.1.add();
     }
 
-    fn remove(&self) {
-        self.0.remove();
-        self.1.remove();
+    fn remove(&self) -> Option<Duration> {
+        let (one, other) = (self.0.remove(), self.1.remove());
+        one.or(other)
+    }
+
+    fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
+        self.0.due(waker).or_else(|| self.1.due(waker))
     }
 }
 
-/// One that waits: counted until it is dropped.
-pub(crate) struct Waiter(Arc<dyn Waiters>);
+/// One that waits until it goes or is dropped.
+pub(crate) struct Waiter(Option<Arc<dyn Waiters>>);
 
 impl Waiter {
     pub(crate) fn new(waiters: Arc<dyn Waiters>) -> Self {
         waiters.add();
-        Self(waiters)
+        Self(Some(waiters))
+    }
+
+    /// When it may go: see [`Waiters::due`].
+    pub(crate) fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
+        self.0.as_ref()?.due(waker)
+    }
+
+    /// Ends the wait: see [`Waiters::remove`].
+    pub(crate) fn go(mut self) -> Option<Duration> {
+        self.0.take()?.remove()
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.0.remove();
+        self.0.take().and_then(|waiters| waiters.remove());
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Details {
     pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
     /// Why a fallback decided. Boxed for the same reason.
     pub(crate) fallback_cause: Option<Box<Error>>,
-    /// Who counts the request while it waits.
+    /// Where the request waits.
     pub(crate) waiters: Option<Arc<dyn Waiters>>,
     /// The copy that reports share, once there is one.
     pub(crate) shared: Option<Arc<Details>>,

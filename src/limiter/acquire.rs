@@ -1,10 +1,10 @@
 //! Admission, which a layer's request and `acquire` share: check the charge, sleep a reserved wait,
-//! check again where nothing can be reserved, and refund the wait when the caller leaves.
+//! check again where nothing can be reserved, and pass the slot on when the caller leaves.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
@@ -43,7 +43,7 @@ struct Attempts {
     last_check: Instant,
     /// Whether it was checked more than once.
     has_retried: bool,
-    /// Counts it while it waits, if anybody does.
+    /// Counted and in line while it waits.
     waiter: Option<Waiter>,
 }
 
@@ -85,9 +85,11 @@ impl<C> Admission<C> {
         limiter: &L,
         decision: &mut Option<Decision>,
     ) {
-        if let StateProj::Waiting { due, .. } = self.project().state.project() {
+        let this = self.project();
+        if let StateProj::Waiting { due, .. } = this.state.project() {
+            let due = this.attempts.as_ref().and_then(|one| one.due(None)).unwrap_or(*due);
             let reservation = decision.as_mut().and_then(Decision::take_reservation);
-            if let Some(reservation) = reservation.filter(|_| Instant::now() < *due) {
+            if let Some(reservation) = reservation.filter(|_| Instant::now() < due) {
                 let _ = limiter.settle(reservation, 0);
             }
         }
@@ -159,9 +161,17 @@ impl<C> Admission<C> {
                     }
                 }
                 StateProj::Waiting { sleep, .. } => {
-                    ready!(sleep.as_mut().poll(cx));
-                    if let Some(attempts) = this.attempts {
-                        attempts.waiter = None;
+                    let attempts = this.attempts.as_mut();
+                    let due = attempts.as_ref().and_then(|one| one.due(Some(cx.waker())));
+                    if let Some(due) = due.filter(|due| *due != sleep.deadline()) {
+                        sleep.as_mut().reset(due);
+                    }
+                    if due.is_none_or(|due| due > Instant::now()) {
+                        ready!(sleep.as_mut().poll(cx));
+                    }
+                    let went_at = attempts.and_then(|one| one.waiter.take()?.go());
+                    if let (Some(decision), Some(at)) = (admitted, went_at) {
+                        decision.move_up_to(at);
                     }
                     return Poll::Ready(Ok(()));
                 }
@@ -182,10 +192,10 @@ fn max_wait(attempts: Option<&Attempts>) -> Duration {
     attempts.map_or(Duration::ZERO, |attempts| attempts.max_wait)
 }
 
-/// Counts a request that waits from now on.
+/// Begins the wait of a request, there where its decision says.
 fn begin_wait(attempts: &mut Option<Box<Attempts>>, decision: &mut Decision) {
     if let (Some(attempts), Some(waiters)) = (attempts, decision.take_waiters()) {
-        attempts.waiter.get_or_insert_with(|| Waiter::new(waiters));
+        attempts.waiter = Some(Waiter::new(waiters));
     }
 }
 
@@ -244,6 +254,11 @@ impl Attempts {
         self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
     }
 
+    /// When it may go, if that may change.
+    fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
+        self.waiter.as_ref()?.due(waker).map(Instant::from_std)
+    }
+
     /// Whether another pause fits into the remaining wait.
     fn has_time_for(&self, pause: Duration) -> bool {
         pause <= self.remaining_wait()
@@ -259,8 +274,8 @@ impl<C> fmt::Debug for Admission<C> {
 pin_project! {
     /// The future of [`LimiterExt::acquire`](crate::LimiterExt::acquire).
     ///
-    /// Dropping it before its slot refunds the slot. With Redis this needs a tokio runtime, which
-    /// sends the refund.
+    /// Dropping it before its slot passes the slot on to those who wait behind, or refunds it. With
+    /// Redis a refund needs a tokio runtime, which sends it.
     #[must_use = "nothing is acquired until it is awaited"]
     pub struct AcquireFuture<'a, L: Limiter> {
         limiter: &'a L,

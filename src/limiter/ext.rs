@@ -215,8 +215,8 @@ pub trait LimiterExt: Limiter + Sized {
     /// It waits for the charge's [`max_wait`](Charge::max_wait) at most. Default: the horizon of
     /// the algorithm, 60 s unless set; where nothing can be reserved
     /// ([`Outcome::Retry`](crate::Outcome::Retry)), for ever. A queue longer than the horizon is
-    /// refused, so set a longer one for long queues. Dropping the future before its slot refunds
-    /// the slot.
+    /// refused, so set a longer one for long queues. Dropping the future before its slot
+    /// passes the slot on: see [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).
     ///
     /// # Errors
     ///

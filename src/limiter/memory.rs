@@ -167,6 +167,19 @@ impl<A: Algorithm> Memory<A> {
         self
     }
 
+    /// A limiter as another process has it over the same store.
+    #[cfg(test)]
+    pub(super) fn in_another_process(&self) -> Self {
+        let mut store = Store::clone(&self.store);
+        store.named.line_up_apart();
+        Self { store: Arc::new(store) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn assert_nobody_waits(&self) {
+        self.store.named.assert_nobody_waits();
+    }
+
     /// Changes the state of a key under the limiter's own rule. `change` returns when the state
     /// expires, if it is kept.
     #[cfg(feature = "redisson")]
@@ -195,13 +208,10 @@ impl<A: Algorithm> Limiter for Memory<A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let charged = reservation.charged();
-        let (cost, payload) = self.store.named.open(reservation)?;
-        match self.store.settle(&payload, cost, actual) {
-            Ok(units) => Ok(Settlement::gave_back(units)),
-            // The clock cannot be read, or the key is gone and the memory is full.
-            Err(_) => Err(self.store.named.close(cost, payload).with_charged(charged)),
-        }
+        self.store.named.settle(reservation, actual, |payload, cost| {
+            // It fails if the clock cannot be read, or the key is gone and the memory is full.
+            self.store.settle(payload, cost, actual).map(Settlement::gave_back)
+        })
     }
 
     fn can_take_more(&self) -> bool {

@@ -10,6 +10,7 @@ mod ext;
 mod grace_period;
 mod inspect;
 mod lease;
+mod line;
 mod member_charges;
 pub(crate) mod memory;
 #[cfg(feature = "metrics")]

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::line::{Lines, Place, Reclaim, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, MemberAnswer, Verdict};
 use crate::charge::Key;
 #[cfg(feature = "policies")]
@@ -12,6 +13,8 @@ use crate::decision::KEEPS_NAME;
 use crate::decision::{Details, Figures, Policy, distinct_names};
 use crate::quota::{INEXACT, Quota, QuotaError, Quotas};
 use crate::reservation::Taken;
+use crate::settlement::Settlement;
+use crate::waiters::Turn;
 use crate::{Charge, Decision, Error, ErrorKind, Origin, Outcome, Owner, Reservation};
 
 /// The longest key that is accepted, in bytes.
@@ -38,6 +41,8 @@ pub(super) struct NamedAlgorithm<A: Algorithm> {
     quota: Quotas,
     /// The rule of that quota.
     rule: A::Rule,
+    /// The waits that it reserved.
+    lines: Arc<Lines>,
 }
 
 /// A charge in numbers.
@@ -88,7 +93,8 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let rule = algorithm.rule(quota.clone())?;
         let policies = (0..).zip(distinct_names(&names, quota.as_slice().len())).collect();
         let refills = algorithm.refills(0);
-        Ok(Self { owner: Owner::new(), names, policies, refills, algorithm, quota, rule })
+        let (owner, lines) = (Owner::new(), Arc::default());
+        Ok(Self { owner, names, policies, refills, algorithm, quota, rule, lines })
     }
 
     #[inline]
@@ -146,7 +152,8 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             retried_for: Duration::ZERO,
             reservation: is_taken.then(|| {
                 let mark = answer.mark.unwrap_or_default();
-                Reservation::of_taken(self.owner, cost.cast_unsigned(), Taken { key, quota, mark })
+                let taken = Taken { key, quota, mark };
+                Reservation::of_taken(self.owner, cost.cast_unsigned(), taken)
             }),
             handed_out: None,
             shadowed: None,
@@ -197,10 +204,109 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         Ok((cost, ReservationPayload { key, quota, mark }))
     }
 
-    /// The reservation again, after it was opened and could not be settled.
-    pub(super) fn close(&self, cost: u64, payload: ReservationPayload) -> Reservation {
-        let ReservationPayload { key, quota, mark } = payload;
-        Reservation::of_taken(self.owner, cost, Taken { key, quota: Some(quota), mark })
+    /// Settles a reservation of this limiter with `settle`, which is given its cost. A waiter that
+    /// leaves passes its slot on instead.
+    ///
+    /// # Errors
+    ///
+    /// The reservation itself, if it is another limiter's, or if `settle` fails.
+    pub(super) fn settle(
+        &self,
+        reservation: Reservation,
+        actual: u64,
+        settle: impl FnOnce(&ReservationPayload, u64) -> Result<Settlement, Error>,
+    ) -> Result<Settlement, Reservation> {
+        if actual == 0
+            && reservation.owner() == self.owner
+            && let Some(settlement) = reservation.turn().and_then(Turn::leave)
+        {
+            return Ok(settlement);
+        }
+        let charged = reservation.charged();
+        let (cost, payload) = self.open(reservation)?;
+        settle(&payload, cost).map_err(|_| {
+            let ReservationPayload { key, quota, mark } = payload;
+            let taken = Taken { key, quota: Some(quota), mark };
+            Reservation::of_taken(self.owner, cost, taken).with_charged(charged)
+        })
+    }
+
+    /// Gives a decision that reserved a wait its place in the line of a key, whose slots `store`
+    /// takes back.
+    #[inline]
+    pub(super) fn line_up(
+        &self,
+        decision: Decision,
+        key: impl FnOnce(&Key) -> String,
+        store: impl FnOnce() -> Arc<dyn Reclaim>,
+    ) -> Decision {
+        match decision.outcome() {
+            Outcome::Wait(wait) if !wait.is_zero() => self.wait_in_line(decision, wait, key, store),
+            _ => decision,
+        }
+    }
+
+    fn wait_in_line(
+        &self,
+        mut decision: Decision,
+        wait: Duration,
+        key: impl FnOnce(&Key) -> String,
+        store: impl FnOnce() -> Arc<dyn Reclaim>,
+    ) -> Decision {
+        let Some(reservation) = decision.reservation() else { return decision };
+        let cost = reservation.cost();
+        let Some(Taken { key: name, quota, mark }) = reservation.taken() else { return decision };
+        let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
+        let (line, mark) = ((key(name), quota, cost), mark.clone());
+        let slot = Slot::new(&decision, wait, mark);
+        decision.set_turn(Place::new(&self.lines, line, slot, store()));
+        decision
+    }
+
+    /// The decision about a charge that may have a slot which is at hand. Nothing else is asked.
+    #[inline]
+    pub(super) fn take_spare(
+        &self,
+        (line, name): (impl FnOnce() -> String, impl FnOnce() -> Key),
+        quota: Option<&Quotas>,
+        check: Check,
+        store: impl FnOnce() -> Arc<dyn Reclaim>,
+    ) -> Option<Decision> {
+        if check.cost == 0 || check.max_wait == 0 || !self.lines.have_spares() {
+            return None;
+        }
+        let cost = check.cost.cast_unsigned();
+        let quota = quota.unwrap_or(&self.quota);
+        let line = line();
+        let slot = self.lines.take(&line, quota, cost, duration(check.max_wait))?;
+        let (decision, mark) = slot.decision();
+        let taken = Taken { key: name(), quota: Some(quota.clone()), mark };
+        let reservation = Reservation::of_taken(self.owner, cost, taken);
+        let mut decision = decision.with_reservation(reservation);
+        let line = (line, quota.clone(), cost);
+        decision.set_turn(Place::new(&self.lines, line, slot, store()));
+        Some(decision)
+    }
+
+    /// Forgets the slots that are at hand for a key, which was reset.
+    pub(super) fn forget_spares(&self, key: &str) {
+        self.lines.forget_spares(key);
+    }
+
+    /// Lets nobody else's waiters move up in its lines.
+    #[cfg(test)]
+    pub(super) fn line_up_apart(&mut self) {
+        self.lines = Arc::default();
+    }
+
+    #[cfg(test)]
+    pub(super) fn assert_nobody_waits(&self) {
+        self.lines.assert_nobody_waits();
+    }
+
+    /// Forgets who waits, since the keys are forgotten.
+    pub(super) fn forget_all(&mut self) {
+        (self.owner, self.lines) = (Owner::new(), Arc::default());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
@@ -148,8 +149,9 @@ impl Waiters for WaitersGauge {
         self.0.increment(1.0);
     }
 
-    fn remove(&self) {
+    fn remove(&self) -> Option<Duration> {
         self.0.decrement(1.0);
+        None
     }
 }
 

@@ -97,9 +97,14 @@ pub(super) fn joined(
         // Where one has decided, the whole was decided.
         (refuses, time, decision.origin() != Origin::FailOpen)
     };
+    let waits = parts.iter().filter(|part| !part.decision.waited().is_zero()).count();
     // Of equal ones the first.
     let decisions = parts.into_iter().rev().map(|part| part.decision);
     let mut decision = decisions.max_by_key(rank)?;
+    if waits > 1 {
+        // To move up in the line of one would be too early for the others.
+        decision.take_waiters();
+    }
     decision.set_policies(policies.into_iter().map(|(_, policy)| policy).collect());
     Some(match cause {
         Some(cause) if decision.fallback_cause().is_none() => decision.with_fallback_cause(cause),

@@ -10,10 +10,14 @@ use super::shard::{Kept, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
 use crate::limiter::Operation;
+use crate::limiter::line::Reclaim;
 use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, block_time, units};
+use crate::mark::Mark;
 #[cfg(feature = "policies")]
 use crate::quota::QuotaError;
-use crate::{Charge, Decision, Error, Origin, Owner, digest};
+use crate::quota::Quotas;
+use crate::settlement::Settlement;
+use crate::{Charge, Decision, Error, Origin, digest};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;
@@ -68,7 +72,7 @@ impl<A: Algorithm> Store<A> {
     /// Forgets all keys, and sets how many are held at most.
     pub(super) fn set_max_keys(&mut self, keys: usize) {
         // Reservations of the forgotten keys cannot be settled any more.
-        self.named.owner = Owner::new();
+        self.named.forget_all();
         (self.max_keys, self.shards) = (keys, Arc::default());
     }
 
@@ -84,9 +88,15 @@ impl<A: Algorithm> Store<A> {
 
     /// Decides, and takes the key out of the charge.
     #[inline]
-    pub(super) fn decide(&self, charge: &mut Charge) -> Result<Decision, Error> {
+    pub(super) fn decide(self: &Arc<Self>, charge: &mut Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
+        let store = || Arc::clone(self) as Arc<dyn Reclaim>;
+        let (line, key) = (|| name.to_string(), || Key::Owned(name.to_string()));
+        let quota = parsed.quota.as_ref();
+        if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
+            return Ok(decision);
+        }
         let (answer, now) = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
                 return ((A::blocked(&parsed.rule, now, until), now), None);
@@ -100,12 +110,17 @@ impl<A: Algorithm> Store<A> {
             Cow::Owned(digest) => Key::Owned(digest),
             Cow::Borrowed(_) => charge.take_key(),
         };
-        Ok(self.named.decision(parsed.quota, parsed.check.cost, answer, local_provenance(now), key))
+        let (cost, from) = (parsed.check.cost, local_provenance(now));
+        let decision = self.named.decision(parsed.quota, cost, answer, from, key);
+        Ok(self.named.line_up(decision, |key| key.as_str().to_owned(), store))
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
+        if matches!(operation, Operation::Reset | Operation::Block(_)) {
+            self.named.forget_spares(&name);
+        }
         let (answer, now) = self.update(&name, |now, kept| {
             let rule = &parsed.rule;
             let check = match operation {
@@ -191,6 +206,14 @@ impl<A: Algorithm> Store<A> {
         let middle = (hash >> 24) as u32;
         let count = shards.len() as u64;
         &shards[((u64::from(middle) * count) >> 32) as usize]
+    }
+}
+
+impl<A: Algorithm> Reclaim for Store<A> {
+    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
+        let key = Key::Owned(key.to_owned());
+        let payload = ReservationPayload { key, quota: quota.clone(), mark };
+        Settlement::from(self.settle(&payload, cost, 0))
     }
 }
 

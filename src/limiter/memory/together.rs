@@ -2,15 +2,19 @@
 //! they are, and each charge has a cost and a longest wait of its own.
 
 use std::borrow::Cow;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use super::Memory;
 use super::shard::Shard;
 use super::store::local_provenance;
-use crate::algorithm::{Algorithm, Mark, OwnTerms, Refund, sealed::Single};
+use crate::algorithm::{Algorithm, OwnTerms, Refund, sealed::Single};
 use crate::charge::Key;
-use crate::limiter::named::{NamedAlgorithm, check_key, expect_valid_quota, units};
+use crate::limiter::line::Reclaim;
+use crate::limiter::named::{
+    NamedAlgorithm, ReservationPayload, check_key, expect_valid_quota, units,
+};
 use crate::limiter::on_own_terms::{member_of, whole};
+use crate::mark::Mark;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation, digest};
@@ -22,11 +26,10 @@ pub(crate) struct Together<A: Algorithm + Single> {
     named: NamedAlgorithm<Vec<OwnTerms<A>>>,
 }
 
-/// What was taken.
+/// What was taken, of the keys of these names.
 struct Taken {
     names: Vec<String>,
-    quota: Quotas,
-    mark: Mark,
+    reservation: Reservation,
 }
 
 /// The shards of some keys, locked, in the order of the keys.
@@ -56,6 +59,15 @@ impl<A: Algorithm + Single> Together<A> {
         let parsed = self.named.read(&whole)?;
         let names: Vec<Cow<'_, str>> =
             charges.iter().map(|charge| digest::short(charge.key())).collect();
+        let store = || Arc::new(self.clone()) as Arc<dyn Reclaim>;
+        if let Some(decision) = self.named.take_spare(
+            (|| one_name(&names), || Key::Constant("")),
+            parsed.quota.as_ref(),
+            parsed.check,
+            store,
+        ) {
+            return Ok(with_names(decision, &names));
+        }
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
         if let Some(until) = locked.block_end()? {
@@ -65,25 +77,14 @@ impl<A: Algorithm + Single> Together<A> {
         }
         let mut states = Some(locked.states()?);
         let answer = Vec::<OwnTerms<A>>::step(&parsed.rule, &mut states, now, parsed.check);
-        if let Some(mark) = &answer.mark {
+        if answer.mark.is_some() {
             locked.store(&parsed.rule, states.unwrap_or_default())?;
-            drop(locked);
-            let names = names.into_iter().map(Cow::into_owned).collect();
-            let quota = parsed.quota.clone().unwrap_or_else(|| self.named.quota().clone());
-            let taken = Taken { names, quota, mark: mark.clone() };
-            let cost = parsed.check.cost;
-            let from = local_provenance(now);
-            let mut decision =
-                self.named.decision(parsed.quota, cost, answer, from, Key::Constant(""));
-            return Ok(match decision.take_reservation() {
-                None => decision,
-                Some(own) => {
-                    decision.with_reservation(Reservation::new(own.owner(), own.cost(), taken))
-                }
-            });
         }
+        drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
-        Ok(self.named.decision(parsed.quota, cost, answer, from, Key::Constant("")))
+        let decision = self.named.decision(parsed.quota, cost, answer, from, Key::Constant(""));
+        let decision = self.named.line_up(decision, |_| one_name(&names), store);
+        Ok(with_names(decision, &names))
     }
 
     /// Settles what a reservation of these limiters took. Of each, `actual` says what its units
@@ -96,20 +97,28 @@ impl<A: Algorithm + Single> Together<A> {
         if reservation.owner() != self.named.owner {
             return Err(reservation);
         }
-        let cost = reservation.cost();
-        let taken = reservation.into_payload()?;
-        Ok(match actual(cost) {
-            0 => Settlement::from(self.refund(taken, units(cost))),
-            _ => self.settle_each(taken, actual),
+        let (owner, cost) = (reservation.owner(), reservation.cost());
+        let Taken { names, reservation } = reservation.into_payload()?;
+        let actual_cost = actual(cost);
+        let settle = |payload: &ReservationPayload, cost| match actual_cost {
+            0 => Ok(Settlement::from(self.refund(&names, payload, cost))),
+            _ => Ok(self.settle_each(&names, payload, actual)),
+        };
+        self.named.settle(reservation, actual_cost, settle).map_err(|reservation| {
+            Reservation::new(owner, cost, Taken { names: names.clone(), reservation })
         })
     }
 
-    fn refund(&self, taken: Taken, cost: i64) -> Result<u64, Error> {
-        let Taken { names, quota, mark } = taken;
-        let rule = self.named.rule(&quota)?;
+    fn refund(
+        &self,
+        names: &[String],
+        payload: &ReservationPayload,
+        cost: u64,
+    ) -> Result<u64, Error> {
+        let rule = self.named.rule(&payload.quota)?;
         let mut locked = self.lock(names.iter().map(String::as_str))?;
         let (now, mut states) = (locked.now, Some(locked.states()?));
-        let refund = Refund::whole(cost, &mark);
+        let refund = Refund::whole(units(cost), &payload.mark);
         let units = Vec::<OwnTerms<A>>::refund(&rule, &mut states, now, &refund);
         if units.is_some() {
             locked.store(&rule, states.unwrap_or_default())?;
@@ -117,11 +126,16 @@ impl<A: Algorithm + Single> Together<A> {
         Ok(units.unwrap_or(0).cast_unsigned())
     }
 
-    fn settle_each(&self, taken: Taken, actual: impl Fn(u64) -> u64) -> Settlement {
-        let Taken { names, quota, mark } = taken;
+    fn settle_each(
+        &self,
+        names: &[String],
+        payload: &ReservationPayload,
+        actual: impl Fn(u64) -> u64,
+    ) -> Settlement {
         let members = self.members.iter().zip(names).enumerate();
         Settlement::all(members.filter_map(|(index, (one, name))| {
-            let (cost, payload) = member_of(&quota, &mark, index, Key::Owned(name))?;
+            let name = Key::Owned(name.clone());
+            let (cost, payload) = member_of(&payload.quota, &payload.mark, index, name)?;
             Some(Settlement::from(one.store.settle(&payload, cost, actual(cost))))
         }))
     }
@@ -151,6 +165,39 @@ impl<A: Algorithm + Single> Together<A> {
         let keys = addresses.iter().zip(names).map(|((_, hash), name)| (*hash, name.as_bytes()));
         Ok(Locked { shards, keys: keys.collect(), now })
     }
+}
+
+/// Takes slots back of the keys whose names are one.
+impl<A: Algorithm + Single> Reclaim for Together<A> {
+    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
+        let payload = ReservationPayload { key: Key::Constant(""), quota: quota.clone(), mark };
+        Settlement::from(self.refund(&names_of(key), &payload, cost))
+    }
+}
+
+/// Several names as one, from which [`names_of`] reads them again.
+fn one_name(names: &[Cow<'_, str>]) -> String {
+    names.iter().map(|name| format!("{}:{name}", name.len())).collect()
+}
+
+fn names_of(mut joined: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Some((length, rest)) = joined.split_once(':')
+        && let Some((name, rest)) =
+            length.parse().ok().and_then(|length| rest.split_at_checked(length))
+    {
+        names.push(name.to_owned());
+        joined = rest;
+    }
+    names
+}
+
+/// The decision with a reservation that knows its keys.
+fn with_names(mut decision: Decision, names: &[Cow<'_, str>]) -> Decision {
+    let Some(reservation) = decision.take_reservation() else { return decision };
+    let (owner, cost) = (reservation.owner(), reservation.cost());
+    let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
+    decision.with_reservation(Reservation::new(owner, cost, Taken { names, reservation }))
 }
 
 impl<A: Algorithm> Locked<'_, A> {

@@ -19,8 +19,10 @@ use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
+use crate::limiter::line::Reclaim;
 use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, one_key, units};
 use crate::limiter::timeout;
+use crate::mark::Mark;
 use crate::settlement::Settlement;
 use crate::{Charge, Decision, Error, Origin, Quotas};
 
@@ -117,14 +119,40 @@ impl<A: InLua> Inner<A> {
         Ok(settlement)
     }
 
+    /// The decision about a request that may have a slot which is at hand.
+    fn take_spare(self: &Arc<Self>, request: &Request, quota: &Quotas) -> Option<Decision> {
+        let Op::Check { cost, max_wait } = request.op else { return None };
+        let (line, key) = (|| request.key.clone(), || Key::Owned(request.key.clone()));
+        let check = Check { cost, max_wait };
+        let store = || Arc::clone(self) as Arc<dyn Reclaim>;
+        self.named.take_spare((line, key), Some(quota), check, store)
+    }
+
     /// The decision that an answer becomes.
-    fn decision(&self, quota: Quotas, completed: CompletedRequest) -> Result<Decision, Error> {
+    fn decision(
+        self: &Arc<Self>,
+        quota: Quotas,
+        completed: CompletedRequest,
+    ) -> Result<Decision, Error> {
         let CompletedRequest { queued, entry, now, batch_position } = completed;
         let ReplyEntry::Decided(answer) = entry else { return Err(malformed_reply()) };
         let Request { key, op, .. } = queued.request;
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
-        Ok(self.named.decision(Some(quota), cost, answer, from, Key::Owned(key)))
+        if matches!(op, Op::Reset | Op::Block { .. }) {
+            self.named.forget_spares(&key);
+        }
+        let decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
+        let store = || Arc::clone(self) as Arc<dyn Reclaim>;
+        Ok(self.named.line_up(decision, |key| key.as_str().to_owned(), store))
+    }
+}
+
+impl<A: InLua> Reclaim for Inner<A> {
+    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement {
+        let key = Key::Owned(key.to_owned());
+        let payload = ReservationPayload { key, quota: quota.clone(), mark };
+        self.settle(&payload, cost, 0).unwrap_or_else(|error| Settlement::from(Err(error)))
     }
 }
 
@@ -177,6 +205,12 @@ impl<A: InLua> Future for RedisFuture<A> {
         let this = self.project();
         Poll::Ready(match this.state.project() {
             StateProj::Asking { pending, quota } => {
+                if let Some(request) = pending.unsent()
+                    && let Some(quotas) = quota.as_ref()
+                    && let Some(decision) = this.inner.take_spare(request, quotas)
+                {
+                    return Poll::Ready(Ok(decision));
+                }
                 let completed = ready!(pending.poll(cx))?;
                 this.inner.decision(quota.take().expect("polled after it was done"), completed)
             }

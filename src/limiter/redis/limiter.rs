@@ -192,10 +192,8 @@ impl<A: InLua> Limiter for Redis<A> {
     }
 
     fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
-        let charged = reservation.charged();
-        let (cost, payload) = self.inner.named.open(reservation)?;
-        let settled = self.inner.settle(&payload, cost, actual);
-        settled.map_err(|_| self.inner.named.close(cost, payload).with_charged(charged))
+        let settle = |payload: &_, cost| self.inner.settle(payload, cost, actual);
+        self.inner.named.settle(reservation, actual, settle)
     }
 
     fn can_take_more(&self) -> bool {

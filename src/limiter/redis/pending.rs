@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::{Deadline, Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest};
+use super::request::Request;
 use crate::{Error, ErrorKind};
 
 pin_project! {
@@ -52,6 +53,14 @@ pin_project! {
 impl Pending {
     pub(super) fn new(batcher: Arc<Batcher>, queued: Box<QueuedRequest>) -> Self {
         Self { batcher, state: State::Starting { queued: Some(queued) } }
+    }
+
+    /// The request, as long as nothing was sent.
+    pub(super) fn unsent(&self) -> Option<&Request> {
+        match &self.state {
+            State::Starting { queued } => queued.as_ref().map(|queued| &queued.request),
+            _ => None,
+        }
     }
 
     /// Stops waiting. An admission that has come or still comes is refunded.

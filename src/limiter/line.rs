@@ -1,0 +1,414 @@
+//! The reserved waits of one limiter, in a line for each key: when a waiter leaves, those behind it
+//! move up.
+//!
+//! A store gives back only what no later charge was decided on, and the waiters that run out of
+//! patience are the oldest. The process that reserved the slots knows who waits: **waiter `k` of a
+//! line uses slot `k`**, whoever reserved it. Slots beyond the last waiter are spare. The newest is
+//! given back. One that the store cannot take back is kept until it is due: the next charge of that
+//! key that may wait for it takes it, without a call.
+//!
+//! The store decides which slots there are. A line decides who uses them. Nobody goes before a slot
+//! that the store gave, nobody later than its own, and nobody overtakes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::Decision;
+use crate::mark::Mark;
+use crate::quota::Quotas;
+use crate::settlement::Settlement;
+use crate::waiters::{Turn, Waiters};
+
+/// How many lines there are before those that nobody needs any more are searched for.
+const FIRST_SWEEP: usize = 64;
+
+/// Takes slots back: the store that gave them.
+pub(super) trait Reclaim: Send + Sync {
+    /// Gives back what a charge of one key took, all of it. The result is the units given back.
+    fn reclaim(&self, key: &str, quota: &Quotas, cost: u64, mark: Mark) -> Settlement;
+}
+
+/// The lines of one limiter.
+#[derive(Default)]
+pub(super) struct Lines {
+    by_key: Mutex<ByKey>,
+    /// The number of spare slots in all lines, so that a charge need not look where there are none.
+    spares: AtomicUsize,
+}
+
+#[derive(Default)]
+struct ByKey {
+    lines: HashMap<Box<str>, Vec<Line>>,
+    /// The number of keys at which the next search for lines begins that nobody needs.
+    sweep_at: usize,
+}
+
+/// The slots that charges of one key, one quota and one cost reserved, and who waits for them.
+struct Line {
+    quota: Quotas,
+    cost: u64,
+    /// In the order of their time. The first are those of the waiters.
+    slots: Vec<Slot>,
+    /// First come, first served.
+    waiters: Vec<Waiter>,
+}
+
+/// A slot that the store gave.
+pub(super) struct Slot {
+    /// When it is, since the Unix epoch, by the clock that decided.
+    at: Duration,
+    mark: Mark,
+    /// When it is by this process's clock, or a little later: a reply takes time to arrive.
+    due: Instant,
+    /// The decision that reserved it, without its reservation.
+    report: Decision,
+    /// Whether the store could not take it back.
+    is_kept: bool,
+}
+
+/// One that waits.
+struct Waiter {
+    place: Weak<Place>,
+    /// When its own slot is.
+    told: Instant,
+    /// The instant that its timer was set to last.
+    armed: Instant,
+    waker: Option<Waker>,
+}
+
+/// A reserved wait.
+pub(super) struct Place {
+    lines: Arc<Lines>,
+    key: Box<str>,
+    quota: Quotas,
+    cost: u64,
+    /// When its wait is over at the latest.
+    told: Instant,
+    store: Arc<dyn Reclaim>,
+    /// Its slot, except while it stands in line. Locked after the lines, if both are.
+    slot: Mutex<Option<Slot>>,
+    /// Itself, for those who need it for longer than a call.
+    this: Weak<Self>,
+}
+
+impl Slot {
+    /// The slot of a decision that waits for it from now on.
+    pub(super) fn new(decision: &Decision, wait: Duration, mark: Mark) -> Self {
+        let now = Instant::now();
+        Self {
+            at: decision.decided_at().unwrap_or_default().saturating_add(wait),
+            mark,
+            due: now.checked_add(wait).unwrap_or(now),
+            report: decision.to_shared(),
+            is_kept: false,
+        }
+    }
+
+    /// The decision about a charge that takes it now, and what it was reserved by.
+    pub(super) fn decision(&self) -> (Decision, Mark) {
+        let wait = self.due.saturating_duration_since(Instant::now());
+        (self.report.waiting_until(self.at, wait), self.mark.clone())
+    }
+
+    fn is_before(&self, other: &Self) -> bool {
+        (self.at, &self.mark) < (other.at, &other.mark)
+    }
+}
+
+impl Lines {
+    /// Whether some charge may find a slot at hand.
+    #[inline]
+    pub(super) fn have_spares(&self) -> bool {
+        self.spares.load(Relaxed) > 0
+    }
+
+    /// Takes the first spare slot, if it is due within `max_wait`.
+    pub(super) fn take(
+        &self,
+        key: &str,
+        quota: &Quotas,
+        cost: u64,
+        max_wait: Duration,
+    ) -> Option<Slot> {
+        if !self.lock().lines.contains_key(key) {
+            return None;
+        }
+        self.change(key, quota, cost, |line| {
+            let spare = line.waiters.len();
+            let wait = line.slots.get(spare)?.due.saturating_duration_since(Instant::now());
+            (wait <= max_wait).then(|| line.slots.remove(spare))
+        })
+    }
+
+    /// Forgets the spare slots of a key, which was reset.
+    pub(super) fn forget_spares(&self, key: &str) {
+        if !self.have_spares() {
+            return;
+        }
+        let mut by_key = self.lock();
+        for line in by_key.lines.get_mut(key).into_iter().flatten() {
+            self.spares.fetch_sub(line.slots.len() - line.waiters.len(), Relaxed);
+            line.slots.truncate(line.waiters.len());
+        }
+    }
+
+    /// Changes the line of a key, quota and cost. Then wakes who may go earlier than it knows.
+    fn change<T>(
+        &self,
+        key: &str,
+        quota: &Quotas,
+        cost: u64,
+        change: impl FnOnce(&mut Line) -> T,
+    ) -> T {
+        let mut by_key = self.lock();
+        if !by_key.lines.contains_key(key) {
+            self.sweep(&mut by_key);
+            by_key.lines.insert(key.into(), Vec::new());
+        }
+        let lines = by_key.lines.get_mut(key).expect("inserted if there was none");
+        let is_it = |line: &Line| line.cost == cost && line.quota == *quota;
+        let index = lines.iter().position(is_it).unwrap_or_else(|| {
+            lines.push(Line::new(quota.clone(), cost));
+            lines.len() - 1
+        });
+        let line = &mut lines[index];
+        let spares = line.spares();
+        line.drop_past_spares();
+        let changed = change(line);
+        let waker = line.wake_next();
+        // Under the lock, so that the sum never falls below 0.
+        self.spares.fetch_add(line.spares(), Relaxed);
+        self.spares.fetch_sub(spares, Relaxed);
+        if line.slots.is_empty() {
+            lines.swap_remove(index);
+            if lines.is_empty() {
+                by_key.lines.remove(key);
+            }
+        }
+        drop(by_key);
+        waker.into_iter().for_each(Waker::wake);
+        changed
+    }
+
+    /// Drops lines that nobody needs, once there are twice as many as after the last time.
+    fn sweep(&self, by_key: &mut ByKey) {
+        if by_key.lines.len() < by_key.sweep_at.max(FIRST_SWEEP) {
+            return;
+        }
+        by_key.lines.retain(|_, lines| {
+            lines.retain_mut(|line| {
+                let spares = line.spares();
+                line.drop_past_spares();
+                self.spares.fetch_sub(spares - line.spares(), Relaxed);
+                !line.slots.is_empty()
+            });
+            !lines.is_empty()
+        });
+        by_key.sweep_at = 2 * by_key.lines.len();
+    }
+
+    #[cfg(test)]
+    pub(super) fn assert_nobody_waits(&self) {
+        let by_key = self.lock();
+        let lines = || by_key.lines.values().flatten();
+        assert!(lines().all(|line| line.waiters.is_empty()));
+        assert_eq!(lines().map(Line::spares).sum::<usize>(), self.spares.load(Relaxed));
+    }
+
+    /// Nothing panics while the lines are locked.
+    fn lock(&self) -> MutexGuard<'_, ByKey> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line {
+    fn new(quota: Quotas, cost: u64) -> Self {
+        Self { quota, cost, slots: Vec::new(), waiters: Vec::new() }
+    }
+
+    fn spares(&self) -> usize {
+        self.slots.len() - self.waiters.len()
+    }
+
+    /// A slot whose time has passed cannot be used any more.
+    fn drop_past_spares(&mut self) {
+        let (used, now) = (self.waiters.len(), Instant::now());
+        let past = self.slots[used..].iter().take_while(|slot| slot.due <= now).count();
+        self.slots.drain(used..used + past);
+    }
+
+    /// Adds a slot, and returns its index. Those who wait for later ones move up.
+    fn add_slot(&mut self, slot: Slot) -> usize {
+        let index = self.slots.partition_point(|other| other.is_before(&slot));
+        self.slots.insert(index, slot);
+        index
+    }
+
+    fn position(&self, place: &Place) -> Option<usize> {
+        self.waiters.iter().position(|waiter| ptr::eq(waiter.place.as_ptr(), place))
+    }
+
+    /// When a waiter may go.
+    fn due(&self, index: usize) -> Instant {
+        // Its own reply may have been faster than that of the one before it.
+        self.waiters[index].told.min(self.slots[index].due)
+    }
+
+    /// The first waiter that may go earlier than its timer says. It wakes the next one when it
+    /// goes, so that a change does not wake all.
+    fn wake_next(&mut self) -> Option<Waker> {
+        let next =
+            (0..self.waiters.len()).find(|&index| self.due(index) < self.waiters[index].armed);
+        let due = self.due(next?);
+        let waiter = &mut self.waiters[next?];
+        waiter.armed = due;
+        waiter.waker.take()
+    }
+
+    /// The newest slot, if nobody waits for it and the store may take it back.
+    fn pop_newest(&mut self) -> Option<Slot> {
+        let is_spare = self.slots.len() > self.waiters.len();
+        self.slots.pop_if(|slot| is_spare && !slot.is_kept)
+    }
+}
+
+impl Place {
+    pub(super) fn new(
+        lines: &Arc<Lines>,
+        (key, quota, cost): (String, Quotas, u64),
+        slot: Slot,
+        store: Arc<dyn Reclaim>,
+    ) -> Arc<Self> {
+        let (lines, key, told) = (Arc::clone(lines), key.into(), slot.due);
+        let slot = Mutex::new(Some(slot));
+        Arc::new_cyclic(|this| Self {
+            lines,
+            key,
+            quota,
+            cost,
+            told,
+            store,
+            slot,
+            this: this.clone(),
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
+        self.lines.change(&self.key, &self.quota, self.cost, change)
+    }
+
+    /// Leaves the line with the slot, which is used.
+    fn claim(&self) {
+        if self.slot().is_none() {
+            self.change(|line| {
+                if let Some(index) = line.position(self) {
+                    line.waiters.remove(index);
+                    *self.slot() = Some(line.slots.remove(index));
+                }
+            });
+        }
+    }
+
+    /// Gives back the newest slot of the line, if nobody waits for it. What the store cannot take
+    /// is kept.
+    fn give_back_newest(&self) -> Option<Settlement> {
+        let place = self.this.upgrade()?;
+        let slot = self.change(Line::pop_newest)?;
+        let (settler, settlement) = Settlement::begin();
+        let mark = slot.mark.clone();
+        let mut reclaimed = self.store.reclaim(&self.key, &self.quota, self.cost, mark);
+        reclaimed.observe(move |result| {
+            settler.end(match result {
+                Ok(0) if slot.due > Instant::now() => {
+                    place.change(|line| line.add_slot(Slot { is_kept: true, ..slot }));
+                    // Those who came meanwhile may have moved up.
+                    let _ = place.give_back_newest();
+                    Ok(place.cost)
+                }
+                result => result.clone(),
+            });
+        });
+        Some(settlement)
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Slot>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiters for Place {
+    /// Stands in line from now on, behind all whose slots are earlier.
+    fn add(&self) {
+        let own = self.slot().take();
+        let has_earlier = own.is_some_and(|slot| {
+            self.change(|line| {
+                let (index, spare) = (line.add_slot(slot), line.waiters.len());
+                line.waiters.insert(index.min(spare), Waiter::of(self));
+                index > spare
+            })
+        });
+        if has_earlier {
+            // A slot at hand takes the place of its own one.
+            let _ = self.give_back_newest();
+        }
+    }
+
+    fn remove(&self) -> Option<Duration> {
+        self.claim();
+        self.slot().as_ref().map(|slot| slot.at)
+    }
+
+    fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
+        let due = self.change(|line| {
+            let index = line.position(self)?;
+            let due = line.due(index);
+            if let Some(waker) = waker {
+                let waiter = &mut line.waiters[index];
+                (waiter.armed, waiter.waker) = (due, Some(waker.clone()));
+            }
+            Some(due)
+        });
+        Some(due.unwrap_or(self.told).into_std())
+    }
+}
+
+impl Turn for Place {
+    /// The units of a slot that is kept for the next charge count as given back.
+    fn leave(&self) -> Option<Settlement> {
+        let now = Instant::now();
+        let has_left = self.slot().is_none()
+            && self.change(|line| {
+                let index = line.position(self).filter(|index| line.due(*index) > now);
+                index.map(|index| line.waiters.remove(index)).is_some()
+            });
+        has_left
+            .then(|| self.give_back_newest().unwrap_or_else(|| Settlement::gave_back(self.cost)))
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.claim();
+        self.slot().as_ref().map(|slot| slot.mark.clone())
+    }
+}
+
+impl Waiter {
+    fn of(place: &Place) -> Self {
+        Self { place: place.this.clone(), told: place.told, armed: place.told, waker: None }
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").field("spares", &self.spares).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

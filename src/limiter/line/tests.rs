@@ -1,0 +1,91 @@
+use std::sync::mpsc;
+
+use tokio::time::{sleep_until, timeout_at};
+
+use super::*;
+use crate::algorithm::TokenBucket;
+use crate::{Charge, LimiterExt, Memory, Outcome, Quota};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// A caller that was served.
+#[derive(Debug)]
+struct Served {
+    process: usize,
+    asked: Instant,
+    /// When it was to be served at the latest.
+    told: Instant,
+    at: Instant,
+}
+
+/// A random history of callers that lose patience, over a store that a few processes share.
+struct History {
+    pace: u32,
+    burst: u64,
+    processes: usize,
+    served: Vec<Served>,
+}
+
+async fn history(seed: u64) -> History {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let (pace, burst, processes) = (dice.u32(1..30), dice.u64(1..4), dice.usize(1..4));
+    let quota = Quota::new(1, MILLISECOND * pace).burst(burst);
+    let store = Memory::new("supplier", TokenBucket::new(quota));
+    let limiters: Vec<_> = (0..processes).map(|_| store.in_another_process()).collect();
+    let (served, results) = mpsc::channel();
+    let begun = Instant::now();
+    let callers: Vec<_> = (0..dice.u32(1..150))
+        .map(|_| {
+            let process = dice.usize(..processes);
+            let asked = begun + MILLISECOND * dice.u32(..600);
+            let patience = asked + MILLISECOND * dice.u32(1..400);
+            let max_wait = MILLISECOND * dice.u32(..500);
+            let (limiter, served) = (limiters[process].clone(), served.clone());
+            tokio::spawn(async move {
+                sleep_until(asked).await;
+                let told = Mutex::new(asked);
+                let limiter = limiter.inspect(|_: &Charge, answer: Result<&Decision, _>| {
+                    if let Outcome::Wait(wait) = answer.expect("a decision").outcome() {
+                        *told.lock().unwrap() += wait;
+                    }
+                });
+                let charge = Charge::new("key").max_wait(max_wait);
+                if let Ok(Ok(_)) = timeout_at(patience, limiter.acquire(charge)).await {
+                    let (told, at) = (*told.lock().unwrap(), Instant::now());
+                    served.send(Served { process, asked, told, at }).unwrap();
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    drop(served);
+    for limiter in &limiters {
+        limiter.assert_nobody_waits();
+    }
+    History { pace, burst, processes, served: results.into_iter().collect() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() {
+    for seed in 0..250 {
+        let History { pace, burst, processes, mut served } = history(seed).await;
+        served.sort_by_key(|one| one.at);
+        let pace = MILLISECOND * pace;
+        for (index, one) in served.iter().enumerate() {
+            assert!(one.at <= one.told, "late in {seed}: {one:?}");
+            for (between, earlier) in (2..).zip(served[..index].iter().rev()) {
+                let most = burst as u128 + (one.at - earlier.at).as_nanos() / pace.as_nanos();
+                assert!(between <= most, "too soon in {seed}: {earlier:?} {one:?}");
+                let is_overtaken = earlier.process == one.process && earlier.asked > one.asked;
+                assert!(!is_overtaken || earlier.at == one.at, "{seed}: {earlier:?} {one:?}");
+            }
+            // Who waits in the only process goes one pace after the one before.
+            let before = index.checked_sub(1).map(|before| served[before].at);
+            if processes == 1 && one.at > one.asked {
+                assert!(before.is_some_and(|at| one.at - at <= pace), "lost in {seed}: {one:?}");
+            }
+        }
+    }
+}
