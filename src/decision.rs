@@ -221,8 +221,8 @@ impl Decision {
         self.details()?.reservation.as_ref()
     }
 
-    /// What was taken, to be settled with [`Limiter::settle`]. `None` if nothing was, or if it was
-    /// handed out already.
+    /// Hands out what was taken, to be settled with [`Limiter::settle`]. `None` if nothing was, or
+    /// if it was handed out already.
     ///
     /// Read the outcome and the report first: only the reservation is left. Behind a `&mut` there
     /// is [`take_reservation`](Decision::take_reservation).

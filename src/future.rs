@@ -59,7 +59,7 @@ pin_project! {
     }
 }
 
-/// What the inner service returned.
+/// The answer of the inner service.
 type Answer<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
 pin_project! {

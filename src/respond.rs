@@ -75,14 +75,14 @@ pub trait Respond<Req, Res, E> {
         None
     }
 
-    /// Whether [`resets`](Respond::resets) may return `true`. Default: no. If so, a layer keeps the
-    /// charge of each request until that is answered.
+    /// Announces that [`resets`](Respond::resets) may return `true`: a layer then keeps the charge
+    /// of each request until that is answered. Default: no.
     fn may_reset(&self) -> bool {
         false
     }
 
-    /// Whether the key of an admitted request starts anew, now that the inner service has answered
-    /// it or failed: see [`LimiterExt::reset`](crate::LimiterExt::reset). Default: no.
+    /// Decides to start the key of an admitted request anew, now that the inner service has
+    /// answered it or failed: see [`LimiterExt::reset`](crate::LimiterExt::reset). Default: no.
     ///
     /// It is asked before [`actual_cost`](Respond::actual_cost), which is not asked after a reset,
     /// and only if something was charged. The response waits for the reset.

@@ -1,4 +1,4 @@
-//! What a request took, in the hands of its handler or of its response's body.
+//! The charge of a request, in the hands of its handler or of its response's body.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,8 @@ use crate::{Error, ErrorKind, Reservation};
 pub(crate) type SettleBy =
     Arc<dyn Fn(Reservation, u64) -> Result<Settlement, Reservation> + Send + Sync>;
 
-/// What a request took, and the limiter that settles it: for a cost that is known only after the
-/// response has begun, such as the tokens of a stream.
+/// Units that a request took, with the limiter that settles them: for a cost that is known only
+/// after the response has begun, such as the tokens of a stream.
 ///
 /// A [`SettleHandle`] hands it out. It can be moved into another task. Dropped, it changes nothing:
 /// what was charged stays.
@@ -84,8 +84,8 @@ impl fmt::Debug for Unsettled {
 pub struct SettleHandle(Arc<Mutex<Option<Unsettled>>>);
 
 impl SettleHandle {
-    /// What the request took. `None` if it took nothing, such as where it is exempt or the limiter
-    /// failed open; and if it was taken out before.
+    /// Takes out what the request took. `None` if it took nothing, such as where it is exempt or
+    /// the limiter failed open; and if it was taken out before.
     #[must_use = "what is dropped stays charged"]
     pub fn take(&self) -> Option<Unsettled> {
         // Nothing panics while it is locked.

@@ -81,7 +81,7 @@ async fn what_is_taken_under_a_block_is_settled_as_always() {
     assert_eq!(limiter.unblock("mallory").await.unwrap().remaining(), Some(100));
 }
 
-/// Who has a slot already runs then.
+/// A caller that has a slot already runs then.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_request_keeps_its_slot() {
     let limiter = Memory::new("jobs", TokenBucket::new(Quota::per_second(1).burst(1)));
@@ -455,7 +455,7 @@ mod over_redis {
         assert!(ask(&user, 1).await.is_admitted());
     }
 
-    /// What somebody else wrote is no block.
+    /// A foreign value is not a block.
     #[tokio::test]
     async fn a_value_that_only_looks_like_a_block_is_corrupt() {
         let server = Server::start();

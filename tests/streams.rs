@@ -1,4 +1,4 @@
-//! What a stream costs is counted as it passes, and settled when it ends, fails or is left: over
+//! The cost of a stream is counted as it passes, and settled when it ends, fails or is left: over
 //! real sockets, by HTTP/1, HTTP/2 and gRPC. Or its handler settles it.
 
 #[cfg(feature = "redis")]
@@ -187,7 +187,7 @@ async fn more_than_was_charged_is_taken() {
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
-/// What a handler does with its handle.
+/// The use that a handler makes of its handle.
 #[derive(Clone, Copy)]
 enum Handler {
     LeavesIt,

@@ -95,7 +95,7 @@ impl Held {
         }
     }
 
-    /// Where the handle is that has the reservation meanwhile.
+    /// The place of the handle that has the reservation meanwhile.
     #[inline]
     pub(super) fn handed_out(&mut self) -> Option<&mut Option<SettleHandle>> {
         match self {

@@ -19,7 +19,7 @@ pub struct HandOut<R> {
     to: Recipient,
 }
 
-/// Who gets it.
+/// The receiver of what a request took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Recipient {
     /// The handler, in the extensions of the request.

@@ -462,7 +462,7 @@ pub(super) fn units(units: u64) -> i64 {
     units.min(MAX_COST).cast_signed()
 }
 
-/// How long a key is blocked, in µs: 1 at least, and no longer than the arithmetic is exact for.
+/// The time of a block in µs: 1 at least, and no more than the arithmetic is exact for.
 pub(super) fn block_time(time: Duration) -> i64 {
     micros(time).clamp(1, LATEST)
 }

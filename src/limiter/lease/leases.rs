@@ -33,7 +33,7 @@ pub(super) struct Leases<L: Limiter> {
     shards: Box<[Mutex<Shard<L>>]>,
 }
 
-/// What becomes of units that are leased and not spent.
+/// The end of units that are leased and not spent.
 #[derive(Clone, Copy)]
 pub(super) enum Unspent {
     IsForgotten,

@@ -28,20 +28,20 @@ pub(super) struct Shard<S> {
 struct Entry<S> {
     name: Name,
     kept: Kept<S>,
-    /// When the state is equivalent to no state, and no block lasts.
+    /// The instant from which on the state is equivalent to no state, and no block lasts.
     expires_at: i64,
 }
 
-/// What is kept of a key.
+/// The state of a key, and its block.
 pub(super) struct Kept<S> {
     /// `None` after a reset.
     pub(super) state: Option<S>,
-    /// Until when checks are refused, whatever the state is. 0 if they never were.
+    /// The end of the block, which refuses checks whatever the state is. 0 if there was none.
     pub(super) blocked_until: i64,
 }
 
 impl<S> Kept<S> {
-    /// When the block ends, if there is one.
+    /// The end of the block, if it lasts.
     #[inline]
     pub(super) fn block_end(&self, now: i64) -> Option<i64> {
         Some(self.blocked_until).filter(|until| *until > now)

@@ -208,7 +208,7 @@ impl<A: Algorithm> Locked<'_, A> {
             .collect()
     }
 
-    /// When the last block of these keys ends, if there is one.
+    /// The end of the last block of these keys, if one lasts.
     fn block_end(&mut self) -> Result<Option<i64>, Error> {
         let (now, mut last) = (self.now, None);
         for (shard, key) in self.shards.iter_mut().zip(&self.keys) {

@@ -16,7 +16,7 @@ use crate::{Error, ErrorKind};
 /// No wait, count or state is larger.
 const MAX_NUMBER: i64 = INEXACT;
 
-/// What a reply says of a key that is blocked; the instant at which the block ends follows.
+/// The begin of a text about a key that is blocked. The end of the block follows.
 const BLOCKED: &[u8] = b"BLOCKED ";
 
 /// What a reply says of one request.
