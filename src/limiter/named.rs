@@ -146,7 +146,8 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             retried_for: Duration::ZERO,
             reservation: is_taken.then(|| {
                 let mark = answer.mark.unwrap_or_default();
-                Reservation::of_taken(self.owner, cost.cast_unsigned(), Taken { key, quota, mark })
+                let taken = Taken { key, quota, mark };
+                self.reservation(cost.cast_unsigned(), taken)
             }),
             shadowed: None,
             fallback_cause: None,
@@ -199,7 +200,12 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     /// The reservation again, after it was opened and could not be settled.
     pub(super) fn close(&self, cost: u64, payload: ReservationPayload) -> Reservation {
         let ReservationPayload { key, quota, mark } = payload;
-        Reservation::of_taken(self.owner, cost, Taken { key, quota: Some(quota), mark })
+        self.reservation(cost, Taken { key, quota: Some(quota), mark })
+    }
+
+    #[inline]
+    fn reservation(&self, cost: u64, taken: Taken) -> Reservation {
+        Reservation::of_taken(self.owner, cost, taken).with_held(A::holds(&self.rule))
     }
 }
 

@@ -73,7 +73,8 @@ impl<A: Algorithm + Single> Together<A> {
             return Ok(match decision.take_reservation() {
                 None => decision,
                 Some(own) => {
-                    decision.with_reservation(Reservation::new(own.owner(), own.cost(), taken))
+                    let reservation = Reservation::new(own.owner(), own.cost(), taken);
+                    decision.with_reservation(reservation.with_held(own.is_held()))
                 }
             });
         }
