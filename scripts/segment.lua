@@ -12,9 +12,12 @@ $arguments = $numbers
 --@ end
 --@ if complete
 op = ARGV[a]
-if op == 'refund' or op == 'refund_part' then
+if op == 'refund' or op == 'settle' then
   back = ARGV[a + 1] + 0
-  a = a + (op == 'refund' and 1 or 2)
+  if op == 'settle' then
+    a, back = a + 1, ARGV[a + 2] - back
+  end
+  a = a + 1
   cost, mark = ARGV[a] + 0, {}
   for i = 1, 4 * QUOTAS do
     mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]

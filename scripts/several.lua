@@ -64,6 +64,9 @@ while last < groups do
       end
       --@ each
       local clamped_N, kept_N = false, false
+      --@ if holds
+      local blocked_N
+      --@ end
       if $exists then
         --@ paste rebase
         --@ paste clamp

@@ -14,13 +14,43 @@ if op == 'refund' then
   local any
   --@ each
   local refunded_N
+  --@ if holds
+  if $exists and back <= cost then
+  --@ else
   if $exists and back >= 1 and back <= cost then
+  --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
     --@ if own_terms
     local back = cost_N
     --@ end
     --@ paste refund
+    --@ if holds
+    --@ paste clamp
+    --@ end
   end
+  --@ if any_holds
+  --@ if holds
+  --@ else
+  if back < 0 then
+    -- It used more than it took.
+    local most, instant_N
+    local taken = cost
+    cost = 0
+    --@ paste cost
+    --@ paste fit
+    if instant_N - now <= horizon_N then
+      --@ paste unchecked
+      cost = math.min(-back, most)
+      --@ paste cost
+      --@ paste consume
+      --@ paste clamp
+      refunded_N = 0
+    end
+    cost = taken
+    --@ paste cost
+  end
+  --@ end
+  --@ end
   if refunded_N then
     any, wait = true, math.max(wait, refunded_N)
   end
@@ -49,7 +79,11 @@ elseif op == 'penalize' then
       --@ paste unchecked
       cost = math.min(amount, most)
       --@ paste cost
+      --@ if holds
+      --@ paste spend
+      --@ else
       --@ paste consume
+      --@ end
       --@ paste clamp
       kept_N, cost, instant_N = true, 0, nil
       --@ paste cost

@@ -46,6 +46,9 @@ while last < #KEYS do
       end
       local $before = $state
       local clamped, kept = false, false
+      --@ if holds
+      local blocked
+      --@ end
       if $exists then
         --@ paste rebase
         --@ paste clamp

@@ -7,9 +7,16 @@ elseif op == 'unblock' and blocked then
 end
 if op == 'refund' then
   local refunded
+  --@ if holds
+  if $exists and back <= cost then
+  --@ else
   if $exists and back >= 1 and back <= cost then
+  --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark)
     --@ paste refund
+    --@ if holds
+    --@ paste clamp
+    --@ end
   end
   kept = kept or refunded ~= nil
   wait = refunded or 0
@@ -24,7 +31,11 @@ elseif op == 'penalize' then
   if amount > 0 and instant - now <= horizon then
     cost = math.min(amount, most)
     --@ paste cost
+    --@ if holds
+    --@ paste spend
+    --@ else
     --@ paste consume
+    --@ end
     --@ paste clamp
     kept, cost, instant = true, 0, nil
     --@ paste cost

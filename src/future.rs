@@ -231,10 +231,10 @@ fn settle<L, K, R, Req, Res, E>(
     L: Limiter,
     R: Respond<Req, Res, E>,
 {
-    if decision.reservation().is_none() {
-        return;
-    }
-    if let Some(actual) = shared.respond.actual_cost(decision, result)
+    let Some(reservation) = decision.reservation() else { return };
+    // What is held waits for its settlement, even if it cost what was charged.
+    let held = Some(reservation.cost()).filter(|_| reservation.is_held());
+    if let Some(actual) = shared.respond.actual_cost(decision, result).or(held)
         && let Some(reservation) = decision.take_reservation()
     {
         let most = if shared.respond.takes_more() { u64::MAX } else { reservation.cost() };

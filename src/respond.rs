@@ -65,7 +65,8 @@ pub trait Respond<Req, Res, E> {
     }
 
     /// The units that an admitted request cost in the end, now that the inner service has answered
-    /// it or failed. Default: `None`, which keeps what was charged.
+    /// it or failed. Default: `None`, which keeps what was charged; what a
+    /// [`Budget`](crate::algorithm::Budget) holds is then settled with its full cost.
     ///
     /// It is asked only if something was charged, and once. The decision's
     /// [`reservation`](Decision::reservation) says how many units that are. A larger number counts

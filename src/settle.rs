@@ -26,7 +26,7 @@ use crate::{Decision, Refusal, Reservation, Respond};
 ///
 /// ```
 /// use http::{Response, StatusCode};
-/// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+/// use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
 /// use tower_sluice::{Charge, Decision, Memory, Quota, RateLimitLayer, by_head};
 ///
 /// // Five failed logins an hour.
@@ -38,7 +38,7 @@ use crate::{Decision, Refusal, Reservation, Respond};
 ///     .refund_if(succeeded);
 ///
 /// // 100,000 tokens an hour. A request is charged the most that it may use, and refunded the rest.
-/// let tokens = Memory::new("tokens", FixedWindow::new(Quota::per_hour(100_000)));
+/// let tokens = Memory::new("tokens", Budget::new(Quota::per_hour(100_000)));
 /// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(4_000)));
 /// let used = |_: &Decision, response: &Response<String>| response.body().len() as u64 / 4;
 /// let layer = RateLimitLayer::new(tokens, most).refund_unused(used);
@@ -80,14 +80,20 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// |---|---|---|
 /// | windows and counters | exactly, while the window it was counted in lasts | up to the limit at a time; a window's end forgives |
 /// | log | only the newest charge's | up to the limit at a time |
+/// | budget | always, until its time is over | all of it, owed up to the horizon |
 /// | token bucket | only if no other was decided since | all of it, owed up to the horizon |
 /// | smooth limiters | only if no other was decided since | all of it: the next caller waits for it |
 /// | tuples | what each can; a wait on which no other was decided since, wholly | what each can |
 ///
 /// A part is refunded where all of it could be; a reserved slot itself stays where it is. To refund
-/// more would break the bound. So where most of a charge is refunded, count in a window: on a busy
-/// key a bucket refunds hardly anything. Where a request is charged little and the rest afterwards,
-/// a bucket suits best, since it remembers debt.
+/// more would break the bound. So where most of a charge is refunded, take a
+/// [`Budget`](crate::algorithm::Budget), or count in a window: on a busy key a bucket refunds
+/// hardly anything. Where a request is charged little and the rest afterwards, a bucket suits best,
+/// since it remembers debt.
+///
+/// A budget holds what was charged until it is settled. So a layer settles each request that was
+/// answered: with the full cost where nothing says what it cost, also if the inner service failed.
+/// What is never settled counts as spent when its time is over.
 pub struct Settle<R, F> {
     respond: Arc<R>,
     cost: F,

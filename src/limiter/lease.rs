@@ -107,8 +107,10 @@ use crate::{Charge, Decision, Error, Reservation};
 ///
 /// Units that a request gives back are spent by the next one, while their time lasts. Later they
 /// are refunded with the rest of their lease, when the last of its requests is settled or dropped.
-/// They are lost if units of that lease were returned before. More is taken from the key's lease if
-/// that has enough, else as a penalty, by a task.
+/// They are lost if units of that lease were returned before. A
+/// [`Budget`](crate::algorithm::Budget) holds the units of a lease while it lasts. When it ends,
+/// all that was handed out and not given back counts as spent. More is taken from the key's lease
+/// if that has enough, else as a penalty, by a task.
 ///
 /// # What it does not do
 ///

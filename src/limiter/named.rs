@@ -153,7 +153,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             reservation: is_taken.then(|| {
                 let mark = answer.mark.unwrap_or_default();
                 let taken = Taken { key, quota, mark };
-                Reservation::of_taken(self.owner, cost.cast_unsigned(), taken)
+                self.reservation(cost.cast_unsigned(), taken)
             }),
             handed_out: None,
             shadowed: None,
@@ -227,7 +227,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         settle(&payload, cost).map_err(|_| {
             let ReservationPayload { key, quota, mark } = payload;
             let taken = Taken { key, quota: Some(quota), mark };
-            Reservation::of_taken(self.owner, cost, taken).with_charged(charged)
+            self.reservation(cost, taken).with_charged(charged)
         })
     }
 
@@ -281,8 +281,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let slot = self.lines.take(&line, quota, cost, duration(check.max_wait))?;
         let (decision, mark) = slot.decision();
         let taken = Taken { key: name(), quota: Some(quota.clone()), mark };
-        let reservation = Reservation::of_taken(self.owner, cost, taken);
-        let mut decision = decision.with_reservation(reservation);
+        let mut decision = decision.with_reservation(self.reservation(cost, taken));
         let line = (line, quota.clone(), cost);
         decision.set_turn(Place::new(&self.lines, line, slot, store()));
         Some(decision)
@@ -307,6 +306,11 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     /// Forgets who waits, since the keys are forgotten.
     pub(super) fn forget_all(&mut self) {
         (self.owner, self.lines) = (Owner::new(), Arc::default());
+    }
+
+    #[inline]
+    fn reservation(&self, cost: u64, taken: Taken) -> Reservation {
+        Reservation::of_taken(self.owner, cost, taken).with_held(A::holds(&self.rule))
     }
 }
 

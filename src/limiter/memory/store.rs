@@ -1,7 +1,6 @@
 //! The store of a [`Memory`](crate::Memory): its algorithm, its clock, and the keys in shards.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -166,17 +165,15 @@ impl<A: Algorithm> Store<A> {
     ) -> Result<u64, Error> {
         let ReservationPayload { key, quota, mark } = payload;
         let rule = self.named.rule(quota)?;
-        let less = units(cost.saturating_sub(actual));
-        let more = units(actual.saturating_sub(cost));
-        let refund = Refund { units: less, cost: units(cost), mark };
+        if actual == cost && !A::holds(&rule) {
+            return Ok(0);
+        }
+        let (cost, actual) = (units(cost), units(actual));
+        let refund = Refund { units: cost - actual, cost, mark };
         let refunded = self.update(key.as_str(), |now, kept| {
             // A block refuses checks, and nothing else.
             let state = &mut kept.state;
-            let refunded = match actual.cmp(&cost) {
-                Ordering::Less => A::refund(&rule, state, now, &refund),
-                Ordering::Equal => None,
-                Ordering::Greater => A::penalize(&rule, state, now, more).mark.map(|_| 0),
-            };
+            let refunded = A::settle(&rule, state, now, &refund);
             let changed = state.as_ref().filter(|_| refunded.is_some());
             (refunded.unwrap_or(0), changed.map(|state| A::expires_at(&rule, state)))
         })?;

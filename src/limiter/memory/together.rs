@@ -105,7 +105,9 @@ impl<A: Algorithm + Single> Together<A> {
             _ => Ok(self.settle_each(&names, payload, actual)),
         };
         self.named.settle(reservation, actual_cost, settle).map_err(|reservation| {
-            Reservation::new(owner, cost, Taken { names: names.clone(), reservation })
+            let is_held = reservation.is_held();
+            let taken = Taken { names: names.clone(), reservation };
+            Reservation::new(owner, cost, taken).with_held(is_held)
         })
     }
 
@@ -196,8 +198,10 @@ fn names_of(mut joined: &str) -> Vec<String> {
 fn with_names(mut decision: Decision, names: &[Cow<'_, str>]) -> Decision {
     let Some(reservation) = decision.take_reservation() else { return decision };
     let (owner, cost) = (reservation.owner(), reservation.cost());
-    let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
-    decision.with_reservation(Reservation::new(owner, cost, Taken { names, reservation }))
+    let (names, is_held) =
+        (names.iter().map(|name| name.to_string()).collect(), reservation.is_held());
+    let whole = Reservation::new(owner, cost, Taken { names, reservation });
+    decision.with_reservation(whole.with_held(is_held))
 }
 
 impl<A: Algorithm> Locked<'_, A> {

@@ -250,12 +250,11 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         let (cost, charged) = (reservation.cost(), reservation.charged());
         let TakenTogether { limiter, reservation, states_costs } = reservation.into_payload()?;
         // Stated costs stay, unless all is refunded.
-        if states_costs && actual > 0 {
-            return Ok(Settlement::gave_back(0));
-        }
+        let actual = if states_costs && actual > 0 { reservation.cost() } else { actual };
         limiter.settle(reservation, actual).map_err(|reservation| {
+            let held = reservation.is_held();
             let taken = TakenTogether { limiter, reservation, states_costs };
-            Reservation::new(self.owner, cost, taken).with_charged(charged)
+            Reservation::new(self.owner, cost, taken).with_charged(charged).with_held(held)
         })
     }
 

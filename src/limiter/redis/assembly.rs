@@ -67,9 +67,11 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
 #[cfg(feature = "policies")]
 pub(super) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
-    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`.
-    let names =
-        |member: Member| lists.map(|list| member.list(list).len()).iter().sum::<usize>() + 4;
+    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`, or `blocked` as well.
+    let names = |member: Member| {
+        lists.map(|list| member.list(list).len()).iter().sum::<usize>()
+            + if member.holds() { 5 } else { 4 }
+    };
     parts.iter().map(|part| names(Member::new(part))).sum()
 }
 
@@ -151,6 +153,8 @@ impl Assembly<'_> {
             "complete" => self.kind == Kind::Complete,
             "text" => member.is_some_and(is_text),
             "any_text" => self.members.iter().any(is_text),
+            "holds" => member.is_some_and(Member::holds),
+            "any_holds" => self.members.iter().any(Member::holds),
             "own_terms" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),
             list => member.is_some_and(|member| !member.list(list).is_empty()),
         }

@@ -78,7 +78,7 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
         let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let check = match request.op {
             Op::Refund { .. } if is_taken => return Err(malformed_reply()),
-            Op::Refund { units, .. } if wait <= units => {
+            Op::Refund { units, .. } if wait <= units.max(0) => {
                 return Ok(ReplyEntry::Refunded { units: wait });
             }
             Op::Refund { .. } => return Err(malformed_reply()),

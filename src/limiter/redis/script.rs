@@ -182,7 +182,7 @@ fn append_operation(command: &mut Cmd, request: &Request) {
             if units == cost {
                 command.arg("refund").arg(cost);
             } else {
-                command.arg("refund_part").arg(units).arg(cost);
+                command.arg("settle").arg(cost - units).arg(cost);
             }
             command.arg(mark.words())
         }
