@@ -85,7 +85,7 @@ end
 
 --@ fit
 if cost <= burst then
-  instant, blocked = now, false
+  instant, unsettled = now, false
   if full then
     local room = burst - cost - current - former
     local from, over = now, 0
@@ -97,7 +97,7 @@ if cost <= burst then
     time = (time - rest) / unit_denominator
     if room < 0 then
       -- As if all that is held were spent now. Only a settlement makes room.
-      blocked, over = true, over + rest
+      unsettled, over = true, over + rest
       instant = from + time
       if over > 0 then
         instant = instant + (over > unit_denominator and 2 or 1)

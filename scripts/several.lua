@@ -65,7 +65,7 @@ while last < groups do
       --@ each
       local clamped_N, kept_N = false, false
       --@ if holds
-      local blocked_N
+      local unsettled_N
       --@ end
       if $exists then
         --@ paste rebase

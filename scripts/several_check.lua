@@ -15,7 +15,7 @@ do
   --@ paste reply
 end
 --@ if holds
-if blocked_N then
+if unsettled_N then
   max_wait = -1
 end
 --@ end

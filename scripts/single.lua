@@ -47,7 +47,7 @@ while last < #KEYS do
       local $before = $state
       local clamped, kept = false, false
       --@ if holds
-      local blocked
+      local unsettled
       --@ end
       if $exists then
         --@ paste rebase

@@ -11,7 +11,7 @@ if instant then
   if cost > 0 then
   --@ end
     --@ if holds
-    if wait <= max_wait and not blocked then
+    if wait <= max_wait and not unsettled then
     --@ else
     if wait <= max_wait then
     --@ end

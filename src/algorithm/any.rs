@@ -170,9 +170,9 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyRule, rule, |A, rule| A::holds(rule))
     }
 
-    fn is_blocked(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> bool {
+    fn is_unsettled(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> bool {
         dispatch!(AnyRule, rule, |A, rule| {
-            A::is_blocked(rule, state.and_then(A::state_of), now, cost)
+            A::is_unsettled(rule, state.and_then(A::state_of), now, cost)
         })
     }
 

@@ -282,7 +282,7 @@ impl Algorithm for Budget {
         true
     }
 
-    fn is_blocked(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> bool {
+    fn is_unsettled(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> bool {
         state.is_some_and(|state| rule.room(&rule.rolled(state, now), cost) < 0)
     }
 

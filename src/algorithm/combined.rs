@@ -29,9 +29,9 @@ pub(super) fn report(reports: impl IntoIterator<Item = Report>) -> Report {
 
 /// What one of them says beside the others: it reserves no wait while another one is blocked.
 #[inline]
-pub(super) fn beside(is_blocked: bool, verdict: Verdict) -> Verdict {
+pub(super) fn beside(is_unsettled: bool, verdict: Verdict) -> Verdict {
     match verdict {
-        Verdict::Wait(wait) if is_blocked => Verdict::Deny(wait),
+        Verdict::Wait(wait) if is_unsettled => Verdict::Deny(wait),
         verdict => verdict,
     }
 }

@@ -85,8 +85,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         rule.iter().any(A::holds)
     }
 
-    fn is_blocked(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
-        each::<A>(rule, state).any(|(rule, one)| A::is_blocked(rule, one, now, cost))
+    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
+        each::<A>(rule, state).any(|(rule, one)| A::is_unsettled(rule, one, now, cost))
     }
 
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
@@ -179,8 +179,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         // No member waits longer than all of them do.
         let most = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
         let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
-        let is_blocked = Self::is_blocked(rule, state, now, check.cost);
-        let alone = alone.map(|verdict| combined::beside(is_blocked, verdict));
+        let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
+        let alone = alone.map(|verdict| combined::beside(is_unsettled, verdict));
         let mut members: Box<[_]> = alone.map(MemberAnswer::unreported).collect();
         // Of a charge that waits, a member may wait longer than it would alone.
         let refuses = |one: &MemberAnswer| matches!(one.verdict, Verdict::Deny(_));

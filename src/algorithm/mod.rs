@@ -242,7 +242,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// Whether no wait is reserved for a charge of this cost now, since others have to be settled
     /// first. Asked only of a charge that has to wait.
     #[inline]
-    fn is_blocked(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
+    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
         let _ = (rule, state, now, cost);
         false
     }
@@ -443,7 +443,7 @@ fn judge<A: Algorithm>(
         check.cost > 0
             && wait <= check.max_wait
             && wait <= A::max_wait(rule, state, now, check.cost)
-            && !A::is_blocked(rule, state, now, check.cost)
+            && !A::is_unsettled(rule, state, now, check.cost)
     };
     let instant = A::earliest_fit(rule, state, now, check.cost);
     let verdict = match instant.map(|instant| instant - now) {

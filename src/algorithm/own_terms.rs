@@ -62,8 +62,8 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
         A::holds(&rule.rule)
     }
 
-    fn is_blocked(rule: &Self::Rule, state: Option<&A::State>, now: i64, cost: i64) -> bool {
-        A::is_blocked(&rule.rule, state, now, rule.cost(cost))
+    fn is_unsettled(rule: &Self::Rule, state: Option<&A::State>, now: i64, cost: i64) -> bool {
+        A::is_unsettled(&rule.rule, state, now, rule.cost(cost))
     }
 
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {

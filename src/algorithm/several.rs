@@ -51,7 +51,7 @@ macro_rules! tuple {
                 [$($member::holds(&rule.$index)),+].contains(&true)
             }
 
-            fn is_blocked(
+            fn is_unsettled(
                 rule: &Self::Rule,
                 state: Option<&Self::State>,
                 now: i64,
@@ -59,7 +59,7 @@ macro_rules! tuple {
             ) -> bool {
                 [$({
                     let one = state.and_then(|state| state.$index.as_ref());
-                    $member::is_blocked(&rule.$index, one, now, cost)
+                    $member::is_unsettled(&rule.$index, one, now, cost)
                 }),+].contains(&true)
             }
 
@@ -152,11 +152,11 @@ macro_rules! tuple {
                 // No member waits longer than all of them do.
                 let max_wait = check.max_wait.min(Self::horizon(rule));
                 let check = Check { max_wait, ..check };
-                let is_blocked = Self::is_blocked(rule, state, now, check.cost);
+                let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
                 Box::new([$({
                     let one = state.and_then(|state| state.$index.as_ref());
                     let verdict = judge::<$member>(&rule.$index, one, now, check).0;
-                    MemberAnswer::unreported(combined::beside(is_blocked, verdict))
+                    MemberAnswer::unreported(combined::beside(is_unsettled, verdict))
                 }),+])
             }
 

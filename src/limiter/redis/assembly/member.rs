@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::algorithm::ScriptPart;
 
 /// The names that a template gives to each quota, besides those that its algorithm declares.
-const NAMES: [&str; 4] = ["instant", "blocked", "clamped", "refunded"];
+const NAMES: [&str; 4] = ["instant", "unsettled", "clamped", "refunded"];
 
 /// A section of an algorithm's file: what its heading lists, and its lines.
 pub(super) struct Section {
