@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -159,7 +160,11 @@ impl Lines {
         }
     }
 
-    /// Changes the line of a key, quota and cost. Then wakes who may go earlier than it knows.
+    /// Changes the line of a key, quota and cost. Then wakes the first waiter that may go earlier
+    /// than it knows.
+    ///
+    /// `change` returns the wakers that it replaces or removes: dropped under the lock, the last
+    /// one of a task could drop another waiter of these lines.
     fn change<T>(
         &self,
         key: &str,
@@ -308,10 +313,9 @@ impl Place {
     fn claim(&self) {
         if self.slot().is_none() {
             self.change(|line| {
-                if let Some(index) = line.position(self) {
-                    line.waiters.remove(index);
-                    *self.slot() = Some(line.slots.remove(index));
-                }
+                let index = line.position(self)?;
+                *self.slot() = Some(line.slots.remove(index));
+                Some(line.waiters.remove(index))
             });
         }
     }
@@ -366,12 +370,14 @@ impl Waiters for Place {
     }
 
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
+        let mut waker = waker.cloned();
         let due = self.change(|line| {
             let index = line.position(self)?;
             let due = line.due(index);
-            if let Some(waker) = waker {
+            if waker.is_some() {
                 let waiter = &mut line.waiters[index];
-                (waiter.armed, waiter.waker) = (due, Some(waker.clone()));
+                waiter.armed = due;
+                mem::swap(&mut waiter.waker, &mut waker);
             }
             Some(due)
         });
@@ -383,13 +389,14 @@ impl Turn for Place {
     /// The units of a slot that is kept for the next charge count as given back.
     fn leave(&self) -> Option<Settlement> {
         let now = Instant::now();
-        let has_left = self.slot().is_none()
-            && self.change(|line| {
-                let index = line.position(self).filter(|index| line.due(*index) > now);
-                index.map(|index| line.waiters.remove(index)).is_some()
-            });
-        has_left
-            .then(|| self.give_back_newest().unwrap_or_else(|| Settlement::gave_back(self.cost)))
+        if self.slot().is_some() {
+            return None;
+        }
+        let left = self.change(|line| {
+            let index = line.position(self).filter(|index| line.due(*index) > now)?;
+            Some(line.waiters.remove(index))
+        });
+        left.map(|_| self.give_back_newest().unwrap_or_else(|| Settlement::gave_back(self.cost)))
     }
 
     fn mark(&self) -> Option<Mark> {

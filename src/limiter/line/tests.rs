@@ -1,4 +1,6 @@
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
+use std::task::Wake;
 
 use tokio::time::{sleep_until, timeout_at};
 
@@ -7,6 +9,7 @@ use crate::algorithm::TokenBucket;
 use crate::{Charge, LimiterExt, Memory, Outcome, Quota};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A caller that was served.
 #[derive(Debug)]
@@ -88,4 +91,54 @@ async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() 
             }
         }
     }
+}
+
+/// Gives back nothing.
+struct Keeps;
+
+impl Reclaim for Keeps {
+    fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+        Settlement::gave_back(0)
+    }
+}
+
+fn quota() -> Quotas {
+    Quota::per_second(1).into()
+}
+
+/// The place of a wait for the slot in so many seconds.
+fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc<Place> {
+    let wait = seconds * SECOND;
+    let decision = Decision::new(Outcome::Wait(wait));
+    let slot = Slot::new(&decision, wait, Mark::default());
+    Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(store))
+}
+
+/// Says whether the lines are locked when it is dropped, as the last handle of a task is.
+struct DropsTask(Arc<Lines>, Arc<AtomicBool>);
+
+impl Wake for DropsTask {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for DropsTask {
+    fn drop(&mut self) {
+        self.1.fetch_or(self.0.by_key.try_lock().is_err(), Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_may_be_dropped_with_its_waker() {
+    let lines = Arc::<Lines>::default();
+    let was_locked = Arc::default();
+    let waker = || Waker::from(Arc::new(DropsTask(Arc::clone(&lines), Arc::clone(&was_locked))));
+    let leaving = place(&lines, 1, Keeps);
+    let going = place(&lines, 2, Keeps);
+    for waiter in [&leaving, &going] {
+        waiter.add();
+        // The second waker replaces the first one.
+        assert!(waiter.due(Some(&waker())).is_some() && waiter.due(Some(&waker())).is_some());
+    }
+    assert!(leaving.leave().is_some() && going.remove().is_some());
+    assert!(!was_locked.load(Relaxed));
 }
