@@ -405,6 +405,15 @@ impl Turn for Place {
     }
 }
 
+/// Leaves the line after a panic, which kept the wait from its end. Its slot is spare then.
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.slot().is_none() {
+            self.change(|line| Some(line.waiters.remove(line.position(self)?)));
+        }
+    }
+}
+
 impl Waiter {
     fn of(place: &Place) -> Self {
         Self { place: place.this.clone(), told: place.told, armed: place.told, waker: None }

@@ -1,3 +1,4 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::task::Wake;
@@ -102,6 +103,15 @@ impl Reclaim for Keeps {
     }
 }
 
+/// A clock of the application, say, panics.
+struct Panics;
+
+impl Reclaim for Panics {
+    fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+        panic!("in code of the application");
+    }
+}
+
 fn quota() -> Quotas {
     Quota::per_second(1).into()
 }
@@ -112,6 +122,18 @@ fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc
     let decision = Decision::new(Outcome::Wait(wait));
     let slot = Slot::new(&decision, wait, Mark::default());
     Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(store))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_store_leaves_nobody_in_line() {
+    let lines = Arc::<Lines>::default();
+    let leaving = place(&lines, 1, Keeps);
+    leaving.add();
+    assert!(leaving.leave().is_some());
+    let waiter = place(&lines, 2, Panics);
+    assert!(catch_unwind(AssertUnwindSafe(|| waiter.add())).is_err());
+    drop(waiter);
+    lines.assert_nobody_waits();
 }
 
 /// Says whether the lines are locked when it is dropped, as the last handle of a task is.
