@@ -49,6 +49,8 @@ struct ByKey {
     lines: HashMap<Box<str>, Vec<Line>>,
     /// The number of keys at which the next search for lines begins that nobody needs.
     sweep_at: usize,
+    /// When the last of all spare slots is past, or later.
+    spares_until: Option<Instant>,
 }
 
 /// The slots that charges of one key, one quota and one cost reserved, and who waits for them.
@@ -138,9 +140,15 @@ impl Lines {
         cost: u64,
         max_wait: Duration,
     ) -> Option<Slot> {
-        if !self.lock().lines.contains_key(key) {
+        let mut by_key = self.lock();
+        if !by_key.lines.contains_key(key) {
+            // The keys of past slots may never be charged again. Charges of others pay for them.
+            if by_key.spares_until <= Some(Instant::now()) {
+                self.sweep(&mut by_key);
+            }
             return None;
         }
+        drop(by_key);
         self.change(key, quota, cost, |line| {
             let spare = line.waiters.len();
             let wait = line.slots.get(spare)?.due.saturating_duration_since(Instant::now());
@@ -172,9 +180,12 @@ impl Lines {
         cost: u64,
         change: impl FnOnce(&mut Line) -> T,
     ) -> T {
-        let mut by_key = self.lock();
+        let mut locked = self.lock();
+        let by_key = &mut *locked;
         if !by_key.lines.contains_key(key) {
-            self.sweep(&mut by_key);
+            if by_key.lines.len() >= by_key.sweep_at.max(FIRST_SWEEP) {
+                self.sweep(by_key);
+            }
             by_key.lines.insert(key.into(), Vec::new());
         }
         let lines = by_key.lines.get_mut(key).expect("inserted if there was none");
@@ -191,22 +202,23 @@ impl Lines {
         // Under the lock, so that the sum never falls below 0.
         self.spares.fetch_add(line.spares(), Relaxed);
         self.spares.fetch_sub(spares, Relaxed);
+        if line.spares() > 0 {
+            by_key.spares_until = by_key.spares_until.max(line.slots.last().map(|slot| slot.due));
+        }
         if line.slots.is_empty() {
             lines.swap_remove(index);
             if lines.is_empty() {
                 by_key.lines.remove(key);
             }
         }
-        drop(by_key);
+        drop(locked);
         waker.into_iter().for_each(Waker::wake);
         changed
     }
 
-    /// Drops lines that nobody needs, once there are twice as many as after the last time.
+    /// Drops lines that nobody needs. The next search begins once there are twice as many as now,
+    /// or all spare slots are past.
     fn sweep(&self, by_key: &mut ByKey) {
-        if by_key.lines.len() < by_key.sweep_at.max(FIRST_SWEEP) {
-            return;
-        }
         by_key.lines.retain(|_, lines| {
             lines.retain_mut(|line| {
                 let spares = line.spares();

@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::task::Wake;
 
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{advance, sleep_until, timeout_at};
 
 use super::*;
 use crate::algorithm::TokenBucket;
@@ -122,6 +122,17 @@ fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc
     let decision = Decision::new(Outcome::Wait(wait));
     let slot = Slot::new(&decision, wait, Mark::default());
     Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(store))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_slot_that_is_past_costs_other_keys_nothing() {
+    let lines = Arc::<Lines>::default();
+    let waiter = place(&lines, 1, Keeps);
+    waiter.add();
+    assert!(waiter.leave().is_some() && lines.have_spares());
+    advance(2 * SECOND).await;
+    assert!(lines.take("other", &quota(), 1, SECOND).is_none());
+    assert!(!lines.have_spares() && lines.lock().lines.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
