@@ -170,10 +170,24 @@ impl Lines {
 
     /// Changes the line of a key, quota and cost. Then wakes the first waiter that may go earlier
     /// than it knows.
-    ///
-    /// `change` returns the wakers that it replaces or removes: dropped under the lock, the last
-    /// one of a task could drop another waiter of these lines.
     fn change<T>(
+        &self,
+        key: &str,
+        quota: &Quotas,
+        cost: u64,
+        change: impl FnOnce(&mut Line) -> T,
+    ) -> T {
+        let change = |line: &mut Line| (change(line), line.wake_next());
+        let (changed, waker) = self.with_line(key, quota, cost, change);
+        waker.into_iter().for_each(Waker::wake);
+        changed
+    }
+
+    /// Calls `change` with the line of a key, quota and cost.
+    ///
+    /// It returns the wakers that it replaces or removes: dropped under the lock, the last one of
+    /// a task could drop another waiter of these lines.
+    fn with_line<T>(
         &self,
         key: &str,
         quota: &Quotas,
@@ -198,7 +212,6 @@ impl Lines {
         let spares = line.spares();
         line.drop_past_spares();
         let changed = change(line);
-        let waker = line.wake_next();
         // Under the lock, so that the sum never falls below 0.
         self.spares.fetch_add(line.spares(), Relaxed);
         self.spares.fetch_sub(spares, Relaxed);
@@ -211,8 +224,6 @@ impl Lines {
                 by_key.lines.remove(key);
             }
         }
-        drop(locked);
-        waker.into_iter().for_each(Waker::wake);
         changed
     }
 
@@ -278,8 +289,8 @@ impl Line {
         self.waiters[index].told.min(self.slots[index].due)
     }
 
-    /// The first waiter that may go earlier than its timer says. It wakes the next one when it
-    /// goes, so that a change does not wake all.
+    /// The first waiter that may go earlier than its timer says. Those behind it are woken one by
+    /// one, each when the one before it goes: most changes would wake all of them in vain.
     fn wake_next(&mut self) -> Option<Waker> {
         let next =
             (0..self.waiters.len()).find(|&index| self.due(index) < self.waiters[index].armed);
@@ -321,6 +332,10 @@ impl Place {
         self.lines.change(&self.key, &self.quota, self.cost, change)
     }
 
+    fn with_line<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
+        self.lines.with_line(&self.key, &self.quota, self.cost, change)
+    }
+
     /// Leaves the line with the slot, which is used.
     fn claim(&self) {
         if self.slot().is_none() {
@@ -336,7 +351,7 @@ impl Place {
     /// is kept.
     fn give_back_newest(&self) -> Option<Settlement> {
         let place = self.this.upgrade()?;
-        let slot = self.change(Line::pop_newest)?;
+        let slot = self.with_line(Line::pop_newest)?;
         let (settler, settlement) = Settlement::begin();
         let mark = slot.mark.clone();
         let mut reclaimed = self.store.reclaim(&self.key, &self.quota, self.cost, mark);
@@ -383,7 +398,8 @@ impl Waiters for Place {
 
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
         let mut waker = waker.cloned();
-        let due = self.change(|line| {
+        // Nobody else may go earlier now, so nobody is woken.
+        let due = self.with_line(|line| {
             let index = line.position(self)?;
             let due = line.due(index);
             if waker.is_some() {

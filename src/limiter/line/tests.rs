@@ -94,12 +94,12 @@ async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() 
     }
 }
 
-/// Gives back nothing.
-struct Keeps;
+/// Gives back so many units.
+struct GivesBack(u64);
 
-impl Reclaim for Keeps {
+impl Reclaim for GivesBack {
     fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
-        Settlement::gave_back(0)
+        Settlement::gave_back(self.0)
     }
 }
 
@@ -127,7 +127,7 @@ fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc
 #[tokio::test(start_paused = true)]
 async fn a_kept_slot_that_is_past_costs_other_keys_nothing() {
     let lines = Arc::<Lines>::default();
-    let waiter = place(&lines, 1, Keeps);
+    let waiter = place(&lines, 1, GivesBack(0));
     waiter.add();
     assert!(waiter.leave().is_some() && lines.have_spares());
     advance(2 * SECOND).await;
@@ -138,7 +138,7 @@ async fn a_kept_slot_that_is_past_costs_other_keys_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_the_store_leaves_nobody_in_line() {
     let lines = Arc::<Lines>::default();
-    let leaving = place(&lines, 1, Keeps);
+    let leaving = place(&lines, 1, GivesBack(0));
     leaving.add();
     assert!(leaving.leave().is_some());
     let waiter = place(&lines, 2, Panics);
@@ -165,8 +165,8 @@ async fn a_task_may_be_dropped_with_its_waker() {
     let lines = Arc::<Lines>::default();
     let was_locked = Arc::default();
     let waker = || Waker::from(Arc::new(DropsTask(Arc::clone(&lines), Arc::clone(&was_locked))));
-    let leaving = place(&lines, 1, Keeps);
-    let going = place(&lines, 2, Keeps);
+    let leaving = place(&lines, 1, GivesBack(0));
+    let going = place(&lines, 2, GivesBack(0));
     for waiter in [&leaving, &going] {
         waiter.add();
         // The second waker replaces the first one.
@@ -174,4 +174,36 @@ async fn a_task_may_be_dropped_with_its_waker() {
     }
     assert!(leaving.leave().is_some() && going.remove().is_some());
     assert!(!was_locked.load(Relaxed));
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_wakes_only_the_next_one() {
+    let lines = Arc::<Lines>::default();
+    let waiters: Vec<_> = (1..=5)
+        .map(|seconds| {
+            let (place, woken) = (place(&lines, seconds, GivesBack(1)), Arc::<Woken>::default());
+            place.add();
+            place.due(Some(&Waker::from(Arc::clone(&woken))));
+            (place, woken)
+        })
+        .collect();
+    let woken = || waiters.iter().map(|(_, woken)| woken.0.load(Relaxed)).collect::<Vec<_>>();
+    assert!(waiters[0].0.leave().is_some());
+    assert_eq!(woken(), [0, 1, 0, 0, 0]);
+    let (second, its) = &waiters[1];
+    second.due(Some(&Waker::from(Arc::clone(its))));
+    assert_eq!(woken(), [0, 1, 0, 0, 0]);
+    advance(SECOND).await;
+    assert!(second.remove().is_some());
+    assert_eq!(woken(), [0, 1, 1, 0, 0]);
 }
