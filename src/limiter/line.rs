@@ -417,6 +417,14 @@ impl Turn for Place {
     /// The units of a slot that is kept for the next charge count as given back.
     fn leave(&self) -> Option<Settlement> {
         let now = Instant::now();
+        // The store could not take back a kept slot before either.
+        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due > now);
+        if let Some(kept) = kept {
+            self.change(|line| line.add_slot(kept));
+            // Those who came meanwhile may have moved up.
+            let _ = self.give_back_newest();
+            return Some(Settlement::gave_back(self.cost));
+        }
         if self.slot().is_some() {
             return None;
         }

@@ -3,11 +3,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::task::Wake;
 
-use tokio::time::{advance, sleep_until, timeout_at};
+use tokio::time::{advance, sleep_until, timeout, timeout_at};
 
 use super::*;
 use crate::algorithm::TokenBucket;
-use crate::{Charge, LimiterExt, Memory, Outcome, Quota};
+use crate::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -91,6 +91,37 @@ async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() 
                 assert!(before.is_some_and(|at| one.at - at <= pace), "lost in {seed}: {one:?}");
             }
         }
+    }
+}
+
+/// One a second, whose only slot at once is taken.
+async fn one_a_second() -> Memory<TokenBucket> {
+    let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(1).burst(1)));
+    limiter.acquire("key").await.unwrap();
+    limiter
+}
+
+fn patient() -> Charge {
+    Charge::new("key").max_wait(10 * SECOND)
+}
+
+/// A waiter that leaves a slot which is kept: another process has reserved the next one.
+async fn keep_a_slot(limiter: &Memory<TokenBucket>) {
+    let mut waiter = Box::pin(limiter.acquire(patient()));
+    assert!(timeout(Duration::ZERO, &mut waiter).await.is_err());
+    let behind = limiter.in_another_process().check(&patient()).await.unwrap();
+    assert_eq!(behind.waited(), 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_slot_that_is_given_back_is_kept_again() {
+    let limiter = one_a_second().await;
+    keep_a_slot(&limiter).await;
+    for _ in 0..2 {
+        let mut decision = limiter.check(&patient()).await.unwrap();
+        assert_eq!(decision.waited(), SECOND);
+        let reservation = decision.take_reservation().unwrap();
+        assert_eq!(limiter.settle(reservation, 0).unwrap().await.unwrap(), 1);
     }
 }
 
