@@ -74,6 +74,8 @@ pub(super) struct Slot {
     report: Decision,
     /// Whether the store could not take it back.
     is_kept: bool,
+    /// Whether the key was reset since: the store does not know the slot any more.
+    is_forgotten: bool,
 }
 
 /// One that waits.
@@ -111,6 +113,7 @@ impl Slot {
             due: now.checked_add(wait).unwrap_or(now),
             report: decision.to_shared(),
             is_kept: false,
+            is_forgotten: false,
         }
     }
 
@@ -156,15 +159,18 @@ impl Lines {
         })
     }
 
-    /// Forgets the spare slots of a key, which was reset.
-    pub(super) fn forget_spares(&self, key: &str) {
-        if !self.have_spares() {
-            return;
-        }
+    /// Forgets the slots of a key, which was reset, once their waiters have gone.
+    pub(super) fn forget(&self, key: &str) {
         let mut by_key = self.lock();
-        for line in by_key.lines.get_mut(key).into_iter().flatten() {
-            self.spares.fetch_sub(line.slots.len() - line.waiters.len(), Relaxed);
+        let Some(lines) = by_key.lines.get_mut(key) else { return };
+        lines.retain_mut(|line| {
+            self.spares.fetch_sub(line.spares(), Relaxed);
             line.slots.truncate(line.waiters.len());
+            line.slots.iter_mut().for_each(|slot| slot.is_forgotten = true);
+            !line.slots.is_empty()
+        });
+        if lines.is_empty() {
+            by_key.lines.remove(key);
         }
     }
 
@@ -210,7 +216,7 @@ impl Lines {
         });
         let line = &mut lines[index];
         let spares = line.spares();
-        line.drop_past_spares();
+        line.drop_useless_spares();
         let changed = change(line);
         // Under the lock, so that the sum never falls below 0.
         self.spares.fetch_add(line.spares(), Relaxed);
@@ -233,7 +239,7 @@ impl Lines {
         by_key.lines.retain(|_, lines| {
             lines.retain_mut(|line| {
                 let spares = line.spares();
-                line.drop_past_spares();
+                line.drop_useless_spares();
                 self.spares.fetch_sub(spares - line.spares(), Relaxed);
                 !line.slots.is_empty()
             });
@@ -265,11 +271,13 @@ impl Line {
         self.slots.len() - self.waiters.len()
     }
 
-    /// A slot whose time has passed cannot be used any more.
-    fn drop_past_spares(&mut self) {
-        let (used, now) = (self.waiters.len(), Instant::now());
-        let past = self.slots[used..].iter().take_while(|slot| slot.due <= now).count();
-        self.slots.drain(used..used + past);
+    /// Drops what nobody may use any more: slots in the past, and those of before a reset.
+    fn drop_useless_spares(&mut self) {
+        if self.spares() > 0 {
+            let now = Instant::now();
+            let is_useless = |slot: &mut Slot| slot.due <= now || slot.is_forgotten;
+            self.slots.extract_if(self.waiters.len().., is_useless).for_each(drop);
+        }
     }
 
     /// Adds a slot, and returns its index. Those who wait for later ones move up.

@@ -114,6 +114,18 @@ async fn keep_a_slot(limiter: &Memory<TokenBucket>) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waited_at_a_reset_leaves_no_slot_behind() {
+    let limiter = one_a_second().await;
+    let mut waiters = [(); 3].map(|()| Box::pin(limiter.acquire(patient())));
+    for waiter in &mut waiters {
+        assert!(timeout(Duration::ZERO, waiter).await.is_err());
+    }
+    limiter.reset("key").await.unwrap();
+    drop(waiters);
+    assert_eq!(limiter.check(&patient()).await.unwrap().outcome(), Outcome::Allow);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kept_slot_that_is_given_back_is_kept_again() {
     let limiter = one_a_second().await;
     keep_a_slot(&limiter).await;

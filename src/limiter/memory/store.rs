@@ -120,7 +120,7 @@ impl<A: Algorithm> Store<A> {
                 return ((answer, now), None);
             }
             if operation == Operation::Reset {
-                self.named.forget_spares(&name);
+                self.named.forget(&name);
                 *state = None;
                 let peek = Check { cost: 0, max_wait: 0 };
                 return ((A::estimate(&parsed.rule, None, now, peek), now), None);
