@@ -27,7 +27,7 @@ pub(super) fn report(reports: impl IntoIterator<Item = Report>) -> Report {
     })
 }
 
-/// What one of them says beside the others: it reserves no wait while another one is blocked.
+/// The verdict of one of them beside the others: it reserves no wait while others are unsettled.
 #[inline]
 pub(super) fn beside(is_unsettled: bool, verdict: Verdict) -> Verdict {
     match verdict {

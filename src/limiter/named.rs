@@ -287,9 +287,9 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         Some(decision)
     }
 
-    /// Forgets the slots that are at hand for a key, which was reset.
-    pub(super) fn forget_spares(&self, key: &str) {
-        self.lines.forget_spares(key);
+    /// Forgets the slots of a key, which was reset, once their waiters have gone.
+    pub(super) fn forget(&self, key: &str) {
+        self.lines.forget(key);
     }
 
     /// Lets nobody else's waiters move up in its lines.

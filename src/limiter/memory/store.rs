@@ -117,11 +117,11 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        if matches!(operation, Operation::Reset | Operation::Block(_)) {
-            self.named.forget_spares(&name);
-        }
         let (answer, now) = self.update(&name, |now, kept| {
             let rule = &parsed.rule;
+            if matches!(operation, Operation::Reset | Operation::Block(_)) {
+                self.named.forget(&name);
+            }
             let check = match operation {
                 Operation::Estimate => parsed.check,
                 _ => Check { cost: 0, max_wait: 0 },
