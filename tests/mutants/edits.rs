@@ -73,7 +73,7 @@ pub(crate) const MUTANTS: [Mutant; 48] = [
         "a_wait_for_a_settlement",
         BUDGET,
         Held,
-        "if wait <= max_wait and not blocked then",
+        "if wait <= max_wait and not unsettled then",
         "if wait <= max_wait then",
     ),
     mutant(
