@@ -233,7 +233,7 @@ mod over_redis {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     use tower_sluice::algorithm::{
-        InLua, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+        Budget, InLua, SlidingCounter, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     };
     use tower_sluice::{AllAtOnce, Pool, Redis, Reservation};
 
@@ -260,7 +260,9 @@ mod over_redis {
             let now = Arc::clone(&now);
             move || Duration::from_micros(now.load(Relaxed))
         };
-        let name = format!("{seed}");
+        // Algorithms of one kind share the keys of a name.
+        static NAMES: AtomicU64 = AtomicU64::new(0);
+        let name = NAMES.fetch_add(1, Relaxed).to_string();
         let memory = Memory::new(name.clone(), algorithm.clone()).clock(clock());
         let redis = Redis::new(name, algorithm, pool.clone()).clock(clock());
         let redis = redis.decision_timeout(PATIENT);
@@ -342,6 +344,7 @@ mod over_redis {
         let (fast, slow) = (Quota::per_second(5), Quota::new(20, 10 * SECOND));
         twins.visit((TokenBucket::new(Quota::new(3, SECOND).burst(7)), FixedWindow::new(slow)));
         twins.visit((SlidingLog::new(fast), SmoothBursty::new(slow)));
+        twins.visit((Budget::new(slow), FixedWindow::new(slow)));
         twins.visit((
             SlidingWindow::new(fast),
             SlidingCounter::new(slow),
