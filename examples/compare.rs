@@ -3,7 +3,8 @@
 //!
 //! The limit is 5 per second. Two requests per second come all the time. Twice, twenty more come
 //! within a second, and once twelve per second come for three seconds. A request that does not fit
-//! waits for a second at most. Each is answered 300 ms after it passed: until then a budget holds it.
+//! waits for a second at most. Each is answered 300 ms after it passed: until then a budget holds
+//! it.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -96,7 +96,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// below that patience, where you know it: a request that would leave before its slot is then
     /// refused at once, and its caller knows when to come back.
     ///
-    /// Requests to several limiters at once move up where the keys of all are the same.
+    /// Requests to several limiters at once move up where the keys of all are the same. A reset by
+    /// another process does not reach the slots at hand: a charge may still wait for one.
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }

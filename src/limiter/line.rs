@@ -27,7 +27,7 @@ use crate::quota::Quotas;
 use crate::settlement::Settlement;
 use crate::waiters::{Turn, Waiters};
 
-/// How many lines there are before those that nobody needs any more are searched for.
+/// The number of keys at which the first search for lines begins that nobody needs.
 const FIRST_SWEEP: usize = 64;
 
 /// Takes slots back: the store that gave them.
@@ -49,7 +49,7 @@ struct ByKey {
     lines: HashMap<Box<str>, Vec<Line>>,
     /// The number of keys at which the next search for lines begins that nobody needs.
     sweep_at: usize,
-    /// When the last of all spare slots is past, or later.
+    /// The end of the last of all spare slots, or a later instant.
     spares_until: Option<Instant>,
 }
 
@@ -65,23 +65,23 @@ struct Line {
 
 /// A slot that the store gave.
 pub(super) struct Slot {
-    /// When it is, since the Unix epoch, by the clock that decided.
+    /// Its instant since the Unix epoch, by the clock that decided.
     at: Duration,
     mark: Mark,
-    /// When it is by this process's clock, or a little later: a reply takes time to arrive.
+    /// The same by this process's clock, or a little later: a reply takes time to arrive.
     due: Instant,
     /// The decision that reserved it, without its reservation.
     report: Decision,
-    /// Whether the store could not take it back.
+    /// True if the store could not take it back.
     is_kept: bool,
-    /// Whether the key was reset since: the store does not know the slot any more.
+    /// True if the key was reset since: the store does not know the slot any more.
     is_forgotten: bool,
 }
 
 /// One that waits.
 struct Waiter {
     place: Weak<Place>,
-    /// When its own slot is.
+    /// The instant of its own slot.
     told: Instant,
     /// The instant that its timer was set to last.
     armed: Instant,
@@ -94,7 +94,7 @@ pub(super) struct Place {
     key: Box<str>,
     quota: Quotas,
     cost: u64,
-    /// When its wait is over at the latest.
+    /// The latest end of its wait.
     told: Instant,
     store: Arc<dyn Reclaim>,
     /// Its slot, except while it stands in line. Locked after the lines, if both are.
@@ -129,7 +129,7 @@ impl Slot {
 }
 
 impl Lines {
-    /// Whether some charge may find a slot at hand.
+    /// Returns false if no charge finds a slot at hand.
     #[inline]
     pub(super) fn have_spares(&self) -> bool {
         self.spares.load(Relaxed) > 0
@@ -291,7 +291,7 @@ impl Line {
         self.waiters.iter().position(|waiter| ptr::eq(waiter.place.as_ptr(), place))
     }
 
-    /// When a waiter may go.
+    /// The instant at which a waiter may go.
     fn due(&self, index: usize) -> Instant {
         // Its own reply may have been faster than that of the one before it.
         self.waiters[index].told.min(self.slots[index].due)

@@ -64,7 +64,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | bytes | algorithm |
 /// |---|---|
 /// | 300 | [`TokenBucket`], [`FixedWindow`] |
-/// | 360 | [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
+/// | 360 | [`Budget`], [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
 /// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each further cell |
 /// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are reserved |
 /// | the sum of its members' | a tuple |
@@ -75,6 +75,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow
+/// [`Budget`]: crate::algorithm::Budget
 /// [`SlidingCounter`]: crate::algorithm::SlidingCounter
 /// [`SmoothBursty`]: crate::algorithm::SmoothBursty
 /// [`SmoothWarmingUp`]: crate::algorithm::SmoothWarmingUp

@@ -67,7 +67,7 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
 #[cfg(feature = "policies")]
 pub(super) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
-    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`, or `unsettled` as well.
+    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`; or `unsettled` too.
     let names = |member: Member| {
         lists.map(|list| member.list(list).len()).iter().sum::<usize>()
             + if member.holds() { 5 } else { 4 }
