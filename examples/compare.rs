@@ -3,8 +3,10 @@
 //!
 //! The limit is 5 per second. Two requests per second come all the time. Twice, twenty more come
 //! within a second, and once twelve per second come for three seconds. A request that does not fit
-//! waits for a second at most.
+//! waits for a second at most. Each is answered 300 ms after it passed: until then a budget holds
+//! it.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,16 +15,19 @@ use std::time::Duration;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tower_sluice::algorithm::{
-    Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
-use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota};
+use tower_sluice::{Charge, Limiter, Memory, Outcome, Quota, Reservation};
 
 /// The traffic's length and the width of a bar, in ms.
 const END: u64 = 12_000;
 const BAR: u64 = 200;
 
-const SIZE: (u32, u32) = (960, 636);
+/// How long a request is under way, in ms.
+const ANSWER: u64 = 300;
+
+const SIZE: (u32, u32) = (960, 700);
 const LEFT: i32 = 244;
 const RIGHT: i32 = 932;
 const TOP: i32 = 62;
@@ -47,6 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let quota = Quota::per_second(5);
     let lanes = [
         ("token bucket", lane(TokenBucket::new(quota)).await?),
+        ("budget", lane(Budget::new(quota)).await?),
         ("fixed window", lane(FixedWindow::new(quota)).await?),
         ("fixed window, anchored", lane(FixedWindow::new(quota).anchored()).await?),
         ("sliding log", lane(SlidingLog::new(quota)).await?),
@@ -82,14 +88,27 @@ async fn lane<A: Algorithm>(algorithm: A) -> Result<Vec<Bar>, tower_sluice::Erro
     let limiter = Memory::new("compare", algorithm)
         .clock(move || Duration::from_millis(BEGIN + clock.load(Relaxed)));
     let mut bars = vec![Bar::default(); (END / BAR) as usize];
+    let mut under_way: BTreeMap<u64, Vec<Reservation>> = BTreeMap::new();
     for at in traffic() {
+        while let Some(answered) = under_way.first_entry().filter(|first| *first.key() <= at) {
+            now.store(*answered.key(), Relaxed);
+            for reservation in answered.remove() {
+                // A bucket or a window has counted it already.
+                let _ = limiter.settle(reservation, 1);
+            }
+        }
         now.store(at, Relaxed);
         let charge = Charge::new("all").max_wait(Duration::from_secs(1));
-        let verdict = match limiter.check(&charge).await?.outcome() {
-            Outcome::Allow => 0,
-            Outcome::Wait(_) => 1,
-            _ => 2,
+        let mut decision = limiter.check(&charge).await?;
+        let (verdict, wait) = match decision.outcome() {
+            Outcome::Allow => (0, Duration::ZERO),
+            Outcome::Wait(wait) => (1, wait),
+            _ => (2, Duration::ZERO),
         };
+        if let Some(reservation) = decision.take_reservation() {
+            let answered = at + wait.as_millis() as u64 + ANSWER;
+            under_way.entry(answered).or_default().push(reservation);
+        }
         bars[(at / BAR) as usize][verdict] += 1;
     }
     Ok(bars)

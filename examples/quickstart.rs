@@ -8,9 +8,9 @@
 //! | `LISTEN` | `127.0.0.1:3000` | |
 //! | `REDIS_URL` | absent: in memory | what `Pool::connect` takes: `redis://...`, `redis-cluster://...`, `redis-sentinel://...`, and with TLS `rediss...` |
 //! | `REDIS_CA` | absent: the system's | a PEM file with the authority that `rediss` addresses are checked against |
-//! | `ALGORITHM` | `token_bucket` | or `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, `redisson`, whose limiters have the keys' names |
+//! | `ALGORITHM` | `token_bucket` | or `budget`, `fixed_window`, `sliding_log`, `sliding_window`, `sliding_counter`, `smooth_bursty`, `smooth_warming_up`, `redisson`, whose limiters have the keys' names |
 //! | `LIMIT`, `PERIOD_MS` | 5, 1000 | |
-//! | `BURST` | `LIMIT` | of the token bucket; the others have none |
+//! | `BURST` | `LIMIT` | of the token bucket and the budget; the others have none |
 //! | `CELLS` | 10 | of the sliding window |
 //! | `WARMUP_MS` | 1000 | of smooth warming up |
 //! | `MAX_WAIT_MS` | 500 | 0: never delay |
@@ -35,7 +35,7 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower_sluice::algorithm::{
-    Algorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Algorithm, Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::redisson::{PermitLog, Rate, Redisson};
@@ -143,6 +143,7 @@ impl Settings {
             .map_err(|error| invalid("BURST", &error))?;
         let limiter = match variable("ALGORITHM", String::from("token_bucket"))?.as_str() {
             "token_bucket" => store.limiter(TokenBucket::new(quota)),
+            "budget" => store.limiter(Budget::new(quota)),
             "fixed_window" => store.limiter(FixedWindow::new(quota)),
             "sliding_log" => store.limiter(SlidingLog::new(quota)),
             "sliding_window" => match variable("CELLS", 10)? {

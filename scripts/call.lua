@@ -13,7 +13,7 @@ local reply, n = { now }, 1
 local a = 2 + ARGUMENTS
 local repeats, cost, max_wait
 --@ if complete
-local op, back, mark, horizon_of_all
+local op, back, mark
 max_wait = 0
 --@ end
 --@ each

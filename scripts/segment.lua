@@ -12,9 +12,12 @@ $arguments = $numbers
 --@ end
 --@ if complete
 op = ARGV[a]
-if op == 'refund' or op == 'refund_part' then
+if op == 'refund' or op == 'settle' then
   back = ARGV[a + 1] + 0
-  a = a + (op == 'refund' and 1 or 2)
+  if op == 'settle' then
+    a, back = a + 1, ARGV[a + 2] - back
+  end
+  a = a + 1
   cost, mark = ARGV[a] + 0, {}
   for i = 1, 4 * QUOTAS do
     mark[i] = tonumber(ARGV[a + i]) or ARGV[a + i]
@@ -24,13 +27,15 @@ elseif op == 'penalize' then
   cost, a = ARGV[a + 1] + 0, a + 2
 elseif op == 'estimate' then
   cost, max_wait, a = ARGV[a + 1] + 0, ARGV[a + 2] + 0, a + 3
-elseif op == 'reset' then
+elseif op == 'reset' or op == 'unblock' then
   cost, a = 0, a + 1
+elseif op == 'block' then
+  -- How long it lasts.
+  cost, back, a = 0, ARGV[a + 1] + 0, a + 2
 else
   op, cost, max_wait, a = nil, op + 0, ARGV[a + 1] + 0, a + 2
 end
-horizon_of_all = math.min($horizons)
-max_wait = math.min(max_wait, horizon_of_all)
+max_wait = math.min(max_wait, $horizons)
 --@ else
 cost, max_wait, a = ARGV[a] + 0, math.min(ARGV[a + 1] + 0, $horizons), a + 2
 --@ end

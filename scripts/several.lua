@@ -10,6 +10,9 @@ local last, groups = 0, #KEYS / QUOTAS
 -- By a key's name, the place of its first mention in KEYS; and by that place, what is known of it.
 local known, saved = {}, {}
 local changed_at, wiped_at, why_at, number_at, expires = {}, {}, {}, {}, {}
+--@ if complete
+local blocked_at = {}
+--@ end
 -- Where the answers of a group of charges begin in the reply.
 local starts = {}
 
@@ -26,18 +29,26 @@ while last < groups do
       slot_N = known[KEYS[slot_N]]
       $state = $saved
     else
-      local key, why, number = KEYS[slot_N], nil, nil
+      local key, why, number, blocked = KEYS[slot_N], nil, nil, nil
       known[key] = slot_N
       --@ if text
       local text = texts[slot_N]
       if text and text ~= 'none' then
-        --@ paste read
+        do
+          --@ paste read
+        end
         if not $exists then
-          why = CORRUPT
+          --@ include unread
         end
       end
       --@ else
       --@ paste load
+      --@ end
+      --@ if complete
+      if blocked then
+        -- It refuses checks alone.
+        blocked_at[slot_N], why = blocked, nil
+      end
       --@ end
       number_at[slot_N], why_at[slot_N] = number, why
       $saved = $state
@@ -53,6 +64,9 @@ while last < groups do
       end
       --@ each
       local clamped_N, kept_N = false, false
+      --@ if holds
+      local unsettled_N
+      --@ end
       if $exists then
         --@ paste rebase
         --@ paste clamp
@@ -104,7 +118,10 @@ for k = 1, groups do
     if known[key] == slot_N then
       local $state = $saved
       local changed, wiped, why = changed_at[slot_N], wiped_at[slot_N], why_at[slot_N]
-      local number, expires_at = number_at[slot_N], expires[slot_N]
+      local number, expires_at, blocked = number_at[slot_N], expires[slot_N], nil
+      --@ if complete
+      blocked = blocked_at[slot_N]
+      --@ end
       --@ if text
       local text = texts[slot_N]
       --@ end
@@ -116,9 +133,15 @@ for k = 1, groups do
 end
 if next(why_at) then
   for k = 1, groups do
+    -- The longest of several blocks, unless a key failed: texts compare so.
     local why
     --@ each
-    why = why or why_at[known[KEYS[(k - 1) * QUOTAS + N]]]
+    do
+      local own = why_at[known[KEYS[(k - 1) * QUOTAS + N]]]
+      if own and (not why or own > why) then
+        why = own
+      end
+    end
     --@ end
     if why then
       for i = starts[k] + 1, starts[k + 1], WIDTH do

@@ -1,5 +1,9 @@
 -- A charge fits when it fits all quotas. What fits at an instant fits at every later one.
 local fits_at, fits = now, true
+--@ if any_holds
+-- While a charge has to be settled first, no wait is reserved.
+local max_wait = max_wait
+--@ end
 --@ if own_terms
 -- How long the quota that needs the longest wait lets a charge wait.
 local longest_wait = 0
@@ -10,6 +14,11 @@ do
   --@ paste fit
   --@ paste reply
 end
+--@ if holds
+if unsettled_N then
+  max_wait = -1
+end
+--@ end
 if not instant_N then
   fits = false
   --@ if own_terms

@@ -1,18 +1,56 @@
 -- One charge of a complete script, under several quotas.
+-- At 0 stands the longest block of this charge.
+blocked_at[0] = 0
 --@ each
 --@ paste no_reply
+if op == 'block' then
+  blocked_at[slot_N], kept_N = math.max(blocked_at[slot_N] or 0, now + back), true
+elseif op == 'unblock' and blocked_at[slot_N] then
+  blocked_at[slot_N], kept_N, wiped_at[slot_N] = nil, true, wiped_at[slot_N] or not $exists
+end
+blocked_at[0] = math.max(blocked_at[0], blocked_at[slot_N] or 0)
 --@ end
 if op == 'refund' then
   local any
   --@ each
   local refunded_N
+  --@ if holds
+  if $exists and back <= cost then
+  --@ else
   if $exists and back >= 1 and back <= cost then
+  --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark, 4 * N - 3, 4 * N)
     --@ if own_terms
     local back = cost_N
     --@ end
     --@ paste refund
+    --@ if holds
+    --@ paste clamp
+    --@ end
   end
+  --@ if any_holds
+  --@ if holds
+  --@ else
+  if back < 0 then
+    -- It used more than it took.
+    local most, instant_N
+    local taken = cost
+    cost = 0
+    --@ paste cost
+    --@ paste fit
+    if instant_N - now <= horizon_N then
+      --@ paste unchecked
+      cost = math.min(-back, most)
+      --@ paste cost
+      --@ paste consume
+      --@ paste clamp
+      refunded_N = 0
+    end
+    cost = taken
+    --@ paste cost
+  end
+  --@ end
+  --@ end
   if refunded_N then
     any, wait = true, math.max(wait, refunded_N)
   end
@@ -33,7 +71,7 @@ elseif op == 'penalize' then
   end
   --@ end
   wait = fits_at - now
-  if amount > 0 and wait <= horizon_of_all then
+  if amount > 0 and wait <= math.min($horizons) then
     wait = 0
     --@ each
     do
@@ -41,7 +79,11 @@ elseif op == 'penalize' then
       --@ paste unchecked
       cost = math.min(amount, most)
       --@ paste cost
+      --@ if holds
+      --@ paste spend
+      --@ else
       --@ paste consume
+      --@ end
       --@ paste clamp
       kept_N, cost, instant_N = true, 0, nil
       --@ paste cost
@@ -57,6 +99,9 @@ elseif op == 'reset' then
   $state = nil
   kept_N, wiped_at[slot_N], why_at[slot_N] = true, true, nil
   --@ end
-else
+elseif blocked_at[0] == 0 then
   --@ include several_check
+end
+if blocked_at[0] > 0 and op ~= 'refund' then
+  wait = format('BLOCKED %016d', blocked_at[0])
 end

@@ -16,17 +16,25 @@ while last < #KEYS do
   for k = first, last do
     local key = KEYS[k]
     local $state
-    local changed, wiped, why, number, expires_at
+    local changed, wiped, why, number, expires_at, blocked
     --@ if text
     local text = texts[k]
     if text and text ~= 'none' then
-      --@ paste read
+      do
+        --@ paste read
+      end
       if not $exists then
-        why = CORRUPT
+        --@ include unread
       end
     end
     --@ else
     --@ paste load
+    --@ end
+    --@ if complete
+    if blocked then
+      -- It refuses checks alone.
+      why = nil
+    end
     --@ end
     local start = n
     if segments > 1 then
@@ -38,6 +46,9 @@ while last < #KEYS do
       end
       local $before = $state
       local clamped, kept = false, false
+      --@ if holds
+      local unsettled
+      --@ end
       if $exists then
         --@ paste rebase
         --@ paste clamp

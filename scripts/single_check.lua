@@ -10,7 +10,11 @@ if instant then
   --@ else
   if cost > 0 then
   --@ end
+    --@ if holds
+    if wait <= max_wait and not unsettled then
+    --@ else
     if wait <= max_wait then
+    --@ end
       --@ paste consume
       -- The units are taken.
       kept, wait = true, -1 - wait

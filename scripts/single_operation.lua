@@ -1,10 +1,22 @@
 -- One charge of a complete script, under one quota.
 --@ paste no_reply
+if op == 'block' then
+  blocked, kept = math.max(blocked or 0, now + back), true
+elseif op == 'unblock' and blocked then
+  blocked, kept, wiped = nil, true, wiped or not $exists
+end
 if op == 'refund' then
   local refunded
+  --@ if holds
+  if $exists and back <= cost then
+  --@ else
   if $exists and back >= 1 and back <= cost then
+  --@ end
     local mark1, mark2, mark3, mark4 = unpack(mark)
     --@ paste refund
+    --@ if holds
+    --@ paste clamp
+    --@ end
   end
   kept = kept or refunded ~= nil
   wait = refunded or 0
@@ -19,7 +31,11 @@ elseif op == 'penalize' then
   if amount > 0 and instant - now <= horizon then
     cost = math.min(amount, most)
     --@ paste cost
+    --@ if holds
+    --@ paste spend
+    --@ else
     --@ paste consume
+    --@ end
     --@ paste clamp
     kept, cost, instant = true, 0, nil
     --@ paste cost
@@ -31,6 +47,9 @@ elseif op == 'reset' then
   -- Whatever the key holds, it holds it no more.
   $state = nil
   kept, wiped, why = true, true, nil
-else
+elseif not blocked then
   --@ include single_check
+end
+if blocked and op ~= 'refund' then
+  wait = format('BLOCKED %016d', blocked)
 end

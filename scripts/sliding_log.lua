@@ -3,7 +3,8 @@
 -- Stored:  a sorted set with one member for each charge. The score is the instant of admission, the
 --          member `total:units`: the units so far, these included, in twenty digits, and those of
 --          this charge. The units between two members are a difference of totals, so no decision
---          walks the log.
+--          walks the log. While it is blocked, the last member is `blocked:instant`, of the
+--          infinite score.
 -- Mark:    at  lap  total
 
 --@ arguments horizon, limit, period
@@ -42,6 +43,12 @@ local function member(log, reply)
   end
   local lap, total = tonumber(string.sub(digits, 1, 5)), tonumber(string.sub(digits, 6))
   return { at = at, lap = lap, total = total, units = units }
+end
+
+-- When a block ends, if a member is one.
+local function block_in(member)
+  local digits = string.match(member, '^blocked:(%d+)$')
+  return digits and integer(digits)
 end
 
 -- The member at a rank, from the oldest on, or from the newest if it is negative.
@@ -223,15 +230,24 @@ local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
 if newest.err then
   why = newest.err
 else
-  local stored = { key = key }
+  local stored, dropped = { key = key }, 0
   local newest_member = member(stored, newest)
-  why = stored.flaw
-  if newest_member and not why then
-    log = { last = newest_member, stored = stored, dropped = 0 }
-    if newest_member.at + newest_member.lap + newest_member.total == 0 then
-      -- A total that no charge leaves: it stands for no state.
-      log = { wiped = true }
-    end
+  local lasts_until = stored.flaw and newest[2] == 'inf' and block_in(newest[1])
+  if lasts_until then
+    -- A block counts as a member that was given back: the next write removes it.
+    stored.flaw, dropped = nil, 1
+    newest_member = ranked(stored, -2)
+  end
+  if stored.flaw then
+    why = stored.flaw
+  elseif newest_member and newest_member.at + newest_member.lap + newest_member.total > 0 then
+    log = { last = newest_member, stored = stored, dropped = dropped }
+  elseif newest_member or lasts_until then
+    -- A total that no charge leaves stands for no state, and so does a block alone.
+    log = { wiped = true }
+  end
+  if lasts_until and lasts_until > now and not why then
+    blocked, why = lasts_until, format('BLOCKED %016d', lasts_until)
   end
 end
 
@@ -275,7 +291,10 @@ why = why or log and log.stored and log.stored.flaw
 expires_at = log.last and log.last.at + period or 0
 
 --@ store
-why = store_log(key, log, now, period)
+why = log and store_log(key, log, now, period) or nil
+if blocked and not why then
+  why = failure('ZADD', key, 'inf', format('blocked:%d', blocked))
+end
 
 --@ unchecked
 most = limit

@@ -11,13 +11,30 @@ end
 --@ end
 if why then
   -- Nothing is to be stored.
+  --@ if complete
+elseif changed and ($exists or blocked) then
+  expires_at = math.max(expires_at or 0, blocked or 0)
+  --@ else
 elseif changed and $exists then
+  --@ end
   if expires_at < now then
     expires_at = now
   end
   --@ if text
   local value, plain
+  --@ if complete
+  if $exists then
+    --@ paste write
+  end
+  if blocked then
+    if plain then
+      value = format('%d', plain)
+    end
+    value, plain = format('blocked:%d:%s', blocked, value or ''), nil
+  end
+  --@ else
   --@ paste write
+  --@ end
   if number and plain and not own_clock and plain - plain % SPARE == number - number % SPARE then
     local answer = pcall('INCRBY', key, format('%d', plain - number))
     why = type(answer) == 'table' and answer.err or nil

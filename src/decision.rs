@@ -22,12 +22,32 @@ pub(crate) use self::policy::{
 };
 pub use self::policy::{PolicyReport, QuotaUnit};
 pub use self::report::DecisionReport;
+use crate::unsettled::SettleBy;
 use crate::waiters::{Turn, Waiters};
-use crate::{Error, Quota, Reservation};
+use crate::{Error, Quota, Reservation, SettleHandle};
 
 /// The answer to a charge: an [`Outcome`], and a report of the key's state.
 ///
 /// Not `Clone`: it holds the one [`Reservation`] of what was taken.
+/// [`into_reservation`](Decision::into_reservation) hands that out, for a cost that is known only
+/// afterwards:
+///
+/// ```
+/// use tower_sluice::algorithm::FixedWindow;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let tokens = Memory::new("tokens", FixedWindow::new(Quota::per_hour(10_000)));
+/// // Charges the most that the answer may use, and settles what it used.
+/// let decision = tokens.check(&Charge::new("alice").cost(1_000)).await?;
+/// if let Some(reservation) = decision.into_reservation() {
+///     let given_back = tokens.settle(reservation, 120).expect("it is its own").await?;
+///     assert_eq!(given_back, 880);
+/// }
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
 pub struct Decision {
     outcome: Outcome,
     origin: Origin,
@@ -201,13 +221,50 @@ impl Decision {
         self.details()?.reservation.as_ref()
     }
 
+    /// Hands out what was taken, to be settled with [`Limiter::settle`]. `None` if nothing was, or
+    /// if it was handed out already.
+    ///
+    /// Read the outcome and the report first: only the reservation is left. Behind a `&mut` there
+    /// is [`take_reservation`](Decision::take_reservation).
+    ///
+    /// [`Limiter::settle`]: crate::Limiter::settle
+    #[must_use]
+    pub fn into_reservation(mut self) -> Option<Reservation> {
+        self.take_reservation()
+    }
+
     /// Hands out what was taken, once: to be settled with [`Limiter::settle`]. `None` if
     /// nothing was taken.
+    ///
+    /// It is for a responder, which sees the decision behind a `&mut`. Elsewhere
+    /// [`into_reservation`](Decision::into_reservation) reads better.
     ///
     /// [`Limiter::settle`]: crate::Limiter::settle
     #[inline]
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.details.as_mut()?.reserved()?.take()
+    }
+
+    /// Hands out what was taken to whoever may settle it in place of the layer. The handle is empty
+    /// if nothing was taken.
+    pub(crate) fn hand_out(&mut self, settle_by: &SettleBy) -> SettleHandle {
+        let Some(reservation) = self.take_reservation() else { return SettleHandle::default() };
+        let handle = SettleHandle::new(reservation, Arc::clone(settle_by));
+        if let Some(place) = self.details.as_mut().and_then(Held::handed_out) {
+            *place = Some(handle.clone());
+        }
+        handle
+    }
+
+    /// Takes back what was handed out, unless somebody has taken it.
+    #[inline]
+    pub(crate) fn take_back(&mut self) {
+        let Some(details) = self.details.as_mut() else { return };
+        if let Some(handle) = details.handed_out().and_then(Option::take)
+            && let Some(place) = details.reserved()
+        {
+            *place = handle.take_back();
+        }
     }
 
     /// Sets where it was decided. Default: [`Origin::Local`].

@@ -25,9 +25,9 @@ pub use crate::limiter::{AllAtOnceFuture, RedisFuture};
 
 pub use crate::settlement::Settlement;
 
-use crate::limiter::{Admission, Limiter};
+use crate::limiter::{Admission, Limiter, Operation};
 use crate::shared::Shared;
-use crate::{Decision, Refusal, Respond};
+use crate::{Charge, Decision, Refusal, Respond};
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -38,9 +38,11 @@ pin_project! {
         inner: S,
         request: Option<Req>,
         decision: Option<Decision>,
+        // Kept if the key may be reset.
+        charge: Option<Box<Charge>>,
         shared: Arc<Shared<L, K, R>>,
         #[pin]
-        state: State<Admission<L::Future>, S::Future>,
+        state: State<Admission<L::Future>, S::Future, L::Future, Answer<S, Req>>,
     }
 
     impl<S: Service<Req>, L: Limiter, K, R, Req> PinnedDrop for ResponseFuture<S, L, K, R, Req> {
@@ -57,12 +59,17 @@ pin_project! {
     }
 }
 
+/// The answer of the inner service.
+type Answer<S, Req> = Result<<S as Service<Req>>::Response, <S as Service<Req>>::Error>;
+
 pin_project! {
     #[project = StateProj]
-    enum State<A, F> {
+    enum State<A, F, O, T> {
         Admitting { #[pin] admission: A },
         Readying,
         Calling { #[pin] reply: F },
+        // In a box, since few requests come here.
+        Resetting { #[pin] reset: O, answer: Option<Box<T>> },
         // None: it was returned.
         Refusing { refusal: Option<Refusal> },
     }
@@ -74,9 +81,10 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         inner: S,
         shared: Arc<Shared<L, K, R>>,
         admission: Admission<L::Future>,
+        charge: Option<Box<Charge>>,
     ) -> Self {
         let state = State::Admitting { admission };
-        Self { inner, request: Some(request), decision: None, shared, state }
+        Self { inner, request: Some(request), decision: None, charge, shared, state }
     }
 
     /// Admits a request that no charge was made of.
@@ -87,7 +95,7 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         decision: Decision,
     ) -> Self {
         let (request, decision) = (Some(request), Some(decision));
-        Self { inner, request, decision, shared, state: State::Readying }
+        Self { inner, request, decision, charge: None, shared, state: State::Readying }
     }
 
     /// Refuses a request that the limiter is not asked about.
@@ -98,7 +106,7 @@ impl<S: Service<Req>, L: Limiter, K, R, Req> ResponseFuture<S, L, K, R, Req> {
         refusal: Refusal,
     ) -> Self {
         let state = State::Refusing { refusal: Some(refusal) };
-        Self { inner, request: Some(request), decision: None, shared, state }
+        Self { inner, request: Some(request), decision: None, charge: None, shared, state }
     }
 }
 
@@ -136,12 +144,26 @@ where
                 StateProj::Calling { reply } => {
                     let mut result = ready!(reply.poll(cx));
                     if let Some(decision) = this.decision {
+                        decision.take_back();
                         if let Ok(response) = &mut result {
                             this.shared.respond.annotate(decision, response);
                         }
-                        settle(this.shared, decision, result.as_ref());
                     }
-                    return Poll::Ready(result.map_err(R::Error::from));
+                    match reset(this.shared, this.charge, this.decision, result.as_ref()) {
+                        Some(reset) => State::Resetting { reset, answer: Some(Box::new(result)) },
+                        None => {
+                            if let Some(decision) = this.decision {
+                                settle(this.shared, decision, result.as_ref());
+                            }
+                            return Poll::Ready(result.map_err(R::Error::from));
+                        }
+                    }
+                }
+                StateProj::Resetting { reset, answer } => {
+                    // If it fails, what was charged stays.
+                    let _ = ready!(reset.poll(cx));
+                    let answer = answer.take().expect("answered once");
+                    return Poll::Ready(answer.map_err(R::Error::from));
                 }
                 StateProj::Refusing { refusal } => {
                     let refusal = refusal.take().expect("rejected once");
@@ -175,6 +197,30 @@ fn refund<L: Limiter, K, R>(shared: &Shared<L, K, R>, decision: &mut Option<Deci
     }
 }
 
+/// Starts the key of an answered request anew, if the responder says so. A limiter that cannot
+/// refunds the request.
+fn reset<L, K, R, Req, Res, E>(
+    shared: &Shared<L, K, R>,
+    charge: &mut Option<Box<Charge>>,
+    decision: &mut Option<Decision>,
+    result: Result<&Res, &E>,
+) -> Option<L::Future>
+where
+    L: Limiter,
+    R: Respond<Req, Res, E>,
+{
+    let charge = charge.take()?;
+    let answered = decision.as_ref().filter(|decision| decision.reservation().is_some())?;
+    if !shared.respond.resets(answered, result) {
+        return None;
+    }
+    let reset = shared.limiter.operate(Operation::Reset, &charge);
+    if reset.is_none() {
+        refund(shared, decision);
+    }
+    reset
+}
+
 /// Refunds or takes the difference to what the request cost in the end. The response does
 /// not wait for it.
 fn settle<L, K, R, Req, Res, E>(
@@ -185,10 +231,10 @@ fn settle<L, K, R, Req, Res, E>(
     L: Limiter,
     R: Respond<Req, Res, E>,
 {
-    if decision.reservation().is_none() {
-        return;
-    }
-    if let Some(actual) = shared.respond.actual_cost(decision, result)
+    let Some(reservation) = decision.reservation() else { return };
+    // What is held waits for its settlement, even if it cost what was charged.
+    let held = Some(reservation.cost()).filter(|_| reservation.is_held());
+    if let Some(actual) = shared.respond.actual_cost(decision, result).or(held)
         && let Some(reservation) = decision.take_reservation()
     {
         let most = if shared.respond.takes_more() { u64::MAX } else { reservation.cost() };

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
-use crate::http::HttpResponder;
+use crate::http::{CountBodyLayer, HandOut, HttpResponder, Recipient};
 use crate::limiter::Limiter;
 use crate::observe::RefusalWatch;
 use crate::service::RateLimit;
 use crate::shared::Shared;
-use crate::{RefundIf, RefundOnError, RefundUnused, Settle};
+use crate::{PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, Settle};
 
 /// How many requests of a layer wait at once unless set otherwise.
 const DEFAULT_MAX_WAITERS: usize = 1_024;
@@ -96,7 +96,8 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// below that patience, where you know it: a request that would leave before its slot is then
     /// refused at once, and its caller knows when to come back.
     ///
-    /// Requests to several limiters at once move up where the keys of all are the same.
+    /// Requests to several limiters at once move up where the keys of all are the same. A reset by
+    /// another process does not reach the slots at hand: a charge may still wait for one.
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }
@@ -155,6 +156,86 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         self.settle(cost)
     }
 
+    /// Takes `units` more if `condition` holds, a closure over `&Decision` and the response: for
+    /// responses that show abuse. Default: what was charged stays.
+    ///
+    /// They are taken whether or not they fit. A bucket owes them; a window takes its limit at
+    /// most.
+    /// A cost that follows from the response is for [`actual_cost`](RateLimitLayer::actual_cost).
+    /// As there, a limiter that cannot take more passes no request.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::{Decision, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("files", TokenBucket::new(Quota::per_minute(100)));
+    /// let not_found = |_: &Decision, response: &Response<String>| response.status() == 404;
+    /// let service = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")))
+    ///     .penalize_if(9, not_found)
+    ///     .layer(service_fn(|_: Request<()>| async {
+    ///         Ok::<_, BoxError>(Response::builder().status(404).body(String::new())?)
+    ///     }));
+    /// let request = Request::builder().header("x-user", "scanner").body(())?;
+    /// service.oneshot(request).await?;
+    /// assert_eq!(limiter.peek("scanner").await?.remaining(), Some(90));
+    /// # Ok::<(), BoxError>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn penalize_if<F>(
+        self,
+        units: u64,
+        condition: F,
+    ) -> RateLimitLayer<L, K, Settle<R, PenalizeIf<F>>> {
+        self.settle(PenalizeIf { units, condition })
+    }
+
+    /// Starts the key of a request anew if `condition` holds, a closure over `&Decision` and the
+    /// response: a login that succeeds clears the failures before it. Default: what was charged
+    /// stays.
+    ///
+    /// It is [`LimiterExt::reset`](crate::LimiterExt::reset) with the charge of the request, whose
+    /// own units are forgotten too. A charge of several keys resets all of them, so limit an
+    /// address apart from a user: else a caller with an account of its own clears the address.
+    ///
+    /// The response waits for the reset, so that the next request finds the key cleared. If the
+    /// store fails, the response passes all the same and the units stay taken. A limiter without
+    /// resets, such as a closure, refunds the request instead. So do policies: only your handler
+    /// knows which of them to reset, by
+    /// [`PolicyHandle::reset`](crate::policy::PolicyHandle::reset). A request that took nothing,
+    /// since the limiter failed open, resets nothing.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tower::{BoxError, Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::FixedWindow;
+    /// use tower_sluice::{Decision, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("logins", FixedWindow::new(Quota::per_hour(5)));
+    /// let succeeded = |_: &Decision, response: &Response<()>| response.status() == 200;
+    /// let service = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")))
+    ///     .reset_if(succeeded)
+    ///     .layer(service_fn(|login: Request<&'static str>| async move {
+    ///         let status = if *login.body() == "secret" { 200 } else { 401 };
+    ///         Ok::<_, BoxError>(Response::builder().status(status).body(())?)
+    ///     }));
+    /// let login = |password| Request::builder().header("x-user", "alice").body(password).unwrap();
+    /// service.clone().oneshot(login("a guess")).await?;
+    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(4));
+    /// service.oneshot(login("secret")).await?;
+    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(5));
+    /// # Ok::<(), BoxError>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn reset_if<F>(self, condition: F) -> RateLimitLayer<L, K, Settle<R, ResetIf<F>>> {
+        self.settle(ResetIf(condition))
+    }
+
     /// Refunds a request if the inner service fails and `condition` holds, a closure over its
     /// error. Default: what was charged stays.
     ///
@@ -186,6 +267,110 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
         condition: F,
     ) -> RateLimitLayer<L, K, Settle<R, RefundOnError<F>>> {
         self.settle(RefundOnError(condition))
+    }
+
+    /// Hands out what each request took to its handler, as a
+    /// [`SettleHandle`](crate::SettleHandle) in the extensions of the request. Default: it does
+    /// not.
+    ///
+    /// A handler that takes it settles it, also later and from another task, and the layer does
+    /// not. If the handler leaves it where it is, the layer settles as it would without a handle.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use http::{Request, Response};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::FixedWindow;
+    /// use tower_sluice::{
+    ///     Charge, LimiterExt, Memory, Quota, RateLimitLayer, SettleHandle, by_head,
+    /// };
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let tokens = Memory::new("tokens", FixedWindow::new(Quota::per_hour(10_000)));
+    /// // Each request is charged the most that it may use.
+    /// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(1_000)));
+    /// let layer = RateLimitLayer::new(tokens.clone(), most).settle_in_handler();
+    ///
+    /// let service = layer.layer(service_fn(|request: Request<()>| async move {
+    ///     let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
+    ///     if let Some(unsettled) = handle.take() {
+    ///         // Or in a task that goes on after the response.
+    ///         unsettled.settle(120).await.expect("settled");
+    ///     }
+    ///     Ok::<_, Infallible>(Response::new(()))
+    /// }));
+    /// let request = Request::builder().header("x-user", "alice").body(()).unwrap();
+    /// service.oneshot(request).await.unwrap();
+    /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn settle_in_handler(self) -> RateLimitLayer<L, K, HandOut<R>>
+    where
+        L: Limiter + Send + Sync + 'static,
+    {
+        self.hand_out(Recipient::Handler)
+    }
+
+    /// Settles each request with what the body of its response cost: for streams, whose cost is
+    /// known when they end. `count` is a closure over `&Frame` that returns the units of a frame,
+    /// of data or of trailers, or [`CountBytes`](crate::CountBytes). Default: bodies do not count.
+    ///
+    /// Call it last: what it returns has no further setters. The units of all frames are what the
+    /// request costs. Less than was charged is refunded, and more is taken, once the body ends,
+    /// fails or is dropped. So a caller that leaves in the middle pays for what it was sent, and a
+    /// response without frames costs nothing. Responses of gRPC are counted alike.
+    ///
+    /// The other setters settle nothing of a response then, but an error of the inner service. A
+    /// handler that takes its [`SettleHandle`](crate::SettleHandle) settles in place of the body.
+    /// A limiter that cannot take more passes no request, as for
+    /// [`actual_cost`](RateLimitLayer::actual_cost).
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::{BodyExt, Full};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_sluice::algorithm::TokenBucket;
+    /// use tower_sluice::http_body::Frame;
+    /// use tower_sluice::{CountBytes, LimiterExt, Memory, Quota, RateLimitLayer, by_head};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// let limiter = Memory::new("bytes", TokenBucket::new(Quota::per_day(1_000_000)));
+    /// let layer = RateLimitLayer::new(limiter.clone(), by_head(|head| head.header("x-user")));
+    /// let service = layer.count_body(CountBytes).layer(service_fn(|_: Request<()>| async {
+    ///     Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    /// }));
+    /// let request = Request::builder().header("x-user", "alice").body(()).unwrap();
+    /// service.oneshot(request).await.unwrap().into_body().collect().await.unwrap();
+    /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(999_995));
+    ///
+    /// // An event of a stream is a frame of its own: each costs a unit.
+    /// let events = |frame: &Frame<Bytes>| u64::from(frame.is_data());
+    /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
+    /// let layer = layer.count_body(events);
+    /// # let _ = layer;
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn count_body<F>(self, count: F) -> CountBodyLayer<RateLimitLayer<L, K, HandOut<R>>, F>
+    where
+        L: Limiter + Send + Sync + 'static,
+    {
+        CountBodyLayer::new(self.hand_out(Recipient::Body), count)
+    }
+
+    fn hand_out(self, to: Recipient) -> RateLimitLayer<L, K, HandOut<R>>
+    where
+        L: Limiter + Send + Sync + 'static,
+    {
+        let limiter = Arc::clone(&self.shared.limiter);
+        let settle_by = Arc::new(move |reservation, actual| limiter.settle(reservation, actual));
+        let respond = HandOut::new(Arc::clone(&self.shared.respond), settle_by, to);
+        self.respond(respond)
     }
 
     fn settle<F>(self, cost: F) -> RateLimitLayer<L, K, Settle<R, F>> {

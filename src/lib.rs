@@ -36,6 +36,7 @@ mod key;
 mod quota;
 mod refusal;
 mod reservation;
+mod unsettled;
 mod waiters;
 // What an operator sees.
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
@@ -80,7 +81,8 @@ pub use self::error::{Error, ErrorKind};
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use self::http::by_client_ip;
 pub use self::http::{
-    ApiKey, ByHead, ClientAddr, ClientIp, FindPeer, Head, HeaderStyle, HttpRefusal, HttpResponder,
+    ApiKey, ByHead, ClientAddr, ClientIp, CountBody, CountBodyFuture, CountBodyLayer, CountBytes,
+    CountFrame, CountedBody, FindPeer, HandOut, Head, HeaderStyle, HttpRefusal, HttpResponder,
     KnownPeers, NetworksError, OnAdmitted, PeerAddr, PlainText, ProblemJson, RateLimitHeaders,
     by_api_key, by_bearer_token, by_head,
 };
@@ -108,10 +110,15 @@ pub use self::refusal::Refusal;
 pub use self::reservation::{Owner, Reservation};
 pub use self::respond::{Raise, Respond};
 pub use self::service::RateLimit;
-pub use self::settle::{ActualCost, RefundIf, RefundOnError, RefundUnused, Settle};
+pub use self::settle::{
+    ActualCost, PenalizeIf, RefundIf, RefundOnError, RefundUnused, ResetIf, Settle,
+};
+pub use self::unsettled::{SettleHandle, Unsettled};
 // The versions that `Pool::from_connection` and `Pool::from_bb8` take.
 #[cfg(feature = "redis")]
 pub use ::bb8_redis::{self, bb8};
+// The frames that `RateLimitLayer::count_body` counts.
+pub use ::http_body;
 // The networks that `ClientIp::trusted_networks` takes.
 pub use ::ipnet;
 #[cfg(feature = "redis")]

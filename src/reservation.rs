@@ -15,7 +15,8 @@ use crate::waiters::Turn;
 ///
 /// A [`Decision`](crate::Decision) that admits hands it out. [`Limiter::settle`] then says what the
 /// request cost in the end: less is refunded, more is taken. Dropped, it changes nothing, and the
-/// charge stays as it was decided.
+/// charge stays as it was decided. What a [`Budget`](crate::algorithm::Budget) holds counts as
+/// spent when its time is over.
 ///
 /// It is not `Clone`, so that nothing is refunded twice. A peek yields none, and neither does
 /// [`FailOpen`](crate::FailOpen): they take nothing.
@@ -38,6 +39,8 @@ use crate::waiters::Turn;
 ///
 /// [`Limiter::settle`]: crate::Limiter::settle
 pub struct Reservation {
+    /// Its owner. The highest bit, which no owner has, says that the units are held: a field of its
+    /// own would make every decision larger.
     owner: Owner,
     cost: u64,
     /// A hash of the key that was charged, as far as deny caches have seen it, or [`SEVERAL`].
@@ -67,6 +70,36 @@ impl Reservation {
     #[must_use]
     pub fn new(owner: Owner, cost: u64, payload: impl Any + Send + Sync) -> Self {
         Self { owner, cost, charged: None, payload: Payload::Other(Box::new(payload)) }
+    }
+
+    /// Marks the units as held: the store waits for their settlement, even if all were used.
+    /// Default: they are spent.
+    ///
+    /// A layer settles such a charge with its full cost where nothing says what it cost.
+    ///
+    /// ```
+    /// use tower_sluice::{Owner, Reservation};
+    ///
+    /// let reservation = Reservation::new(Owner::new(), 3, "row 17").held();
+    /// assert!(reservation.is_held());
+    /// ```
+    #[must_use]
+    pub fn held(self) -> Self {
+        self.with_held(true)
+    }
+
+    /// Whether the units are held until they are settled, as a
+    /// [`Budget`](crate::algorithm::Budget) holds them.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.owner.0 & HELD != 0
+    }
+
+    /// Sets whether the units are held.
+    #[must_use]
+    pub(crate) fn with_held(self, is_held: bool) -> Self {
+        let owner = self.owner().0 | if is_held { HELD } else { 0 };
+        Self { owner: Owner(owner), ..self }
     }
 
     #[inline]
@@ -113,7 +146,7 @@ impl Reservation {
     /// The limiter that it belongs to.
     #[must_use]
     pub fn owner(&self) -> Owner {
-        self.owner
+        Owner(self.owner.0 & !HELD)
     }
 
     /// The units that it took.
@@ -173,6 +206,9 @@ impl Reservation {
     }
 }
 
+/// Says that the units of a reservation are held.
+const HELD: u64 = 1 << 63;
+
 /// Stands for several keys. A key with this hash counts as several, which is safe.
 const SEVERAL: NonZeroU64 = NonZeroU64::MAX;
 
@@ -188,8 +224,9 @@ pub(crate) enum Charged {
 impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
-            .field("owner", &self.owner)
+            .field("owner", &self.owner())
             .field("cost", &self.cost)
+            .field("is_held", &self.is_held())
             .finish_non_exhaustive()
     }
 }
@@ -227,5 +264,14 @@ mod tests {
             assert_eq!(reservation.charged(), kept);
         }
         assert_eq!(reservation.into_payload::<u8>().unwrap_err().cost(), 1);
+    }
+
+    #[test]
+    fn what_is_held_has_the_same_owner() {
+        let mine = Owner::new();
+        let held = Reservation::new(mine, 1, ()).held();
+        assert_eq!((held.owner(), held.is_held()), (mine, true));
+        let spent = held.with_held(false);
+        assert_eq!((spent.owner(), spent.is_held()), (mine, false));
     }
 }

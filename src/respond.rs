@@ -65,7 +65,8 @@ pub trait Respond<Req, Res, E> {
     }
 
     /// The units that an admitted request cost in the end, now that the inner service has answered
-    /// it or failed. Default: `None`, which keeps what was charged.
+    /// it or failed. Default: `None`, which keeps what was charged; what a
+    /// [`Budget`](crate::algorithm::Budget) holds is then settled with its full cost.
     ///
     /// It is asked only if something was charged, and once. The decision's
     /// [`reservation`](Decision::reservation) says how many units that are. A larger number counts
@@ -73,6 +74,22 @@ pub trait Respond<Req, Res, E> {
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
         let _ = (decision, result);
         None
+    }
+
+    /// Announces that [`resets`](Respond::resets) may return `true`: a layer then keeps the charge
+    /// of each request until that is answered. Default: no.
+    fn may_reset(&self) -> bool {
+        false
+    }
+
+    /// Decides to start the key of an admitted request anew, now that the inner service has
+    /// answered it or failed: see [`LimiterExt::reset`](crate::LimiterExt::reset). Default: no.
+    ///
+    /// It is asked before [`actual_cost`](Respond::actual_cost), which is not asked after a reset,
+    /// and only if something was charged. The response waits for the reset.
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        let _ = (decision, result);
+        false
     }
 
     /// Adds to an admitted request what the inner service should know of the decision. It is called
@@ -88,7 +105,8 @@ pub trait Respond<Req, Res, E> {
     /// headers.
     ///
     /// It is called before [`actual_cost`](Respond::actual_cost). A responder that takes the
-    /// decision's [`reservation`](Decision::take_reservation) settles it itself.
+    /// decision's [`reservation`](Decision::take_reservation) settles it itself. For streams there
+    /// is [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
     fn annotate(&self, decision: &mut Decision, response: &mut Res) {
         let _ = (decision, response);
     }

@@ -82,8 +82,9 @@ where
                 // A caller can only shorten a wait.
                 let callers = if own.is_zero() { None } else { shared.respond.max_wait(&request) };
                 charge.set_max_wait(callers.map_or(own, |callers| callers.min(own)));
+                let kept = shared.respond.may_reset().then(|| Box::new(charge.clone()));
                 let admission = admission(&shared, charge);
-                ResponseFuture::admitting(request, inner, shared, admission)
+                ResponseFuture::admitting(request, inner, shared, admission, kept)
             }
             Keyed::Exempt => {
                 let decision = Decision::new(Outcome::Allow).with_origin(Origin::Exempt);

@@ -17,11 +17,16 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// | [`refund_if`](crate::RateLimitLayer::refund_if) | refunds all or nothing |
 /// | [`refund_unused`](crate::RateLimitLayer::refund_unused) | refunds what the request did not use |
 /// | [`actual_cost`](crate::RateLimitLayer::actual_cost) | refunds, or takes more |
+/// | [`penalize_if`](crate::RateLimitLayer::penalize_if) | takes a number of units more |
+/// | [`reset_if`](crate::RateLimitLayer::reset_if) | starts the key anew |
 /// | [`refund_on_error`](crate::RateLimitLayer::refund_on_error) | refunds all if the inner service failed |
+///
+/// Of several setters the one that was called last is asked first. The next one is asked only if
+/// that keeps what was charged. A reset comes before all of them.
 ///
 /// ```
 /// use http::{Response, StatusCode};
-/// use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+/// use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
 /// use tower_sluice::{Charge, Decision, Memory, Quota, RateLimitLayer, by_head};
 ///
 /// // Five failed logins an hour.
@@ -33,7 +38,7 @@ use crate::{Decision, Refusal, Reservation, Respond};
 ///     .refund_if(succeeded);
 ///
 /// // 100,000 tokens an hour. A request is charged the most that it may use, and refunded the rest.
-/// let tokens = Memory::new("tokens", FixedWindow::new(Quota::per_hour(100_000)));
+/// let tokens = Memory::new("tokens", Budget::new(Quota::per_hour(100_000)));
 /// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(4_000)));
 /// let used = |_: &Decision, response: &Response<String>| response.body().len() as u64 / 4;
 /// let layer = RateLimitLayer::new(tokens, most).refund_unused(used);
@@ -54,14 +59,17 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// was left.
 ///
 /// The limiter that decided settles, also where that was the fallback of an `or_else`. A peek and
-/// [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled. A body that streams has no
-/// length yet: take the [`Reservation`](crate::Reservation) in [`Respond::annotate`], and settle it
-/// where the body ends.
+/// [`FailOpen`](crate::FailOpen) took nothing, so nothing is settled.
+///
+/// These setters look at the head of a response. What a stream costs is known when it ends:
+/// [`count_body`](crate::RateLimitLayer::count_body) counts it as its frames pass, and
+/// [`settle_in_handler`](crate::RateLimitLayer::settle_in_handler) lets the handler say what it
+/// cost, also from another task.
 ///
 /// **If the caller leaves before the response, nothing is settled: what was charged stays.** A
 /// caller that is charged 1 and hangs up just before a response of 5,000 units pays 1. Where that
 /// matters, charge the most that a request may use, and refund the rest with `refund_unused`, as
-/// above.
+/// above. What a handler has taken out is settled by the handler, whether or not its caller left.
 ///
 /// If the inner service returns an error, the charge stays too, unless `refund_on_error` says
 /// otherwise.
@@ -72,14 +80,20 @@ use crate::{Decision, Refusal, Reservation, Respond};
 /// |---|---|---|
 /// | windows and counters | exactly, while the window it was counted in lasts | up to the limit at a time; a window's end forgives |
 /// | log | only the newest charge's | up to the limit at a time |
+/// | budget | always, until its time is over | all of it, owed up to the horizon |
 /// | token bucket | only if no other was decided since | all of it, owed up to the horizon |
 /// | smooth limiters | only if no other was decided since | all of it: the next caller waits for it |
 /// | tuples | what each can; a wait on which no other was decided since, wholly | what each can |
 ///
 /// A part is refunded where all of it could be; a reserved slot itself stays where it is. To refund
-/// more would break the bound. So where most of a charge is refunded, count in a window: on a busy
-/// key a bucket refunds hardly anything. Where a request is charged little and the rest afterwards,
-/// a bucket suits best, since it remembers debt.
+/// more would break the bound. So where most of a charge is refunded, take a
+/// [`Budget`](crate::algorithm::Budget), or count in a window: on a busy key a bucket refunds
+/// hardly anything. Where a request is charged little and the rest afterwards, a bucket suits best,
+/// since it remembers debt.
+///
+/// A budget holds what was charged until it is settled. So a layer settles each request that was
+/// answered: with the full cost where nothing says what it cost, also if the inner service failed.
+/// What is never settled counts as spent when its time is over.
 pub struct Settle<R, F> {
     respond: Arc<R>,
     cost: F,
@@ -101,19 +115,41 @@ pub struct RefundIf<F>(pub(crate) F);
 #[derive(Clone, Copy, Debug)]
 pub struct RefundUnused<F>(pub(crate) F);
 
+/// Takes more on a condition: see
+/// [`RateLimitLayer::penalize_if`](crate::RateLimitLayer::penalize_if).
+#[derive(Clone, Copy, Debug)]
+pub struct PenalizeIf<F> {
+    pub(crate) units: u64,
+    pub(crate) condition: F,
+}
+
+/// Starts the key anew on a condition: see
+/// [`RateLimitLayer::reset_if`](crate::RateLimitLayer::reset_if).
+#[derive(Clone, Copy, Debug)]
+pub struct ResetIf<F>(pub(crate) F);
+
 /// Refunds all if the inner service failed: see
 /// [`RateLimitLayer::refund_on_error`](crate::RateLimitLayer::refund_on_error).
 #[derive(Clone, Copy, Debug)]
 pub struct RefundOnError<F>(pub(crate) F);
 
 /// What a [`Settle`] asks for a cost: a closure that returns `u64` or `Option<u64>`, a
-/// [`RefundIf`], a [`RefundUnused`] or a [`RefundOnError`]. Sealed.
+/// [`RefundIf`], a [`RefundUnused`], a [`PenalizeIf`], a [`ResetIf`] or a [`RefundOnError`].
+/// Sealed.
 pub trait ActualCost<Res, E>: sealed::Sealed<Res, E> {
     #[doc(hidden)]
     const TAKES_MORE: bool = false;
+    #[doc(hidden)]
+    const MAY_RESET: bool = false;
 
     #[doc(hidden)]
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64>;
+
+    #[doc(hidden)]
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        let _ = (decision, result);
+        false
+    }
 }
 
 mod sealed {
@@ -152,6 +188,30 @@ where
     }
 }
 
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for PenalizeIf<F> {}
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for PenalizeIf<F> {
+    const TAKES_MORE: bool = true;
+
+    fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {
+        let charged = decision.reservation().map_or(0, Reservation::cost);
+        let penalized = result.ok().filter(|response| (self.condition)(decision, response));
+        penalized.map(|_| charged.saturating_add(self.units))
+    }
+}
+
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> sealed::Sealed<Res, E> for ResetIf<F> {}
+impl<F: Fn(&Decision, &Res) -> bool, Res, E> ActualCost<Res, E> for ResetIf<F> {
+    const MAY_RESET: bool = true;
+
+    fn actual_cost(&self, _: &Decision, _: Result<&Res, &E>) -> Option<u64> {
+        None
+    }
+
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        result.is_ok_and(|response| (self.0)(decision, response))
+    }
+}
+
 impl<F: Fn(&E) -> bool, Res, E> sealed::Sealed<Res, E> for RefundOnError<F> {}
 impl<F: Fn(&E) -> bool, Res, E> ActualCost<Res, E> for RefundOnError<F> {
     fn actual_cost(&self, _: &Decision, result: Result<&Res, &E>) -> Option<u64> {
@@ -176,6 +236,14 @@ where
 
     fn takes_more(&self) -> bool {
         F::TAKES_MORE || self.respond.takes_more()
+    }
+
+    fn may_reset(&self) -> bool {
+        F::MAY_RESET || self.respond.may_reset()
+    }
+
+    fn resets(&self, decision: &Decision, result: Result<&Res, &E>) -> bool {
+        self.cost.resets(decision, result) || self.respond.resets(decision, result)
     }
 
     fn actual_cost(&self, decision: &Decision, result: Result<&Res, &E>) -> Option<u64> {

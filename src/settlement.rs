@@ -28,8 +28,8 @@ use crate::{Error, ErrorKind};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 /// # runtime.block_on(async {
 /// let limiter = Memory::new("tokens", FixedWindow::new(Quota::per_minute(10_000)));
-/// let mut decision = limiter.check(&Charge::new("alice").cost(1_000)).await?;
-/// let reservation = decision.take_reservation().expect("it took 1,000");
+/// let decision = limiter.check(&Charge::new("alice").cost(1_000)).await?;
+/// let reservation = decision.into_reservation().expect("it took 1,000");
 /// let given_back = limiter.settle(reservation, 100).expect("its own").await?;
 /// assert_eq!(given_back, 900);
 /// # Ok::<_, tower_sluice::Error>(()) }).unwrap();

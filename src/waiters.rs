@@ -26,8 +26,8 @@ pub(crate) trait Waiters: Send + Sync {
 
 /// The place in line of a reserved wait. Its reservation knows it too.
 pub(crate) trait Turn: Waiters {
-    /// Passes the slot on to those who wait behind, or back to the store. `None`: it is due, or
-    /// nobody has begun to wait for it.
+    /// Passes the slot on to those who wait behind, to the next charge, or back to the store.
+    /// `None`: it is due, or it is not kept and nobody has begun to wait for it.
     fn leave(&self) -> Option<Settlement>;
 
     /// What settles the slot, which is used from now on.

@@ -28,6 +28,7 @@ const VALUES: &[&str] = &[
     "quota",
     "refusal",
     "settlement",
+    "unsettled",
     "waiters",
 ];
 
@@ -91,6 +92,11 @@ const MODULES: &[Module] = &[
     Module {
         files: &["http/client_ip"],
         crates: &["http", "ipnet", "axum", "tonic", "proptest", "fastrand"],
+        modules: &["http"],
+    },
+    Module {
+        files: &["http/count_body"],
+        crates: &["http", "http_body", "bytes", "pin_project_lite", "tower_layer", "tower_service"],
         modules: &["http"],
     },
     Module { files: &["http/api_key"], crates: &["http"], modules: &["digest", "http"] },

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{
-    FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
+    Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,
 };
 use tower_sluice::{Boxed, Charge, Limiter, LimiterExt, Memory, Quota};
 
@@ -32,6 +32,7 @@ fn limiters(clock: &Clock) -> Vec<Boxed> {
     };
     vec![
         Memory::new("bucket", TokenBucket::new(quota())).clock(read()).boxed(),
+        Memory::new("budget", Budget::new(quota())).clock(read()).boxed(),
         Memory::new("window", FixedWindow::new(quota())).clock(read()).boxed(),
         Memory::new("anchored", FixedWindow::new(quota()).anchored()).clock(read()).boxed(),
         Memory::new("log", SlidingLog::new(quota())).clock(read()).boxed(),

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::advance;
 use tokio_test::{assert_ready, task};
-use tower_sluice::algorithm::{FixedWindow, SlidingCounter, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{
+    Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
+};
 use tower_sluice::{Charge, ErrorKind, Limiter, LimiterExt, Memory, Outcome, Quota, QuotaError};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -68,6 +71,44 @@ async fn memory_is_bounded_in_bytes() {
     };
     let bytes = [8, 64, 65, 16 * 1024].map(bytes_of);
     assert!(bytes.iter().all(|bytes| *bytes <= 400), "{bytes:?} bytes for a key");
+}
+
+/// The most bytes that a key of 64 bytes takes, whatever the moment in the growth of its tables.
+fn most_bytes_of_a_key<A: Algorithm>(algorithm: A) -> u64 {
+    // One shard, whose table grows at once.
+    let limiter = Memory::new("memory", algorithm).max_keys(500);
+    let (mut bytes, mut most) = (0, 0);
+    for key in 0..450_u64 {
+        let charge = Charge::new(format!("{key:064}"));
+        let allocated = allocation_counter::measure(|| {
+            let answer = task::spawn(limiter.check(&charge)).poll();
+            assert!(assert_ready!(answer).unwrap().is_admitted());
+        });
+        bytes += allocated.bytes_current;
+        if key >= 100 {
+            most = most.max(bytes.cast_unsigned() / (key + 1));
+        }
+    }
+    most
+}
+
+/// The table on `Memory`.
+#[tokio::test(start_paused = true)]
+async fn a_key_takes_no_more_bytes_than_the_documentation_says() {
+    let quota = Quota::per_minute(60);
+    let cells = |cells| SlidingWindow::new(quota).cells(cells);
+    let table = [
+        (300, most_bytes_of_a_key(TokenBucket::new(quota))),
+        (300, most_bytes_of_a_key(FixedWindow::new(quota))),
+        (360, most_bytes_of_a_key(Budget::new(quota))),
+        (360, most_bytes_of_a_key(SlidingCounter::new(quota))),
+        (360, most_bytes_of_a_key(SmoothBursty::new(quota))),
+        (360, most_bytes_of_a_key(SmoothWarmingUp::new(quota, Duration::from_secs(60)))),
+        (370, most_bytes_of_a_key(SlidingLog::new(quota))),
+        (450, most_bytes_of_a_key(cells(10))),
+        (450 + 8 * 10, most_bytes_of_a_key(cells(20))),
+    ];
+    assert!(table.iter().all(|(documented, bytes)| bytes <= documented), "{table:?}");
 }
 
 #[tokio::test(start_paused = true)]

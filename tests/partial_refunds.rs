@@ -14,8 +14,8 @@ use support::Server;
 use support::script::{self, Call, Form};
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    Check, FixedWindow, InLua, Mark, Refund, Report, SlidingCounter, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Budget, Check, FixedWindow, InLua, Mark, Refund, Report, SlidingCounter, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,8 +45,8 @@ async fn compare_parts<A: InLua>(algorithm: A, connection: &mut MultiplexedConne
                 let back = dice.below(reservations.len().min(3));
                 let which = reservations.len() - 1 - back;
                 let (cost, mark) = reservations.remove(which);
-                let units = dice.pick(&[1, 1, cost / 2, cost - 1, cost, 0, cost + 1]);
-                let form = Form::refund_part(units, cost, &mark.words());
+                let units = dice.pick(&[1, 1, cost / 2, cost - 1, cost, 0, cost + 1, -2]);
+                let form = Form::settle(cost - units, cost, &mark.words());
                 let (_, told) = call.ask(form).on(connection).await;
                 let refund = Refund { units, cost, mark: &mark };
                 let given = A::refund(&rule, &mut state, now, &refund).unwrap_or(0);
@@ -98,6 +98,8 @@ async fn parts_of_a_charge_are_given_back_alike() {
     compare! {
         TokenBucket::new(five);
         TokenBucket::new(micros(7, 10).burst(4));
+        Budget::new(five).max_hold(SECOND);
+        Budget::new(micros(7, 10).burst(4));
         FixedWindow::new(five);
         FixedWindow::new(five).anchored();
         SlidingLog::new(five);
@@ -108,6 +110,8 @@ async fn parts_of_a_charge_are_given_back_alike() {
         warming_up;
         warming_up.wait_for_own_cost();
         (TokenBucket::new(five), FixedWindow::new(ten));
+        (Budget::new(five), TokenBucket::new(ten));
+        (SlidingLog::new(five), Budget::new(ten).max_hold(SECOND));
         (SlidingWindow::new(five), SlidingCounter::new(ten));
         (SlidingLog::new(five), SlidingLog::new(ten));
         (bursty, SlidingLog::new(ten));

@@ -103,6 +103,44 @@ fn every_verdict_is_told_with_its_figures() {
     );
 }
 
+/// Eight estimates of 1,000 use 100 each. One more is settled twice, and one is never settled.
+#[test]
+fn a_budget_holds_what_a_line_settles() {
+    let hold = |at: u64| json!({"t": at, "key": "a", "cost": 1_000});
+    let settle =
+        |at: u64, of: usize, used: u64| json!({"t": at, "op": "settle", "of": of, "used": used});
+    let mut traffic = vec![hold(T0); 8];
+    traffic.extend((1..=8).map(|of| settle(T0, of, 100)));
+    traffic.push(settle(T0, 8, 0));
+    traffic.push(hold(T0));
+    traffic.push(settle(T0 + 180_000_000, 18, 0));
+    let server = Server::start();
+    let options = "--algorithm budget --max-hold 60s --limit 10000 --period 1d";
+    for options in [options.to_owned(), format!("{options} --redis {}", server.url())] {
+        let output = replay(&options, &lines(&traffic));
+        assert!(output.status.success(), "{}", said(&output));
+        let told = told(&output);
+        let day = 86_400_000_000_u64;
+        let full = |units: u64| day / 10_000 * units;
+        assert_eq!(
+            told[8],
+            json!({"line": 9, "given_back": 900, "remaining": 2_900, "reset_after_us": full(7_100)})
+        );
+        assert_eq!(
+            told[15],
+            json!({"line": 16, "given_back": 900, "remaining": 9_200, "reset_after_us": full(800)})
+        );
+        assert_eq!(
+            told[16],
+            json!({"line": 17, "given_back": 0, "remaining": 9_200, "reset_after_us": full(800)})
+        );
+        assert_eq!(told[17]["remaining"], 8_200);
+        // Its time is over: it counts as spent.
+        assert_eq!(told[18]["given_back"], 0);
+        assert_eq!(told[18]["remaining"], 8_220);
+    }
+}
+
 #[test]
 fn the_summary_counts_what_was_told() {
     let same = |key: &str| json!({"t": T0, "key": key});
@@ -241,6 +279,7 @@ fn memory_and_redis_tell_the_same() {
     let (quota, wait) = ("--limit 5 --period 1s", "--max-wait 300ms");
     for algorithm in [
         "token_bucket --burst 7",
+        "budget --burst 7 --max-hold 2s",
         "fixed_window",
         "fixed_window --anchored",
         "sliding_log --horizon 2s",

@@ -257,6 +257,7 @@ fn there_is_one_place_that_writes_and_nothing_after_it_can_fail_half_way() {
                 "ZCOUNT",
                 "ZREMRANGEBYRANK",
                 "ZRANGE",
+                "ZADD",
             ],
             _ => &[],
         }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use tower::{BoxError, Layer, Service, ServiceExt};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::future::Settlement;
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
     AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Global, Limiter, LimiterExt,
-    Memory, Outcome, Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond, Switch,
+    Memory, Operation, Outcome, Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond,
+    Switch,
 };
 
 #[path = "support/strict.rs"]
@@ -152,6 +154,118 @@ async fn a_refund_needs_no_more_than_a_condition() {
         layer.layer(Strict::default()).oneshot(request).await.unwrap();
     }
     assert_eq!((limiter.refunds(), limiter.settlements().len()), (vec![1], 1));
+}
+
+/// A response that shows abuse costs more than it was charged, and no other does.
+#[tokio::test(start_paused = true)]
+async fn a_penalty_is_taken_on_a_condition() {
+    let limiter = (0..3).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let abuse = |_: &Decision, response: &&'static str| *response == "not found";
+    let key = |_: &&'static str| Charge::new("alice").cost(2);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).penalize_if(9, abuse);
+    let gate = layer.layer(Strict::default());
+    for request in ["found", "not found", "fail"] {
+        let _ = gate.clone().oneshot(request).await;
+    }
+    assert_eq!(limiter.settlements(), [(1, 11)]);
+
+    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).penalize_if(1, abuse);
+    let refused = layer.layer(Strict::default()).oneshot("found").await.unwrap_err();
+    let why = refused.downcast_ref::<Refusal>();
+    assert!(matches!(why, Some(Refusal::Undecided(e)) if e.kind() == ErrorKind::Configuration));
+}
+
+/// A login that succeeds clears the failures before it, for its own key and through every wrapper.
+#[tokio::test(start_paused = true)]
+async fn a_reset_clears_the_key_before_the_response_is_there() {
+    let window = || Memory::new("logins", FixedWindow::new(Quota::per_hour(3)));
+    let wrapped = window().timeout(SECOND).deny_cache().or_else(FailOpen);
+    for limiter in
+        [window().boxed(), wrapped.boxed(), window().lease(2).switch(&Switch::new()).boxed()]
+    {
+        let success = |_: &Decision, response: &&'static str| *response == "right";
+        let key = |_: &&'static str| Charge::new("alice");
+        let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).reset_if(success);
+        let mut gate = layer.layer(Strict::default());
+        limiter.acquire("bob").await.unwrap();
+        for _ in 0..2 {
+            gate.call("wrong").await.unwrap();
+            gate.call("wrong").await.unwrap();
+            gate.call("right").await.unwrap();
+        }
+        for _ in 0..3 {
+            gate.call("wrong").await.unwrap();
+        }
+        gate.call("right").await.unwrap_err();
+        assert_eq!(limiter.peek("bob").await.unwrap().remaining(), Some(2));
+    }
+}
+
+/// A reset is asked with the charge of the request, and settles it: no other hook is asked.
+#[tokio::test(start_paused = true)]
+async fn a_reset_comes_before_all_that_settles() {
+    let limiter = (0..4).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let success = |_: &Decision, response: &&'static str| *response == "right";
+    let cost = |_: &Decision, _: &&'static str| 7;
+    let key = |_: &&'static str| Charge::new("alice").cost(2);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise);
+    let gate = layer.reset_if(success).actual_cost(cost).layer(Strict::default());
+    for request in ["wrong", "right", "fail"] {
+        let _ = gate.clone().oneshot(request).await;
+    }
+    let operations = limiter.operations();
+    assert_eq!(operations.len(), 1);
+    assert_eq!((operations[0].0, operations[0].1.key()), (Operation::Reset, "alice"));
+    assert_eq!(limiter.settlements(), [(0, 7)]);
+
+    // One that cannot reset refunds.
+    let inner = limiter.clone();
+    let unable = NoResets(inner);
+    let layer = RateLimitLayer::new(unable, key).respond(Raise).reset_if(success);
+    assert_eq!(layer.layer(Strict::default()).oneshot("right").await.unwrap(), "right");
+    assert_eq!(limiter.settlements(), [(0, 7), (3, 0)]);
+
+    // What took nothing resets nothing.
+    let away = Scripted::new().fail(ErrorKind::Infrastructure);
+    let layer = RateLimitLayer::new(away.clone().or_else(FailOpen), key).respond(Raise);
+    layer.reset_if(success).layer(Strict::default()).oneshot("right").await.unwrap();
+    assert!(away.operations().is_empty());
+}
+
+/// A limiter that settles, and has no operations.
+struct NoResets(Scripted);
+
+impl Limiter for NoResets {
+    type Future = <Scripted as Limiter>::Future;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.0.check(charge)
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        self.0.settle(reservation, actual)
+    }
+}
+
+/// Another process sees the reset of a login, and a store that is away holds up no response.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_reset_is_seen_by_every_process() {
+    let server = support::Server::start();
+    let limiter = || {
+        let pool = Pool::connect(&server.url()).unwrap();
+        Redis::new("logins", TokenBucket::new(Quota::per_day(5)), pool)
+            .decision_timeout(20 * SECOND)
+    };
+    let (mine, other) = (limiter(), limiter());
+    let success = |_: &Decision, response: &&'static str| *response == "right";
+    let layer = RateLimitLayer::new(mine, Global).respond(Raise).reset_if(success);
+    let gate = layer.layer(Strict::default());
+    for (request, left) in [("wrong", 4), ("wrong", 3), ("right", 5), ("wrong", 4)] {
+        gate.clone().oneshot(request).await.unwrap();
+        assert_eq!(other.peek("global").await.unwrap().remaining(), Some(left));
+    }
 }
 
 /// Before a limiter that cannot take more, such as Redisson's, a part is refunded all the same.

@@ -113,6 +113,29 @@ async fn only_the_form_that_is_written_is_read() {
     .await;
     refuse(
         &mut connection,
+        BUDGET,
+        &[
+            "5",
+            "5:5:1",
+            "5:5:1:",
+            "5:5:1:1:1",
+            "05:5:1:1",
+            "5:5:01:1",
+            "5:-5:1:1",
+            "5:5:1:1.5",
+            "5+:5:1:1",
+            "5+1:5:1:1",
+            "5+1/:5:1:1",
+            "5+0/3:5:1:1",
+            "5+3/3:5:1:1",
+            "5+1/03:5:1:1",
+            "5 :5:1:1",
+            "5:5:1:9007199254740992",
+        ],
+    )
+    .await;
+    refuse(
+        &mut connection,
         SLIDING_WINDOW,
         &[
             "5:5",
@@ -211,6 +234,8 @@ async fn extreme_states_are_answered_all_the_same() {
     deny(&mut connection, SLIDING_WINDOW, &cells).await;
     deny(&mut connection, tiny, two_cells).await;
     deny(&mut connection, SLIDING_COUNTER, &counter).await;
+    deny(&mut connection, BUDGET, &format!("{most}:{NOW}:{most}:{most}")).await;
+    deny(&mut connection, BUDGET, &format!("0:{most}:{most}:{most}")).await;
     deny(&mut connection, FIXED_WINDOW.anchored(), most_once).await;
 }
 

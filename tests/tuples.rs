@@ -17,8 +17,8 @@ use support::faults::run;
 use support::stats::{calls, script_calls};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{
-    AnyAlgorithm, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    AnyAlgorithm, Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{
     Boxed, Charge, Decision, ErrorKind, HttpResponder, Limiter, LimiterExt, Memory, Outcome, Pool,
@@ -225,6 +225,7 @@ async fn algorithms_chosen_at_run_time_keep_keys_scripts_states_and_decisions() 
         &server,
         (
             SlidingWindow::new(quota),
+            Budget::new(quota),
             SlidingCounter::new(quota),
             SmoothBursty::new(quota),
             warming,
@@ -232,6 +233,7 @@ async fn algorithms_chosen_at_run_time_keep_keys_scripts_states_and_decisions() 
         ),
         vec![
             AnyAlgorithm::from(SlidingWindow::new(quota)),
+            Budget::new(quota).into(),
             SlidingCounter::new(quota).into(),
             SmoothBursty::new(quota).into(),
             warming.into(),

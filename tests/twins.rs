@@ -17,8 +17,8 @@ use std::time::Duration;
 use dice::Dice;
 use support::Server;
 use tower_sluice::algorithm::{
-    Answer, AnyAlgorithm, Check, FixedWindow, InLua, Mark, Refund, SlidingCounter, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
+    Answer, AnyAlgorithm, Budget, Check, FixedWindow, InLua, Mark, Refund, SlidingCounter,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{
     Charge, Decision, Limiter, LimiterExt, Memory, Outcome, Pool, Quota, Quotas, Redis, Reservation,
@@ -139,11 +139,12 @@ async fn compare<A: InLua>(
                 };
                 let Twins { lua: reservation, quota, cost, mark } = reservations.remove(which);
                 let rule = algorithm.rule(quota).expect("a rule");
-                let refund = Refund::whole(cost, &mark);
-                let units = A::refund(&rule, &mut state, instant, &refund).unwrap_or(0);
-                let from_lua =
-                    lua.settle(reservation, 0).expect("its own").await.expect("lua gives back");
-                assert_eq!(from_lua as i64, units, "{place}");
+                let used = dice.pick(&[0, 0, 0, cost, cost, cost + 1, 3 * cost, 1 << 53]);
+                let settlement = Refund { units: cost - used, cost, mark: &mark };
+                let units = A::settle(&rule, &mut state, instant, &settlement).unwrap_or(0);
+                let from_lua = lua.settle(reservation, used as u64).expect("its own").await;
+                let from_lua = from_lua.unwrap_or_else(|error| panic!("{place}: {used}: {error}"));
+                assert_eq!(from_lua as i64, units, "{place}: {used} of {cost} used");
                 continue;
             }
 
@@ -269,6 +270,14 @@ async fn token_bucket_agrees_with_its_script() {
     every_quota(TokenBucket::new, true).await;
 }
 
+/// Eras that the steps of time end, and eras that outlast them.
+#[tokio::test]
+async fn budget_agrees_with_its_script() {
+    every_quota(|quota| Budget::new(quota).max_hold(quota.period()), true).await;
+    every_quota(|quota| Budget::new(quota).max_hold(2 * quota.period()).horizon(DAY), true).await;
+    every_quota(Budget::new, true).await;
+}
+
 #[tokio::test]
 async fn fixed_window_agrees_with_its_script() {
     every_quota(FixedWindow::new, false).await;
@@ -339,6 +348,12 @@ async fn several_quotas_agree_with_their_script() {
     )
     .await;
 
+    let short = |quota: Quota| Budget::new(quota).max_hold(quota.period());
+    every(|q| (short(one(q, 0)), TokenBucket::new(one(q, 1))), &quotas).await;
+    every(|q| (FixedWindow::new(one(q, 0)), short(one(q, 1)).horizon(DAY)), &quotas).await;
+    every(|q| (SlidingLog::new(one(q, 0)), Budget::new(one(q, 1))), &quotas).await;
+    every(|q| (Budget::new(one(q, 0)), short(one(q, 1))), &quotas).await;
+
     let eight = |n: u64| {
         Quotas::from([5, 9, 7, 6, 8, 5, 6, 7].map(|limit| micros(limit * n, 1_000 * limit)))
     };
@@ -368,7 +383,7 @@ async fn several_quotas_agree_with_their_script() {
                 SlidingCounter::new(one(q, 4)).into(),
                 SmoothBursty::new(one(q, 5)).into(),
                 SmoothWarmingUp::new(one(q, 6), Duration::from_millis(5)).into(),
-                TokenBucket::new(one(q, 7)).into(),
+                Budget::new(one(q, 7)).max_hold(Duration::from_millis(2)).into(),
             ]
         },
         &[eight(1), eight(2)],

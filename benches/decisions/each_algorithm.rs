@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tower_sluice::algorithm::{FixedWindow, InLua, SlidingLog, TokenBucket};
+use tower_sluice::algorithm::{Budget, FixedWindow, InLua, SlidingLog, TokenBucket};
 use tower_sluice::{Charge, Limiter, Quota, Redis};
 
 use crate::measure::median_of;
@@ -28,6 +28,7 @@ pub(crate) fn run() {
     let site = Site::new();
     let quota = Quota::per_second(1_000);
     each_algorithm(quota, &mut Measure(&site));
+    held_and_settled(&site, Budget::new(quota));
     measure(&site, "fixed_window_anchored", FixedWindow::new(quota).anchored());
     let bucket = || TokenBucket::new(quota);
     measure(&site, "2 token buckets", (bucket(), bucket()));
@@ -66,6 +67,28 @@ fn measure<A: InLua>(site: &Site, name: &str, algorithm: A) {
     println!(
         "bench case=algorithm name={name} bytes={held:.0} single_us={single:.1} batched_us={batched:.2}"
     );
+}
+
+/// Charges that are held, each settled with all of its units: the time of both together.
+fn held_and_settled(site: &Site, budget: Budget) {
+    let limiter = site.limiter(budget);
+    let both = |tasks, decisions| {
+        let limiter = limiter.clone();
+        scripted(site, decisions, move || {
+            site.drive(tasks, decisions, KEYS, move |key| {
+                let limiter = limiter.clone();
+                async move {
+                    let decision = limiter.check(&Charge::new(key)).await;
+                    let reservation = decision.expect("a decision").take_reservation();
+                    let settled = limiter.settle(reservation.expect("held"), 1);
+                    settled.expect("its own").await.expect("settled");
+                }
+            });
+        })
+    };
+    let [single, batched] = [(1, SINGLES), (TASKS, BATCHED)]
+        .map(|(tasks, decisions)| median_of((0..ROUNDS).map(|_| both(tasks, decisions))));
+    println!("bench case=settled name=budget single_us={single:.1} batched_us={batched:.2}");
 }
 
 /// A log of `members` live members on one key: the time of an admission and of a refusal. For long

@@ -76,7 +76,7 @@ read -r listen admin < <(sed 's|listening on \(.*\), admin on \(.*\)|\1 \2|' "$f
 
 # Requests of several kinds, until the end: many pass, some wait, some are refused.
 load() {
-  local paths=(/ /fixed_window /sliding_log /sliding_window /sliding_counter /smooth_bursty
+  local paths=(/ /budget /fixed_window /sliding_log /sliding_window /sliding_counter /smooth_bursty
     /smooth_warming_up /redisson /geocoder /weather)
   local turn=$((3 * $1))
   while :; do

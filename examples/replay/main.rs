@@ -14,12 +14,16 @@
 //! {"t":1767225600100000,"key":"bob","limit":100,"period":60000000}
 //! {"t":1767225600100000,"key":"bob","op":"peek"}
 //! {"t":1767225600200000,"op":"refund","of":2}
+//! {"t":1767225600300000,"op":"settle","of":1,"used":1}
 //! ```
 //!
 //! `t`, `max_wait` and `period` are in microseconds. The default cost is 1. The defaults of
 //! `max_wait`, `limit`, `period` and `burst` are the options', but a line with a `limit` and no
 //! `burst` has that limit as its burst. `of` is the line, counted from 1, whose charge is refunded.
 //! `"op":"penalize"` takes the cost whether or not it fits, and `"op":"reset"` forgets the key.
+//!
+//! `"op":"settle"` says how many units the charge `of` a line used in the end. Under `budget` a
+//! charge is held until a line settles it, or its `--max-hold` is over.
 //!
 //! Under `redisson` a key is the name of a limiter, and times are truncated to milliseconds.
 //! `"op":"release"` releases permits, whichever line took them, and `"op":"available"` returns how
@@ -29,6 +33,7 @@
 //! {"line":1,"verdict":"allow","wait_us":0,"remaining":9,"reset_after_us":100000}
 //! {"line":2,"verdict":"deny","retry_after_us":200000,"remaining":0,"reset_after_us":1000000}
 //! {"line":5,"verdict":"done","refunded":5,"remaining":9,"reset_after_us":100000}
+//! {"line":6,"given_back":0,"remaining":10,"reset_after_us":0}
 //! ```
 //!
 //! `--redis` takes what `Pool::connect` takes: `redis://...`, `redis-cluster://...`,

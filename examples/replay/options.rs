@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use tower_sluice::Quota;
-use tower_sluice::algorithm::{FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
+use tower_sluice::algorithm::{Budget, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
 
 use crate::Stop;
 
@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// The longest wait that the algorithm reserves.
     #[arg(long, value_parser = horizon, default_value = "60s")]
     pub(crate) horizon: Duration,
+    /// budget: how long a charge is held at least, unless a line settles it [default: 60s].
+    #[arg(long, value_parser = horizon)]
+    max_hold: Option<Duration>,
     /// sliding_window: the cells of a period.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=60))]
     cells: Option<u8>,
@@ -66,6 +69,7 @@ pub(crate) struct Options {
 #[value(rename_all = "snake_case")]
 pub(crate) enum Name {
     TokenBucket,
+    Budget,
     FixedWindow,
     SlidingLog,
     SlidingWindow,
@@ -91,8 +95,9 @@ impl Options {
 
     /// Fails if an option is not for the algorithm.
     pub(crate) fn check(&self) -> Result<(), Stop> {
-        use Name::{FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
-        let options: [(&str, bool, &[Name]); 7] = [
+        use Name::{Budget, FixedWindow, SlidingWindow, SmoothBursty, SmoothWarmingUp};
+        let options: [(&str, bool, &[Name]); 8] = [
+            ("--max-hold", self.max_hold.is_some(), &[Budget]),
             ("--cells", self.cells.is_some(), &[SlidingWindow]),
             ("--anchored", self.anchored, &[FixedWindow]),
             ("--warm-up", self.warm_up.is_some(), &[SmoothWarmingUp]),
@@ -107,6 +112,11 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn budget(&self, quota: Quota) -> Budget {
+        let budget = Budget::new(quota).horizon(self.horizon);
+        self.max_hold.map_or(budget, |time| budget.max_hold(time))
     }
 
     pub(crate) fn fixed_window(&self, quota: Quota) -> FixedWindow {

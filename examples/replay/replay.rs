@@ -9,7 +9,7 @@ use std::{env, fs, process};
 use tower_sluice::algorithm::{Algorithm, InLua, SlidingCounter, SlidingLog, TokenBucket};
 use tower_sluice::future::Settlement;
 use tower_sluice::{
-    Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
+    Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Pool, Quota, Redis,
     Reservation,
 };
 
@@ -33,6 +33,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), Stop> {
             decide(options, TokenBucket::new(quota).horizon(horizon), options.max_wait(bucket))
                 .await
         }
+        Name::Budget => decide(options, options.budget(quota), options.max_wait(bucket)).await,
         Name::FixedWindow => {
             decide(options, options.fixed_window(quota), options.max_wait(bucket)).await
         }
@@ -189,8 +190,15 @@ impl<G: Gate> Replay<G> {
             return Err(self.wrong("its time lies before that of the line before"));
         }
         self.now.store(line.t, Relaxed);
-        if line.op == Op::Refund {
-            return self.refund(&line).await;
+        match line.op {
+            Op::Refund => return self.settle(&line, 0).await,
+            Op::Settle => {
+                let Some(used) = line.used else {
+                    return Err(self.wrong("a settlement without \"used\""));
+                };
+                return self.settle(&line, used).await;
+            }
+            _ => {}
         }
         let Some(key) = &line.key else { return Err(self.wrong("it has no key")) };
         let key = self.summary.name(key);
@@ -210,7 +218,7 @@ impl<G: Gate> Replay<G> {
         }
         if line.op == Op::Release {
             let freed = self.gate.release(&key, line.cost.unwrap_or(1)).await;
-            return self.given_back(key, None, freed).await;
+            return self.given_back(key, None, freed, Told::refunded).await;
         }
         let wait = line.max_wait.map_or(self.max_wait, Duration::from_micros);
         let charge = charge(&key, quota).cost(line.cost.unwrap_or(1)).max_wait(wait);
@@ -236,7 +244,7 @@ impl<G: Gate> Replay<G> {
         Ok(told)
     }
 
-    async fn refund(&mut self, line: &Line<'_>) -> Result<Told, Stop> {
+    async fn settle(&mut self, line: &Line<'_>, used: u64) -> Result<Told, Stop> {
         let Some(of) = line.of else { return Err(self.wrong("a refund without \"of\"")) };
         let Some(past) = of.checked_sub(1).and_then(|of| self.past.get_mut(of)) else {
             return Err(self.wrong("\"of\" names no line before it"));
@@ -244,10 +252,14 @@ impl<G: Gate> Replay<G> {
         let (key, quota, reservation) =
             (Arc::clone(&past.key), past.quota, past.reservation.take());
         let units = match reservation {
-            Some(reservation) => self.gate.settle(*reservation, 0).expect("its own").await,
+            Some(reservation) => match self.gate.settle(*reservation, used) {
+                Ok(settlement) => settlement.await,
+                Err(_) => Err(Error::new(ErrorKind::Request, "it cannot take more")),
+            },
             None => Ok(0),
         };
-        self.given_back(key, quota, units).await
+        let told = if line.op == Op::Refund { Told::refunded } else { Told::settled };
+        self.given_back(key, quota, units, told).await
     }
 
     /// What was refunded to a key, and its state afterwards.
@@ -256,11 +268,12 @@ impl<G: Gate> Replay<G> {
         key: Arc<str>,
         quota: Option<Quota>,
         units: Result<u64, Error>,
+        told: fn(usize, u64, &Decision) -> Told,
     ) -> Result<Told, Stop> {
         let number = self.past.len() + 1;
         let told = match units {
             Ok(units) => match self.gate.check(&charge(&key, quota).cost(0)).await {
-                Ok(since) => Told::refunded(number, units, &since),
+                Ok(since) => told(number, units, &since),
                 Err(error) => self.told(number, error)?,
             },
             Err(error) => self.told(number, error)?,

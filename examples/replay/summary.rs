@@ -64,13 +64,13 @@ impl Summary {
                 counts.never += 1;
             }
             Verdict::Error => self.errors += 1,
-            Verdict::Done => {}
+            Verdict::Done | Verdict::Settled => {}
         }
     }
 
     pub(crate) fn count_refund(&mut self, told: &Told) {
         self.refunds += 1;
-        self.refunded += told.refunded.unwrap_or(0);
+        self.refunded += told.refunded.or(told.given_back).unwrap_or(0);
     }
 
     pub(crate) fn print(mut self) {

@@ -19,8 +19,10 @@ pub(crate) struct Line<'a> {
     burst: Option<u64>,
     #[serde(default)]
     pub(crate) op: Op,
-    /// The line, counted from 1, whose charge is refunded.
+    /// The line, counted from 1, whose charge is refunded or settled.
     pub(crate) of: Option<usize>,
+    /// The units that it used in the end.
+    pub(crate) used: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -30,6 +32,7 @@ pub(crate) enum Op {
     Check,
     Peek,
     Refund,
+    Settle,
     Penalize,
     Reset,
     /// redisson: releases permits, whichever line took them.
@@ -55,6 +58,8 @@ impl Line<'_> {
 #[derive(Debug, Serialize)]
 pub(crate) struct Told {
     pub(crate) line: usize,
+    /// Absent of a settlement.
+    #[serde(skip_serializing_if = "Verdict::is_settled")]
     pub(crate) verdict: Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wait_us: Option<u64>,
@@ -62,6 +67,8 @@ pub(crate) struct Told {
     retry_after_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refunded: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) given_back: Option<u64>,
     remaining: Option<u64>,
     reset_after_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +84,13 @@ pub(crate) enum Verdict {
     Never,
     Error,
     Done,
+    Settled,
+}
+
+impl Verdict {
+    fn is_settled(&self) -> bool {
+        *self == Self::Settled
+    }
 }
 
 impl Told {
@@ -93,6 +107,7 @@ impl Told {
             wait_us: wait.map(micros),
             retry_after_us: retry_after.map(micros),
             refunded: None,
+            given_back: None,
             remaining: decision.remaining(),
             reset_after_us: decision.reset_after().map(micros),
             error: None,
@@ -102,6 +117,11 @@ impl Told {
     /// A refund, and the state of the key afterwards.
     pub(crate) fn refunded(line: usize, units: u64, since: &Decision) -> Self {
         Self { refunded: Some(units), ..Self::done(line, since) }
+    }
+
+    /// A settlement, and the state of the key afterwards.
+    pub(crate) fn settled(line: usize, units: u64, since: &Decision) -> Self {
+        Self { verdict: Verdict::Settled, given_back: Some(units), ..Self::done(line, since) }
     }
 
     /// An operation without a decision, and the state of the key afterwards.
@@ -117,6 +137,7 @@ impl Told {
             wait_us: None,
             retry_after_us: None,
             refunded: None,
+            given_back: None,
             remaining: None,
             reset_after_us: None,
             error: Some(error),

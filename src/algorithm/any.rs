@@ -1,9 +1,9 @@
 //! An algorithm that is known only at run time, such as one that a file names.
 
 use super::{
-    Algorithm, Answer, Check, Element, FixedWindow, InLua, Mark, Refund, Report, ScriptPart,
-    SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
-    sealed::Sealed, sealed::Single,
+    Algorithm, Answer, Budget, Check, Element, FixedWindow, InLua, Mark, Refund, Report,
+    ScriptPart, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    TokenBucket, sealed::Sealed, sealed::Single,
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
@@ -123,6 +123,8 @@ trait Stored: Algorithm {
 any_algorithm!(
     /// A rate with a burst.
     TokenBucket,
+    /// A rate with a burst, whose charges are held until they are settled.
+    Budget,
     /// A number per window.
     FixedWindow,
     /// Never more than a small number in any window.
@@ -164,6 +166,16 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyRule, rule, |A, rule| <A as Algorithm>::horizon(rule))
     }
 
+    fn holds(rule: &AnyRule) -> bool {
+        dispatch!(AnyRule, rule, |A, rule| A::holds(rule))
+    }
+
+    fn is_unsettled(rule: &AnyRule, state: Option<&AnyState>, now: i64, cost: i64) -> bool {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::is_unsettled(rule, state.and_then(A::state_of), now, cost)
+        })
+    }
+
     fn least_wait(rule: &AnyRule, cost: i64) -> i64 {
         dispatch!(AnyRule, rule, |A, rule| <A as Algorithm>::least_wait(rule, cost))
     }
@@ -202,6 +214,12 @@ impl Algorithm for AnyAlgorithm {
         dispatch!(AnyRule, rule, |A, rule| {
             let state = state.and_then(A::into_state);
             A::stored(A::consume_with_others(rule, state, at, cost, now))
+        })
+    }
+
+    fn spend(rule: &AnyRule, state: Option<AnyState>, at: i64, cost: i64, now: i64) -> AnyState {
+        dispatch!(AnyRule, rule, |A, rule| {
+            A::stored(A::spend(rule, state.and_then(A::into_state), at, cost, now))
         })
     }
 

@@ -1,7 +1,7 @@
 //! What several quotas decide together, from what each of them answers: the arithmetic that tuples
 //! and lists share.
 
-use super::Report;
+use super::{Algorithm, Refund, Report, Verdict};
 
 /// The earliest instant from `at` on that fits all; `None` if one of them never fits.
 ///
@@ -27,8 +27,43 @@ pub(super) fn report(reports: impl IntoIterator<Item = Report>) -> Report {
     })
 }
 
+/// The verdict of one of them beside the others: it reserves no wait while others are unsettled.
+#[inline]
+pub(super) fn beside(is_unsettled: bool, verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Wait(wait) if is_unsettled => Verdict::Deny(wait),
+        verdict => verdict,
+    }
+}
+
 /// The most that one of them gave back; `None` if none gave anything.
 #[inline]
 pub(super) fn refunded(given: impl IntoIterator<Item = Option<i64>>) -> Option<i64> {
     given.into_iter().fold(None, Option::max)
+}
+
+/// Settles a reservation of several quotas, each by its own: a member that does not hold takes more
+/// even if its key has no state.
+pub(super) fn settle<A>(
+    rule: &A::Rule,
+    state: &mut Option<A::State>,
+    now: i64,
+    refund: &Refund<'_>,
+) -> Option<i64>
+where
+    A: Algorithm<State: Default>,
+{
+    if refund.units >= 0 {
+        return A::refund(rule, state, now, refund);
+    }
+    if !A::holds(rule) {
+        return A::penalize(rule, state, now, -refund.units).mark.map(|_| 0);
+    }
+    let is_new = state.is_none();
+    state.get_or_insert_default();
+    let settled = A::refund(rule, state, now, refund);
+    if is_new && settled.is_none() {
+        *state = None;
+    }
+    settled
 }

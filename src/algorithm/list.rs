@@ -81,6 +81,14 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         longest.map_or(0, |(_, allowed)| allowed.min(Self::horizon(rule)))
     }
 
+    fn holds(rule: &Self::Rule) -> bool {
+        rule.iter().any(A::holds)
+    }
+
+    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
+        each::<A>(rule, state).any(|(rule, one)| A::is_unsettled(rule, one, now, cost))
+    }
+
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
         combined::least_wait(rule.iter().map(|rule| A::least_wait(rule, cost)))
     }
@@ -126,6 +134,22 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         states
     }
 
+    fn spend(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State {
+        let mut states = state.unwrap_or_default();
+        states.resize(rule.len(), None);
+        for (rule, state) in rule.iter().zip(&mut states) {
+            let cost = cost.min(A::max_unchecked_cost(rule));
+            *state = Some(A::spend(rule, state.take(), at, cost, now));
+        }
+        states
+    }
+
     fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
         rule.iter().map(A::max_unchecked_cost).fold(0, i64::max)
     }
@@ -155,6 +179,8 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         // No member waits longer than all of them do.
         let most = Check { max_wait: check.max_wait.min(Self::horizon(rule)), ..check };
         let alone = each::<A>(rule, state).map(|(rule, one)| judge::<A>(rule, one, now, most).0);
+        let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
+        let alone = alone.map(|verdict| combined::beside(is_unsettled, verdict));
         let mut members: Box<[_]> = alone.map(MemberAnswer::unreported).collect();
         // Of a charge that waits, a member may wait longer than it would alone.
         let refuses = |one: &MemberAnswer| matches!(one.verdict, Verdict::Deny(_));
@@ -181,19 +207,29 @@ impl<A: Algorithm + Single> Algorithm for Vec<A> {
         }
     }
 
-    /// Each member refunds what it can. Returns the most that one of them refunded.
+    /// Each member settles what it took. Returns the most that one of them refunded.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
         now: i64,
         refund: &Refund<'_>,
     ) -> Option<i64> {
+        state.resize(rule.len(), None);
         let members = rule.iter().zip(state).enumerate();
         combined::refunded(members.map(|(index, (rule, state))| {
             let mark = refund.mark.of(index);
             let refund = Refund { mark: &mark, ..*refund };
-            state.as_mut().and_then(|one| A::apply_refund(rule, one, now, &refund))
+            A::settle(rule, state, now, &refund)
         }))
+    }
+
+    fn settle(
+        rule: &Self::Rule,
+        state: &mut Option<Self::State>,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        combined::settle::<Self>(rule, state, now, refund)
     }
 
     fn mark(state: &Self::State) -> Mark {

@@ -10,6 +10,7 @@
 //! | you want | take |
 //! |---|---|
 //! | a rate, with a burst | [`TokenBucket`] |
+//! | a rate, with a burst, of costs that are known at the end: tokens, bytes | [`Budget`] |
 //! | an even pace | [`TokenBucket`] with `burst(1)` and a `max_wait` |
 //! | a number per day or month, as it is sold | [`FixedWindow`] |
 //! | never more than a small number in any window | [`SlidingLog`] |
@@ -70,6 +71,7 @@
 //! | log | only of the newest charge | the same |
 //! | token bucket | only if no other charge was taken since | the same, once its slot has come |
 //! | smooth limiters | only if no other charge was taken since | the same; a charge that waited for its own cost gives back permits, but no time |
+//! | budget | always, until its time is over | the same |
 //! | tuples | each what it can | the same |
 //!
 //! # By hand
@@ -95,6 +97,7 @@
 //! ```
 
 mod any;
+mod budget;
 mod combined;
 mod common;
 mod fixed_window;
@@ -113,6 +116,7 @@ mod token_bucket;
 mod verdict;
 
 pub use any::AnyAlgorithm;
+pub use budget::Budget;
 pub use fixed_window::FixedWindow;
 #[doc(hidden)]
 pub use in_lua::Element;
@@ -227,6 +231,22 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::horizon(rule)
     }
 
+    /// Whether what a charge takes is held until it is settled. So it has to be settled even if it
+    /// used all of its units.
+    #[inline]
+    fn holds(rule: &Self::Rule) -> bool {
+        let _ = rule;
+        false
+    }
+
+    /// Whether no wait is reserved for a charge of this cost now, since others have to be settled
+    /// first. Asked only of a charge that has to wait.
+    #[inline]
+    fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {
+        let _ = (rule, state, now, cost);
+        false
+    }
+
     /// The wait of a charge of this cost where nothing was taken before, in µs. One that may not
     /// wait that long never fits. It may be a few µs too short.
     #[inline]
@@ -273,6 +293,18 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::consume(rule, state, at, cost, now)
     }
 
+    /// The state after `cost` units are spent at the instant `at`, whether or not they fit. As
+    /// `consume`, unless that only holds them.
+    fn spend(
+        rule: &Self::Rule,
+        state: Option<Self::State>,
+        at: i64,
+        cost: i64,
+        now: i64,
+    ) -> Self::State {
+        Self::consume(rule, state, at, cost, now)
+    }
+
     /// The largest cost that `consume` takes without a check that it fits.
     fn max_unchecked_cost(rule: &Self::Rule) -> i64;
 
@@ -285,6 +317,10 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
     /// All units restore what the reservation took. Fewer leave the state that a charge of the kept
     /// units at the same slot would have left. The slot itself is kept: no later charge
     /// comes before it.
+    ///
+    /// An algorithm that holds what a charge takes settles it here: it releases all units, and
+    /// spends those that are kept. There the units to give back are 0 if all were used, and fewer
+    /// if more were.
     fn apply_refund(
         rule: &Self::Rule,
         state: &mut Self::State,
@@ -326,6 +362,16 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         answer::<Self>(rule, seen, now, verdict, members)
     }
 
+    /// The answer about a key that is blocked until an instant, whatever its state is: the twin of
+    /// `BLOCKED` in a script's reply.
+    fn blocked(rule: &Self::Rule, now: i64, until: i64) -> Answer {
+        let (verdict, report) =
+            (Verdict::Deny(until - now), Report { remaining: 0, reset_after: until - now });
+        let mut members = Self::judge_each(rule, None, now, Check { cost: 0, max_wait: 0 });
+        members.fill(MemberAnswer { verdict, report });
+        Answer { verdict, report, members, mark: None }
+    }
+
     /// Takes a cost without a check that it fits, unless the debt is past the horizon. Answers as a
     /// peek after it would be answered: the twin of the operation `penalize`.
     fn penalize(rule: &Self::Rule, state: &mut Option<Self::State>, now: i64, cost: i64) -> Answer {
@@ -337,7 +383,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         if changed {
             let before = seen.or_else(|| state.take());
             let cost = cost.min(Self::max_unchecked_cost(rule));
-            let next = Self::consume(rule, before, instant, cost, now);
+            let next = Self::spend(rule, before, instant, cost, now);
             *state = Some(Self::clamp(rule, &next, now).unwrap_or(next));
             seen = None;
         }
@@ -357,13 +403,31 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         now: i64,
         refund: &Refund<'_>,
     ) -> Option<i64> {
-        let state = state.as_mut().filter(|_| (1..=refund.cost).contains(&refund.units))?;
+        let most_kept = if Self::holds(rule) { i64::MAX } else { refund.cost - 1 };
+        let is_possible = refund.units <= refund.cost && refund.kept() <= most_kept;
+        let state = state.as_mut().filter(|_| is_possible)?;
         let Some(mut clamped) = Self::clamp(rule, state, now) else {
             return Self::apply_refund(rule, state, now, refund);
         };
         let units = Self::apply_refund(rule, &mut clamped, now, refund)?;
         *state = clamped;
         Some(units)
+    }
+
+    /// Settles a reservation: gives back the units of `refund`, or takes more if they are below 0.
+    /// Returns how many it gave back. `None` leaves the state as it is.
+    fn settle(
+        rule: &Self::Rule,
+        state: &mut Option<Self::State>,
+        now: i64,
+        refund: &Refund<'_>,
+    ) -> Option<i64> {
+        match refund.units {
+            ..0 if !Self::holds(rule) => {
+                Self::penalize(rule, state, now, -refund.units).mark.map(|_| 0)
+            }
+            _ => Self::refund(rule, state, now, refund),
+        }
     }
 }
 
@@ -379,6 +443,7 @@ fn judge<A: Algorithm>(
         check.cost > 0
             && wait <= check.max_wait
             && wait <= A::max_wait(rule, state, now, check.cost)
+            && !A::is_unsettled(rule, state, now, check.cost)
     };
     let instant = A::earliest_fit(rule, state, now, check.cost);
     let verdict = match instant.map(|instant| instant - now) {

@@ -58,6 +58,14 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
         rule.terms.max_wait.min(A::max_wait(&rule.rule, state, now, rule.cost(cost)))
     }
 
+    fn holds(rule: &Self::Rule) -> bool {
+        A::holds(&rule.rule)
+    }
+
+    fn is_unsettled(rule: &Self::Rule, state: Option<&A::State>, now: i64, cost: i64) -> bool {
+        A::is_unsettled(&rule.rule, state, now, rule.cost(cost))
+    }
+
     fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
         A::least_wait(&rule.rule, rule.cost(cost))
     }
@@ -97,6 +105,10 @@ impl<A: Algorithm + Single> Algorithm for OwnTerms<A> {
         now: i64,
     ) -> A::State {
         A::consume_with_others(&rule.rule, state, at, rule.cost(cost), now)
+    }
+
+    fn spend(rule: &Self::Rule, state: Option<A::State>, at: i64, cost: i64, now: i64) -> A::State {
+        A::spend(&rule.rule, state, at, rule.cost(cost), now)
     }
 
     fn max_unchecked_cost(rule: &Self::Rule) -> i64 {

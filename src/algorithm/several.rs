@@ -47,6 +47,22 @@ macro_rules! tuple {
                 [$($member::horizon(&rule.$index)),+].into_iter().fold(i64::MAX, i64::min)
             }
 
+            fn holds(rule: &Self::Rule) -> bool {
+                [$($member::holds(&rule.$index)),+].contains(&true)
+            }
+
+            fn is_unsettled(
+                rule: &Self::Rule,
+                state: Option<&Self::State>,
+                now: i64,
+                cost: i64,
+            ) -> bool {
+                [$({
+                    let one = state.and_then(|state| state.$index.as_ref());
+                    $member::is_unsettled(&rule.$index, one, now, cost)
+                }),+].contains(&true)
+            }
+
             fn least_wait(rule: &Self::Rule, cost: i64) -> i64 {
                 combined::least_wait([$($member::least_wait(&rule.$index, cost)),+])
             }
@@ -94,6 +110,20 @@ macro_rules! tuple {
                 },)+)
             }
 
+            fn spend(
+                rule: &Self::Rule,
+                state: Option<Self::State>,
+                at: i64,
+                cost: i64,
+                now: i64,
+            ) -> Self::State {
+                let state = state.unwrap_or_default();
+                ($({
+                    let cost = cost.min($member::max_unchecked_cost(&rule.$index));
+                    Some($member::spend(&rule.$index, state.$index, at, cost, now))
+                },)+)
+            }
+
             fn max_unchecked_cost(rule: &Self::Rule) -> i64 {
                 [$($member::max_unchecked_cost(&rule.$index)),+].into_iter().fold(0, i64::max)
             }
@@ -122,9 +152,11 @@ macro_rules! tuple {
                 // No member waits longer than all of them do.
                 let max_wait = check.max_wait.min(Self::horizon(rule));
                 let check = Check { max_wait, ..check };
+                let is_unsettled = Self::is_unsettled(rule, state, now, check.cost);
                 Box::new([$({
                     let one = state.and_then(|state| state.$index.as_ref());
-                    MemberAnswer::unreported(judge::<$member>(&rule.$index, one, now, check).0)
+                    let verdict = judge::<$member>(&rule.$index, one, now, check).0;
+                    MemberAnswer::unreported(combined::beside(is_unsettled, verdict))
                 }),+])
             }
 
@@ -140,7 +172,7 @@ macro_rules! tuple {
                 }
             }
 
-            /// Each member refunds what it can. Returns the most that one of them refunded.
+            /// Each member settles what it took. Returns the most that one of them refunded.
             fn apply_refund(
                 rule: &Self::Rule,
                 state: &mut Self::State,
@@ -148,12 +180,21 @@ macro_rules! tuple {
                 refund: &Refund<'_>,
             ) -> Option<i64> {
                 combined::refunded([$(
-                    state.$index.as_mut().and_then(|one| {
+                    {
                         let mark = refund.mark.of($index);
                         let refund = Refund { mark: &mark, ..*refund };
-                        $member::apply_refund(&rule.$index, one, now, &refund)
-                    })
+                        $member::settle(&rule.$index, &mut state.$index, now, &refund)
+                    }
                 ),+])
+            }
+
+            fn settle(
+                rule: &Self::Rule,
+                state: &mut Option<Self::State>,
+                now: i64,
+                refund: &Refund<'_>,
+            ) -> Option<i64> {
+                combined::settle::<Self>(rule, state, now, refund)
             }
 
             fn mark(state: &Self::State) -> Mark {

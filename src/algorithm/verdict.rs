@@ -55,7 +55,8 @@ impl MemberAnswer {
 /// A refund: the units of a reservation to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refund<'a> {
-    /// The units to give back, 1 to `cost`. Other numbers give nothing back.
+    /// The units to give back, 1 to `cost`. Of a settlement also 0, if all units were used, and
+    /// fewer, if more were.
     pub units: i64,
     /// The units that the reservation took.
     pub cost: i64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::policy::Policy;
 use crate::waiters::Waiters;
-use crate::{Error, Outcome, Quota, Reservation};
+use crate::{Error, Outcome, Quota, Reservation, SettleHandle};
 
 /// What a limiter reports besides the outcome.
 #[derive(Default)]
@@ -26,6 +26,8 @@ pub(crate) struct Details {
     pub(crate) policies: Option<Arc<[Policy]>>,
     pub(crate) retried_for: Duration,
     pub(crate) reservation: Option<Reservation>,
+    /// The handle that has the reservation meanwhile.
+    pub(crate) handed_out: Option<SettleHandle>,
     /// What it would have been outside of a shadow. Boxed, since few decisions have it.
     pub(crate) shadowed: Option<Box<Result<Outcome, Error>>>,
     /// Why a fallback decided. Boxed for the same reason.
@@ -50,6 +52,7 @@ impl Details {
             limiter: self.limiter.clone(),
             policies: self.policies.clone(),
             reservation: None,
+            handed_out: None,
             shadowed: self.shadowed.clone(),
             fallback_cause: self.fallback_cause.clone(),
             waiters: None,
@@ -88,6 +91,15 @@ impl Held {
     pub(super) fn reserved(&mut self) -> Option<&mut Option<Reservation>> {
         match self {
             Self::Own(own) => Some(&mut own.reservation),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// The place of the handle that has the reservation meanwhile.
+    #[inline]
+    pub(super) fn handed_out(&mut self) -> Option<&mut Option<SettleHandle>> {
+        match self {
+            Self::Own(own) => Some(&mut own.handed_out),
             Self::Shared(_) => None,
         }
     }

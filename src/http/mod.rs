@@ -3,7 +3,9 @@
 mod api_key;
 mod body;
 pub(crate) mod client_ip;
+mod count_body;
 mod fields;
+mod hand_out;
 mod head;
 mod headers;
 mod line;
@@ -19,6 +21,11 @@ pub use body::PlainText;
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use client_ip::by_client_ip;
 pub use client_ip::{ClientAddr, ClientIp, FindPeer, KnownPeers, NetworksError, PeerAddr};
+pub use count_body::{
+    CountBody, CountBodyFuture, CountBodyLayer, CountBytes, CountFrame, CountedBody,
+};
+pub use hand_out::HandOut;
+pub(crate) use hand_out::Recipient;
 pub use head::{ByHead, Head, by_head};
 pub use headers::{HeaderStyle, OnAdmitted, RateLimitHeaders};
 pub use problem::ProblemJson;

@@ -201,7 +201,7 @@ impl<const N: usize, F> AllInTurn<N, F> {
             if reservations.0.is_empty() {
                 return Ok(decision);
             }
-            Ok(decision.with_reservation(Reservation::new(owner, cost, reservations)))
+            Ok(decision.with_reservation(reservations.into_reservation(owner, cost)))
         })
     }
 }
@@ -218,7 +218,7 @@ fn wrap_reservation(
         Some(reservation) => {
             let reservations = vec![MemberReservation { reservation, inherits_cost }];
             let reservations = MemberReservations(reservations);
-            decision.with_reservation(Reservation::new(owner, cost, reservations))
+            decision.with_reservation(reservations.into_reservation(owner, cost))
         }
     }
 }
@@ -263,9 +263,9 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllInTurn<N, F> {
         }
         let (cost, charged) = (reservation.cost(), reservation.charged());
         let reservations: MemberReservations = reservation.into_payload()?;
-        reservations.settle(&self.limiters[..], actual).map_err(|unsettled| {
-            Reservation::new(self.owner, cost, unsettled).with_charged(charged)
-        })
+        reservations
+            .settle(&self.limiters[..], actual)
+            .map_err(|unsettled| unsettled.into_reservation(self.owner, cost).with_charged(charged))
     }
 
     fn can_take_more(&self) -> bool {

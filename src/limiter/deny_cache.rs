@@ -66,7 +66,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | with another [`quota`](Charge::quota) | yes |
 /// | of [`several`](Charge::several) keys, one of which is refused | yes, unless these parts were refused together |
 /// | that the key's newest refusal does not answer, but an older one would | yes: one is kept |
-/// | a peek; an estimate, a penalty, a reset | yes |
+/// | a peek; an estimate, a penalty, a reset, a block and its end | yes |
 ///
 /// The answer is the refusal with [`Origin::Cache`](crate::Origin::Cache). Its `retry_after` and
 /// `reset_after` count down, and all else is as it was decided. For a larger cost, `retry_after` is
@@ -76,8 +76,8 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// A key's refusal is forgotten when this process changes what the key has taken, through this
 /// limiter or a clone that shares its cache. That is a settlement that refunds or takes more, a
-/// penalty, a reset, and an admission of another charge. A refusal that is decided meanwhile is not
-/// kept.
+/// penalty, a reset, a block and its end, and an admission of another charge. A refusal that is
+/// decided meanwhile is not kept.
 ///
 /// A change may still be on its way to a store while another runtime asks. So what is refused
 /// within 1 s after a settlement is repeated for 100 ms at most. The same holds where a charge has
@@ -87,7 +87,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// Other changes are seen after `max_age`, 1 s unless set:
 ///
-/// - those of other processes, and those made through the inner limiter itself;
+/// - those of other processes, blocks included, and those made through the inner limiter itself;
 /// - a refund or a reset of another key, where both share a member of
 ///   [`AllAtOnce`](crate::AllAtOnce) or [`AllInTurn`](crate::AllInTurn), or where the inner limiter
 ///   chooses keys or quotas by itself;
@@ -200,7 +200,7 @@ impl<L: Limiter> Limiter for DenyCache<L> {
         let answer = self.inner.operate(operation, charge)?;
         let forget = match operation {
             Operation::Estimate => None,
-            Operation::Penalize | Operation::Reset => {
+            Operation::Penalize | Operation::Reset | Operation::Block(_) | Operation::Unblock => {
                 Some(Afterwards::Forget(KeyHash::of(charge).place))
             }
         };

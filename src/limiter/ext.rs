@@ -299,8 +299,67 @@ pub trait LimiterExt: Limiter + Sized {
         OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
     }
 
+    /// Refuses all charges of a key for this time, 1 µs at least: against abuse. `Duration::MAX`
+    /// lasts until [`unblock`](LimiterExt::unblock).
+    ///
+    /// A refused charge is told the end of the block as its
+    /// [`retry_after`](crate::Decision::retry_after), and nothing remains until then. `peek` and
+    /// `estimate` say so too. Another block never ends a longer one. Every process that shares the
+    /// key sees it: over Redis it is kept in the key itself, so a key that is not blocked costs
+    /// nothing more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::TokenBucket};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().build().unwrap().block_on(async {
+    /// const HOUR: Duration = Duration::from_secs(3_600);
+    /// let limiter = Memory::new("login", TokenBucket::new(Quota::per_day(5)));
+    /// limiter.acquire("mallory").await.unwrap();
+    /// limiter.block("mallory", HOUR).await?;
+    /// assert!(limiter.acquire("mallory").await.is_err());
+    /// let peeked = limiter.peek("mallory").await?;
+    /// assert!(!peeked.is_admitted() && peeked.retry_after() <= Some(HOUR));
+    /// // What was taken before is still taken.
+    /// assert_eq!(limiter.unblock("mallory").await?.remaining(), Some(4));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// A block refuses, and does nothing else. What was taken before counts again when it ends, as
+    /// if time had passed without charges. A reservation of a blocked key is settled as always. A
+    /// request that waits for its slot keeps it, and runs then. [`penalize`](LimiterExt::penalize)
+    /// takes units, and [`reset`](LimiterExt::reset) forgets what was taken; neither ends the
+    /// block. A charge of several keys blocks each of them: ask the limiter of the key that you
+    /// mean.
+    ///
+    /// A cached refusal of another process is repeated until the
+    /// [`max_age`](DenyCache::max_age) of its cache, and units that it has
+    /// [leased](LimiterExt::lease) are spent for 100 ms.
+    ///
+    /// # Errors
+    ///
+    /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
+    /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    fn block(&self, charge: impl Into<Charge>, time: Duration) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Block(time), &charge.into()))
+    }
+
+    /// Ends a [`block`](LimiterExt::block) of a key. What was taken before it still counts.
+    ///
+    /// The answer is what a peek would then return. A key that is not blocked stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`block`](LimiterExt::block).
+    fn unblock(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
+        OperationFuture::new(self.operate(Operation::Unblock, &charge.into()))
+    }
+
     /// Starts a key anew: forgets what was taken and what is reserved. That holds under every
-    /// quota: a quota of the charge changes only what the answer reports.
+    /// quota: a quota of the charge changes only what the answer reports. A
+    /// [`block`](LimiterExt::block) stays until it is over, or [`unblock`](LimiterExt::unblock)
+    /// ends it.
     ///
     /// Requests that already wait keep their slots and still run then; the key no longer counts
     /// them. After a change of a plan, change your table first and reset afterwards: a charge that

@@ -96,23 +96,27 @@ use crate::{Charge, Decision, Error, Reservation};
 /// # What comes back
 ///
 /// What is unspent is refunded when its time is over, when nobody asks for half of that time, when
-/// another quota or a [penalty](crate::LimiterExt::penalize) comes for the key, when the last clone
-/// is dropped, and by [`end_leases`](Lease::end_leases). How much of it comes back depends on the
-/// algorithm, as for any refund: windows refund exactly, a bucket only if no other charge was
-/// decided since. What does not come back counts as taken: a crash or a busy bucket admits less,
-/// never more. A closure cannot refund, so there it is lost too.
+/// another quota, a [penalty](crate::LimiterExt::penalize) or a
+/// [block](crate::LimiterExt::block) comes for the key, when the last clone is dropped, and by
+/// [`end_leases`](Lease::end_leases). How much of it comes back depends on the algorithm, as for
+/// any refund: windows refund exactly, a bucket only if no other charge was decided since. What
+/// does not come back counts as taken: a crash or a busy bucket admits less, never more. A closure
+/// cannot refund, so there it is lost too.
 ///
 /// # Settling
 ///
 /// Units that a request gives back are spent by the next one, while their time lasts. Later they
 /// are refunded with the rest of their lease, when the last of its requests is settled or dropped.
-/// They are lost if units of that lease were returned before. More is taken from the key's lease if
-/// that has enough, else as a penalty, by a task.
+/// They are lost if units of that lease were returned before. A
+/// [`Budget`](crate::algorithm::Budget) holds the units of a lease while it lasts. When it ends,
+/// all that was handed out and not given back counts as spent. More is taken from the key's lease
+/// if that has enough, else as a penalty, by a task.
 ///
 /// # What it does not do
 ///
-/// - It does not see what others do to the key: leased units outlive a reset by another process for
-///   the validity. A [`reset`](crate::LimiterExt::reset) through this limiter forgets them.
+/// - It does not see what others do to the key: leased units outlive a reset or a block by another
+///   process for the validity. A [`reset`](crate::LimiterExt::reset) through this limiter forgets
+///   them.
 /// - A peek, an estimate, a charge of as many units as a lease or more, and one of
 ///   [`several`](Charge::several) keys go to the inner limiter. For these, leased units count as
 ///   taken.
@@ -216,7 +220,8 @@ where
         self.leases.inner.can_take_more()
     }
 
-    /// Of the inner limiter. A penalty ends the lease of its key before, and a reset forgets it.
+    /// Of the inner limiter. A penalty or a block ends the lease of its key before, and a reset
+    /// forgets it.
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<LeaseFuture<L>> {
         let leases = Arc::clone(&self.leases);
         let answer = leases.inner.operate(operation, charge)?;

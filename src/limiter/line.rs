@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,7 +27,7 @@ use crate::quota::Quotas;
 use crate::settlement::Settlement;
 use crate::waiters::{Turn, Waiters};
 
-/// How many lines there are before those that nobody needs any more are searched for.
+/// The number of keys at which the first search for lines begins that nobody needs.
 const FIRST_SWEEP: usize = 64;
 
 /// Takes slots back: the store that gave them.
@@ -48,6 +49,8 @@ struct ByKey {
     lines: HashMap<Box<str>, Vec<Line>>,
     /// The number of keys at which the next search for lines begins that nobody needs.
     sweep_at: usize,
+    /// The end of the last of all spare slots, or a later instant.
+    spares_until: Option<Instant>,
 }
 
 /// The slots that charges of one key, one quota and one cost reserved, and who waits for them.
@@ -62,21 +65,23 @@ struct Line {
 
 /// A slot that the store gave.
 pub(super) struct Slot {
-    /// When it is, since the Unix epoch, by the clock that decided.
+    /// Its instant since the Unix epoch, by the clock that decided.
     at: Duration,
     mark: Mark,
-    /// When it is by this process's clock, or a little later: a reply takes time to arrive.
+    /// The same by this process's clock, or a little later: a reply takes time to arrive.
     due: Instant,
     /// The decision that reserved it, without its reservation.
     report: Decision,
-    /// Whether the store could not take it back.
+    /// True if the store could not take it back.
     is_kept: bool,
+    /// True if the key was reset since: the store does not know the slot any more.
+    is_forgotten: bool,
 }
 
 /// One that waits.
 struct Waiter {
     place: Weak<Place>,
-    /// When its own slot is.
+    /// The instant of its own slot.
     told: Instant,
     /// The instant that its timer was set to last.
     armed: Instant,
@@ -89,7 +94,7 @@ pub(super) struct Place {
     key: Box<str>,
     quota: Quotas,
     cost: u64,
-    /// When its wait is over at the latest.
+    /// The latest end of its wait.
     told: Instant,
     store: Arc<dyn Reclaim>,
     /// Its slot, except while it stands in line. Locked after the lines, if both are.
@@ -108,6 +113,7 @@ impl Slot {
             due: now.checked_add(wait).unwrap_or(now),
             report: decision.to_shared(),
             is_kept: false,
+            is_forgotten: false,
         }
     }
 
@@ -123,7 +129,7 @@ impl Slot {
 }
 
 impl Lines {
-    /// Whether some charge may find a slot at hand.
+    /// Returns false if no charge finds a slot at hand.
     #[inline]
     pub(super) fn have_spares(&self) -> bool {
         self.spares.load(Relaxed) > 0
@@ -137,9 +143,15 @@ impl Lines {
         cost: u64,
         max_wait: Duration,
     ) -> Option<Slot> {
-        if !self.lock().lines.contains_key(key) {
+        let mut by_key = self.lock();
+        if !by_key.lines.contains_key(key) {
+            // The keys of past slots may never be charged again. Charges of others pay for them.
+            if by_key.spares_until <= Some(Instant::now()) {
+                self.sweep(&mut by_key);
+            }
             return None;
         }
+        drop(by_key);
         self.change(key, quota, cost, |line| {
             let spare = line.waiters.len();
             let wait = line.slots.get(spare)?.due.saturating_duration_since(Instant::now());
@@ -147,19 +159,23 @@ impl Lines {
         })
     }
 
-    /// Forgets the spare slots of a key, which was reset.
-    pub(super) fn forget_spares(&self, key: &str) {
-        if !self.have_spares() {
-            return;
-        }
+    /// Forgets the slots of a key, which was reset, once their waiters have gone.
+    pub(super) fn forget(&self, key: &str) {
         let mut by_key = self.lock();
-        for line in by_key.lines.get_mut(key).into_iter().flatten() {
-            self.spares.fetch_sub(line.slots.len() - line.waiters.len(), Relaxed);
+        let Some(lines) = by_key.lines.get_mut(key) else { return };
+        lines.retain_mut(|line| {
+            self.spares.fetch_sub(line.spares(), Relaxed);
             line.slots.truncate(line.waiters.len());
+            line.slots.iter_mut().for_each(|slot| slot.is_forgotten = true);
+            !line.slots.is_empty()
+        });
+        if lines.is_empty() {
+            by_key.lines.remove(key);
         }
     }
 
-    /// Changes the line of a key, quota and cost. Then wakes who may go earlier than it knows.
+    /// Changes the line of a key, quota and cost. Then wakes the first waiter that may go earlier
+    /// than it knows.
     fn change<T>(
         &self,
         key: &str,
@@ -167,9 +183,29 @@ impl Lines {
         cost: u64,
         change: impl FnOnce(&mut Line) -> T,
     ) -> T {
-        let mut by_key = self.lock();
+        let change = |line: &mut Line| (change(line), line.wake_next());
+        let (changed, waker) = self.with_line(key, quota, cost, change);
+        waker.into_iter().for_each(Waker::wake);
+        changed
+    }
+
+    /// Calls `change` with the line of a key, quota and cost.
+    ///
+    /// It returns the wakers that it replaces or removes: dropped under the lock, the last one of
+    /// a task could drop another waiter of these lines.
+    fn with_line<T>(
+        &self,
+        key: &str,
+        quota: &Quotas,
+        cost: u64,
+        change: impl FnOnce(&mut Line) -> T,
+    ) -> T {
+        let mut locked = self.lock();
+        let by_key = &mut *locked;
         if !by_key.lines.contains_key(key) {
-            self.sweep(&mut by_key);
+            if by_key.lines.len() >= by_key.sweep_at.max(FIRST_SWEEP) {
+                self.sweep(by_key);
+            }
             by_key.lines.insert(key.into(), Vec::new());
         }
         let lines = by_key.lines.get_mut(key).expect("inserted if there was none");
@@ -180,32 +216,30 @@ impl Lines {
         });
         let line = &mut lines[index];
         let spares = line.spares();
-        line.drop_past_spares();
+        line.drop_useless_spares();
         let changed = change(line);
-        let waker = line.wake_next();
         // Under the lock, so that the sum never falls below 0.
         self.spares.fetch_add(line.spares(), Relaxed);
         self.spares.fetch_sub(spares, Relaxed);
+        if line.spares() > 0 {
+            by_key.spares_until = by_key.spares_until.max(line.slots.last().map(|slot| slot.due));
+        }
         if line.slots.is_empty() {
             lines.swap_remove(index);
             if lines.is_empty() {
                 by_key.lines.remove(key);
             }
         }
-        drop(by_key);
-        waker.into_iter().for_each(Waker::wake);
         changed
     }
 
-    /// Drops lines that nobody needs, once there are twice as many as after the last time.
+    /// Drops lines that nobody needs. The next search begins once there are twice as many as now,
+    /// or all spare slots are past.
     fn sweep(&self, by_key: &mut ByKey) {
-        if by_key.lines.len() < by_key.sweep_at.max(FIRST_SWEEP) {
-            return;
-        }
         by_key.lines.retain(|_, lines| {
             lines.retain_mut(|line| {
                 let spares = line.spares();
-                line.drop_past_spares();
+                line.drop_useless_spares();
                 self.spares.fetch_sub(spares - line.spares(), Relaxed);
                 !line.slots.is_empty()
             });
@@ -237,11 +271,13 @@ impl Line {
         self.slots.len() - self.waiters.len()
     }
 
-    /// A slot whose time has passed cannot be used any more.
-    fn drop_past_spares(&mut self) {
-        let (used, now) = (self.waiters.len(), Instant::now());
-        let past = self.slots[used..].iter().take_while(|slot| slot.due <= now).count();
-        self.slots.drain(used..used + past);
+    /// Drops what nobody may use any more: slots in the past, and those of before a reset.
+    fn drop_useless_spares(&mut self) {
+        if self.spares() > 0 {
+            let now = Instant::now();
+            let is_useless = |slot: &mut Slot| slot.due <= now || slot.is_forgotten;
+            self.slots.extract_if(self.waiters.len().., is_useless).for_each(drop);
+        }
     }
 
     /// Adds a slot, and returns its index. Those who wait for later ones move up.
@@ -255,14 +291,14 @@ impl Line {
         self.waiters.iter().position(|waiter| ptr::eq(waiter.place.as_ptr(), place))
     }
 
-    /// When a waiter may go.
+    /// The instant at which a waiter may go.
     fn due(&self, index: usize) -> Instant {
         // Its own reply may have been faster than that of the one before it.
         self.waiters[index].told.min(self.slots[index].due)
     }
 
-    /// The first waiter that may go earlier than its timer says. It wakes the next one when it
-    /// goes, so that a change does not wake all.
+    /// The first waiter that may go earlier than its timer says. Those behind it are woken one by
+    /// one, each when the one before it goes: most changes would wake all of them in vain.
     fn wake_next(&mut self) -> Option<Waker> {
         let next =
             (0..self.waiters.len()).find(|&index| self.due(index) < self.waiters[index].armed);
@@ -304,14 +340,17 @@ impl Place {
         self.lines.change(&self.key, &self.quota, self.cost, change)
     }
 
+    fn with_line<T>(&self, change: impl FnOnce(&mut Line) -> T) -> T {
+        self.lines.with_line(&self.key, &self.quota, self.cost, change)
+    }
+
     /// Leaves the line with the slot, which is used.
     fn claim(&self) {
         if self.slot().is_none() {
             self.change(|line| {
-                if let Some(index) = line.position(self) {
-                    line.waiters.remove(index);
-                    *self.slot() = Some(line.slots.remove(index));
-                }
+                let index = line.position(self)?;
+                *self.slot() = Some(line.slots.remove(index));
+                Some(line.waiters.remove(index))
             });
         }
     }
@@ -320,7 +359,7 @@ impl Place {
     /// is kept.
     fn give_back_newest(&self) -> Option<Settlement> {
         let place = self.this.upgrade()?;
-        let slot = self.change(Line::pop_newest)?;
+        let slot = self.with_line(Line::pop_newest)?;
         let (settler, settlement) = Settlement::begin();
         let mark = slot.mark.clone();
         let mut reclaimed = self.store.reclaim(&self.key, &self.quota, self.cost, mark);
@@ -366,12 +405,15 @@ impl Waiters for Place {
     }
 
     fn due(&self, waker: Option<&Waker>) -> Option<std::time::Instant> {
-        let due = self.change(|line| {
+        let mut waker = waker.cloned();
+        // Nobody else may go earlier now, so nobody is woken.
+        let due = self.with_line(|line| {
             let index = line.position(self)?;
             let due = line.due(index);
-            if let Some(waker) = waker {
+            if waker.is_some() {
                 let waiter = &mut line.waiters[index];
-                (waiter.armed, waiter.waker) = (due, Some(waker.clone()));
+                waiter.armed = due;
+                mem::swap(&mut waiter.waker, &mut waker);
             }
             Some(due)
         });
@@ -383,18 +425,36 @@ impl Turn for Place {
     /// The units of a slot that is kept for the next charge count as given back.
     fn leave(&self) -> Option<Settlement> {
         let now = Instant::now();
-        let has_left = self.slot().is_none()
-            && self.change(|line| {
-                let index = line.position(self).filter(|index| line.due(*index) > now);
-                index.map(|index| line.waiters.remove(index)).is_some()
-            });
-        has_left
-            .then(|| self.give_back_newest().unwrap_or_else(|| Settlement::gave_back(self.cost)))
+        // The store could not take back a kept slot before either.
+        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due > now);
+        if let Some(kept) = kept {
+            self.change(|line| line.add_slot(kept));
+            // Those who came meanwhile may have moved up.
+            let _ = self.give_back_newest();
+            return Some(Settlement::gave_back(self.cost));
+        }
+        if self.slot().is_some() {
+            return None;
+        }
+        let left = self.change(|line| {
+            let index = line.position(self).filter(|index| line.due(*index) > now)?;
+            Some(line.waiters.remove(index))
+        });
+        left.map(|_| self.give_back_newest().unwrap_or_else(|| Settlement::gave_back(self.cost)))
     }
 
     fn mark(&self) -> Option<Mark> {
         self.claim();
         self.slot().as_ref().map(|slot| slot.mark.clone())
+    }
+}
+
+/// Leaves the line after a panic, which kept the wait from its end. Its slot is spare then.
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.slot().is_none() {
+            self.change(|line| Some(line.waiters.remove(line.position(self)?)));
+        }
     }
 }
 

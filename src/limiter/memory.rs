@@ -64,7 +64,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// | bytes | algorithm |
 /// |---|---|
 /// | 300 | [`TokenBucket`], [`FixedWindow`] |
-/// | 360 | [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
+/// | 360 | [`Budget`], [`SlidingCounter`], [`SmoothBursty`], [`SmoothWarmingUp`] |
 /// | 450 | [`SlidingWindow`] of 10 cells; 8 more for each further cell |
 /// | 370 | [`SlidingLog`], and up to 48 more for each charge of the last period and of the waits that are reserved |
 /// | the sum of its members' | a tuple |
@@ -75,6 +75,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 ///
 /// [`TokenBucket`]: crate::algorithm::TokenBucket
 /// [`FixedWindow`]: crate::algorithm::FixedWindow
+/// [`Budget`]: crate::algorithm::Budget
 /// [`SlidingCounter`]: crate::algorithm::SlidingCounter
 /// [`SmoothBursty`]: crate::algorithm::SmoothBursty
 /// [`SmoothWarmingUp`]: crate::algorithm::SmoothWarmingUp
@@ -189,7 +190,8 @@ impl<A: Algorithm> Memory<A> {
         change: impl FnOnce(&A::Rule, i64, &mut Option<A::State>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let rule = self.store.named.own_rule();
-        self.store.update(&crate::digest::short(key), |now, state| change(rule, now, state))
+        self.store
+            .update(&crate::digest::short(key), |now, kept| change(rule, now, &mut kept.state))
     }
 
     #[inline]

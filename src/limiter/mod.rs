@@ -132,8 +132,12 @@ use crate::{Charge, Decision, Error, Reservation};
 ///
 /// The future owns what it needs, so that it can outlive the call that made it. Take nothing before
 /// its first poll. After that, a charge whose future is dropped may or may not have been taken. A
-/// limiter that asks a store answers before [`Charge::deadline`]. One that refunds makes a
-/// [`Reservation`] for what it took, and implements [`settle`](Limiter::settle).
+/// limiter that asks a store answers before [`Charge::deadline`], with an error of kind
+/// [`Infrastructure`](crate::ErrorKind::Infrastructure) if the store has not. The error of a
+/// [`Timeout`] around it is of kind [`Saturation`](crate::ErrorKind::Saturation), for which
+/// [`FailOpen`] does not admit. One that refunds makes a [`Reservation`] for what it took, and
+/// implements [`settle`](Limiter::settle). The [cookbook](crate::guide::cookbook) has a limiter
+/// over a table in 40 lines.
 ///
 /// A wait that it reserves is no longer than the charge's [`max_wait`](Charge::get_max_wait), where
 /// `None` means 0. A longer one is refunded, and the request is refused as undecided, with an error
@@ -189,8 +193,9 @@ pub trait Limiter {
         false
     }
 
-    /// Does to a key what is no check: see [`LimiterExt::estimate`], [`LimiterExt::penalize`] and
-    /// [`LimiterExt::reset`]. Returns `None` if this limiter cannot, which is the default.
+    /// Does to a key what is no check: see [`LimiterExt::estimate`], [`LimiterExt::penalize`],
+    /// [`LimiterExt::reset`] and [`LimiterExt::block`]. Returns `None` if this limiter cannot,
+    /// which is the default.
     ///
     /// An estimate answers as a check would and changes nothing. The others change the key, and
     /// answer with its state afterwards.

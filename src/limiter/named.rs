@@ -153,8 +153,9 @@ impl<A: Algorithm> NamedAlgorithm<A> {
             reservation: is_taken.then(|| {
                 let mark = answer.mark.unwrap_or_default();
                 let taken = Taken { key, quota, mark };
-                Reservation::of_taken(self.owner, cost.cast_unsigned(), taken)
+                self.reservation(cost.cast_unsigned(), taken)
             }),
+            handed_out: None,
             shadowed: None,
             fallback_cause: None,
             waiters: None,
@@ -226,7 +227,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         settle(&payload, cost).map_err(|_| {
             let ReservationPayload { key, quota, mark } = payload;
             let taken = Taken { key, quota: Some(quota), mark };
-            Reservation::of_taken(self.owner, cost, taken).with_charged(charged)
+            self.reservation(cost, taken).with_charged(charged)
         })
     }
 
@@ -280,16 +281,15 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let slot = self.lines.take(&line, quota, cost, duration(check.max_wait))?;
         let (decision, mark) = slot.decision();
         let taken = Taken { key: name(), quota: Some(quota.clone()), mark };
-        let reservation = Reservation::of_taken(self.owner, cost, taken);
-        let mut decision = decision.with_reservation(reservation);
+        let mut decision = decision.with_reservation(self.reservation(cost, taken));
         let line = (line, quota.clone(), cost);
         decision.set_turn(Place::new(&self.lines, line, slot, store()));
         Some(decision)
     }
 
-    /// Forgets the slots that are at hand for a key, which was reset.
-    pub(super) fn forget_spares(&self, key: &str) {
-        self.lines.forget_spares(key);
+    /// Forgets the slots of a key, which was reset, once their waiters have gone.
+    pub(super) fn forget(&self, key: &str) {
+        self.lines.forget(key);
     }
 
     /// Lets nobody else's waiters move up in its lines.
@@ -306,6 +306,11 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     /// Forgets who waits, since the keys are forgotten.
     pub(super) fn forget_all(&mut self) {
         (self.owner, self.lines) = (Owner::new(), Arc::default());
+    }
+
+    #[inline]
+    fn reservation(&self, cost: u64, taken: Taken) -> Reservation {
+        Reservation::of_taken(self.owner, cost, taken).with_held(A::holds(&self.rule))
     }
 }
 
@@ -459,6 +464,11 @@ pub(super) fn checked_instant(micros: i64) -> Result<i64, Error> {
 #[inline]
 pub(super) fn units(units: u64) -> i64 {
     units.min(MAX_COST).cast_signed()
+}
+
+/// The time of a block in µs: 1 at least, and no more than the arithmetic is exact for.
+pub(super) fn block_time(time: Duration) -> i64 {
+    micros(time).clamp(1, LATEST)
 }
 
 #[inline]

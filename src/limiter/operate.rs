@@ -3,14 +3,16 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
 use crate::{Decision, Error, ErrorKind};
 
 /// What can be asked of a key besides admission: see [`LimiterExt::estimate`],
-/// [`LimiterExt::penalize`] and [`LimiterExt::reset`].
+/// [`LimiterExt::penalize`], [`LimiterExt::reset`] and [`LimiterExt::block`].
 ///
+/// [`LimiterExt::block`]: crate::LimiterExt::block
 /// [`LimiterExt::estimate`]: crate::LimiterExt::estimate
 /// [`LimiterExt::penalize`]: crate::LimiterExt::penalize
 /// [`LimiterExt::reset`]: crate::LimiterExt::reset
@@ -23,6 +25,10 @@ pub enum Operation {
     Penalize,
     /// Forgets what was taken.
     Reset,
+    /// Refuses charges of the key for this time.
+    Block(Duration),
+    /// Ends a block.
+    Unblock,
 }
 
 pin_project! {

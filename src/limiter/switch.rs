@@ -178,7 +178,8 @@ impl<L: Limiter> Limiter for WithSwitch<L> {
     }
 
     fn operate(&self, operation: Operation, charge: &Charge) -> Option<Self::Future> {
-        if self.switch.mode() == SwitchMode::Off && operation != Operation::Reset {
+        let asks_or_takes = matches!(operation, Operation::Estimate | Operation::Penalize);
+        if self.switch.mode() == SwitchMode::Off && asks_or_takes {
             return Some(WithSwitchFuture::admitting());
         }
         let answer = self.inner.operate(operation, charge)?;

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use super::fields::Fields;
 use crate::Quota;
+use crate::algorithm::DEFAULT_HORIZON;
 use crate::algorithm::{
-    Algorithm, AnyAlgorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, TokenBucket,
+    Algorithm, AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 #[cfg(feature = "redisson")]
 use crate::redisson::{PermitLog, Rate};
 
 /// The names of algorithms, each with the settings that not every algorithm has.
-pub(super) const ALGORITHMS: [(&str, &[&str]); 8] = [
+pub(super) const ALGORITHMS: [(&str, &[&str]); 9] = [
     ("token_bucket", &["burst"]),
+    ("budget", &["burst", "max_hold"]),
     ("fixed_window", &["anchored"]),
     ("sliding_log", &["max_limit"]),
     ("sliding_window", &["cells"]),
@@ -43,6 +45,9 @@ pub(super) struct Unhorizoned {
 
 enum Kind {
     Bucket,
+    Held {
+        max_hold: Option<Duration>,
+    },
     Fixed {
         anchored: bool,
     },
@@ -75,7 +80,7 @@ impl Unhorizoned {
         let (mut quota, period) = (quota, quota.period());
         let (mut stored, mut store) = (period, "limit");
         let kind = match name {
-            "token_bucket" => {
+            "token_bucket" | "budget" => {
                 if let Some(burst) = bursts {
                     quota = match quota.try_burst(burst) {
                         Ok(quota) => quota,
@@ -83,7 +88,10 @@ impl Unhorizoned {
                     };
                     stored = time_of(quota, burst);
                 }
-                Kind::Bucket
+                match name {
+                    "budget" => Kind::Held { max_hold: fields.duration("max_hold") },
+                    _ => Kind::Bucket,
+                }
             }
             "fixed_window" => {
                 Kind::Fixed { anchored: fields.optional("anchored").unwrap_or_default() }
@@ -146,15 +154,24 @@ impl Unhorizoned {
         Some((quota, Self { kind, stored, store }))
     }
 
-    /// The algorithm, which reserves no further ahead than `horizon`.
+    /// The algorithm, which reserves no further ahead than `horizon`. Its requests wait for
+    /// `max_wait`.
     pub(super) fn with_horizon(
         self,
         fields: &mut Fields,
         quota: Quota,
         horizon: Duration,
+        max_wait: Duration,
     ) -> Option<Choice> {
         let any: AnyAlgorithm = match self.kind {
             Kind::Bucket => TokenBucket::new(quota).horizon(horizon).into(),
+            Kind::Held { max_hold } => {
+                if max_hold.is_some_and(|time| time.is_zero() || time < max_wait) {
+                    return fields.wrong("max_hold", "it is above 0, and no shorter than max_wait");
+                }
+                let max_hold = max_hold.unwrap_or(max_wait.max(DEFAULT_HORIZON));
+                Budget::new(quota).horizon(horizon).max_hold(max_hold).into()
+            }
             Kind::Fixed { anchored } => {
                 let window = FixedWindow::new(quota).horizon(horizon);
                 if anchored { window.anchored() } else { window }.into()

@@ -54,6 +54,7 @@
 //! | algorithm | its own settings | default |
 //! |---|---|---|
 //! | `token_bucket` | | |
+//! | `budget` | `max_hold`: how long a request may be under way, its wait included | 60 s, or `max_wait` |
 //! | `fixed_window` | `anchored`: a window begins with its first request | `false` |
 //! | `sliding_log` | `max_limit`: the largest limit that it may have | 10,000 |
 //! | `sliding_window` | `cells`, 1 to 60 | 10 |

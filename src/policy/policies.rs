@@ -198,7 +198,11 @@ impl Limiter for Policies {
             let (decision, taken) = decide(selection, charge, shared.observer.as_ref()).await?;
             let (decision, owner) = (decision.keeping_name(), shared.owner);
             Ok(match taken.kept() {
-                Some(kept) => decision.with_reservation(Reservation::new(owner, cost, kept)),
+                Some(kept) => {
+                    let held = kept.is_held();
+                    let reservation = Reservation::new(owner, cost, kept).with_held(held);
+                    decision.with_reservation(reservation)
+                }
                 None => decision,
             })
         })

@@ -1,6 +1,7 @@
 //! One policy in force: how its keys stand, and its switch.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::armed::Armed;
 use super::rule::Policy;
@@ -94,6 +95,37 @@ impl PolicyHandle {
             local.reset(charge.clone()).await?;
         }
         armed.gate.reset(charge).await
+    }
+
+    /// Refuses all requests of a key for this time: see
+    /// [`LimiterExt::block`](crate::LimiterExt::block). A policy of Redisson cannot.
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    pub async fn block<T: AsRef<str>>(
+        &self,
+        parts: &[T],
+        time: Duration,
+    ) -> Result<Decision, Error> {
+        let (armed, charge) = self.charge(parts)?;
+        if let Some(local) = &armed.local {
+            local.block(charge.clone(), time).await?;
+        }
+        armed.gate.block(charge, time).await
+    }
+
+    /// Ends a block of a key. What was taken before it still counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`peek`](Self::peek).
+    pub async fn unblock<T: AsRef<str>>(&self, parts: &[T]) -> Result<Decision, Error> {
+        let (armed, charge) = self.charge(parts)?;
+        if let Some(local) = &armed.local {
+            local.unblock(charge.clone()).await?;
+        }
+        armed.gate.unblock(charge).await
     }
 
     /// Takes units of a key, whether or not they fit.

@@ -43,7 +43,7 @@ impl Setting {
         let max_wait = own_wait.unwrap_or_else(|| share(made.stored, ratio.unwrap_or_default()));
         // A wait that the row allows is one that can be reserved.
         let horizon = horizon.unwrap_or(max_wait.max(DEFAULT_HORIZON));
-        let choice = made.with_horizon(fields, quota, horizon)?;
+        let choice = made.with_horizon(fields, quota, horizon, max_wait)?;
         Some(Self { name: name?, quota, choice, max_wait })
     }
 
@@ -54,7 +54,7 @@ impl Setting {
         let is_own = |field: &String| field == "horizon" || own.contains(&&**field);
         let mut stated: Map<_, _> =
             row.fields().into_iter().filter(|(field, _)| is_own(field)).collect();
-        if self.name == "token_bucket" {
+        if matches!(self.name, "token_bucket" | "budget") {
             stated.insert(String::from("burst"), self.quota.get_burst().into());
         }
         stated

@@ -45,6 +45,11 @@ impl Taken {
 pub(super) struct Kept(Vec<(Settler, Reservation)>);
 
 impl Kept {
+    /// Whether some of it is held until it is settled.
+    pub(super) fn is_held(&self) -> bool {
+        self.0.iter().any(|(_, reservation)| reservation.is_held())
+    }
+
     /// Settles a charge of `cost` units that cost `actual` in the end.
     pub(super) fn settle(self, cost: u64, actual: u64) -> Settlement {
         let settle = |(settler, reservation): (Settler, Reservation)| {

@@ -194,7 +194,7 @@ impl Limiter for Redisson {
         let is_reset = match operation {
             Operation::Reset => true,
             Operation::Penalize => false,
-            Operation::Estimate => return None,
+            Operation::Estimate | Operation::Block(_) | Operation::Unblock => return None,
         };
         let (inner, charge) = (Arc::clone(&self.inner), self.inner.read(charge));
         Some(Box::pin(async move {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dice::{Dice, step};
 use tokio::time::{Instant, advance};
 use tower_sluice::algorithm::{
-    Algorithm, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, TokenBucket,
 };
 use tower_sluice::{
@@ -152,6 +152,14 @@ async fn every_algorithm_decides_as_without_a_cache() {
     play_both(SmoothBursty::new(QUOTA)).await;
     play_both(SmoothWarmingUp::new(QUOTA, SECOND)).await;
     play_both((TokenBucket::new(QUOTA), FixedWindow::new(Quota::per_minute(20)))).await;
+}
+
+/// What is held does not refill, so a time to come back does not come nearer while it is held.
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_refused_as_without_a_cache() {
+    play(Budget::new(QUOTA), &[1, 1, 2, 3, 5, 9], false).await;
+    play(Budget::new(QUOTA).max_hold(SECOND), &[1, 1, 2, 3, 5, 9], false).await;
+    play(Budget::new(Quota::new(3, SECOND).burst(7)).max_hold(SECOND), &[1, 2], false).await;
 }
 
 /// A charge that waits for its own cost never fits at once, so its time does not come nearer.

@@ -89,7 +89,7 @@ async fn who_obeys_retry_after_is_admitted_at_the_first_retry() {
     let bucket = TokenBucket::new(Quota::per_second(3).burst(7));
     everywhere.visit(bucket);
     everywhere.visit((bucket, SlidingLog::new(Quota::per_minute(40))));
-    assert_eq!(everywhere.runs.len(), 2 * (2 * 7 + 2));
+    assert_eq!(everywhere.runs.len(), 2 * (2 * 8 + 2));
     for run in everywhere.runs {
         run.await;
     }

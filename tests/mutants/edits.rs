@@ -29,9 +29,53 @@ const CELLS: &str = "sliding_window";
 const COUNTER: &str = "sliding_counter";
 const BURSTY: &str = "smooth_bursty";
 const JAVA: &str = "redisson";
+const BUDGET: &str = "budget";
 const WARM: &str = "smooth_warming_up";
 
-pub(crate) const MUTANTS: [Mutant; 41] = [
+pub(crate) const MUTANTS: [Mutant; 48] = [
+    mutant("released_and_not_spent", BUDGET, Held, "if back < cost then", "if back > cost then"),
+    mutant(
+        "a_hold_lives_for_one_era",
+        BUDGET,
+        Held,
+        "current, former = 0, current",
+        "current, former = 0, 0",
+    ),
+    mutant(
+        "an_era_ends_late",
+        BUDGET,
+        Held,
+        "while begin + max_hold <= now do",
+        "while begin + max_hold < now do",
+    ),
+    mutant(
+        "spent_when_it_is_found",
+        BUDGET,
+        Held,
+        "full, part, begin, math.min(former, burst)",
+        "full, part, now, math.min(former, burst)",
+    ),
+    mutant(
+        "settled_too_late",
+        BUDGET,
+        Held,
+        "elseif since + max_hold == begin then",
+        "elseif since < begin then",
+    ),
+    mutant(
+        "only_this_era_counts",
+        BUDGET,
+        Held,
+        "local room = burst - cost - current - former",
+        "local room = burst - cost - current",
+    ),
+    mutant(
+        "a_wait_for_a_settlement",
+        BUDGET,
+        Held,
+        "if wait <= max_wait and not unsettled then",
+        "if wait <= max_wait then",
+    ),
     mutant(
         "state_through_tostring",
         BUCKET,

@@ -11,7 +11,7 @@ use crate::support::{Server, expires};
 use crate::trial::algorithms::{Algorithm, Judged, Site, pool};
 use crate::trial::crew::{self, Size};
 use crate::trial::workload::Workload;
-use crate::trial::{edges, judge, saturated, stock};
+use crate::trial::{edges, held, judge, saturated, stock};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Judge {
@@ -28,6 +28,8 @@ pub(crate) enum Judge {
     Corrupt,
     /// A clock that is set back locks a key for a bounded time.
     Clock,
+    /// Holds and settlements of a budget.
+    Held,
 }
 
 const SIZE: Size = Size { processes: 2, tasks: 8, seconds: 1 };
@@ -35,19 +37,21 @@ const SIZE: Size = Size { processes: 2, tasks: 8, seconds: 1 };
 impl Judge {
     /// What it finds wrong with an algorithm, decided over `url` by `server`;
     /// nothing if all is well.
-    pub(crate) fn finds(self, algorithm: &Algorithm, server: &Server, url: &str) -> Option<String> {
+    pub(crate) fn finds(self, algorithm: &str, server: &Server, url: &str) -> Option<String> {
+        let of_trial = || Algorithm::called(algorithm);
         // What cannot be decided any more is found as well.
         caught(|| match self {
-            Self::Saturating => workload(algorithm, Workload::Saturating, server, url),
-            Self::Mixed => workload(algorithm, Workload::Mixed, server, url),
-            Self::Use => awaited(async { used(algorithm, url).await }),
+            Self::Saturating => workload(of_trial(), Workload::Saturating, server, url),
+            Self::Mixed => workload(of_trial(), Workload::Mixed, server, url),
+            Self::Use => awaited(async { used(of_trial(), url).await }),
             Self::Edges => {
-                edges::walk(algorithm, url, 1_200);
+                edges::walk(of_trial(), url, 1_200);
                 None
             }
-            Self::Expiry => awaited(async { expiry(algorithm, server, url).await }),
-            Self::Corrupt => awaited(async { corrupt(algorithm, server, url).await }),
-            Self::Clock => awaited(async { clock(algorithm, url).await }),
+            Self::Expiry => awaited(async { expiry(of_trial(), server, url).await }),
+            Self::Corrupt => awaited(async { corrupt(of_trial(), server, url).await }),
+            Self::Clock => awaited(async { clock(of_trial(), url).await }),
+            Self::Held => held::walk(url, 20).err(),
         })
     }
 }

@@ -28,11 +28,10 @@ use edits::{MUTANTS, Mutant};
 use judges::Judge;
 use support::Server;
 use tower_sluice::algorithm::{
-    FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
+    Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
     TokenBucket,
 };
 use tower_sluice::{Quota, script_texts};
-use trial::algorithms::Algorithm;
 use trial::crew;
 
 const FIVE: Quota = Quota::per_second(5);
@@ -81,13 +80,14 @@ fn finding(algorithm: &str, judge: Judge, mutant: Option<&Mutant>) -> Option<Str
     let swaps = digests.zip(load(&server, algorithm, mutant)).collect();
     let address = server.url().trim_start_matches("redis://").parse().expect("an address");
     let url = swap::swapping(address, swaps);
-    judge.finds(Algorithm::called(algorithm), &server, &url)
+    judge.finds(algorithm, &server, &url)
 }
 
 /// The texts of an algorithm's scripts, as the crate puts them together, with a mutant's edit.
 fn texts(algorithm: &str, mutant: Option<&Mutant>) -> Vec<String> {
     let mut texts = match algorithm {
         "token_bucket" => script_texts(&TokenBucket::new(FIVE)).to_vec(),
+        "budget" => script_texts(&Budget::new(FIVE)).to_vec(),
         "fixed_window" => script_texts(&FixedWindow::new(FIVE)).to_vec(),
         "sliding_log" => script_texts(&SlidingLog::new(FIVE)).to_vec(),
         "sliding_window" => script_texts(&SlidingWindow::new(FIVE)).to_vec(),

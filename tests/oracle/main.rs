@@ -4,14 +4,15 @@
 //! A count over a whole run misses most bugs of limiters, so a trace is judged, call by call: the
 //! parts of such a trial stand in `tests/support/trial`. `exact.rs` calls right at the edges, and
 //! `saturated.rs` without pause, with a clock of their own. `storm.rs` gives thousands of
-//! reservations back at once. `leased.rs` runs the processes with leases. `planted.rs` shows that
-//! the judge finds every mistake planted in the histories of `history.rs`.
+//! reservations back at once. `held.rs` plays holds and settlements of a budget, which no event of
+//! a trace could date, with a clock of its own. `leased.rs` runs the processes with leases.
+//! `planted.rs` shows that the judge finds every mistake planted in the histories of `history.rs`.
 //!
 //! A new algorithm is a model and a line in `trial/algorithms.rs`. The size comes from
 //! `ORACLE_PROCESSES`, `ORACLE_TASKS` and `ORACLE_SECONDS` (4, 32, and 1 for each workload),
 //! `ORACLE_STATES` (2,400 refusals met at their edges for each algorithm) and `ORACLE_CANCELS` (100
-//! reservations in a storm); `ORACLE_ONLY` picks the algorithms whose names begin so. These sizes
-//! suit a check; a proof takes larger ones:
+//! reservations in a storm), and `ORACLE_HISTORIES` (60 of a budget); `ORACLE_ONLY` picks the
+//! algorithms whose names begin so. These sizes suit a check; a proof takes larger ones:
 //!
 //! ```sh
 //! ORACLE_PROCESSES=8 ORACLE_TASKS=128 ORACLE_SECONDS=5 ORACLE_STATES=100000 ORACLE_CANCELS=1000 \
@@ -21,6 +22,7 @@
 #![cfg(feature = "redisson")]
 
 mod exact;
+mod held;
 mod history;
 mod leased;
 mod planted;

@@ -10,9 +10,10 @@ use tower_sluice::policy::{Policies, Row, Rows};
 use super::{decide, request, rows};
 
 /// Settings, each for two units in a second.
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 17] = [
     "burst = 7\nmax_wait = '400ms'\nhorizon = '200ms'",
     "cache_ratio = 0.7\nshadow = true\nenabled = false",
+    "algorithm = 'budget'\nburst = 7\nmax_hold = '3s'\nmax_wait = '1s'",
     "algorithm = 'fixed_window'\nanchored = true\nmax_wait = '1s'",
     "algorithm = 'sliding_log'\nmax_limit = 3\nhorizon = '2s'",
     "algorithm = 'sliding_window'\ncells = 2\nmax_wait = '700ms'",

@@ -8,6 +8,7 @@
 mod support;
 
 mod again;
+mod blocking;
 mod delays;
 #[path = "../support/dice.rs"]
 mod dice;

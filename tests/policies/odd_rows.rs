@@ -7,7 +7,7 @@ use tower_sluice::{ErrorKind, Head, Keyed, Limiter};
 use super::dice::Dice;
 use super::{burst, request};
 
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 25] = [
     "name",
     "algorithm",
     "limit",
@@ -32,10 +32,12 @@ const FIELDS: [&str; 24] = [
     "cold_factor",
     "rate_type",
     "keep_alive",
+    "max_hold",
 ];
 
-const ALGORITHMS: [&str; 8] = [
+const ALGORITHMS: [&str; 9] = [
     "token_bucket",
+    "budget",
     "fixed_window",
     "sliding_log",
     "sliding_window",
@@ -160,9 +162,11 @@ fn row(dice: &mut Dice, name: &str) -> Row {
             ("limit" | "burst" | "cost" | "cells" | "cold_factor" | "cache_ratio", _) => {
                 number(dice)
             }
-            ("period" | "max_wait" | "horizon" | "warm_up" | "max_burst" | "keep_alive", _) => {
-                duration(dice)
-            }
+            (
+                "period" | "max_wait" | "horizon" | "warm_up" | "max_burst" | "keep_alive"
+                | "max_hold",
+                _,
+            ) => duration(dice),
             ("key" | "match" | "on_error", 1) => nested(dice),
             ("key", _) => text(dice),
             _ => value(dice),

@@ -55,8 +55,9 @@ async fn assert_same(server: &Server, table: &str, steps: usize) {
         if dice.below(4) == 0
             && let Some((one, other)) = waiting.pop()
         {
-            memory.refund(one).unwrap();
-            redis.refund(other).unwrap();
+            let units = memory.refund(one).unwrap().await.expect("given back");
+            let others = redis.refund(other).unwrap().await.expect("given back");
+            assert_eq!(units, others, "step {step}");
             continue;
         }
         let user = format!("x-user: {}", dice.below(2));
@@ -78,6 +79,7 @@ async fn every_algorithm_decides_alike_in_memory_and_in_redis() {
     let server = Server::start();
     for (algorithm, settings) in [
         ("token_bucket", "burst = 7\nmax_wait = '400ms'"),
+        ("budget", "burst = 7\nmax_hold = '2s'\nmax_wait = '400ms'"),
         ("fixed_window", "max_wait = '1s'"),
         ("sliding_log", "max_wait = '400ms'"),
         ("sliding_window", "cells = 5\nmax_wait = '400ms'"),
@@ -121,6 +123,13 @@ async fn several_policies_decide_alike_in_memory_and_in_redis() {
         row(3, "token_bucket", "cost = 'content_length_kb'\nkey = 'header:x-user'\nlimit2 = 1"),
     ];
     assert_same(&server, &two.concat().replace("limit2 = 1", ""), 150).await;
+    // What is held refills only once its time is over.
+    let held = [
+        row(0, "budget", "max_wait = '900ms'\nmax_hold = '1s'\nkey = 'header:x-user'"),
+        row(1, "budget", "max_hold = '3s'\ncost = 'content_length_kb'"),
+        row(2, "token_bucket", "max_wait = '900ms'"),
+    ];
+    assert_same(&server, &held.concat(), 150).await;
     // Some wait, and others do not.
     let mixed = [
         row(0, "token_bucket", "max_wait = '900ms'"),

@@ -106,6 +106,7 @@ async fn the_ratio_of_a_store_is_what_may_wait() {
 async fn every_algorithm_has_its_defaults_and_waits_for_nothing_unless_it_may() {
     for (algorithm, admitted) in [
         ("token_bucket", 5),
+        ("budget", 5),
         ("fixed_window", 5),
         ("sliding_log", 5),
         ("sliding_window", 5),

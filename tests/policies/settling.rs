@@ -1,5 +1,7 @@
 //! What a request costs in the end is settled under each of its policies, in proportion.
 
+use std::time::Duration;
+
 use http::{Request, Response};
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::policy::Policies;
@@ -157,5 +159,27 @@ async fn javas_limiter_gives_back_and_takes_no_more_than_was_charged() {
         let response = layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!((left("java").await, left("mine").await), (java, mine), "{actual}");
+    }
+}
+
+/// What a budget holds is settled when the request was answered, alone and beside others.
+#[tokio::test(start_paused = true)]
+async fn what_a_policy_holds_is_settled_when_it_was_answered() {
+    let budget =
+        "[[policy]]\nname = 'a'\nalgorithm = 'budget'\nlimit = 5\nperiod = '1s'\ncost = 5\n";
+    let bucket = "[[policy]]\nname = 'b'\nlimit = 100\nperiod = '1h'\n";
+    for table in [String::from(budget), format!("{budget}{bucket}")] {
+        for table in [table.clone(), table.replace("cost = 5\n", "cost = 5\nshadow = true\n")] {
+            let policies = policies(&table);
+            let inner = service_fn(|_: Request<()>| async { Ok::<_, BoxError>(Response::new("")) });
+            let layer = RateLimitLayer::new(policies.clone(), policies.clone());
+            layer.layer(inner).oneshot(request("GET", "/", &[])).await.unwrap();
+            let left =
+                async || policies.get("a").unwrap().peek(&["global"]).await.unwrap().remaining();
+            assert_eq!(left().await, Some(0));
+            // What is held would not refill.
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert_eq!(left().await, Some(5), "{table}");
+        }
     }
 }

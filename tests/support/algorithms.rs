@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tower_sluice::Quota;
 use tower_sluice::algorithm::{
-    FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp,
-    TokenBucket,
+    Budget, FixedWindow, InLua, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
 };
 
 /// What is done with each algorithm.
@@ -19,8 +19,8 @@ pub trait Visit {
 #[macro_export]
 macro_rules! for_each_script {
     (|$algorithm:ident| $block:block) => {
-        $crate::for_each_script!(@ $algorithm $block: TOKEN_BUCKET, FIXED_WINDOW, SLIDING_LOG,
-            SLIDING_WINDOW, SLIDING_COUNTER, SMOOTH_BURSTY, SMOOTH_WARMING_UP);
+        $crate::for_each_script!(@ $algorithm $block: TOKEN_BUCKET, BUDGET, FIXED_WINDOW,
+            SLIDING_LOG, SLIDING_WINDOW, SLIDING_COUNTER, SMOOTH_BURSTY, SMOOTH_WARMING_UP);
     };
     (@ $algorithm:ident $block:block: $($each:ident),+) => {
         $({ let $algorithm = $crate::support::script::$each; $block })+
@@ -30,6 +30,7 @@ macro_rules! for_each_script {
 /// Shows every algorithm under a quota, which has no burst, to a visitor.
 pub fn each_algorithm(quota: Quota, visitor: &mut impl Visit) {
     visitor.visit(TokenBucket::new(quota));
+    visitor.visit(Budget::new(quota));
     visitor.visit(FixedWindow::new(quota));
     visitor.visit(SlidingLog::new(quota));
     visitor.visit(SlidingWindow::new(quota));

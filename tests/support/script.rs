@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 use tower_sluice::algorithm::{
-    Check, Element, FixedWindow, InLua, Mark, MemberAnswer, SlidingCounter, SlidingLog,
+    Budget, Check, Element, FixedWindow, InLua, Mark, MemberAnswer, SlidingCounter, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Verdict,
 };
 use tower_sluice::{Quota, Quotas};
@@ -17,6 +17,7 @@ pub const HEAD: &str = include_str!("../../scripts/head.lua");
 
 const FIVE: Quota = Quota::per_second(5);
 pub const TOKEN_BUCKET: TokenBucket = TokenBucket::new(FIVE);
+pub const BUDGET: Budget = Budget::new(FIVE);
 pub const FIXED_WINDOW: FixedWindow = FixedWindow::new(FIVE);
 pub const SLIDING_LOG: SlidingLog = SlidingLog::new(FIVE);
 pub const SLIDING_WINDOW: SlidingWindow = SlidingWindow::new(FIVE);
@@ -51,8 +52,8 @@ impl Form {
         Self { words, quotas: None }
     }
 
-    pub fn refund_part(units: i64, cost: i64, mark: &[String]) -> Self {
-        let words = [&["refund_part".to_owned(), units.to_string(), cost.to_string()], mark];
+    pub fn settle(used: i64, cost: i64, mark: &[String]) -> Self {
+        let words = [&["settle".to_owned(), used.to_string(), cost.to_string()], mark];
         Self { words: words.concat(), quotas: None }
     }
 
@@ -222,7 +223,7 @@ impl<A: InLua> Call<A> {
             other => panic!("{other:?}"),
         };
         let is_taken = matches!(told[0], Value::Int(..0));
-        if form.operation().starts_with("refund") {
+        if matches!(form.operation(), "refund" | "settle") {
             let numbers = [5, wait, 0, 0];
             return Entry::Told { numbers, members: Box::default(), mark: Mark::default() };
         }

@@ -280,6 +280,7 @@ fn a_supplier_has_one_bucket_with_waits() {
 fn a_client_that_obeys_retry_after_succeeds_at_its_first_retry() {
     for algorithm in [
         "token_bucket",
+        "budget",
         "fixed_window",
         "sliding_log",
         "sliding_window",
@@ -310,6 +311,7 @@ fn the_default_table_shows_every_algorithm_and_needs_no_redis() {
     let listed = gateway.admin("GET", "/policies", "").text();
     for algorithm in [
         "token_bucket",
+        "budget",
         "fixed_window",
         "sliding_log",
         "sliding_window",

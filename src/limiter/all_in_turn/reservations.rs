@@ -4,9 +4,9 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::Reservation;
 use crate::limiter::{Boxed, Limiter};
 use crate::settlement::Settlement;
+use crate::{Owner, Reservation};
 
 /// What each member took.
 pub(super) struct MemberReservations(pub(super) Vec<MemberReservation>);
@@ -18,6 +18,12 @@ pub(super) struct MemberReservation {
 }
 
 impl MemberReservations {
+    /// All of them as one, of `cost` units.
+    pub(super) fn into_reservation(self, owner: Owner, cost: u64) -> Reservation {
+        let held = self.0.iter().any(|member| member.reservation.is_held());
+        Reservation::new(owner, cost, self).with_held(held)
+    }
+
     /// Settles each with the limiter that made it, the latest first. A member that states its own
     /// cost keeps it, unless all is refunded. The error: those that no limiter settled.
     pub(super) fn settle(self, limiters: &[Boxed], actual: u64) -> Result<Settlement, Self> {

@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
 use super::answer::{Answer, Asked};
-use super::leases::Leases;
+use super::leases::{Leases, Unspent};
 use super::refill::Refill;
 use super::sweeper;
 use crate::limiter::{Limiter, Operation};
@@ -132,7 +132,10 @@ where
                 StateProj::Operating { answer, change, reset } => {
                     match change.take() {
                         Some((Operation::Reset, charge)) => {
-                            *reset = Some(Reset::begin(leases, charge));
+                            *reset = Some(Reset::begin(leases, charge, Unspent::IsForgotten));
+                        }
+                        Some((Operation::Block(_), charge)) => {
+                            *reset = Some(Reset::begin(leases, charge, Unspent::IsReturned));
                         }
                         Some((Operation::Penalize, charge)) => leases.end_key(charge.key()),
                         _ => {}
@@ -155,7 +158,7 @@ impl<L: Limiter> fmt::Debug for LeaseFuture<L> {
     }
 }
 
-/// A reset under way. Nothing is leased until it has ended.
+/// A reset or a block under way. Nothing is leased until it has ended.
 struct Reset<L: Limiter> {
     leases: Arc<Leases<L>>,
     charge: Charge,
@@ -163,8 +166,8 @@ struct Reset<L: Limiter> {
 }
 
 impl<L: Limiter> Reset<L> {
-    fn begin(leases: &Arc<Leases<L>>, charge: Charge) -> Self {
-        leases.begin_reset(charge.key());
+    fn begin(leases: &Arc<Leases<L>>, charge: Charge, unspent: Unspent) -> Self {
+        leases.begin_reset(charge.key(), unspent);
         Self { leases: Arc::clone(leases), charge, is_done: false }
     }
 }

@@ -33,6 +33,13 @@ pub(super) struct Leases<L: Limiter> {
     shards: Box<[Mutex<Shard<L>>]>,
 }
 
+/// The end of units that are leased and not spent.
+#[derive(Clone, Copy)]
+pub(super) enum Unspent {
+    IsForgotten,
+    IsReturned,
+}
+
 impl<L: Limiter> Leases<L> {
     pub(super) fn new(inner: Arc<L>, settings: Settings) -> Self {
         let count = (settings.max_keys / MIN_SHARD_SIZE).clamp(1, MAX_SHARDS);
@@ -135,8 +142,8 @@ impl<L: Limiter> Leases<L> {
         }
     }
 
-    /// Forgets the leases of one key, and starts none until the reset has ended.
-    pub(super) fn begin_reset(&self, key: &str) {
+    /// Ends the leases of one key, and starts none until its reset or block has ended.
+    pub(super) fn begin_reset(&self, key: &str, unspent: Unspent) {
         let (hash, name) = self.name(key);
         let mut ended = Ended::new();
         let mut shard = self.shard(hash);
@@ -148,7 +155,10 @@ impl<L: Limiter> Leases<L> {
             None => Queue::default(),
         };
         drop(shard);
-        ended.iter().for_each(|(stock, _)| stock.forget());
+        match unspent {
+            Unspent::IsForgotten => ended.iter().for_each(|(stock, _)| stock.forget()),
+            Unspent::IsReturned => end(ended),
+        }
         waiters.send_away();
     }
 

@@ -91,7 +91,8 @@ impl<L: Limiter> Stock<L> {
     }
 
     /// Ends the lease with `left` units that nobody has. They are refunded at once; what its
-    /// holders put back later is then lost. If none are left, it waits for the holders.
+    /// holders put back later is then lost. If none are left, it waits for the holders. What is
+    /// held until it is settled is settled here: what was not put back is spent.
     pub(super) fn end(&self, left: u64) {
         if left > 0 {
             self.put_back(left);
@@ -119,7 +120,7 @@ impl<L: Limiter> Stock<L> {
         let mut open = self.lock();
         let (reservation, unspent) = (open.reservation.take(), open.unspent);
         drop(open);
-        if let Some(reservation) = reservation.filter(|_| unspent > 0) {
+        if let Some(reservation) = reservation.filter(|one| unspent > 0 || one.is_held()) {
             // Units that cannot be refunded stay taken, which errs on the safe side.
             let _ = self.inner.settle(reservation, self.units().saturating_sub(unspent));
         }

@@ -1,12 +1,16 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
+use std::task::Wake;
 
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{advance, sleep_until, timeout, timeout_at};
 
 use super::*;
 use crate::algorithm::TokenBucket;
-use crate::{Charge, LimiterExt, Memory, Outcome, Quota};
+use crate::{Charge, Limiter, LimiterExt, Memory, Outcome, Quota};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A caller that was served.
 #[derive(Debug)]
@@ -88,4 +92,161 @@ async fn nobody_goes_before_a_slot_or_late_or_out_of_turn_and_no_slot_is_lost() 
             }
         }
     }
+}
+
+/// One a second, whose only slot at once is taken.
+async fn one_a_second() -> Memory<TokenBucket> {
+    let limiter = Memory::new("api", TokenBucket::new(Quota::per_second(1).burst(1)));
+    limiter.acquire("key").await.unwrap();
+    limiter
+}
+
+fn patient() -> Charge {
+    Charge::new("key").max_wait(10 * SECOND)
+}
+
+/// A waiter that leaves a slot which is kept: another process has reserved the next one.
+async fn keep_a_slot(limiter: &Memory<TokenBucket>) {
+    let mut waiter = Box::pin(limiter.acquire(patient()));
+    assert!(timeout(Duration::ZERO, &mut waiter).await.is_err());
+    let behind = limiter.in_another_process().check(&patient()).await.unwrap();
+    assert_eq!(behind.waited(), 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waited_at_a_reset_leaves_no_slot_behind() {
+    let limiter = one_a_second().await;
+    let mut waiters = [(); 3].map(|()| Box::pin(limiter.acquire(patient())));
+    for waiter in &mut waiters {
+        assert!(timeout(Duration::ZERO, waiter).await.is_err());
+    }
+    limiter.reset("key").await.unwrap();
+    drop(waiters);
+    assert_eq!(limiter.check(&patient()).await.unwrap().outcome(), Outcome::Allow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_slot_that_is_given_back_is_kept_again() {
+    let limiter = one_a_second().await;
+    keep_a_slot(&limiter).await;
+    for _ in 0..2 {
+        let mut decision = limiter.check(&patient()).await.unwrap();
+        assert_eq!(decision.waited(), SECOND);
+        let reservation = decision.take_reservation().unwrap();
+        assert_eq!(limiter.settle(reservation, 0).unwrap().await.unwrap(), 1);
+    }
+}
+
+/// Gives back so many units.
+struct GivesBack(u64);
+
+impl Reclaim for GivesBack {
+    fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+        Settlement::gave_back(self.0)
+    }
+}
+
+/// A clock of the application, say, panics.
+struct Panics;
+
+impl Reclaim for Panics {
+    fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+        panic!("in code of the application");
+    }
+}
+
+fn quota() -> Quotas {
+    Quota::per_second(1).into()
+}
+
+/// The place of a wait for the slot in so many seconds.
+fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc<Place> {
+    let wait = seconds * SECOND;
+    let decision = Decision::new(Outcome::Wait(wait));
+    let slot = Slot::new(&decision, wait, Mark::default());
+    Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(store))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_slot_that_is_past_costs_other_keys_nothing() {
+    let lines = Arc::<Lines>::default();
+    let waiter = place(&lines, 1, GivesBack(0));
+    waiter.add();
+    assert!(waiter.leave().is_some() && lines.have_spares());
+    advance(2 * SECOND).await;
+    assert!(lines.take("other", &quota(), 1, SECOND).is_none());
+    assert!(!lines.have_spares() && lines.lock().lines.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_store_leaves_nobody_in_line() {
+    let lines = Arc::<Lines>::default();
+    let leaving = place(&lines, 1, GivesBack(0));
+    leaving.add();
+    assert!(leaving.leave().is_some());
+    let waiter = place(&lines, 2, Panics);
+    assert!(catch_unwind(AssertUnwindSafe(|| waiter.add())).is_err());
+    drop(waiter);
+    lines.assert_nobody_waits();
+}
+
+/// Says whether the lines are locked when it is dropped, as the last handle of a task is.
+struct DropsTask(Arc<Lines>, Arc<AtomicBool>);
+
+impl Wake for DropsTask {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for DropsTask {
+    fn drop(&mut self) {
+        self.1.fetch_or(self.0.by_key.try_lock().is_err(), Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_may_be_dropped_with_its_waker() {
+    let lines = Arc::<Lines>::default();
+    let was_locked = Arc::default();
+    let waker = || Waker::from(Arc::new(DropsTask(Arc::clone(&lines), Arc::clone(&was_locked))));
+    let leaving = place(&lines, 1, GivesBack(0));
+    let going = place(&lines, 2, GivesBack(0));
+    for waiter in [&leaving, &going] {
+        waiter.add();
+        // The second waker replaces the first one.
+        assert!(waiter.due(Some(&waker())).is_some() && waiter.due(Some(&waker())).is_some());
+    }
+    assert!(leaving.leave().is_some() && going.remove().is_some());
+    assert!(!was_locked.load(Relaxed));
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_wakes_only_the_next_one() {
+    let lines = Arc::<Lines>::default();
+    let waiters: Vec<_> = (1..=5)
+        .map(|seconds| {
+            let (place, woken) = (place(&lines, seconds, GivesBack(1)), Arc::<Woken>::default());
+            place.add();
+            place.due(Some(&Waker::from(Arc::clone(&woken))));
+            (place, woken)
+        })
+        .collect();
+    let woken = || waiters.iter().map(|(_, woken)| woken.0.load(Relaxed)).collect::<Vec<_>>();
+    assert!(waiters[0].0.leave().is_some());
+    assert_eq!(woken(), [0, 1, 0, 0, 0]);
+    let (second, its) = &waiters[1];
+    second.due(Some(&Waker::from(Arc::clone(its))));
+    assert_eq!(woken(), [0, 1, 0, 0, 0]);
+    advance(SECOND).await;
+    assert!(second.remove().is_some());
+    assert_eq!(woken(), [0, 1, 1, 0, 0]);
 }

@@ -27,10 +27,25 @@ pub(super) struct Shard<S> {
 
 struct Entry<S> {
     name: Name,
-    /// `None` after a reset.
-    state: Option<S>,
-    /// When the state is equivalent to no state.
+    kept: Kept<S>,
+    /// The instant from which on the state is equivalent to no state, and no block lasts.
     expires_at: i64,
+}
+
+/// The state of a key, and its block.
+pub(super) struct Kept<S> {
+    /// `None` after a reset.
+    pub(super) state: Option<S>,
+    /// The end of the block, which refuses checks whatever the state is. 0 if there was none.
+    pub(super) blocked_until: i64,
+}
+
+impl<S> Kept<S> {
+    /// The end of the block, if it lasts.
+    #[inline]
+    pub(super) fn block_end(&self, now: i64) -> Option<i64> {
+        Some(self.blocked_until).filter(|until| *until > now)
+    }
 }
 
 /// The hash of a name. The hasher is keyed at random and resists collisions that a caller chooses:
@@ -61,8 +76,8 @@ impl<S> Shard<S> {
         self.entries.len()
     }
 
-    /// Applies `change` to the state of the key with this name and the [`hash`] of it. If `change`
-    /// changes the state, it returns when the state expires. Returns the output of `change`.
+    /// Applies `change` to the key with this name and the [`hash`] of it. If `change` changes what
+    /// is kept, it returns when the state expires. Returns the output of `change`.
     ///
     /// # Errors
     ///
@@ -72,22 +87,25 @@ impl<S> Shard<S> {
         &mut self,
         (hash_of_name, name): (u64, &[u8]),
         now: i64,
-        change: impl FnOnce(&mut Option<S>) -> (T, Option<i64>),
+        change: impl FnOnce(&mut Kept<S>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let entry = self.entries.find_mut(hash_of_name, |entry| entry.name.as_bytes() == name);
         if let Some(entry) = entry {
-            let (answer, expires_at) = change(&mut entry.state);
-            entry.expires_at = expires_at.unwrap_or(entry.expires_at);
+            let (answer, expires_at) = change(&mut entry.kept);
+            if let Some(expires_at) = expires_at {
+                entry.expires_at = expires_at.max(entry.kept.blocked_until);
+            }
             return Ok(answer);
         }
-        let mut state = None;
-        let (answer, expires_at) = change(&mut state);
+        let mut kept = Kept { state: None, blocked_until: 0 };
+        let (answer, expires_at) = change(&mut kept);
         let Some(expires_at) = expires_at else { return Ok(answer) };
+        let expires_at = expires_at.max(kept.blocked_until);
         if self.entries.len() >= self.capacity && !self.make_room(now) {
             return Err(Error::new(ErrorKind::Capacity, "the memory is full of live keys"));
         }
         self.ages.push(Reverse((expires_at, hash_of_name)));
-        let entry = Entry { name: name.into(), state, expires_at };
+        let entry = Entry { name: name.into(), kept, expires_at };
         let hasher = &self.hasher;
         self.entries.insert_unique(hash_of_name, entry, |entry| entry.hash(hasher));
         Ok(answer)
@@ -172,8 +190,8 @@ mod tests {
     use super::*;
 
     fn put(shard: &mut Shard<i64>, name: usize, now: i64, expires_at: i64) -> Result<(), Error> {
-        let set = |state: &mut Option<i64>| {
-            *state = Some(expires_at);
+        let set = |kept: &mut Kept<i64>| {
+            kept.state = Some(expires_at);
             ((), Some(expires_at))
         };
         let name = name.to_string();

@@ -1,17 +1,16 @@
 //! The store of a [`Memory`](crate::Memory): its algorithm, its clock, and the keys in shards.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::clock::Clock;
-use super::shard::{Shard, hash};
+use super::shard::{Kept, Shard, hash};
 use crate::algorithm::{Algorithm, Check, Refund};
 use crate::charge::Key;
 use crate::limiter::Operation;
 use crate::limiter::line::Reclaim;
-use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, units};
+use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, block_time, units};
 use crate::mark::Mark;
 #[cfg(feature = "policies")]
 use crate::quota::QuotaError;
@@ -97,7 +96,11 @@ impl<A: Algorithm> Store<A> {
         if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
             return Ok(decision);
         }
-        let (answer, now) = self.update(&name, |now, state| {
+        let (answer, now) = self.update(&name, |now, kept| {
+            if let Some(until) = kept.block_end(now) {
+                return ((A::blocked(&parsed.rule, now, until), now), None);
+            }
+            let state = &mut kept.state;
             let answer = A::step(&parsed.rule, state, now, parsed.check);
             let changed = state.as_ref().filter(|_| answer.mark.is_some());
             ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
@@ -114,20 +117,40 @@ impl<A: Algorithm> Store<A> {
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {
         let parsed = self.named.read(charge)?;
         let name = digest::short(charge.key());
-        let (answer, now) = self.update(&name, |now, state| {
-            if operation == Operation::Estimate {
-                let answer = A::estimate(&parsed.rule, state.as_ref(), now, parsed.check);
-                return ((answer, now), None);
+        let (answer, now) = self.update(&name, |now, kept| {
+            let rule = &parsed.rule;
+            if matches!(operation, Operation::Reset | Operation::Block(_)) {
+                self.named.forget(&name);
             }
-            if operation == Operation::Reset {
-                self.named.forget_spares(&name);
-                *state = None;
-                let peek = Check { cost: 0, max_wait: 0 };
-                return ((A::estimate(&parsed.rule, None, now, peek), now), None);
-            }
-            let answer = A::penalize(&parsed.rule, state, now, parsed.check.cost);
-            let changed = state.as_ref().filter(|_| answer.mark.is_some());
-            ((answer, now), changed.map(|state| A::expires_at(&parsed.rule, state)))
+            let check = match operation {
+                Operation::Estimate => parsed.check,
+                _ => Check { cost: 0, max_wait: 0 },
+            };
+            let is_changed = match operation {
+                Operation::Estimate => false,
+                Operation::Penalize => {
+                    A::penalize(rule, &mut kept.state, now, parsed.check.cost).mark.is_some()
+                }
+                Operation::Reset => {
+                    kept.state = None;
+                    false
+                }
+                Operation::Block(time) => {
+                    kept.blocked_until = kept.blocked_until.max(now + block_time(time));
+                    true
+                }
+                Operation::Unblock => {
+                    kept.blocked_until = 0;
+                    false
+                }
+            };
+            let state = kept.state.as_ref();
+            let answer = match kept.block_end(now) {
+                Some(until) => A::blocked(rule, now, until),
+                None => A::estimate(rule, state, now, check),
+            };
+            let expires_at = || state.map_or(now, |state| A::expires_at(rule, state));
+            ((answer, now), is_changed.then(expires_at))
         })?;
         Ok(self.named.decision(parsed.quota, 0, answer, local_provenance(now), Key::Constant("")))
     }
@@ -142,27 +165,27 @@ impl<A: Algorithm> Store<A> {
     ) -> Result<u64, Error> {
         let ReservationPayload { key, quota, mark } = payload;
         let rule = self.named.rule(quota)?;
-        let less = units(cost.saturating_sub(actual));
-        let more = units(actual.saturating_sub(cost));
-        let refund = Refund { units: less, cost: units(cost), mark };
-        let refunded = self.update(key.as_str(), |now, state| {
-            let refunded = match actual.cmp(&cost) {
-                Ordering::Less => A::refund(&rule, state, now, &refund),
-                Ordering::Equal => None,
-                Ordering::Greater => A::penalize(&rule, state, now, more).mark.map(|_| 0),
-            };
+        if actual == cost && !A::holds(&rule) {
+            return Ok(0);
+        }
+        let (cost, actual) = (units(cost), units(actual));
+        let refund = Refund { units: cost - actual, cost, mark };
+        let refunded = self.update(key.as_str(), |now, kept| {
+            // A block refuses checks, and nothing else.
+            let state = &mut kept.state;
+            let refunded = A::settle(&rule, state, now, &refund);
             let changed = state.as_ref().filter(|_| refunded.is_some());
             (refunded.unwrap_or(0), changed.map(|state| A::expires_at(&rule, state)))
         })?;
         Ok(refunded.cast_unsigned())
     }
 
-    /// Applies `change` to the state under a name at the current time, as [`Shard::update`] does.
+    /// Applies `change` to the key of a name at the current time, as [`Shard::update`] does.
     #[inline]
     pub(super) fn update<T>(
         &self,
         name: &str,
-        change: impl FnOnce(i64, &mut Option<A::State>) -> (T, Option<i64>),
+        change: impl FnOnce(i64, &mut Kept<A::State>) -> (T, Option<i64>),
     ) -> Result<T, Error> {
         let name = name.as_bytes();
         let hash = hash(&self.hasher, name);
@@ -170,7 +193,7 @@ impl<A: Algorithm> Store<A> {
         // Read under the lock: a decision that overtook this one would lie in its future.
         let now = self.clock.now()?;
         shard.maintain(now, self.clock.is_monotonic());
-        shard.update((hash, name), now, |state| change(now, state))
+        shard.update((hash, name), now, |kept| change(now, kept))
     }
 
     /// The shard of a hash: by bits in its middle, since tables use the highest and the lowest.

@@ -70,6 +70,11 @@ impl<A: Algorithm + Single> Together<A> {
         }
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
+        if let Some(until) = locked.block_end()? {
+            let answer = Vec::<OwnTerms<A>>::blocked(&parsed.rule, now, until);
+            let from = local_provenance(now);
+            return Ok(self.named.decision(parsed.quota, 0, answer, from, Key::Constant("")));
+        }
         let mut states = Some(locked.states()?);
         let answer = Vec::<OwnTerms<A>>::step(&parsed.rule, &mut states, now, parsed.check);
         if answer.mark.is_some() {
@@ -100,7 +105,9 @@ impl<A: Algorithm + Single> Together<A> {
             _ => Ok(self.settle_each(&names, payload, actual)),
         };
         self.named.settle(reservation, actual_cost, settle).map_err(|reservation| {
-            Reservation::new(owner, cost, Taken { names: names.clone(), reservation })
+            let is_held = reservation.is_held();
+            let taken = Taken { names: names.clone(), reservation };
+            Reservation::new(owner, cost, taken).with_held(is_held)
         })
     }
 
@@ -191,16 +198,27 @@ fn names_of(mut joined: &str) -> Vec<String> {
 fn with_names(mut decision: Decision, names: &[Cow<'_, str>]) -> Decision {
     let Some(reservation) = decision.take_reservation() else { return decision };
     let (owner, cost) = (reservation.owner(), reservation.cost());
-    let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
-    decision.with_reservation(Reservation::new(owner, cost, Taken { names, reservation }))
+    let (names, is_held) =
+        (names.iter().map(|name| name.to_string()).collect(), reservation.is_held());
+    let whole = Reservation::new(owner, cost, Taken { names, reservation });
+    decision.with_reservation(whole.with_held(is_held))
 }
 
 impl<A: Algorithm> Locked<'_, A> {
     fn states(&mut self) -> Result<Vec<Option<A::State>>, Error> {
         let pairs = self.shards.iter_mut().zip(&self.keys);
         pairs
-            .map(|(shard, key)| shard.update(*key, self.now, |state| (state.clone(), None)))
+            .map(|(shard, key)| shard.update(*key, self.now, |kept| (kept.state.clone(), None)))
             .collect()
+    }
+
+    /// The end of the last block of these keys, if one lasts.
+    fn block_end(&mut self) -> Result<Option<i64>, Error> {
+        let (now, mut last) = (self.now, None);
+        for (shard, key) in self.shards.iter_mut().zip(&self.keys) {
+            last = last.max(shard.update(*key, now, |kept| (kept.block_end(now), None))?);
+        }
+        Ok(last)
     }
 
     /// Stores all states, or none.
@@ -221,8 +239,8 @@ impl<A: Algorithm> Locked<'_, A> {
         for ((shard, key), (rule, state)) in pairs.zip(rule.iter().zip(states)) {
             let Some(state) = state else { continue };
             let expires_at = OwnTerms::<A>::expires_at(rule, &state);
-            shard.update(*key, now, |stored| {
-                *stored = Some(state);
+            shard.update(*key, now, |kept| {
+                kept.state = Some(state);
                 ((), Some(expires_at))
             })?;
         }

@@ -17,7 +17,7 @@ use super::request::Op;
 use super::{Members, Redis};
 use crate::algorithm::{AnyAlgorithm, Check};
 use crate::limiter::all_in_turn::AllInTurn;
-use crate::limiter::named::{NamedAlgorithm, expect_valid_quota, one_key};
+use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota, one_key};
 use crate::limiter::{Limiter, MemberCharges, Operation, Parts, timeout};
 use crate::quota::{Quota, Quotas};
 use crate::settlement::Settlement;
@@ -250,12 +250,11 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
         let (cost, charged) = (reservation.cost(), reservation.charged());
         let TakenTogether { limiter, reservation, states_costs } = reservation.into_payload()?;
         // Stated costs stay, unless all is refunded.
-        if states_costs && actual > 0 {
-            return Ok(Settlement::gave_back(0));
-        }
+        let actual = if states_costs && actual > 0 { reservation.cost() } else { actual };
         limiter.settle(reservation, actual).map_err(|reservation| {
+            let held = reservation.is_held();
             let taken = TakenTogether { limiter, reservation, states_costs };
-            Reservation::new(self.owner, cost, taken).with_charged(charged)
+            Reservation::new(self.owner, cost, taken).with_charged(charged).with_held(held)
         })
     }
 
@@ -271,6 +270,10 @@ impl<const N: usize, F: MemberCharges<N>> Limiter for AllAtOnce<N, F> {
             Operation::Penalize => self.ask(charge, |Check { cost, .. }| Op::Penalize { cost }),
             // A reset has no cost, so costs cannot differ.
             Operation::Reset => self.ask(&charge.clone().peek(), |_| Op::Reset),
+            Operation::Block(time) => {
+                self.ask(&charge.clone().peek(), |_| Op::Block { time: block_time(time) })
+            }
+            Operation::Unblock => self.ask(&charge.clone().peek(), |_| Op::Unblock),
         };
         match asked {
             Ok(decision) => Some(decision),

@@ -10,7 +10,7 @@ use crate::algorithm::ScriptPart;
 pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
 
 /// The templates, by the name that others include them under.
-const TEMPLATES: [(&str, &str); 9] = [
+const TEMPLATES: [(&str, &str); 10] = [
     ("call", include_str!("../../../scripts/call.lua")),
     ("single", include_str!("../../../scripts/single.lua")),
     ("single_check", include_str!("../../../scripts/single_check.lua")),
@@ -19,6 +19,7 @@ const TEMPLATES: [(&str, &str); 9] = [
     ("several_check", include_str!("../../../scripts/several_check.lua")),
     ("several_operation", include_str!("../../../scripts/several_operation.lua")),
     ("segment", include_str!("../../../scripts/segment.lua")),
+    ("unread", include_str!("../../../scripts/unread.lua")),
     ("write", include_str!("../../../scripts/write.lua")),
 ];
 
@@ -66,9 +67,11 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
 #[cfg(feature = "policies")]
 pub(super) fn local_names(parts: &[ScriptPart]) -> usize {
     let lists = ["arguments", "rule", "cost", "state"];
-    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`.
-    let names =
-        |member: Member| lists.map(|list| member.list(list).len()).iter().sum::<usize>() + 4;
+    // Besides those that they list: `slot`, `clamped`, `kept` and `instant`; or `unsettled` too.
+    let names = |member: Member| {
+        lists.map(|list| member.list(list).len()).iter().sum::<usize>()
+            + if member.holds() { 5 } else { 4 }
+    };
     parts.iter().map(|part| names(Member::new(part))).sum()
 }
 
@@ -150,6 +153,8 @@ impl Assembly<'_> {
             "complete" => self.kind == Kind::Complete,
             "text" => member.is_some_and(is_text),
             "any_text" => self.members.iter().any(is_text),
+            "holds" => member.is_some_and(Member::holds),
+            "any_holds" => self.members.iter().any(Member::holds),
             "own_terms" => self.members.iter().all(|one| one.list("arguments").contains(&"cost")),
             list => member.is_some_and(|member| !member.list(list).is_empty()),
         }

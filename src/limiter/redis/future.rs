@@ -102,15 +102,14 @@ impl<A: InLua> Inner<A> {
         actual: u64,
     ) -> Result<Settlement, Error> {
         let ReservationPayload { key, quota, mark } = payload;
+        let rule = self.named.rule(quota)?;
+        let (cost, actual) = (units(cost), units(actual));
         let op = match actual.cmp(&cost) {
-            Ordering::Less => {
-                Op::Refund { units: units(cost - actual), cost: units(cost), mark: mark.clone() }
-            }
-            Ordering::Equal => return Ok(Settlement::gave_back(0)),
-            Ordering::Greater => Op::Penalize { cost: units(actual - cost) },
+            Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),
+            Ordering::Greater if !A::holds(&rule) => Op::Penalize { cost: actual - cost },
+            _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },
         };
-        let rule = A::arguments(&*self.named.rule(quota)?);
-        let rule = Some(rule).filter(|rule| *rule != self.batcher.config().rule);
+        let rule = Some(A::arguments(&rule)).filter(|rule| *rule != self.batcher.config().rule);
         let quota = rule.as_ref().map(|_| quota.clone());
         let request = Request { key: key.as_str().to_owned(), quota, rule, op };
         let (settler, settlement) = Settlement::begin();
@@ -139,8 +138,8 @@ impl<A: InLua> Inner<A> {
         let Request { key, op, .. } = queued.request;
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
-        if op == Op::Reset {
-            self.named.forget_spares(&key);
+        if matches!(op, Op::Reset | Op::Block { .. }) {
+            self.named.forget(&key);
         }
         let decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;

@@ -14,7 +14,7 @@ use super::key::key_prefixes;
 use super::pool::{MAX_TIMEOUT, Pool};
 use super::request::Op;
 use crate::algorithm::{Check, InLua};
-use crate::limiter::named::{NamedAlgorithm, expect_valid_quota};
+use crate::limiter::named::{NamedAlgorithm, block_time, expect_valid_quota};
 use crate::limiter::{Limiter, Operation};
 use crate::quota::QuotaError;
 use crate::settlement::Settlement;
@@ -209,6 +209,10 @@ impl<A: InLua> Limiter for Redis<A> {
                 self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost })
             }
             Operation::Reset => self.inner.ask(charge, |_| Op::Reset),
+            Operation::Block(time) => {
+                self.inner.ask(charge, |_| Op::Block { time: block_time(time) })
+            }
+            Operation::Unblock => self.inner.ask(charge, |_| Op::Unblock),
         })
     }
 }

@@ -16,6 +16,9 @@ use crate::{Error, ErrorKind};
 /// No wait, count or state is larger.
 const MAX_NUMBER: i64 = INEXACT;
 
+/// The begin of a text about a key that is blocked. The end of the block follows.
+const BLOCKED: &[u8] = b"BLOCKED ";
+
 /// What a reply says of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplyEntry {
@@ -51,6 +54,13 @@ pub(super) trait ReadEntry: Send + Sync {
         wait: i64,
         state: &[Element<'_>],
     ) -> Result<ReplyEntry, Error>;
+
+    /// The answer about a key that is blocked until an instant, which is later than `now`.
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm cannot follow the quota of the request.
+    fn read_block(&self, now: i64, request: &Request, until: i64) -> Result<ReplyEntry, Error>;
 }
 
 impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
@@ -68,7 +78,7 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
         let (is_taken, wait) = if wait < 0 { (true, -1 - wait) } else { (false, wait) };
         let check = match request.op {
             Op::Refund { .. } if is_taken => return Err(malformed_reply()),
-            Op::Refund { units, .. } if wait <= units => {
+            Op::Refund { units, .. } if wait <= units.max(0) => {
                 return Ok(ReplyEntry::Refunded { units: wait });
             }
             Op::Refund { .. } => return Err(malformed_reply()),
@@ -76,7 +86,9 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
                 Check { cost, max_wait }
             }
             // What a peek is answered after it.
-            Op::Penalize { .. } | Op::Reset => Check { cost: 0, max_wait: 0 },
+            Op::Penalize { .. } | Op::Reset | Op::Block { .. } | Op::Unblock => {
+                Check { cost: 0, max_wait: 0 }
+            }
         };
         let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
         let state = A::state(&rule, now, check.cost, state);
@@ -97,6 +109,11 @@ impl<A: InLua> ReadEntry for NamedAlgorithm<A> {
         } else {
             Err(malformed_reply())
         }
+    }
+
+    fn read_block(&self, now: i64, request: &Request, until: i64) -> Result<ReplyEntry, Error> {
+        let rule = self.rule(request.quota.as_ref().unwrap_or(self.quota()))?;
+        Ok(ReplyEntry::Decided(A::blocked(&rule, now, until)))
     }
 }
 
@@ -158,6 +175,15 @@ impl<'a> BatchReply<'a> {
         }
         match wait {
             Element::Number(wait) => reader.read(self.now, request, *wait, state),
+            Element::Text(text) if text.starts_with(BLOCKED) => {
+                let is_later = |until: &i64| (self.now + 1..MAX_NUMBER).contains(until);
+                match block_end(text).filter(is_later) {
+                    Some(until) if !matches!(request.op, Op::Refund { .. }) => {
+                        reader.read_block(self.now, request, until)
+                    }
+                    _ => Err(malformed_reply()),
+                }
+            }
             Element::Text(text) => Err(error::from_error_reply(&String::from_utf8_lossy(text))),
         }
     }
@@ -170,6 +196,13 @@ impl<'a> BatchReply<'a> {
             Element::Number(_) => false,
         })
     }
+}
+
+/// The instant at which a block ends.
+fn block_end(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(BLOCKED)?;
+    let is_plain = digits.len() == 16 && digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
 pub(crate) fn malformed_reply() -> Error {

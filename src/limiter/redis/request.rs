@@ -20,7 +20,8 @@ pub(super) enum Op {
     /// Takes `cost` units if they fit within `max_wait` microseconds; a cost of 0 reports
     /// and takes nothing.
     Check { cost: i64, max_wait: i64 },
-    /// Gives back `units` of the reservation of `cost` units whose mark is `mark`.
+    /// Gives back `units` of the reservation of `cost` units whose mark is `mark`. Of what is held
+    /// until it is settled also 0, if all units were used, and fewer, if more were.
     Refund { units: i64, cost: i64, mark: Mark },
     /// Answers as a check would, and takes nothing.
     Estimate { cost: i64, max_wait: i64 },
@@ -28,6 +29,10 @@ pub(super) enum Op {
     Penalize { cost: i64 },
     /// Forgets the key.
     Reset,
+    /// Refuses checks for so many microseconds, or until a later block ends.
+    Block { time: i64 },
+    /// Ends a block.
+    Unblock,
 }
 
 impl Request {

@@ -182,12 +182,14 @@ fn append_operation(command: &mut Cmd, request: &Request) {
             if units == cost {
                 command.arg("refund").arg(cost);
             } else {
-                command.arg("refund_part").arg(units).arg(cost);
+                command.arg("settle").arg(cost - units).arg(cost);
             }
             command.arg(mark.words())
         }
         Op::Estimate { cost, max_wait } => command.arg("estimate").arg(cost).arg(max_wait),
         Op::Penalize { cost } => command.arg("penalize").arg(cost),
         Op::Reset => command.arg("reset"),
+        Op::Block { time } => command.arg("block").arg(time),
+        Op::Unblock => command.arg("unblock"),
     };
 }

@@ -71,8 +71,10 @@ impl Future for AllAtOnceFuture {
                 if let Some(reservation) = decision.take_reservation()
                     && let Some((owner, cost, limiter, states_costs)) = reserved.take()
                 {
+                    let held = reservation.is_held();
                     let taken = TakenTogether { limiter, reservation, states_costs };
-                    decision = decision.with_reservation(Reservation::new(owner, cost, taken));
+                    let reservation = Reservation::new(owner, cost, taken).with_held(held);
+                    decision = decision.with_reservation(reservation);
                 }
                 Poll::Ready(Ok(decision))
             }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::algorithm::ScriptPart;
 
 /// The names that a template gives to each quota, besides those that its algorithm declares.
-const NAMES: [&str; 3] = ["instant", "clamped", "refunded"];
+const NAMES: [&str; 4] = ["instant", "unsettled", "clamped", "refunded"];
 
 /// A section of an algorithm's file: what its heading lists, and its lines.
 pub(super) struct Section {
@@ -53,6 +53,11 @@ impl Member {
 
     pub(super) fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|section| section.name == name)
+    }
+
+    /// Whether it holds what a charge takes until that is settled.
+    pub(super) fn holds(&self) -> bool {
+        self.section("spend").is_some()
     }
 
     pub(super) fn list(&self, name: &str) -> &[&'static str] {

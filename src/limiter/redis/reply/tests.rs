@@ -129,6 +129,40 @@ fn odd_replies_are_errors() {
     }
 }
 
+/// A block has a later end, in as many digits as a script writes; nothing else is one.
+#[test]
+fn a_block_is_read() {
+    let read = |text: &[u8], op: Op| {
+        let mut bytes = b"\x94\x07".to_vec();
+        bytes.extend([0xd9, text.len() as u8]);
+        bytes.extend(text);
+        bytes.extend([0, 0]);
+        let reply = Value::BulkString(bytes);
+        BatchReply::read(&reply, 1, 2)?.entry(0, &request(op), &reader())
+    };
+    let check = || Op::Check { cost: 1, max_wait: i64::MAX };
+    let report = Report { remaining: 0, reset_after: 100 };
+    let (verdict, members) = (Verdict::Deny(100), Box::default());
+    let blocked = ReplyEntry::Decided(Answer { verdict, report, members, mark: None });
+    for op in [check(), Op::Estimate { cost: 1, max_wait: 0 }, Op::Penalize { cost: 1 }, Op::Reset]
+    {
+        assert_eq!(read(b"BLOCKED 0000000000000107", op).unwrap(), blocked);
+    }
+    for text in [
+        "BLOCKED ",
+        "BLOCKED 107",
+        "BLOCKED 0000000000000007",
+        "BLOCKED 00000000000000107",
+        "BLOCKED +000000000000107",
+        "BLOCKED 9007199254740992",
+        "BLOCKED no",
+    ] {
+        assert_eq!(read(text.as_bytes(), check()).unwrap_err().kind(), ErrorKind::State, "{text}");
+    }
+    let refund = Op::Refund { units: 1, cost: 1, mark: [0; 4].into() };
+    assert!(read(b"BLOCKED 0000000000000107", refund).is_err());
+}
+
 #[test]
 fn one_charge_fails_alone() {
     let elements = [Some(7), None, Some(0), Some(0), Some(-1), Some(0), Some(0)];

@@ -1,0 +1,12 @@
+-- A text that the algorithm does not write: a block with the state beneath it, or a foreign value.
+blocked, text = string.match(text, '^blocked:(%d+):(.*)$')
+why, blocked = CORRUPT, blocked and integer(blocked)
+if blocked and text ~= '' then
+  --@ paste read
+  -- It is no plain number that could be changed in place.
+  number = nil
+end
+if blocked and (text == '' or $exists) then
+  why = blocked > now and format('BLOCKED %016d', blocked) or nil
+end
+blocked = why ~= CORRUPT and why and blocked

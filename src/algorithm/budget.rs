@@ -1,0 +1,420 @@
+//! Budget: a token bucket whose charges are held until they are settled.
+//!
+//! A bucket spends what a charge takes, and can seldom take it back. A budget only holds it, and
+//! spends what the settlement says was used. What is held is counted in two eras, so that a process
+//! that ends without settling holds nothing for ever.
+//!
+//! The twin of `scripts/budget.lua`.
+
+use std::time::Duration;
+
+use super::{
+    Algorithm, DEFAULT_HORIZON, Element, INEXACT, InLua, Mark, Refund, Report, clamped_horizon,
+    exact, in_lua::state_of, micros, sealed::Sealed, sealed::Single,
+};
+use crate::quota::{Quota, QuotaError, Quotas};
+
+/// How long a charge is held at least, unless set otherwise.
+const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(60);
+
+/// The shortest hold that can be set.
+const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
+
+/// Holds what a charge may cost, and spends what it did cost: authorize, then capture.
+///
+/// The tokens of a language model, the cost of a GraphQL query, the bytes of an upload: a request
+/// is charged an estimate, and the cost is known only at its end. A [`TokenBucket`] spends the
+/// estimate at once. It can give the rest back only while no other charge was decided, so on a busy
+/// key it gives back nothing. A budget holds the estimate until the
+/// [settlement](crate::Limiter::settle). Then it spends what was used, and all the rest is free at
+/// once, whatever was decided meanwhile.
+///
+/// **Bound.** The units that are settled within a stretch `d` sum to at most
+/// `burst + d * limit / period`. A settlement counts when it is made. What is held, and what was
+/// spent and has not refilled, are together at most the burst.
+///
+/// **Cost.** One instant, the begin of an era and two counts for each key: 181 bytes in Redis.
+/// Where a charge of a token bucket takes 12 µs of script time, one of a budget takes 16, and 30
+/// with its settlement, which is a second call. Calls are shared in batches.
+///
+/// **Source.** Payment cards: a payment is authorized first, and captured later.
+///
+/// **Choose it** where the cost is known only at the end. Where it is known at the beginning,
+/// [`TokenBucket`] costs half as much. A budget has its price: units do not refill while they are
+/// held, and at most `burst` units are under way or wait at once. So give it a burst that is large
+/// enough for all requests that run at the same time.
+///
+/// A [`deny_cache`](crate::LimiterExt::deny_cache) does not see the settlements of other processes:
+/// it may repeat a refusal for up to its `max_age`, 1 s unless set. A
+/// [`lease`](crate::LimiterExt::lease) holds the units that it takes, and settles them when it
+/// ends.
+///
+/// # Settle every charge
+///
+/// A [layer](crate::RateLimitLayer) settles each request that the inner service has answered: with
+/// [`actual_cost`](crate::RateLimitLayer::actual_cost),
+/// [`refund_unused`](crate::RateLimitLayer::refund_unused),
+/// [`refund_if`](crate::RateLimitLayer::refund_if) or
+/// [`refund_on_error`](crate::RateLimitLayer::refund_on_error), else with its full cost. A handler
+/// that takes the reservation settles it itself.
+///
+/// [`acquire`](crate::LimiterExt::acquire) and [`check`](crate::Limiter::check) hand the decision
+/// to their caller, who settles it. This holds for a charge that used all of its units too.
+///
+/// What is never settled counts as spent when its time is over: after
+/// [`max_hold`](Budget::max_hold) at the earliest, and after twice that at the latest. So a process
+/// that crashes takes its units away no longer. A settlement that comes later changes nothing, and
+/// gives back 0. So does one of a key that was reset, unless as many units are held again.
+///
+/// # Example
+///
+/// Eight requests may use 1,000 tokens each, and use 100:
+///
+/// ```
+/// use tower_sluice::algorithm::Budget;
+/// use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+/// # runtime.block_on(async {
+/// let tokens = Memory::new("tokens", Budget::new(Quota::per_day(10_000)));
+/// let estimate = Charge::new("alice").cost(1_000);
+/// let mut held = Vec::new();
+/// for _ in 0..8 {
+///     held.extend(tokens.check(&estimate).await?.take_reservation());
+/// }
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(2_000));
+/// for reservation in held {
+///     let settled = tokens.settle(reservation, 100).expect("its own");
+///     assert_eq!(settled.await?, 900);
+/// }
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_200));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+/// ```
+///
+/// **Timeline.** Five per second. Four units are held, and two more do not fit: they would fit
+/// after 200 ms if the four were spent now. No wait is reserved for them, since only a settlement
+/// makes room. One that used a single unit makes room for four at once.
+///
+/// ```
+/// # use tower_sluice::algorithm::{Algorithm, Budget, Check, Refund, Verdict::*};
+/// # use tower_sluice::Quota;
+/// let limit = Budget::new(Quota::per_second(5));
+/// let rule = limit.rule(limit.quota())?;
+/// let now = 1_767_225_600_000_000;
+/// let mut state = None;
+/// let four = Budget::step(&rule, &mut state, now, Check { cost: 4, max_wait: 0 });
+/// assert_eq!(four.verdict, Allow);
+/// let two = Check { cost: 2, max_wait: 500_000 };
+/// assert_eq!(Budget::step(&rule, &mut state, now, two).verdict, Deny(200_000));
+///
+/// let settlement = Refund { units: 3, cost: 4, mark: &four.mark.unwrap() };
+/// assert_eq!(Budget::settle(&rule, &mut state, now, &settlement), Some(3));
+/// let four = Check { cost: 4, max_wait: 0 };
+/// assert_eq!(Budget::step(&rule, &mut state, now, four).verdict, Allow);
+/// # Ok::<(), tower_sluice::QuotaError>(())
+/// ```
+///
+/// [`TokenBucket`]: super::TokenBucket
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    quota: Quota,
+    horizon: Duration,
+    max_hold: Duration,
+}
+
+impl Budget {
+    /// A budget of the quota's capacity that refills by its limit per period.
+    #[must_use]
+    pub const fn new(quota: Quota) -> Self {
+        Self { quota, horizon: DEFAULT_HORIZON, max_hold: DEFAULT_MAX_HOLD }
+    }
+
+    /// Sets how long a charge is held at least, 1 µs to 365 days. Default: 60 s.
+    ///
+    /// A charge that is not settled by then counts as spent, after twice this time at the latest.
+    /// So take more than the longest request takes, its wait included. No charge waits longer than
+    /// this, whatever the [`horizon`](Budget::horizon).
+    ///
+    /// Limiters that share keys set the same time. What is held when it changes is counted by the
+    /// new one.
+    #[must_use]
+    pub const fn max_hold(self, max_hold: Duration) -> Self {
+        let max_hold = clamped_horizon(max_hold);
+        let is_short = max_hold.as_micros() < MIN_MAX_HOLD.as_micros();
+        Self { max_hold: if is_short { MIN_MAX_HOLD } else { max_hold }, ..self }
+    }
+
+    /// Sets the longest wait that is reserved for any charge, at most 365 days. Default: 60 s.
+    ///
+    /// A charge with a longer `max_wait` waits this long at most, and never longer than
+    /// [`max_hold`](Budget::max_hold).
+    #[must_use]
+    pub const fn horizon(self, horizon: Duration) -> Self {
+        Self { horizon: clamped_horizon(horizon), ..self }
+    }
+}
+
+/// One unit takes `unit_numerator / unit_denominator` µs; an era takes `max_hold`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    unit_numerator: i64,
+    unit_denominator: i64,
+    burst: i64,
+    horizon: i64,
+    max_hold: i64,
+}
+
+impl Rule {
+    /// The time of `units`: whole µs, and the rest over the denominator.
+    #[inline]
+    fn time(&self, units: i64) -> (i64, i64) {
+        let product = units * self.unit_numerator;
+        (product / self.unit_denominator, product % self.unit_denominator)
+    }
+
+    /// When the era of an instant begins.
+    #[inline]
+    fn era(&self, at: i64) -> i64 {
+        at - at % self.max_hold
+    }
+
+    /// What a charge of this cost leaves of the burst; below 0 if too much is held.
+    #[inline]
+    fn room(&self, state: &State, cost: i64) -> i64 {
+        self.burst - cost - state.held()
+    }
+
+    /// The state as it is at `now`. What is held since two eras ago counts as spent since that time
+    /// was over.
+    fn rolled(&self, state: &State, now: i64) -> State {
+        let mut next = *state;
+        if next.denominator != self.unit_denominator {
+            if next.part > 0 {
+                (next.full, next.part) = (next.full + 1, 0);
+            }
+            next.denominator = self.unit_denominator;
+        }
+        next.begin = self.era(next.begin);
+        while next.begin + self.max_hold <= now {
+            if next.held() == 0 {
+                next.begin = self.era(now);
+                break;
+            }
+            next.begin += self.max_hold;
+            if next.former > 0 {
+                next.spend(self, next.former.min(self.burst), next.begin);
+            }
+            (next.current, next.former) = (0, next.current);
+        }
+        next
+    }
+}
+
+/// The instant at which the bucket is full again by what is spent: `full + part / denominator` µs;
+/// and the units that are held: since the era that begins at `begin`, and since the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    full: i64,
+    part: i64,
+    denominator: i64,
+    begin: i64,
+    current: i64,
+    former: i64,
+}
+
+impl State {
+    /// Nothing was ever spent, and nothing is held.
+    fn new(rule: &Rule, now: i64) -> Self {
+        let (denominator, begin) = (rule.unit_denominator, rule.era(now));
+        Self { full: 0, part: 0, denominator, begin, current: 0, former: 0 }
+    }
+
+    #[inline]
+    fn held(&self) -> i64 {
+        self.current + self.former
+    }
+
+    /// Spends units at an instant. The denominator is the rule's.
+    fn spend(&mut self, rule: &Rule, units: i64, at: i64) {
+        let start = (self.full, self.part).max((at, 0));
+        let time = rule.time(units);
+        let part = start.1 + time.1;
+        let carry = i64::from(part >= rule.unit_denominator);
+        self.full = start.0 + time.0 + carry;
+        self.part = part - carry * rule.unit_denominator;
+    }
+}
+
+impl Sealed for Budget {}
+impl Single for Budget {}
+
+impl Algorithm for Budget {
+    type Rule = Rule;
+    type State = State;
+
+    fn refills(&self, _: usize) -> bool {
+        true
+    }
+
+    fn quota(&self) -> Quotas {
+        self.quota.into()
+    }
+
+    fn rule(&self, quota: impl Into<Quotas>) -> Result<Rule, QuotaError> {
+        let quota = quota.into().one()?;
+        let (unit_numerator, unit_denominator) = quota.unit();
+        let max_hold = micros(self.max_hold);
+        Ok(Rule {
+            unit_numerator: exact(unit_numerator),
+            unit_denominator: exact(unit_denominator),
+            burst: exact(quota.get_burst()),
+            // What waits must not count as spent before its slot has come.
+            horizon: micros(self.horizon).min(max_hold),
+            max_hold,
+        })
+    }
+
+    fn horizon(rule: &Rule) -> i64 {
+        rule.horizon
+    }
+
+    fn holds(_: &Rule) -> bool {
+        true
+    }
+
+    fn is_unsettled(rule: &Rule, state: Option<&State>, now: i64, cost: i64) -> bool {
+        state.is_some_and(|state| rule.room(&rule.rolled(state, now), cost) < 0)
+    }
+
+    fn expires_at(rule: &Rule, state: &State) -> i64 {
+        // When nothing that is held now can be held any more.
+        let last = rule.rolled(state, rule.era(state.begin) + 2 * rule.max_hold);
+        last.full + i64::from(last.part > 0)
+    }
+
+    fn clamp(rule: &Rule, state: &State, now: i64) -> Option<State> {
+        let mut next = rule.rolled(state, now);
+        // A step back of the clock by less than an era changes no era.
+        let is_ahead = next.begin > now + rule.max_hold;
+        if is_ahead {
+            next.spend(rule, next.held().min(rule.burst), now);
+            (next.begin, next.current, next.former) = (rule.era(now), 0, 0);
+        }
+        let (free, free_rest) = rule.time(rule.room(&next, 0).max(0));
+        let last = (now + rule.horizon + free, free_rest);
+        let is_late = (next.full, next.part) > last;
+        if is_late {
+            (next.full, next.part) = last;
+        }
+        (is_ahead || is_late).then_some(next)
+    }
+
+    fn earliest_fit(rule: &Rule, state: Option<&State>, at: i64, cost: i64) -> Option<i64> {
+        if cost > rule.burst {
+            return None;
+        }
+        let Some(state) = state else { return Some(at) };
+        let state = rule.rolled(state, at);
+        let room = rule.room(&state, cost);
+        let from = (state.full, state.part).max((at, 0));
+        let (time, rest) = rule.time(room.abs().min(rule.burst));
+        if room >= 0 {
+            return Some((from.0 - time + i64::from(from.1 > rest)).max(at));
+        }
+        // As if all that is held were spent now. Only a settlement makes room.
+        let over = from.1 + rest;
+        let carry = i64::from(over > 0) + i64::from(over > rule.unit_denominator);
+        Some(from.0 + time + carry)
+    }
+
+    fn consume(rule: &Rule, state: Option<State>, _: i64, cost: i64, now: i64) -> State {
+        let next = state.map_or_else(|| State::new(rule, now), |state| rule.rolled(&state, now));
+        State { current: next.current + cost, ..next }
+    }
+
+    fn spend(rule: &Rule, state: Option<State>, _: i64, cost: i64, now: i64) -> State {
+        let mut next =
+            state.map_or_else(|| State::new(rule, now), |state| rule.rolled(&state, now));
+        next.spend(rule, cost, now);
+        next
+    }
+
+    fn max_unchecked_cost(rule: &Rule) -> i64 {
+        (INEXACT - 1) / rule.unit_numerator
+    }
+
+    fn report(rule: &Rule, state: Option<&State>, now: i64) -> Report {
+        let Some(state) = state else {
+            return Report { remaining: rule.burst, reset_after: 0 };
+        };
+        let mut state = rule.rolled(state, now);
+        let free = rule.room(&state, 0).max(0);
+        let ahead = (state.full, state.part).max((now, 0));
+        let ahead = (ahead.0 - now, ahead.1);
+        let remaining = if ahead > rule.time(free) {
+            0
+        } else {
+            let time = free * rule.unit_numerator - ahead.0 * rule.unit_denominator - ahead.1;
+            time / rule.unit_numerator
+        };
+        state.spend(rule, rule.burst - free, now);
+        Report { remaining, reset_after: state.full - now + i64::from(state.part > 0) }
+    }
+
+    fn apply_refund(rule: &Rule, state: &mut State, now: i64, refund: &Refund<'_>) -> Option<i64> {
+        let mut next = rule.rolled(state, now);
+        let since = rule.era(refund.mark.first[0]);
+        let held = if since == next.begin {
+            &mut next.current
+        } else if since + rule.max_hold == next.begin {
+            &mut next.former
+        } else {
+            return None;
+        };
+        // What is no longer held counts as spent, or was forgotten.
+        if *held < refund.cost {
+            return None;
+        }
+        *held -= refund.cost;
+        if refund.kept() > 0 {
+            next.spend(rule, refund.kept().min(Self::max_unchecked_cost(rule)), now);
+        }
+        *state = Self::clamp(rule, &next, now).unwrap_or(next);
+        Some(refund.units.max(0))
+    }
+
+    fn mark(state: &State) -> Mark {
+        [state.begin, 0, 0, 0].into()
+    }
+}
+
+impl InLua for Budget {
+    const NAME: &'static str = "budget";
+    const TAG: &'static str = "bg1";
+    const SCRIPT: &'static str = include_str!("../../scripts/budget.lua");
+
+    fn state_elements(_rule: &Rule) -> usize {
+        5
+    }
+
+    fn arguments(rule: &Rule) -> Vec<i64> {
+        let Rule { horizon, unit_numerator, unit_denominator, burst, max_hold } = *rule;
+        vec![horizon, unit_numerator, unit_denominator, burst, max_hold]
+    }
+
+    fn state(
+        rule: &Rule,
+        _now: i64,
+        _cost: i64,
+        elements: &[Element<'_>],
+    ) -> Option<Option<State>> {
+        state_of(elements, |[full, part, begin, current, former]| {
+            let denominator = rule.unit_denominator;
+            let state = State { full, part, denominator, begin, current, former };
+            (part < denominator).then_some(state)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

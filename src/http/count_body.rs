@@ -1,0 +1,250 @@
+//! Bodies that count what they cost as their frames pass, and settle it when they end.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{SettleHandle, Unsettled};
+
+/// Counts the units of a frame: a closure over [`&Frame`](Frame) that returns them, or
+/// [`CountBytes`].
+///
+/// A frame is data or trailers. The units of all frames of a body are what the request cost.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not count frames of `{D}`",
+    note = "a closure states the type of its frames: `|frame: &Frame<Bytes>| ..`, and returns a `u64`"
+)]
+pub trait CountFrame<D> {
+    /// The units of this frame.
+    fn count(&self, frame: &Frame<D>) -> u64;
+}
+
+#[diagnostic::do_not_recommend]
+impl<D, F: Fn(&Frame<D>) -> u64> CountFrame<D> for F {
+    fn count(&self, frame: &Frame<D>) -> u64 {
+        self(frame)
+    }
+}
+
+/// Counts the bytes of data. Headers, trailers and what a protocol adds do not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountBytes;
+
+impl<D: Buf> CountFrame<D> for CountBytes {
+    fn count(&self, frame: &Frame<D>) -> u64 {
+        frame.data_ref().map_or(0, |data| data.remaining() as u64)
+    }
+}
+
+pin_project! {
+    /// A body that counts its units as frames pass, and settles them when it ends.
+    ///
+    /// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body) makes it of each response.
+    /// Around the body of a request it counts an upload: take its charge out of a
+    /// [`SettleHandle`], and make it with [`CountedBody::new`].
+    ///
+    /// It settles once: when the body has ended or failed, or when it is dropped since the caller
+    /// has left. Then what was sent so far counts. A frame counts when the server takes it, and a
+    /// caller that leaves may not have received the last of them.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http_body_util::{BodyExt, Full};
+    /// use tower_sluice::{CountBytes, CountedBody, SettleHandle};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let handle = SettleHandle::default();
+    /// let upload: Full<Bytes> = Full::from("hello");
+    /// let body = CountedBody::new(upload, CountBytes, handle.take());
+    /// assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
+    /// # });
+    /// ```
+    pub struct CountedBody<B, F> {
+        #[pin]
+        body: B,
+        count: Arc<F>,
+        units: u64,
+        // None: it was settled, or nothing was taken.
+        unsettled: Option<Unsettled>,
+    }
+
+    impl<B, F> PinnedDrop for CountedBody<B, F> {
+        fn drop(this: Pin<&mut Self>) {
+            this.settle();
+        }
+    }
+}
+
+impl<B, F> CountedBody<B, F> {
+    /// Counts the frames of a body by `count`, and settles `unsettled` with the sum. `None`: the
+    /// body passes as it is.
+    pub fn new(body: B, count: F, unsettled: Option<Unsettled>) -> Self {
+        Self::shared(body, Arc::new(count), unsettled)
+    }
+
+    fn shared(body: B, count: Arc<F>, unsettled: Option<Unsettled>) -> Self {
+        Self { body, count, units: 0, unsettled }
+    }
+
+    fn settle(self: Pin<&mut Self>) {
+        let this = self.project();
+        if let Some(unsettled) = this.unsettled.take() {
+            drop(unsettled.settle(*this.units));
+        }
+    }
+}
+
+impl<B, F> Body for CountedBody<B, F>
+where
+    B: Body,
+    F: CountFrame<B::Data>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let mut this = self.as_mut().project();
+        let polled = ready!(this.body.as_mut().poll_frame(cx));
+        if this.unsettled.is_some() {
+            let is_over = match &polled {
+                Some(Ok(frame)) => {
+                    *this.units = this.units.saturating_add(this.count.count(frame));
+                    // Nobody has to ask such a body again.
+                    this.body.is_end_stream()
+                }
+                Some(Err(_)) | None => true,
+            };
+            if is_over {
+                self.settle();
+            }
+        }
+        Poll::Ready(polled)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B, F> fmt::Debug for CountedBody<B, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountedBody").field("units", &self.units).finish_non_exhaustive()
+    }
+}
+
+/// A layer, and what the bodies of its responses cost: made by
+/// [`RateLimitLayer::count_body`](crate::RateLimitLayer::count_body).
+pub struct CountBodyLayer<L, F> {
+    layer: L,
+    count: Arc<F>,
+}
+
+impl<L, F> CountBodyLayer<L, F> {
+    pub(crate) fn new(layer: L, count: F) -> Self {
+        Self { layer, count: Arc::new(count) }
+    }
+}
+
+impl<S, L: Layer<S>, F> Layer<S> for CountBodyLayer<L, F> {
+    type Service = CountBody<L::Service, F>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        CountBody { service: self.layer.layer(inner), count: Arc::clone(&self.count) }
+    }
+}
+
+impl<L: Clone, F> Clone for CountBodyLayer<L, F> {
+    fn clone(&self) -> Self {
+        Self { layer: self.layer.clone(), count: Arc::clone(&self.count) }
+    }
+}
+
+impl<L: fmt::Debug, F> fmt::Debug for CountBodyLayer<L, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountBodyLayer").field("layer", &self.layer).finish_non_exhaustive()
+    }
+}
+
+/// A limited service that counts the bodies of its responses: made by [`CountBodyLayer`]. Those of
+/// refusals, and of requests that took nothing, pass as they are.
+pub struct CountBody<S, F> {
+    service: S,
+    count: Arc<F>,
+}
+
+impl<S, F, Req, B> Service<Req> for CountBody<S, F>
+where
+    S: Service<Req, Response = Response<B>>,
+{
+    type Response = Response<CountedBody<B, F>>;
+    type Error = S::Error;
+    type Future = CountBodyFuture<S::Future, F>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        CountBodyFuture { response: self.service.call(request), count: Arc::clone(&self.count) }
+    }
+}
+
+impl<S: Clone, F> Clone for CountBody<S, F> {
+    fn clone(&self) -> Self {
+        Self { service: self.service.clone(), count: Arc::clone(&self.count) }
+    }
+}
+
+impl<S: fmt::Debug, F> fmt::Debug for CountBody<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountBody").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The future of [`CountBody`](crate::CountBody).
+    pub struct CountBodyFuture<T, F> {
+        #[pin]
+        response: T,
+        count: Arc<F>,
+    }
+}
+
+impl<T, F, B, E> Future for CountBodyFuture<T, F>
+where
+    T: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<CountedBody<B, F>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = ready!(this.response.poll(cx))?;
+        let handle = response.extensions_mut().remove::<SettleHandle>();
+        let unsettled = handle.and_then(|handle| handle.take());
+        let count = Arc::clone(this.count);
+        Poll::Ready(Ok(response.map(|body| CountedBody::shared(body, count, unsettled))))
+    }
+}
+
+impl<T, F> fmt::Debug for CountBodyFuture<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountBodyFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,76 @@
+//! Budgets beside other limits over Redis: each part is settled by its own, and who holds nothing
+//! costs no call.
+
+use std::time::Duration;
+
+use tower_sluice::algorithm::{Budget, FixedWindow, TokenBucket};
+use tower_sluice::{AllAtOnce, Charge, Limiter, LimiterExt, Pool, Quota, Redis};
+
+use super::left;
+use super::support::Server;
+use super::support::faults::LONG;
+use super::support::stats::script_calls;
+
+const HOUR: Quota = Quota::per_hour(100);
+
+async fn hold_and_settle<L: Limiter>(limiter: &L, charge: Charge, used: u64) -> u64 {
+    let mut decision = limiter.check(&charge).await.expect("a decision");
+    let reservation = decision.take_reservation().expect("taken");
+    limiter.settle(reservation, used).expect("its own").await.expect("settled")
+}
+
+#[tokio::test]
+async fn only_what_is_held_is_settled_when_all_was_used() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let bucket = Redis::new("a", TokenBucket::new(HOUR), pool.clone()).decision_timeout(LONG);
+    let budget = Redis::new("b", Budget::new(HOUR), pool.clone()).decision_timeout(LONG);
+    let both = (Budget::new(HOUR), FixedWindow::new(HOUR));
+    let both = Redis::new("c", both, pool).decision_timeout(LONG);
+    // The first calls bring the scripts.
+    let ten = || Charge::new("alice").cost(10);
+    for used in [0, 20] {
+        hold_and_settle(&bucket, ten(), used).await;
+        hold_and_settle(&budget, ten(), used).await;
+        hold_and_settle(&both, ten(), used).await;
+    }
+    let before = script_calls(&mut connection).await;
+    assert_eq!(hold_and_settle(&bucket, ten(), 10).await, 0);
+    assert_eq!(script_calls(&mut connection).await - before, 1);
+    assert_eq!(hold_and_settle(&budget, ten(), 10).await, 0);
+    assert_eq!(script_calls(&mut connection).await - before, 3);
+    assert_eq!(hold_and_settle(&both, ten(), 10).await, 0);
+    assert_eq!(script_calls(&mut connection).await - before, 5);
+    assert_eq!(left(&both, "alice").await, 70);
+}
+
+/// Of members over different keys in one call, each keeps or settles its own.
+#[tokio::test]
+async fn members_at_once_are_settled_each_by_its_own() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let tokens = Redis::new("tokens", Budget::new(HOUR), pool.clone()).decision_timeout(LONG);
+    let all = Redis::new("all", TokenBucket::new(HOUR), pool).decision_timeout(LONG);
+    let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
+    let both = AllAtOnce::new((tokens.clone(), all.clone()), keys);
+    for (used, given_back, tokens_left, all_left) in
+        [(10, 0, 90, 90), (4, 6, 86, 86), (30, 0, 56, 56), (0, 10, 56, 56)]
+    {
+        let charge = Charge::new("alice").cost(10);
+        assert_eq!(hold_and_settle(&both, charge, used).await, given_back, "{used}");
+        // Of an hour's quota a unit refills in 36 s.
+        assert_eq!(
+            [left(&tokens, "alice").await, left(&all, "all").await],
+            [tokens_left, all_left]
+        );
+    }
+    // Stated costs stay, and are settled.
+    let stated = |charge: &Charge| [charge.clone().cost(7), Charge::new("all").cost(7)];
+    let both = AllAtOnce::new((tokens.clone(), all.clone()), stated);
+    assert_eq!(hold_and_settle(&both, Charge::new("alice"), 1).await, 0);
+    assert_eq!([left(&tokens, "alice").await, left(&all, "all").await], [49, 49]);
+    tokens.reset("alice").await.expect("forgotten");
+    let charge = Charge::new("alice").cost(100).max_wait(Duration::from_secs(60));
+    assert!(tokens.check(&charge).await.expect("a decision").is_admitted());
+}

@@ -1,0 +1,216 @@
+//! A layer settles each request that was answered.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::advance;
+use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::algorithm::{Budget, FixedWindow};
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    AllInTurn, Charge, Decision, Limiter, LimiterExt, Memory, Quota, Raise, RateLimitLayer,
+    Refusal, Reservation, Respond,
+};
+
+use super::left;
+use super::strict::Strict;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Five per second, all of which a request may use.
+fn budget() -> Memory<Budget> {
+    Memory::new("tokens", Budget::new(Quota::per_second(5)))
+}
+
+fn five(_: &&'static str) -> Charge {
+    Charge::new("alice").cost(5)
+}
+
+/// Sends a request, and returns what is left at once and a second later. What is spent refills by
+/// then, and what is held does not.
+async fn after<L, R>(
+    layer: RateLimitLayer<L, fn(&&'static str) -> Charge, R>,
+    limiter: &Memory<Budget>,
+    request: &'static str,
+) -> [u64; 2]
+where
+    L: Limiter + Send + Sync + 'static,
+    R: Respond<&'static str, &'static str, BoxError, Error = BoxError> + Send + Sync + 'static,
+{
+    let _ = layer.layer(Strict::default()).oneshot(request).await;
+    let at_once = left(limiter, "alice").await;
+    advance(SECOND).await;
+    [at_once, left(limiter, "alice").await]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_settled_with_what_it_cost() {
+    let layer = |limiter: &Memory<Budget>| {
+        RateLimitLayer::new(limiter.clone(), five as fn(&&'static str) -> Charge).respond(Raise)
+    };
+    let length = |_: &Decision, answer: &&'static str| answer.len() as u64;
+    let is_free = |_: &Decision, answer: &&'static str| *answer == "free";
+    let unknown = |_: &Decision, _: &&'static str| None::<u64>;
+    let any = |_: &BoxError| true;
+
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).actual_cost(length), &tokens, "abc").await, [2, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).actual_cost(length), &tokens, "ten bytes!").await, [0, 0]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).refund_unused(length), &tokens, "abcd").await, [1, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).refund_unused(length), &tokens, "ten bytes!").await, [0, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).refund_if(is_free), &tokens, "free").await, [5, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).refund_on_error(any), &tokens, "fail").await, [5, 5]);
+    // Nothing says what it cost: what was charged.
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens), &tokens, "abc").await, [0, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens), &tokens, "fail").await, [0, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).actual_cost(unknown), &tokens, "abc").await, [0, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).refund_if(is_free), &tokens, "abc").await, [0, 5]);
+    let tokens = budget();
+    assert_eq!(after(layer(&tokens).refund_on_error(any), &tokens, "abc").await, [0, 5]);
+}
+
+/// A request that never reached the inner service gives back what it held.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_settles_nothing() {
+    let tokens = budget();
+    let mut spent = tokens.check(&Charge::new("alice").cost(5)).await.unwrap();
+    let settled = tokens.settle(spent.take_reservation().unwrap(), 5).unwrap().await;
+    assert_eq!(settled.unwrap(), 0);
+    let layer = RateLimitLayer::new(tokens.clone(), five).respond(Raise).max_wait(SECOND);
+    let waiting = layer.layer(Strict::default()).oneshot("hello");
+    tokio::time::timeout(SECOND / 2, waiting).await.unwrap_err();
+    advance(SECOND / 2).await;
+    assert_eq!(left(&tokens, "alice").await, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_hangs_up_leaves_a_hold_that_ends_by_itself() {
+    let tokens = budget();
+    let endless = service_fn(|_: &'static str| std::future::pending::<Result<&str, BoxError>>());
+    let layer = RateLimitLayer::new(tokens.clone(), five).respond(Raise);
+    let called = layer.layer(endless).oneshot("hello");
+    tokio::time::timeout(SECOND, called).await.unwrap_err();
+    // It is under way until a hold is over.
+    advance(58 * SECOND).await;
+    assert_eq!(left(&tokens, "alice").await, 0);
+    advance(62 * SECOND).await;
+    assert_eq!(left(&tokens, "alice").await, 5);
+}
+
+/// Keeps the reservation, as a handler does that streams.
+#[derive(Clone, Default)]
+struct Keeps(Arc<Mutex<Vec<Reservation>>>);
+
+impl Respond<&'static str, &'static str, BoxError> for Keeps {
+    type Error = BoxError;
+
+    fn reject(&self, _: &'static str, refusal: Refusal) -> Result<&'static str, BoxError> {
+        Err(refusal.into())
+    }
+
+    fn admit(&self, decision: &mut Decision, _: &mut &'static str) {
+        self.0.lock().unwrap().extend(decision.take_reservation());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_takes_the_reservation_settles_it_itself() {
+    let (tokens, kept) = (budget(), Keeps::default());
+    let layer = RateLimitLayer::new(tokens.clone(), five).respond(kept.clone());
+    layer.layer(Strict::default()).oneshot("hello").await.unwrap();
+    advance(10 * SECOND).await;
+    assert_eq!(left(&tokens, "alice").await, 0);
+    let reservation = kept.0.lock().unwrap().pop().unwrap();
+    assert!(reservation.is_held());
+    assert_eq!(tokens.settle(reservation, 1).unwrap().await.unwrap(), 4);
+    assert_eq!(left(&tokens, "alice").await, 4);
+}
+
+/// Where nothing is held, nothing is settled that costs what was charged.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_held_is_not_settled() {
+    let (limiter, inner) = (Scripted::new().allow().allow(), Strict::default());
+    let gate = RateLimitLayer::new(limiter.clone(), five).respond(Raise).layer(inner.clone());
+    gate.clone().oneshot("hello").await.unwrap();
+    gate.clone().oneshot("fail").await.unwrap_err();
+    assert_eq!((inner.polled(), inner.called()), (2, 2));
+    assert_eq!(limiter.settlements(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_settles_what_it_took_and_admits_the_rest() {
+    let tokens = budget();
+    let layer = RateLimitLayer::new(tokens.clone().shadow(), five).respond(Raise);
+    let gate = layer.layer(Strict::default());
+    gate.clone().oneshot("hello").await.unwrap();
+    gate.clone().oneshot("hello").await.unwrap();
+    advance(SECOND).await;
+    assert_eq!(left(&tokens, "alice").await, 5);
+}
+
+/// Each part of a tuple by its own: what the budget holds, and the window counts.
+#[tokio::test(start_paused = true)]
+async fn a_tuple_settles_each_part_by_its_own() {
+    let quotas = (Quota::per_second(5), Quota::per_hour(100));
+    for (used, remaining) in [(0, [5, 5]), (2, [3, 5]), (5, [0, 5]), (8, [0, 2])] {
+        let both = Memory::new("both", (Budget::new(quotas.0), FixedWindow::new(quotas.1)));
+        let cost = move |_: &Decision, _: &&'static str| used;
+        let layer = RateLimitLayer::new(both.clone(), five).respond(Raise).actual_cost(cost);
+        layer.layer(Strict::default()).oneshot("hello").await.unwrap();
+        let budget = left(&both, "alice").await;
+        advance(SECOND).await;
+        assert_eq!([budget, left(&both, "alice").await], remaining, "{used}");
+        let decision = both.peek("alice").await.unwrap();
+        let window = decision.policies().nth(1).unwrap().remaining();
+        assert_eq!(window, Some(100 - used), "{used}");
+    }
+}
+
+/// A member that states its own cost keeps it, and is settled with it.
+#[tokio::test(start_paused = true)]
+async fn members_in_turn_are_settled_each_by_its_own() {
+    let (tokens, requests) = (budget(), Memory::new("requests", Budget::new(Quota::per_second(2))));
+    let keys = |charge: &Charge| [charge.clone(), Charge::new("all").cost(2)];
+    let both = AllInTurn::new([tokens.clone().boxed(), requests.clone().boxed()], keys);
+    let layer = RateLimitLayer::new(both, five).respond(Raise);
+    let gate = layer.clone().layer(Strict::default());
+    gate.oneshot("hello").await.unwrap();
+    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [0, 0]);
+    advance(SECOND).await;
+    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [5, 2]);
+
+    let cost = |_: &Decision, _: &&'static str| 1;
+    let gate = layer.actual_cost(cost).layer(Strict::default());
+    gate.oneshot("hello").await.unwrap();
+    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [4, 0]);
+    advance(SECOND).await;
+    assert_eq!([left(&tokens, "alice").await, left(&requests, "all").await], [5, 2]);
+}
+
+/// What a lease took is held while it lasts. Then what was handed out counts as spent.
+#[tokio::test(start_paused = true)]
+async fn a_lease_settles_what_it_handed_out() {
+    let tokens = Memory::new("tokens", Budget::new(Quota::per_second(100)));
+    let lease = tokens.clone().lease(10).valid_for(SECOND);
+    for _ in 0..60 {
+        lease.acquire("alice").await.unwrap();
+    }
+    lease.end_leases();
+    drop(lease);
+    advance(2 * SECOND).await;
+    // Nothing of a lease is held any more. What was asked for alone is settled by its callers, and
+    // none of these did.
+    let held = 100 - left(&tokens, "alice").await;
+    assert!((1..60).contains(&held), "{held}");
+    advance(120 * SECOND).await;
+    assert_eq!(left(&tokens, "alice").await, 100);
+}

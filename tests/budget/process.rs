@@ -1,0 +1,104 @@
+//! A process of this very binary that charges a budget over Redis, and says what it does.
+
+use std::io::{BufRead, BufReader, Lines, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use tower_sluice::algorithm::Budget;
+use tower_sluice::{Pool, Quota, Redis};
+
+use super::support::faults::LONG;
+use super::{storm, streams};
+
+/// What a process does.
+pub(crate) struct Role {
+    pub(crate) name: &'static str,
+    pub(crate) quota: Quota,
+    pub(crate) max_hold: Duration,
+    pub(crate) seconds: u64,
+}
+
+/// A process, which is killed when it is dropped.
+pub(crate) struct Process {
+    child: Child,
+    orders: Option<ChildStdin>,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Process {
+    pub(crate) fn start(role: &Role, url: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this binary"))
+            .args(["process::process", "--exact", "--ignored", "--nocapture", "--quiet"])
+            .env("BUDGET_ROLE", role.name)
+            .env("BUDGET_URL", url)
+            .env("BUDGET_LIMIT", role.quota.limit().to_string())
+            .env("BUDGET_PERIOD", role.quota.period().as_micros().to_string())
+            .env("BUDGET_HOLD", role.max_hold.as_micros().to_string())
+            .env("BUDGET_SECONDS", role.seconds.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let (orders, said) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
+        Self { child, orders, lines: Some(BufReader::new(said).lines()) }
+    }
+
+    /// Waits until it says this line.
+    pub(crate) fn says(&mut self, line: &str) {
+        let lines = self.lines.as_mut().expect("not taken");
+        assert!(lines.map_while(Result::ok).any(|said| said == line), "it ended without {line}");
+    }
+
+    /// What it says.
+    pub(crate) fn lines(&mut self) -> Lines<BufReader<ChildStdout>> {
+        self.lines.take().expect("taken once")
+    }
+
+    /// Tells it to go on.
+    pub(crate) fn tell(&mut self) {
+        writeln!(self.orders.as_mut().expect("a pipe"), "go").expect("it listens");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("a status");
+    }
+
+    /// In a process: waits until it is told to go on. If nobody can tell it any more, it ends.
+    pub(crate) async fn told() {
+        let heard = tokio::task::spawn_blocking(|| {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line).expect("a pipe")
+        });
+        if heard.await.expect("heard") == 0 {
+            std::process::exit(1);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+#[ignore = "the processes of other tests run it"]
+async fn process() {
+    let Ok(role) = std::env::var("BUDGET_ROLE") else { return };
+    let number =
+        |name: &str| -> u64 { std::env::var(name).expect("a variable").parse().expect("a number") };
+    let micros = |name| Duration::from_micros(number(name));
+    let quota = Quota::new(number("BUDGET_LIMIT"), micros("BUDGET_PERIOD"));
+    let budget = Budget::new(quota).max_hold(micros("BUDGET_HOLD"));
+    let url = std::env::var("BUDGET_URL").expect("a server");
+    let pool = Pool::builder(&url).expect("an address");
+    let pool = pool.connect_timeout(LONG).response_timeout(LONG).build().expect("a pool");
+    let limiter = Redis::new("tokens", budget, pool).decision_timeout(LONG);
+    match &*role {
+        "stream" => streams::stream(limiter).await,
+        "storm" => storm::work(limiter, Duration::from_secs(number("BUDGET_SECONDS"))).await,
+        other => panic!("no role is called {other}"),
+    }
+}

@@ -1,0 +1,73 @@
+//! Eight streams of a language model's answers share 10,000 units. Each is charged an estimate of
+//! 1,000 and uses 100. So 9,200 are left.
+
+use std::time::Duration;
+
+use tower_sluice::algorithm::{Budget, InLua, TokenBucket};
+use tower_sluice::{Charge, Limiter, Memory, Pool, Quota, Redis, Reservation};
+
+use super::left;
+use super::process::{Process, Role};
+use super::support::Server;
+use super::support::faults::LONG;
+
+const TOKENS: Quota = Quota::per_day(10_000);
+
+/// The units left after eight estimates were charged, and then settled with 100 each.
+async fn after_eight<L: Limiter>(limiter: &L) -> u64 {
+    let mut held: Vec<Reservation> = Vec::new();
+    for _ in 0..8 {
+        let estimate = Charge::new("alice").cost(1_000);
+        held.extend(limiter.check(&estimate).await.expect("a decision").take_reservation());
+    }
+    assert_eq!(held.len(), 8);
+    for reservation in held {
+        limiter.settle(reservation, 100).expect("its own").await.expect("settled");
+    }
+    left(limiter, "alice").await
+}
+
+fn over<A: InLua>(server: &Server, algorithm: A) -> Redis<A> {
+    let pool = Pool::connect(&server.url()).expect("an address");
+    Redis::new("tokens", algorithm, pool).decision_timeout(LONG)
+}
+
+#[tokio::test]
+async fn eight_streams_leave_what_they_did_not_use() {
+    let server = Server::start();
+    let (budget, bucket) = (Budget::new(TOKENS), TokenBucket::new(TOKENS));
+    assert_eq!(after_eight(&Memory::new("tokens", budget)).await, 9_200);
+    assert_eq!(after_eight(&over(&server, budget)).await, 9_200);
+    // A bucket gives back the latest one only.
+    assert_eq!(after_eight(&Memory::new("tokens", bucket)).await, 2_900);
+    assert_eq!(after_eight(&over(&server, bucket)).await, 2_900);
+}
+
+/// A process holds one estimate. It settles it once all of them hold theirs.
+pub(crate) async fn stream(limiter: Redis<Budget>) {
+    let estimate = Charge::new("alice").cost(1_000);
+    let mut decision = limiter.check(&estimate).await.expect("a decision");
+    let reservation = decision.take_reservation().expect("it holds 1,000");
+    println!("holds");
+    Process::told().await;
+    let settled = limiter.settle(reservation, 100).expect("its own").await;
+    println!("settled {}", settled.expect("an answer"));
+}
+
+#[tokio::test]
+async fn eight_processes_leave_what_they_did_not_use() {
+    let server = Server::start();
+    let role =
+        Role { name: "stream", quota: TOKENS, max_hold: Duration::from_secs(60), seconds: 0 };
+    let mut processes: Vec<_> = (0..8).map(|_| Process::start(&role, &server.url())).collect();
+    for process in &mut processes {
+        process.says("holds");
+    }
+    let limiter = over(&server, Budget::new(TOKENS));
+    assert_eq!(left(&limiter, "alice").await, 2_000);
+    processes.iter_mut().for_each(Process::tell);
+    for process in &mut processes {
+        process.says("settled 900");
+    }
+    assert_eq!(left(&limiter, "alice").await, 9_200);
+}
