@@ -366,15 +366,16 @@ fn range(data: &mut Keyspace, words: &[Word], is_old_form: bool) -> Answer {
         } else if is(word, "LIMIT") && rest.len() >= 2 {
             let mut next = || integer(rest.next().expect("two words"));
             limit = Some((next()?, next()?));
-        } else if is(word, "BYSCORE") && !is_old_form {
+        } else if is(word, "BYSCORE") && !by_score {
             by_score = true;
-        } else if is(word, "REV") && !is_old_form {
+        } else if is(word, "REV") && !reverse && !is_old_form {
             reverse = true;
         } else {
             return Err(SYNTAX.into());
         }
     }
-    if limit.is_some() && !by_score {
+    // A limit of -1 is none.
+    if limit.is_some_and(|(_, count)| count != -1) && !by_score {
         let message = "ERR syntax error, LIMIT is only supported in combination with either \
                        BYSCORE or BYLEX";
         return Err(message.into());
@@ -398,7 +399,7 @@ fn range(data: &mut Keyspace, words: &[Word], is_old_form: bool) -> Answer {
     if reverse {
         found.reverse();
     }
-    if let Some((offset, count)) = limit {
+    if let Some((offset, count)) = limit.filter(|_| by_score) {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         found = found.into_iter().skip(offset).take(count).collect();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic};
+use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic};
 use sha1_smol::Sha1;
 
 use super::packing;
@@ -34,7 +34,8 @@ impl Interpreter {
     fn with_prelude() -> mlua::Result<Self> {
         let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
-        let locate = lua.create_function(|lua, ()| Ok(line_of_script(lua)))?;
+        let raising = lua.create_function(raising)?;
+        let located = lua.create_function(located)?;
         let format_error = lua.create_function(|_, text: mlua::LuaString| {
             Ok(format_error(&text.to_string_lossy()))
         })?;
@@ -48,7 +49,8 @@ impl Interpreter {
         let unpack_struct = lua.create_function(packing::unpack_struct)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let run = prelude.call((
-            locate,
+            raising,
+            located,
             format_error,
             sha1hex,
             pack_message,
@@ -62,9 +64,8 @@ impl Interpreter {
     pub fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
         let digest = digest(text);
         if !self.scripts.contains_key(&digest) {
-            let source = [b"return function() ", text, b"\nend"].concat();
-            let chunk = self.lua.load(source).set_name("@user_script").set_mode(ChunkMode::Text);
-            let function = chunk.call(()).map_err(|error| {
+            let chunk = self.lua.load(text).set_name("@user_script").set_mode(ChunkMode::Text);
+            let function = chunk.into_function().map_err(|error| {
                 let message = match error {
                     mlua::Error::SyntaxError { message, .. } => message,
                     other => other.to_string(),
@@ -129,6 +130,56 @@ impl Runner {
         });
         outcome.unwrap_or_else(|error| Reply::error(format!("ERR {error}")))
     }
+}
+
+/// The error reply of a command that `redis.call` raises.
+#[derive(Debug)]
+struct Raised {
+    error: String,
+    line: Option<usize>,
+}
+
+impl std::error::Error for Raised {}
+
+impl std::fmt::Display for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.error)
+    }
+}
+
+/// A function that raises the error which `send` returns. It is the host's, because a tail call of
+/// a function in Lua would lose the line of the script.
+fn raising(lua: &Lua, send: Function) -> mlua::Result<Function> {
+    lua.create_function(move |lua, words: MultiValue| {
+        let reply: Value = send.call(words)?;
+        let error = match &reply {
+            Value::Table(table) => table.raw_get::<Option<String>>("err")?,
+            _ => None,
+        };
+        match error {
+            Some(error) => Err(mlua::Error::external(Raised { error, line: line_of_script(lua) })),
+            None => Ok(reply),
+        }
+    })
+}
+
+/// What was raised, as a table of the error and its line.
+fn located(lua: &Lua, raised: Value) -> mlua::Result<Table> {
+    let failure = lua.create_table()?;
+    let mut line = line_of_script(lua);
+    match raised {
+        Value::Table(table) => failure.raw_set("err", table.raw_get::<Value>("err")?)?,
+        Value::Error(error) => match error.downcast_ref::<Raised>() {
+            Some(raised) => {
+                line = raised.line;
+                failure.raw_set("err", raised.error.as_str())?;
+            }
+            None => failure.raw_set("err", format!("ERR {error}"))?,
+        },
+        other => failure.raw_set("err", format!("ERR {}", other.to_string()?))?,
+    }
+    failure.raw_set("line", line)?;
+    Ok(failure)
 }
 
 /// The line at which the innermost function of a script stands.

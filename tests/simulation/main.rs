@@ -12,6 +12,7 @@ mod compared;
 mod keyspace;
 mod lua;
 mod packing;
+mod promises;
 mod resp;
 mod server;
 mod session_commands;

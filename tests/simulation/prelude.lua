@@ -1,7 +1,7 @@
--- What Redis gives to a script, in front of every script. The host passes `locate`, which tells the
--- line of the script that runs, and `format_error`, `sha1hex`, `pack_message`, `pack_struct` and
--- `unpack_struct`, which work on strings.
-local locate, format_error, sha1hex, pack_message, pack_struct, unpack_struct = ...
+-- What Redis gives to a script, in front of every script. The host passes functions: `raising`
+-- makes a function raise the error that it returns, `located` makes an error of what was raised and
+-- finds its line, and the others work on strings.
+local raising, located, format_error, sha1hex, pack_message, pack_struct, unpack_struct = ...
 local error, format, rawset, select = error, string.format, rawset, select
 local tostring, type, xpcall, globals = tostring, type, xpcall, _G
 
@@ -12,7 +12,7 @@ local command
 local function send(...)
   local words, count = { ... }, select('#', ...)
   if count == 0 then
-    return { err = 'ERR Please specify at least one argument for this redis.call() call' }
+    return { err = 'ERR Please specify at least one argument for this redis lib call' }
   end
   for i = 1, count do
     if type(words[i]) == 'number' then
@@ -24,15 +24,7 @@ local function send(...)
   return command(words)
 end
 
-redis = { pcall = send, sha1hex = sha1hex }
-
-function redis.call(...)
-  local reply = send(...)
-  if type(reply) == 'table' and reply.err then
-    error(reply)
-  end
-  return reply
-end
+redis = { call = raising(send), pcall = send, sha1hex = sha1hex }
 
 function redis.error_reply(text)
   return { err = format_error(text) }
@@ -57,14 +49,6 @@ setmetatable(globals, {
     error('Attempt to modify a readonly table', 2)
   end,
 })
-
-local function located(failure)
-  if type(failure) ~= 'table' then
-    failure = { err = format('ERR %s', tostring(failure)) }
-  end
-  failure.line = locate()
-  return failure
-end
 
 -- Runs a script. Returns whether it succeeded, and its value or its error.
 return function(script, keys, arguments, own_command)

@@ -254,13 +254,12 @@ impl Server {
 
     /// Answers a command of a script. Once a script has written, memory is no reason to refuse.
     fn answer_script(&mut self, words: &[Word], has_written: &mut bool) -> Result<Reply, Reply> {
-        let command =
-            Command::find(words).ok_or("ERR Unknown Redis command called from script script")?;
+        let command = Command::find(words).ok_or("ERR Unknown Redis command called from script")?;
         if !command.takes(words) {
-            return Err("ERR Wrong number of args calling Redis command from script script".into());
+            return Err("ERR Wrong number of args calling Redis command from script".into());
         }
         let Run::Data(run) = command.run else {
-            return Err("ERR This Redis command is not allowed from script script".into());
+            return Err("ERR This Redis command is not allowed from script".into());
         };
         if command.has(WRITE) && self.role != Role::Primary {
             return Err(READ_ONLY.into());
