@@ -1,0 +1,70 @@
+//! What a server did, in order: the account that checks read.
+
+use super::keyspace::Entry;
+use super::resp::{Reply, Word};
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The server's clock, in µs since the epoch.
+    pub at: i64,
+    pub key: Word,
+    pub before: Option<Entry>,
+    /// `None`: the key is gone.
+    pub after: Option<Entry>,
+}
+
+/// A call of a script. The changes that it made stand before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScriptCall {
+    /// The server's clock, in µs since the epoch.
+    pub at: i64,
+    /// The number of the connection that sent it.
+    pub session: u64,
+    /// The script's name for EVALSHA.
+    pub digest: String,
+    pub keys: Vec<Word>,
+    pub arguments: Vec<Word>,
+    /// Where its changes begin in the book.
+    pub first_change: usize,
+    pub reply: Reply,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Change(Change),
+    Call(ScriptCall),
+    /// The server ended, with its data or without.
+    Crash {
+        keeps_data: bool,
+    },
+}
+
+/// Everything that happened, in order. It survives a crash: it is the world's, not the server's.
+#[derive(Debug, Default)]
+pub struct Book(Vec<Event>);
+
+impl Book {
+    /// All events since the server was made.
+    pub fn events(&self) -> &[Event] {
+        &self.0
+    }
+
+    /// The number of events so far.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn record_change(&mut self, change: Change) {
+        self.0.push(Event::Change(change));
+    }
+
+    pub(super) fn record_call(&mut self, call: ScriptCall) {
+        self.0.push(Event::Call(call));
+    }
+
+    pub(super) fn record_crash(&mut self, keeps_data: bool) {
+        self.0.push(Event::Crash { keeps_data });
+    }
+}
