@@ -296,7 +296,7 @@ impl Calls<'_> {
                 let (place, cost, mark) = &marks[which];
                 let form = match self.dice.bool() {
                     true => Form::refund(*cost, mark),
-                    false => Form::refund_part(self.dice.i64(0..=*cost), *cost, mark),
+                    false => Form::settle(self.dice.i64(0..=*cost), *cost, mark),
                 };
                 return (*place, 0, Asked::Form(form));
             }

@@ -6,11 +6,13 @@
 #![cfg(feature = "redis")]
 #![allow(unreachable_pub, reason = "the modules are private to this test")]
 
+mod account;
 mod book;
 mod commands;
 mod compared;
 mod keyspace;
 mod lua;
+mod network;
 mod packing;
 mod promises;
 mod resp;
@@ -20,3 +22,46 @@ mod slots;
 mod sorted_set;
 #[path = "../support/mod.rs"]
 mod support;
+mod world;
+
+#[test]
+fn worlds_keep_every_promise() {
+    let seeds = std::env::var("SEEDS").map_or(20, |text| text.parse().expect("a number"));
+    let first: u64 = std::env::var("SEED").map_or(0, |text| text.parse().expect("a number"));
+    let (mut violations, mut callers, mut hours, mut injected) =
+        (0, 0, 0.0, std::collections::BTreeMap::new());
+    for seed in first..first + seeds {
+        let report = world::run(seed);
+        callers += report.callers;
+        hours += report.simulated.as_secs_f64() / 3_600.0;
+        for (kind, times) in report.injected {
+            *injected.entry(kind).or_insert(0) += times;
+        }
+        if let Some(violation) = report.violation {
+            violations += 1;
+            println!("violation seed={seed} {violation}");
+        }
+    }
+    let faults: u64 = injected.values().sum();
+    println!(
+        "simulation seeds={seeds} hours={hours:.2} callers={callers} faults={faults} \
+         violations={violations}"
+    );
+    for (kind, times) in injected {
+        println!("fault kind={kind} injected={times}");
+    }
+    assert_eq!(violations, 0);
+}
+
+#[test]
+fn a_seed_happens_again_in_the_same_way() {
+    for seed in 0..2 {
+        let (once, again) = (world::run(seed), world::run(seed));
+        assert!(once.callers > 100, "{seed}");
+        let pairs = once.timeline.lines().zip(again.timeline.lines());
+        for (line, (one, other)) in pairs.enumerate() {
+            assert_eq!(one, other, "seed {seed}, line {line}");
+        }
+        assert_eq!(once.timeline, again.timeline, "{seed}");
+    }
+}

@@ -1,0 +1,321 @@
+//! The network between simulated clients and servers: sockets in memory, and what goes wrong on
+//! them. Every delay and fault is drawn from one seed.
+//!
+//! Bytes travel in order and take time. A fault holds for one connection, or for all to a server.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::select;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::server::{ConnectionId, Server};
+
+/// When the world begins, in µs since the epoch.
+const START: i64 = 1_767_225_600_000_000;
+
+/// A server, and the difference of its clock to that of the world, in µs.
+pub struct Host {
+    server: RefCell<Server>,
+    clock: Cell<i64>,
+    /// Changes when all connections to it end.
+    life: watch::Sender<u64>,
+    stands_until: Cell<Option<Instant>>,
+}
+
+/// One connection of a host.
+struct Session {
+    host: Rc<Host>,
+    id: ConnectionId,
+}
+
+impl Host {
+    pub fn new(server: Server) -> Rc<Self> {
+        let (life, _) = watch::channel(0);
+        let (clock, stands_until) = (Cell::new(0), Cell::default());
+        Rc::new(Self { server: RefCell::new(server), clock, life, stands_until })
+    }
+
+    pub fn server(&self) -> RefMut<'_, Server> {
+        self.server.borrow_mut()
+    }
+
+    /// Ends the server, and all connections with it.
+    pub fn crash(&self, keeps_data: bool) {
+        self.server.borrow_mut().crash(keeps_data);
+        self.life.send_modify(|life| *life += 1);
+    }
+
+    /// Reads nothing for a time.
+    pub fn stand_for(&self, time: Duration) {
+        self.stands_until.set(Some(Instant::now() + time));
+    }
+
+    /// How long it reads nothing yet.
+    pub fn standing(&self) -> Duration {
+        let until = self.stands_until.get();
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    fn now(&self) -> i64 {
+        micros() + self.clock.get()
+    }
+
+    fn connect(self: &Rc<Self>) -> Option<Session> {
+        let id = self.server.borrow_mut().connect()?;
+        Some(Session { host: Rc::clone(self), id })
+    }
+}
+
+impl Session {
+    /// Takes bytes that have arrived, and returns the answer's. The error: the host has closed.
+    fn receive(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let now = self.host.now();
+        let answer = self.host.server.borrow_mut().feed(self.id, now, bytes);
+        answer.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.host.server.borrow_mut().disconnect(self.id);
+    }
+}
+
+thread_local! {
+    static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// The time of the world, in µs since the epoch.
+pub fn micros() -> i64 {
+    let begun = BEGUN.with(|begun| {
+        begun.get().unwrap_or_else(|| {
+            begun.set(Some(Instant::now()));
+            Instant::now()
+        })
+    });
+    START + i64::try_from(begun.elapsed().as_micros()).expect("few")
+}
+
+/// How often each fault is drawn: one in so many, 0 being never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Odds {
+    /// A new connection is refused.
+    pub refuse: u32,
+    /// A new connection is never made, nor refused.
+    pub silence: u32,
+    /// A piece is lost, and the connection with it.
+    pub cut_before: u32,
+    /// A piece arrives in part, and the connection is closed.
+    pub cut_within: u32,
+    /// A piece arrives, and its answer is lost with the connection.
+    pub cut_after: u32,
+    /// The answer arrives in part, and the connection is closed.
+    pub cut_answer: u32,
+    /// A piece and all behind it arrive later.
+    pub stall: u32,
+    /// Nothing arrives any more, and nobody is told.
+    pub half_open: u32,
+}
+
+/// The kinds of faults, as they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    Refuse,
+    Silence,
+    CutBefore,
+    CutWithin,
+    CutAfter,
+    CutAnswer,
+    Stall,
+    HalfOpen,
+}
+
+/// A request for a socket.
+struct Dial {
+    host: String,
+    socket: oneshot::Sender<io::Result<DuplexStream>>,
+}
+
+/// Opens sockets, from any thread as the crate wants it.
+#[derive(Clone)]
+pub struct Dialer(mpsc::UnboundedSender<Dial>);
+
+impl Dialer {
+    pub async fn dial(self, host: String) -> io::Result<DuplexStream> {
+        let (socket, opened) = oneshot::channel();
+        let _ = self.0.send(Dial { host, socket });
+        opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()))
+    }
+}
+
+/// The network.
+pub struct Network {
+    hosts: RefCell<BTreeMap<String, Rc<Host>>>,
+    dice: RefCell<Rng>,
+    odds: RefCell<Odds>,
+    injected: RefCell<BTreeMap<Fault, u64>>,
+    /// Connections that are open.
+    open: RefCell<usize>,
+}
+
+impl Network {
+    pub fn new(seed: u64) -> Rc<Self> {
+        Rc::new(Self {
+            hosts: RefCell::default(),
+            dice: RefCell::new(Rng::with_seed(seed)),
+            odds: RefCell::default(),
+            injected: RefCell::default(),
+            open: RefCell::default(),
+        })
+    }
+
+    pub fn add_host(&self, name: &str, host: Rc<Host>) {
+        self.hosts.borrow_mut().insert(name.to_owned(), host);
+    }
+
+    pub fn set_odds(&self, odds: Odds) {
+        *self.odds.borrow_mut() = odds;
+    }
+
+    /// The faults that were drawn, by kind.
+    pub fn injected(&self) -> BTreeMap<Fault, u64> {
+        self.injected.borrow().clone()
+    }
+
+    pub fn open(&self) -> usize {
+        *self.open.borrow()
+    }
+
+    /// Serves those who dial.
+    pub fn dialer(self: &Rc<Self>) -> Dialer {
+        let (sender, mut dials) = mpsc::unbounded_channel::<Dial>();
+        let network = Rc::clone(self);
+        spawn_local(async move {
+            while let Some(dial) = dials.recv().await {
+                let network = Rc::clone(&network);
+                spawn_local(async move { network.open_socket(dial).await });
+            }
+        });
+        Dialer(sender)
+    }
+
+    async fn open_socket(self: Rc<Self>, Dial { host, socket }: Dial) {
+        sleep(self.latency()).await;
+        let odds = *self.odds.borrow();
+        if self.draw(odds.silence, Fault::Silence) {
+            let mut socket = socket;
+            return socket.closed().await;
+        }
+        let host = self.hosts.borrow().get(&host).cloned();
+        let refused = self.draw(odds.refuse, Fault::Refuse);
+        let session = host.filter(|_| !refused).and_then(|host| host.connect());
+        let Some(session) = session else {
+            let _ = socket.send(Err(io::ErrorKind::ConnectionRefused.into()));
+            return;
+        };
+        let (near, far) = duplex(64 * 1024);
+        if socket.send(Ok(near)).is_ok() {
+            *self.open.borrow_mut() += 1;
+            let mut life = session.host.life.subscribe();
+            select! {
+                biased;
+                _ = life.changed() => {}
+                _ = self.carry(far, &session) => {}
+            }
+            *self.open.borrow_mut() -= 1;
+        }
+    }
+
+    /// Carries bytes to the host and back until either side closes or a fault does.
+    async fn carry(self: &Rc<Self>, far: DuplexStream, session: &Session) -> io::Result<()> {
+        let (mut requests, mut answers) = tokio::io::split(far);
+        let (arrived, mut arrivals) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let network = Rc::clone(self);
+        let reading = async move {
+            let mut last = Instant::now();
+            let mut buffer = vec![0; 16 * 1024];
+            while let Ok(size @ 1..) = requests.read(&mut buffer).await {
+                last = last.max(Instant::now() + network.latency());
+                if arrived.send((last, buffer[..size].to_vec())).is_err() {
+                    break;
+                }
+            }
+        };
+        let carried = async {
+            let mut last = Instant::now();
+            while let Some((at, piece)) = arrivals.recv().await {
+                sleep_until(at.max(last)).await;
+                let odds = *self.odds.borrow();
+                if self.draw(odds.stall, Fault::Stall) {
+                    sleep(self.stall()).await;
+                }
+                while let Some(until) =
+                    session.host.stands_until.get().filter(|at| *at > Instant::now())
+                {
+                    sleep_until(until).await;
+                }
+                if self.draw(odds.half_open, Fault::HalfOpen) {
+                    while arrivals.recv().await.is_some() {}
+                    return Ok(());
+                }
+                if self.draw(odds.cut_before, Fault::CutBefore) {
+                    return Ok(());
+                }
+                if self.draw(odds.cut_within, Fault::CutWithin) {
+                    session.receive(&piece[..self.part_of(piece.len())])?;
+                    return Ok(());
+                }
+                let answer = session.receive(&piece)?;
+                if self.draw(odds.cut_after, Fault::CutAfter) {
+                    return Ok(());
+                }
+                if answer.is_empty() {
+                    continue;
+                }
+                if self.draw(odds.cut_answer, Fault::CutAnswer) {
+                    return answers.write_all(&answer[..self.part_of(answer.len())]).await;
+                }
+                last = Instant::now() + self.latency();
+                sleep_until(last).await;
+                answers.write_all(&answer).await?;
+            }
+            Ok(())
+        };
+        let mut carried = pin!(carried);
+        select! {
+            biased;
+            carried = &mut carried => return carried,
+            () = reading => {}
+        }
+        carried.await
+    }
+
+    fn latency(&self) -> Duration {
+        Duration::from_micros(self.dice.borrow_mut().u64(20..400))
+    }
+
+    fn stall(&self) -> Duration {
+        Duration::from_millis(self.dice.borrow_mut().u64(1..3_000))
+    }
+
+    fn part_of(&self, length: usize) -> usize {
+        self.dice.borrow_mut().usize(..length.max(1))
+    }
+
+    fn draw(&self, odds: u32, fault: Fault) -> bool {
+        let is_drawn = odds > 0 && self.dice.borrow_mut().u32(..odds) == 0;
+        if is_drawn {
+            *self.injected.borrow_mut().entry(fault).or_default() += 1;
+        }
+        is_drawn
+    }
+}
