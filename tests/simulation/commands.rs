@@ -1,4 +1,4 @@
-//! The commands: one row for each in [`COMMANDS`], and below it what those do that only touch data.
+//! The commands: one row for each in [`COMMANDS`], and below it those that only touch data.
 //!
 //! A further command is a row, and a function that gets the words after the command's name. Those
 //! that need the connection or the whole server stand in `session_commands.rs`.
