@@ -279,3 +279,40 @@ fn a_node_sends_a_caller_to_the_master_of_a_slot() {
     slots(&mut talk, &|slots| slots.is_down = true);
     assert_eq!(talk.ask("GET b"), "-CLUSTERDOWN The cluster is down\r\n");
 }
+
+/// The client of the crate over a pipe: its greeting, scripts and pushed messages.
+#[tokio::test]
+async fn the_client_speaks_with_it_over_a_pipe() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let mut server = Server::new("a", 1);
+    server.password = Some("secret".into());
+    let connection = server.connect().expect("it listens");
+    let (client, mut pipe) = tokio::io::duplex(64);
+    let settings = redis::RedisConnectionInfo::default()
+        .set_password("secret")
+        .set_protocol(redis::ProtocolVersion::RESP3);
+    let serving = tokio::spawn(async move {
+        let mut bytes = [0; 7];
+        while let Ok(count @ 1..) = pipe.read(&mut bytes).await {
+            let Some(answer) = server.feed(connection, NOW, &bytes[..count]) else { break };
+            pipe.write_all(&answer).await.expect("sent");
+        }
+        server
+    });
+    let opened = redis::aio::MultiplexedConnection::new(&settings, client).await;
+    let (mut client, driver) = opened.expect("a connection");
+    let script = "return {redis.call('INCRBY', KEYS[1], ARGV[1]), 'x'}";
+    let talking = async move {
+        for expected in [2, 4] {
+            let call = redis::cmd("EVAL").arg(script).arg(1).arg("k").arg(2).take();
+            let reply: (i64, String) = call.query_async(&mut client).await.expect("a reply");
+            assert_eq!(reply, (expected, "x".into()));
+        }
+    };
+    tokio::select! {
+        () = talking => {}
+        () = driver => panic!("the connection broke"),
+    }
+    assert_eq!(serving.await.expect("the server ends").book().len(), 4);
+}
