@@ -1,9 +1,9 @@
-//! The commands: one row for each in [`COMMANDS`], and below it what those do that only touch data.
+//! The commands: one row for each in [`COMMANDS`], and below it those that only touch data.
 //!
 //! A further command is a row, and a function that gets the words after the command's name. Those
 //! that need the connection or the whole server stand in `session_commands.rs`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::keyspace::{Entry, Keyspace, Stored, WrongType};
 use super::resp::{Reply, Word, number};
@@ -271,7 +271,7 @@ fn set(data: &mut Keyspace, words: &[Word]) -> Answer {
     if keeps_expiry {
         expires_at = before.and_then(|entry| entry.expires_at);
     }
-    let stored = Rc::new(Stored::Text(words[1].clone()));
+    let stored = Arc::new(Stored::Text(words[1].clone()));
     data.put(&words[0], Some(Entry { stored, expires_at }));
     Ok(Reply::ok())
 }

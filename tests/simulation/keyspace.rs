@@ -4,7 +4,7 @@
 //! Every change of a key is an entry of the book, which replicas follow.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::book::{Book, Change};
 use super::resp::Word;
@@ -42,7 +42,7 @@ impl Stored {
 /// A stored value, and when it expires in ms since the epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    pub stored: Rc<Stored>,
+    pub stored: Arc<Stored>,
     pub expires_at: Option<i64>,
 }
 
@@ -104,7 +104,7 @@ impl Keyspace {
     /// Keeps the expiry that the key had.
     pub fn put_value(&mut self, key: &[u8], stored: Stored) {
         let expires_at = self.get(key).and_then(|entry| entry.expires_at);
-        self.put(key, Some(Entry { stored: Rc::new(stored), expires_at }));
+        self.put(key, Some(Entry { stored: Arc::new(stored), expires_at }));
     }
 
     pub fn text(&mut self, key: &[u8]) -> Result<Option<&Word>, WrongType> {

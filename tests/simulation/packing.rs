@@ -24,7 +24,7 @@ fn pack_value(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
         Value::Number(number) => pack_number(*number, out),
         Value::String(text) => {
             let text = text.as_bytes();
-            pack_length(text.len(), [Some((0xa0, 32)), Some((0xd9, 256))], 0xda, out);
+            pack_length(text.len(), (0xa0, 32), Some(0xd9), 0xda, out);
             out.extend_from_slice(&text);
         }
         Value::Table(table) if depth < MAX_DEPTH => pack_table(table, depth, out)?,
@@ -64,14 +64,19 @@ fn pack_integer(number: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&number.to_be_bytes()[8 - size..]);
 }
 
-/// A length: within the code if it is below the first bound, in one byte if it is below the second,
-/// else in two or four bytes behind `wide` or the code after it.
-fn pack_length(length: usize, short: [Option<(u8, usize)>; 2], wide: u8, out: &mut Vec<u8>) {
-    let [within, byte] = short;
-    if let Some((code, _)) = within.filter(|(_, below)| length < *below) {
+/// How long something is: within the code itself if it is shorter than `within`. Else it stands
+/// behind `byte`, if there is such a code and one byte suffices, or behind `wide` or the next code.
+fn pack_length(
+    length: usize,
+    (code, within): (u8, usize),
+    byte: Option<u8>,
+    wide: u8,
+    out: &mut Vec<u8>,
+) {
+    if length < within {
         out.push(code | length as u8);
-    } else if let Some((code, _)) = byte.filter(|(_, below)| length < *below) {
-        out.extend_from_slice(&[code, length as u8]);
+    } else if let Some(byte) = byte.filter(|_| length <= 0xff) {
+        out.extend_from_slice(&[byte, length as u8]);
     } else if length <= 0xffff {
         out.push(wide);
         out.extend_from_slice(&(length as u16).to_be_bytes());
@@ -92,13 +97,13 @@ fn pack_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
         }
     }
     if is_list && highest == count {
-        pack_length(count, [Some((0x90, 16)), None], 0xdc, out);
+        pack_length(count, (0x90, 16), None, 0xdc, out);
         for place in 1..=count {
             pack_value(&table.raw_get(place)?, depth + 1, out)?;
         }
         return Ok(());
     }
-    pack_length(count, [Some((0x80, 16)), None], 0xde, out);
+    pack_length(count, (0x80, 16), None, 0xde, out);
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
         pack_value(&key, depth + 1, out)?;

@@ -255,12 +255,12 @@ fn a_node_sends_a_caller_to_the_master_of_a_slot() {
     assert!(talk.ask("MGET {b}1 a").starts_with("-CROSSSLOT "));
     assert!(talk.eval("return(redis.call('GET',KEYS[1]))", "a").starts_with("-MOVED "));
 
-    slots(&mut talk, &|slots| drop(slots.migrating.insert(3_300, address("b", 2))));
+    slots(&mut talk, &|slots| slots.migrating = [(3_300, address("b", 2))].into());
     assert_eq!(talk.ask("GET {b}1"), "$1\r\nv\r\n");
     assert_eq!(talk.ask("GET b"), "-ASK 3300 b:2\r\n");
     assert!(talk.ask("MGET {b}1 b").starts_with("-TRYAGAIN "));
 
-    slots(&mut talk, &|slots| drop(slots.importing.insert(15_495)));
+    slots(&mut talk, &|slots| slots.importing = [15_495].into());
     assert_eq!(talk.ask("GET a"), "-MOVED 15495 b:2\r\n");
     assert_eq!(talk.ask("ASKING"), "+OK\r\n");
     assert_eq!(talk.ask("GET a"), "$-1\r\n");

@@ -1,10 +1,10 @@
 //! A simulated Redis: a value that takes bytes and gives bytes, without a socket and without a
 //! clock of its own.
 //!
-//! [`connect`](Server::connect) begins a connection, and [`feed`](Server::feed) gives it bytes at an
-//! instant of the server's clock. What comes back is what the server would write. Faults are
-//! operations: [`crash`](Server::crash), [`stop`](Server::stop), the settings that are public
-//! fields. The world that holds the servers decides when each happens, and how long bytes travel.
+//! [`connect`](Server::connect) begins a connection. [`feed`](Server::feed) gives it bytes at an
+//! instant of the server's clock, and returns what the server writes. Faults are operations, such
+//! as [`crash`](Server::crash) and [`stop`](Server::stop), and settings that are public fields. The
+//! world that holds the servers decides when each happens, and how long bytes travel.
 //!
 //! [`book`](Server::book) says what the server did. Its changes of keys are what replicas follow:
 //! [`replicate`](Server::replicate).
