@@ -1,15 +1,17 @@
 //! A layer settles each request that was answered.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::advance;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{Budget, FixedWindow};
+use tower_sluice::future::{BoxedFuture, Settlement};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Charge, Decision, Limiter, LimiterExt, Memory, Quota, Raise, RateLimitLayer,
-    Refusal, Reservation, Respond,
+    AllInTurn, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Quota,
+    Raise, RateLimitLayer, Refusal, Reservation, Respond,
 };
 
 use super::left;
@@ -133,6 +135,34 @@ async fn a_handler_that_takes_the_reservation_settles_it_itself() {
     assert!(reservation.is_held());
     assert_eq!(tokens.settle(reservation, 1).unwrap().await.unwrap(), 4);
     assert_eq!(left(&tokens, "alice").await, 4);
+}
+
+/// A limiter whose store fails when a key is to be reset.
+struct NeverResets(Memory<Budget>);
+
+impl Limiter for NeverResets {
+    type Future = BoxedFuture;
+
+    fn check(&self, charge: &Charge) -> BoxedFuture {
+        Box::pin(self.0.check(charge))
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        self.0.settle(reservation, actual)
+    }
+
+    fn operate(&self, _: Operation, _: &Charge) -> Option<BoxedFuture> {
+        Some(Box::pin(ready(Err(Error::new(ErrorKind::Infrastructure, "the store is away")))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_reset_leaves_is_settled() {
+    let tokens = budget();
+    let limiter = NeverResets(tokens.clone());
+    let layer = RateLimitLayer::new(limiter, five as fn(&&'static str) -> Charge).respond(Raise);
+    let layer = layer.reset_if(|_: &Decision, _: &&'static str| true);
+    assert_eq!(after(layer, &tokens, "hello").await, [0, 5]);
 }
 
 /// Where nothing is held, nothing is settled that costs what was charged.
