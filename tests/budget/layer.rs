@@ -94,6 +94,19 @@ async fn a_waiter_that_leaves_settles_nothing() {
     assert_eq!(left(&tokens, "alice").await, 5);
 }
 
+/// Its slot may have come before it is polled again: its process was busy.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_late_settles_nothing() {
+    let tokens = budget();
+    let spent = tokens.check(&Charge::new("alice").cost(5)).await.unwrap();
+    tokens.settle(spent.into_reservation().unwrap(), 5).unwrap().await.unwrap();
+    let mut waiting = Box::pin(tokens.acquire(Charge::new("alice").cost(5)));
+    tokio::time::timeout(SECOND / 2, &mut waiting).await.unwrap_err();
+    advance(SECOND).await;
+    drop(waiting);
+    assert_eq!(left(&tokens, "alice").await, 5);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_who_hangs_up_leaves_a_hold_that_ends_by_itself() {
     let tokens = budget();
