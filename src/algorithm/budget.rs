@@ -44,6 +44,9 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// held, and at most `burst` units are under way or wait at once. So give it a burst that is large
 /// enough for all requests that run at the same time.
 ///
+/// What a settlement frees goes to the next charge. Those who wait already keep their slots, so it
+/// may overtake them.
+///
 /// A [`deny_cache`](crate::LimiterExt::deny_cache) does not see the settlements of other processes:
 /// it may repeat a refusal for up to its `max_age`, 1 s unless set. A
 /// [`lease`](crate::LimiterExt::lease) holds the units that it takes, and settles them when it
