@@ -275,6 +275,10 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// A handler that takes it settles it, also later and from another task, and the layer does
     /// not. If the handler leaves it where it is, the layer settles as it would without a handle.
+    /// [`Unsettled`](crate::Unsettled) shows how to settle when a caller hangs up.
+    ///
+    /// The service takes an `http::Request` and returns an `http::Response`. For another one,
+    /// [`actual_cost`](RateLimitLayer::actual_cost) reads the cost from what it returns.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -322,6 +326,14 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// fails or is dropped. So a caller that leaves in the middle pays for what it was sent, and a
     /// response without frames costs nothing. Responses of gRPC are counted alike.
     ///
+    /// **A caller that leaves before the response** drops no body, so nothing is settled, and all
+    /// that was charged stays. A [`Budget`](crate::algorithm::Budget) holds it until its time is
+    /// over. A model may think for seconds before its first token. There let the handler settle:
+    /// [`Unsettled`](crate::Unsettled) has an example.
+    ///
+    /// **A comment that keeps a connection alive is a frame too**, as axum's `Sse::keep_alive`
+    /// sends them. Count it as 0, as in the second example below.
+    ///
     /// The other setters settle nothing of a response then, but an error of the inner service. A
     /// handler that takes its [`SettleHandle`](crate::SettleHandle) settles in place of the body.
     /// A limiter that cannot take more passes no request, as for
@@ -348,8 +360,12 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// service.oneshot(request).await.unwrap().into_body().collect().await.unwrap();
     /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(999_995));
     ///
-    /// // An event of a stream is a frame of its own: each costs a unit.
-    /// let events = |frame: &Frame<Bytes>| u64::from(frame.is_data());
+    /// // An event of a stream is a frame of its own, and costs a unit. A comment costs nothing.
+    /// let events = |frame: &Frame<Bytes>| {
+    ///     u64::from(frame.data_ref().is_some_and(|event| !event.starts_with(b":")))
+    /// };
+    /// assert_eq!(events(&Frame::data(Bytes::from("data: hello\n\n"))), 1);
+    /// assert_eq!(events(&Frame::data(Bytes::from(":\n\n"))), 0);
     /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
     /// let layer = layer.count_body(events);
     /// # let _ = layer;
