@@ -218,6 +218,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// refused, so set a longer one for long queues. Dropping the future before its slot
     /// passes the slot on: see [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).
     ///
+    /// To decide at once, set the wait to 0: `Charge::new("alice").max_wait(Duration::ZERO)`. A
+    /// handler without a layer does so, and answers a refusal by
+    /// [`HttpResponder::reject`](crate::HttpResponder::reject).
+    ///
     /// # Errors
     ///
     /// The [`Refusal`](crate::Refusal), if the charge is denied or could not be decided.
