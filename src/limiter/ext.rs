@@ -306,11 +306,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// Refuses all charges of a key for this time, 1 µs at least: against abuse. `Duration::MAX`
     /// lasts until [`unblock`](LimiterExt::unblock).
     ///
-    /// A refused charge is told the end of the block as its
-    /// [`retry_after`](crate::Decision::retry_after), and nothing remains until then. `peek` and
-    /// `estimate` say so too. Another block never ends a longer one. Every process that shares the
-    /// key sees it: over Redis it is kept in the key itself, so a key that is not blocked costs
-    /// nothing more.
+    /// The [`retry_after`](crate::Decision::retry_after) of a refusal is the end of the block, and
+    /// nothing remains until then. `peek` and `estimate` say so too. Another block never ends a
+    /// longer one. Every process that shares the key sees it: over Redis it is kept in the key
+    /// itself, so a key that is not blocked costs nothing more.
     ///
     /// ```
     /// use std::time::Duration;
@@ -336,6 +335,32 @@ pub trait LimiterExt: Limiter + Sized {
     /// takes units, and [`reset`](LimiterExt::reset) forgets what was taken; neither ends the
     /// block. A charge of several keys blocks each of them: ask the limiter of the key that you
     /// mean.
+    ///
+    /// **A block that ends before the quota is free again** gives nothing back: the used-up window
+    /// goes on refusing. Block the key, and then reset it. The block stays, and at its end the
+    /// whole quota is there:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::FixedWindow};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// let quota = Quota::new(5, 15 * MINUTE);
+    /// let failures = Memory::new("failed logins", FixedWindow::new(quota).anchored());
+    /// for _ in 0..5 {
+    ///     failures.acquire("mallory").await.unwrap();
+    /// }
+    /// failures.block("mallory", MINUTE).await?;
+    /// failures.reset("mallory").await?;
+    /// assert_eq!(failures.peek("mallory").await?.retry_after(), Some(MINUTE));
+    /// tokio::time::advance(MINUTE).await;
+    /// assert_eq!(failures.peek("mallory").await?.remaining(), Some(5));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// The cookbook's [login](crate::guide::cookbook) makes blocks that grow.
     ///
     /// A cached refusal of another process is repeated until the
     /// [`max_age`](DenyCache::max_age) of its cache, and units that it has
