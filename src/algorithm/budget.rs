@@ -115,6 +115,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// ```
 ///
 /// [`TokenBucket`]: super::TokenBucket
+#[doc(alias("authorize", "capture", "hold", "llm", "tokens"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     quota: Quota,

@@ -154,6 +154,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// [`Shadow::counts`] how often. Write it after everything that decides, such as `or_else`:
     /// only `switch`, `inspect`, `metrics` and `trace` come later.
     #[must_use]
+    #[doc(alias("dry_run", "report_only"))]
     fn shadow(self) -> Shadow<Self> {
         Shadow::new(self)
     }
@@ -225,6 +226,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// The [`Refusal`](crate::Refusal), if the charge is denied or could not be decided.
+    #[doc(alias("until_ready", "until_key_ready", "wait"))]
     fn acquire(&self, charge: impl Into<Charge>) -> AcquireFuture<'_, Self> {
         AcquireFuture::new(self, charge.into())
     }
@@ -263,6 +265,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of the kind [`Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    #[doc(alias = "dry_run")]
     fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
     }
@@ -299,6 +302,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot.
+    #[doc(alias = "debit")]
     fn penalize(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
     }
@@ -370,6 +374,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    #[doc(alias("ban", "lockout"))]
     fn block(&self, charge: impl Into<Charge>, time: Duration) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Block(time), &charge.into()))
     }
@@ -381,6 +386,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// As [`block`](LimiterExt::block).
+    #[doc(alias("unban", "unlock"))]
     fn unblock(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Unblock, &charge.into()))
     }
@@ -398,6 +404,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot.
+    #[doc(alias("clear", "delete"))]
     fn reset(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Reset, &charge.into()))
     }
