@@ -359,7 +359,7 @@ impl Decision {
         decision
     }
 
-    /// Sets when the charge went, if that was before the slot that it was told.
+    /// Sets when the charge went, if that was before its slot.
     pub(crate) fn move_up_to(&mut self, at: Duration) {
         let wait = at.saturating_sub(self.decided_at().unwrap_or_default());
         if let Outcome::Wait(told) = self.outcome

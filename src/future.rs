@@ -160,9 +160,12 @@ where
                     }
                 }
                 StateProj::Resetting { reset, answer } => {
-                    // If it fails, what was charged stays.
-                    let _ = ready!(reset.poll(cx));
+                    let reset = ready!(reset.poll(cx));
                     let answer = answer.take().expect("answered once");
+                    // If it fails, what was charged stays, and is settled as without a reset.
+                    if let (Err(_), Some(decision)) = (reset, this.decision) {
+                        settle(this.shared, decision, (*answer).as_ref());
+                    }
                     return Poll::Ready(answer.map_err(R::Error::from));
                 }
                 StateProj::Refusing { refusal } => {

@@ -142,6 +142,7 @@ impl Keyed {
 ///
 /// As a part of several keys, it is a part that is absent: its limiter is not asked. A request
 /// whose parts are all exempt passes.
+#[doc(alias("skip", "allowlist"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exempt;
 

@@ -50,6 +50,7 @@ const DEFAULT_MAX_WAITERS: usize = 1_024;
 ///
 /// Clones share the limiter and the number of requests that wait, so a framework may apply the
 /// layer to each route. A clone can be set up further; that does not change the others.
+#[doc(alias("GovernorLayer", "throttle"))]
 pub struct RateLimitLayer<L, K, R> {
     shared: Arc<Shared<L, K, R>>,
 }
@@ -88,7 +89,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// A caller that leaves while it waits passes its slot on. The requests of this process that
     /// wait behind it for the same key, quota and cost move up, in their order. They go earlier
-    /// than they were told, never later. The last slot goes back to the store. If the store cannot
+    /// than was decided, never later. The last slot goes back to the store. If the store cannot
     /// take it, since another process has reserved a later one, the next charge of that key takes
     /// it, without a call.
     ///
@@ -96,8 +97,12 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// below that patience, where you know it: a request that would leave before its slot is then
     /// refused at once, and its caller knows when to come back.
     ///
+    /// A tower `Timeout` outside of the layer is such a caller: its time includes the wait. Inside
+    /// of the layer it bounds the call alone.
+    ///
     /// Requests to several limiters at once move up where the keys of all are the same. A reset by
     /// another process does not reach the slots at hand: a charge may still wait for one.
+    #[doc(alias("delay", "queue"))]
     #[must_use]
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { shared: Arc::new(Shared { max_wait: wait, ..Shared::clone(&self.shared) }) }
@@ -107,6 +112,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// refused. Default: 1,024.
     ///
     /// The clones made from here on, and the services, share this number.
+    #[doc(alias("max_queue", "queue_size"))]
     #[must_use]
     pub fn max_waiters(self, requests: usize) -> Self {
         let waiters = Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS)));
@@ -231,6 +237,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(5));
     /// # Ok::<(), BoxError>(()) }).unwrap();
     /// ```
+    #[doc(alias("login", "success"))]
     #[must_use]
     pub fn reset_if<F>(self, condition: F) -> RateLimitLayer<L, K, Settle<R, ResetIf<F>>> {
         self.settle(ResetIf(condition))
@@ -275,6 +282,10 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     ///
     /// A handler that takes it settles it, also later and from another task, and the layer does
     /// not. If the handler leaves it where it is, the layer settles as it would without a handle.
+    /// [`Unsettled`](crate::Unsettled) shows how to settle when a caller hangs up.
+    ///
+    /// The service takes an `http::Request` and returns an `http::Response`. For another one,
+    /// [`actual_cost`](RateLimitLayer::actual_cost) reads the cost from what it returns.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -305,6 +316,7 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
+    #[doc(alias("llm", "stream"))]
     #[must_use]
     pub fn settle_in_handler(self) -> RateLimitLayer<L, K, HandOut<R>>
     where
@@ -321,6 +333,14 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// request costs. Less than was charged is refunded, and more is taken, once the body ends,
     /// fails or is dropped. So a caller that leaves in the middle pays for what it was sent, and a
     /// response without frames costs nothing. Responses of gRPC are counted alike.
+    ///
+    /// **A caller that leaves before the response** drops no body, so nothing is settled, and all
+    /// that was charged stays. A [`Budget`](crate::algorithm::Budget) holds it until its time is
+    /// over. A model may think for seconds before its first token. There let the handler settle:
+    /// [`Unsettled`](crate::Unsettled) has an example.
+    ///
+    /// **A comment that keeps a connection alive is a frame too**, as axum's `Sse::keep_alive`
+    /// sends them. Count it as 0, as in the second example below.
     ///
     /// The other setters settle nothing of a response then, but an error of the inner service. A
     /// handler that takes its [`SettleHandle`](crate::SettleHandle) settles in place of the body.
@@ -348,13 +368,18 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// service.oneshot(request).await.unwrap().into_body().collect().await.unwrap();
     /// assert_eq!(limiter.peek("alice").await?.remaining(), Some(999_995));
     ///
-    /// // An event of a stream is a frame of its own: each costs a unit.
-    /// let events = |frame: &Frame<Bytes>| u64::from(frame.is_data());
+    /// // An event of a stream is a frame of its own, and costs a unit. A comment costs nothing.
+    /// let events = |frame: &Frame<Bytes>| {
+    ///     u64::from(frame.data_ref().is_some_and(|event| !event.starts_with(b":")))
+    /// };
+    /// assert_eq!(events(&Frame::data(Bytes::from("data: hello\n\n"))), 1);
+    /// assert_eq!(events(&Frame::data(Bytes::from(":\n\n"))), 0);
     /// let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user")));
     /// let layer = layer.count_body(events);
     /// # let _ = layer;
     /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
     /// ```
+    #[doc(alias("sse", "stream", "bandwidth"))]
     #[must_use]
     pub fn count_body<F>(self, count: F) -> CountBodyLayer<RateLimitLayer<L, K, HandOut<R>>, F>
     where

@@ -27,7 +27,8 @@ use crate::{
 ///
 /// If the compiler finds no method `call`, `ready` or `oneshot` on it, one of these bounds is not
 /// met: the inner service is [`Clone`], the key extractor is one for its requests, and the
-/// responder can answer for it. A service that does not speak HTTP needs `.respond(Raise)`.
+/// responder can answer for it. A service that does not speak HTTP needs `.respond(Raise)`, and
+/// has neither `settle_in_handler` nor `count_body`.
 pub struct RateLimit<S, L, K, R> {
     inner: S,
     shared: Arc<Shared<L, K, R>>,

@@ -13,25 +13,71 @@ pub(crate) type SettleBy =
 /// Units that a request took, with the limiter that settles them: for a cost that is known only
 /// after the response has begun, such as the tokens of a stream.
 ///
-/// A [`SettleHandle`] hands it out. It can be moved into another task. Dropped, it changes nothing:
-/// what was charged stays.
+/// A [`SettleHandle`] hands it out. It can be moved into another task. Dropped, it settles nothing:
+/// what was charged stays, and a [`Budget`](crate::algorithm::Budget) holds it until its
+/// [`max_hold`](crate::algorithm::Budget::max_hold) is over.
+///
+/// A caller that hangs up drops the handler at its current `await`, and the stream that the handler
+/// has returned. So where one of these owns it, settle it in a `Drop`:
 ///
 /// ```
-/// use tower_sluice::{SettleHandle, Unsettled};
+/// use std::convert::Infallible;
+/// use std::time::Duration;
 ///
-/// /// Answers at once, and settles what a task has used in the end.
-/// fn answer(handle: &SettleHandle) {
-///     let unsettled: Option<Unsettled> = handle.take();
-///     tokio::spawn(async move {
-///         let used = 120;
-///         if let Some(unsettled) = unsettled {
-///             unsettled.settle(used);
-///         }
-///     });
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt, service_fn};
+/// use tower_sluice::algorithm::Budget;
+/// use tower_sluice::{
+///     Charge, LimiterExt, Memory, Quota, RateLimitLayer, SettleHandle, Unsettled, by_head,
+/// };
+///
+/// struct Bill {
+///     used: u64,
+///     unsettled: Option<Unsettled>,
 /// }
-/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-/// # runtime.block_on(async { answer(&SettleHandle::default()) });
+///
+/// impl Bill {
+///     // A method, because a `move` closure with `bill.used += 1` takes a copy of that field only.
+///     fn add(&mut self, units: u64) {
+///         self.used += units;
+///     }
+/// }
+///
+/// impl Drop for Bill {
+///     fn drop(&mut self) {
+///         if let Some(unsettled) = self.unsettled.take() {
+///             unsettled.settle(self.used);
+///         }
+///     }
+/// }
+///
+/// # let mut builder = tokio::runtime::Builder::new_current_thread();
+/// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let tokens = Memory::new("tokens", Budget::new(Quota::per_day(10_000)));
+/// let most = by_head(|head| Some(Charge::new(head.header("x-user")?).cost(1_000)));
+/// let layer = RateLimitLayer::new(tokens.clone(), most).settle_in_handler();
+/// let service = layer.layer(service_fn(|request: Request<()>| async move {
+///     // First of all, before anything is awaited.
+///     let handle = request.extensions().get::<SettleHandle>().expect("the layer adds it");
+///     let mut bill = Bill { used: 20, unsettled: handle.take() };
+///     // The model thinks.
+///     tokio::time::sleep(Duration::from_secs(5)).await;
+///     bill.add(80);
+///     Ok::<_, Infallible>(Response::new(()))
+/// }));
+///
+/// // One caller waits for its answer, and one hangs up.
+/// let ask = || Request::builder().header("x-user", "alice").body(()).unwrap();
+/// service.clone().oneshot(ask()).await.unwrap();
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_900));
+/// let patience = Duration::from_secs(1);
+/// assert!(tokio::time::timeout(patience, service.oneshot(ask())).await.is_err());
+/// assert_eq!(tokens.peek("alice").await?.remaining(), Some(9_880));
+/// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
 /// ```
+///
+/// A task of its own is not dropped, so it needs no such type: it moves the `Unsettled` in, and
+/// settles it at its end.
 pub struct Unsettled {
     reservation: Reservation,
     settle_by: SettleBy,
@@ -75,9 +121,10 @@ impl fmt::Debug for Unsettled {
 /// `request.extensions().get::<SettleHandle>()`. Of two layers on one request it is that of the
 /// inner one.
 ///
-/// A handler that takes what is in it settles it, and the layer does not. Take it before the
-/// response is returned: then the layer takes back what is left in it, and settles that as it would
-/// without a handle.
+/// A handler that takes what is in it settles it, and the layer does not. Take it first of all,
+/// before the handler awaits anything: where a caller leaves before the response, the layer settles
+/// nothing. When the response is returned, the layer takes back what is left in the handle, and
+/// settles that as it would without a handle. [`Unsettled`] has an example.
 ///
 /// The default is empty, for tests of handlers.
 #[derive(Clone, Default)]

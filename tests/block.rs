@@ -9,9 +9,11 @@ use std::future::{Ready, ready};
 use std::time::Duration;
 
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::future::{BoxedFuture, Settlement};
 use tower_sluice::{
     AllInTurn, Breaker, Charge, Decision, Description, Error, ErrorKind, FailOpen, Limiter,
-    LimiterExt, Memory, Origin, Outcome, Quota, Refusal, Switch, SwitchMode,
+    LimiterExt, Memory, Operation, Origin, Outcome, Quota, Refusal, Reservation, Switch,
+    SwitchMode,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -176,6 +178,53 @@ async fn a_block_ends_the_lease_of_its_key() {
 }
 
 /// Neither does a cached refusal hide a block, nor a cached block its end.
+/// Decides at once, and answers a second later.
+struct Slow(Memory<FixedWindow>);
+
+impl Limiter for Slow {
+    type Future = BoxedFuture;
+
+    fn check(&self, charge: &Charge) -> BoxedFuture {
+        let decided = self.0.check(charge);
+        Box::pin(async {
+            let decision = decided.await;
+            tokio::time::sleep(SECOND).await;
+            decision
+        })
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        self.0.settle(reservation, actual)
+    }
+
+    fn operate(&self, operation: Operation, charge: &Charge) -> Option<BoxedFuture> {
+        Some(Box::pin(self.0.operate(operation, charge)?))
+    }
+}
+
+/// What a lease is about to get when a key is blocked goes back.
+#[tokio::test(start_paused = true)]
+async fn a_block_gives_back_what_a_lease_asked_for() {
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_day(100)).anchored());
+    let lease = Slow(limiter.clone()).lease(20).valid_for(10 * SECOND);
+    let mut taken = 0;
+    // Until a call is under way that takes more than one unit.
+    let last = loop {
+        let (lease, charge) = (lease.clone(), Charge::new("mallory"));
+        let asked = tokio::spawn(async move { lease.check(&charge).await.unwrap() });
+        tokio::time::sleep(SECOND / 2).await;
+        let left = limiter.peek("mallory").await.unwrap().remaining().unwrap();
+        if left + taken + 1 < 100 {
+            break asked;
+        }
+        taken += u64::from(asked.await.unwrap().is_admitted());
+    };
+    lease.block("mallory", SECOND).await.unwrap();
+    taken += u64::from(last.await.unwrap().is_admitted());
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!(limiter.peek("mallory").await.unwrap().remaining(), Some(100 - taken));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deny_cache_forgets_what_a_block_changes() {
     let limiter = Memory::new("api", FixedWindow::new(Quota::new(1, 60 * SECOND)).anchored());

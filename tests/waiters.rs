@@ -394,6 +394,39 @@ mod over_redis {
         assert_eq!(next.outcome(), Outcome::Allow);
     }
 
+    /// Of limiters that decide at once, whichever of them resets its key or blocks it.
+    #[tokio::test]
+    async fn a_reset_or_a_block_of_a_member_voids_the_slots_at_hand() {
+        let server = Server::start();
+        let slow = TokenBucket::new(Quota::per_minute(1).burst(1)).horizon(3_600 * SECOND);
+        let both = |one: &Redis<TokenBucket>, other: &Redis<TokenBucket>| {
+            AllAtOnce::new((one.clone(), other.clone()), |charge| {
+                [charge.clone(), Charge::new("all")]
+            })
+        };
+        for (user, everybody, is_reset) in [("a", "b", true), ("c", "d", false)] {
+            let pool = Pool::connect(&server.url()).unwrap();
+            let member = |name| Redis::new(name, slow, pool.clone()).decision_timeout(TIMEOUT);
+            let members = || [user, everybody].map(member);
+            let ([one, other], [third, fourth]) = (members(), members());
+            let (first, second) = (both(&one, &other), both(&third, &fourth));
+            first.acquire("supplier").await.unwrap();
+            leave(&first, charge("supplier", 600_000), async || {
+                second.check(&charge("supplier", 600_000)).await.unwrap();
+            })
+            .await;
+            if is_reset {
+                one.reset("supplier").await.unwrap();
+                other.reset("all").await.unwrap();
+            } else {
+                other.block("all", SECOND * 3_600).await.unwrap();
+            }
+            let next = first.check(&charge("supplier", 600_000)).await.unwrap();
+            let admits_at_once = next.outcome() == Outcome::Allow;
+            assert_eq!((admits_at_once, next.is_admitted()), (is_reset, is_reset), "{next:?}");
+        }
+    }
+
     #[tokio::test]
     async fn a_deny_cache_lets_a_charge_have_the_slot_at_hand() {
         let server = Server::start();

@@ -44,6 +44,9 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// held, and at most `burst` units are under way or wait at once. So give it a burst that is large
 /// enough for all requests that run at the same time.
 ///
+/// What a settlement frees goes to the next charge. Those who wait already keep their slots, so it
+/// may overtake them.
+///
 /// A [`deny_cache`](crate::LimiterExt::deny_cache) does not see the settlements of other processes:
 /// it may repeat a refusal for up to its `max_age`, 1 s unless set. A
 /// [`lease`](crate::LimiterExt::lease) holds the units that it takes, and settles them when it
@@ -64,7 +67,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// What is never settled counts as spent when its time is over: after
 /// [`max_hold`](Budget::max_hold) at the earliest, and after twice that at the latest. So a process
 /// that crashes takes its units away no longer. A settlement that comes later changes nothing, and
-/// gives back 0. So does one of a key that was reset, unless as many units are held again.
+/// gives back 0. The same holds for a key that was reset, unless it holds as many units again.
 ///
 /// # Example
 ///
@@ -115,6 +118,7 @@ const MIN_MAX_HOLD: Duration = Duration::from_micros(1);
 /// ```
 ///
 /// [`TokenBucket`]: super::TokenBucket
+#[doc(alias("authorize", "capture", "hold", "llm", "tokens"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     quota: Quota,

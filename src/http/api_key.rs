@@ -64,6 +64,27 @@ pub fn by_bearer_token() -> ApiKey {
 /// limit. So put authentication outside of the limit, or charge the [IP address](crate::ClientIp)
 /// too: `by_head(move |head| (api_key.of(head), client_ip.of(head)))`.
 ///
+/// # With a cost or a quota
+///
+/// [`of`](ApiKey::of) makes the key of a [`Charge`](crate::Charge):
+///
+/// ```
+/// use tower_sluice::algorithm::Budget;
+/// use tower_sluice::{
+///     Charge, KeyExtractor, Keyed, Memory, Quota, RateLimitLayer, by_api_key, by_head,
+/// };
+///
+/// let api_key = by_api_key("x-api-key");
+/// let key = by_head(move |head| Some(Charge::new(api_key.of(head)?).cost(1_000)));
+///
+/// let request = http::Request::builder().header("x-api-key", "sk_live_1").body(()).unwrap();
+/// assert!(matches!(key.extract(&request), Keyed::Charge(charge) if charge.get_cost() == 1_000));
+///
+/// let tokens = Memory::new("tokens", Budget::new(Quota::per_minute(10_000)));
+/// let layer = RateLimitLayer::new(tokens, key);
+/// # let _ = layer;
+/// ```
+///
 /// # What is stored
 ///
 /// Of the SHA-256 digest the first 32 hexadecimal digits, so that nobody reads the API key in Redis
@@ -103,7 +124,8 @@ impl ApiKey {
         Self { digest: SecretDigest::with_secret(secret.as_ref()), ..self }
     }
 
-    /// The hashed API key of a request, if it has one.
+    /// The hashed API key of a request, if it has one: the key of a charge with a cost or a quota.
+    #[doc(alias = "cost")]
     #[must_use]
     pub fn of(&self, head: Head<'_>) -> Option<String> {
         self.find(head).ok()

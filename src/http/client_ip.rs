@@ -59,6 +59,7 @@ use crate::{Error, ErrorKind, KeyExtractor, Keyed};
 /// [`ClientIp::peer`] there.
 #[cfg(any(feature = "axum", feature = "tonic"))]
 #[cfg_attr(docsrs, doc(cfg(any(feature = "axum", feature = "tonic"))))]
+#[doc(alias("by_ip", "PeerIpKeyExtractor", "SmartIpKeyExtractor"))]
 #[must_use]
 pub fn by_client_ip() -> ClientIp {
     ClientIp::new()

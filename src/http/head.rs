@@ -49,6 +49,7 @@ impl<'a> Head<'a> {
     /// a caller may send a line of its own beside the one that a proxy appends, and another reader
     /// might take the other one. For headers that may have several lines use
     /// [`headers`](Head::headers).
+    #[doc(alias = "by_header")]
     #[must_use]
     pub fn header(&self, name: &str) -> Option<String> {
         let mut lines = self.headers.get_all(name).iter();

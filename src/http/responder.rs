@@ -299,7 +299,39 @@ impl<F, E> HttpResponder<F, E> {
         HttpResponder { no_key, content_type, headers, extensions, body, empty }
     }
 
-    /// The response to a refused request: for responders of your own that begin with it.
+    /// The response to a refused request: for responders of your own that begin with it, and for
+    /// handlers that ask a limiter themselves.
+    ///
+    /// A handler does so where the key is in the body, such as the user of a login.
+    /// [`acquire`](crate::LimiterExt::acquire) with a `max_wait` of 0 decides at once, and its
+    /// error is the [`Refusal`]. Only the method and the headers of the request matter, since
+    /// `HEAD` and gRPC are answered in another way. Here an empty request is enough.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use http::{Request, Response};
+    /// use tower_sluice::algorithm::FixedWindow;
+    /// use tower_sluice::{Charge, HttpResponder, LimiterExt, Memory, Quota};
+    ///
+    /// async fn login(logins: &Memory<FixedWindow>, user: &str) -> Response<String> {
+    ///     let charge = Charge::new(user).max_wait(Duration::ZERO);
+    ///     match logins.acquire(charge).await {
+    ///         Ok(_) => Response::new(String::from("the password is checked")),
+    ///         Err(refusal) => HttpResponder::new().text().reject(Request::new(()), refusal),
+    ///     }
+    /// }
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// let logins = Memory::new("logins", FixedWindow::new(Quota::per_hour(1)).anchored());
+    /// assert_eq!(login(&logins, "alice").await.status(), 200);
+    /// let refused = login(&logins, "alice").await;
+    /// assert_eq!(refused.status(), 429);
+    /// assert_eq!(refused.headers()["retry-after"], "3600");
+    /// # });
+    /// ```
+    #[doc(alias = "into_response")]
     #[must_use]
     pub fn reject<B, C>(&self, request: Request<B>, refusal: Refusal) -> Response<C>
     where

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Limiter, runtime};
 use crate::waiters::Waiter;
-use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal};
+use crate::{Charge, Decision, Error, ErrorKind, Outcome, Refusal, Reservation};
 
 /// The longest jitter, in µs.
 const MAX_JITTER: u64 = 1_000;
@@ -79,7 +79,7 @@ impl<C> Admission<C> {
         Self { attempts: Some(attempts.into()), state: State::Starting }
     }
 
-    /// Refunds a reserved wait that is not over yet.
+    /// Refunds a reserved wait that is not over yet, and whatever is held.
     pub(crate) fn abandon<L: Limiter>(
         self: Pin<&mut Self>,
         limiter: &L,
@@ -89,7 +89,9 @@ impl<C> Admission<C> {
         if let StateProj::Waiting { due, .. } = this.state.project() {
             let due = this.attempts.as_ref().and_then(|one| one.due(None)).unwrap_or(*due);
             let reservation = decision.as_mut().and_then(Decision::take_reservation);
-            if let Some(reservation) = reservation.filter(|_| Instant::now() < due) {
+            // What is held waits for its settlement, even if its slot is past.
+            let is_of_use = |one: &Reservation| one.is_held() || Instant::now() < due;
+            if let Some(reservation) = reservation.filter(is_of_use) {
                 let _ = limiter.settle(reservation, 0);
             }
         }

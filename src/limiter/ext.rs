@@ -154,6 +154,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// [`Shadow::counts`] how often. Write it after everything that decides, such as `or_else`:
     /// only `switch`, `inspect`, `metrics` and `trace` come later.
     #[must_use]
+    #[doc(alias("dry_run", "report_only"))]
     fn shadow(self) -> Shadow<Self> {
         Shadow::new(self)
     }
@@ -218,9 +219,14 @@ pub trait LimiterExt: Limiter + Sized {
     /// refused, so set a longer one for long queues. Dropping the future before its slot
     /// passes the slot on: see [`RateLimitLayer::max_wait`](crate::RateLimitLayer::max_wait).
     ///
+    /// To decide at once, set the wait to 0: `Charge::new("alice").max_wait(Duration::ZERO)`. A
+    /// handler without a layer does so, and answers a refusal by
+    /// [`HttpResponder::reject`](crate::HttpResponder::reject).
+    ///
     /// # Errors
     ///
     /// The [`Refusal`](crate::Refusal), if the charge is denied or could not be decided.
+    #[doc(alias("until_ready", "until_key_ready", "wait"))]
     fn acquire(&self, charge: impl Into<Charge>) -> AcquireFuture<'_, Self> {
         AcquireFuture::new(self, charge.into())
     }
@@ -259,6 +265,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of the kind [`Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    #[doc(alias = "dry_run")]
     fn estimate(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Estimate, &charge.into()))
     }
@@ -295,6 +302,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot.
+    #[doc(alias = "debit")]
     fn penalize(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Penalize, &charge.into()))
     }
@@ -302,11 +310,10 @@ pub trait LimiterExt: Limiter + Sized {
     /// Refuses all charges of a key for this time, 1 µs at least: against abuse. `Duration::MAX`
     /// lasts until [`unblock`](LimiterExt::unblock).
     ///
-    /// A refused charge is told the end of the block as its
-    /// [`retry_after`](crate::Decision::retry_after), and nothing remains until then. `peek` and
-    /// `estimate` say so too. Another block never ends a longer one. Every process that shares the
-    /// key sees it: over Redis it is kept in the key itself, so a key that is not blocked costs
-    /// nothing more.
+    /// The [`retry_after`](crate::Decision::retry_after) of a refusal is the end of the block, and
+    /// nothing remains until then. `peek` and `estimate` say so too. Another block never ends a
+    /// longer one. Every process that shares the key sees it: over Redis it is kept in the key
+    /// itself, so a key that is not blocked costs nothing more.
     ///
     /// ```
     /// use std::time::Duration;
@@ -333,6 +340,32 @@ pub trait LimiterExt: Limiter + Sized {
     /// block. A charge of several keys blocks each of them: ask the limiter of the key that you
     /// mean.
     ///
+    /// **A block that ends before the quota is free again** gives nothing back: the used-up window
+    /// goes on refusing. Block the key, and then reset it. The block stays, and at its end the
+    /// whole quota is there:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_sluice::{LimiterExt, Memory, Quota, algorithm::FixedWindow};
+    ///
+    /// # let mut builder = tokio::runtime::Builder::new_current_thread();
+    /// # builder.enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// let quota = Quota::new(5, 15 * MINUTE);
+    /// let failures = Memory::new("failed logins", FixedWindow::new(quota).anchored());
+    /// for _ in 0..5 {
+    ///     failures.acquire("mallory").await.unwrap();
+    /// }
+    /// failures.block("mallory", MINUTE).await?;
+    /// failures.reset("mallory").await?;
+    /// assert_eq!(failures.peek("mallory").await?.retry_after(), Some(MINUTE));
+    /// tokio::time::advance(MINUTE).await;
+    /// assert_eq!(failures.peek("mallory").await?.remaining(), Some(5));
+    /// # Ok::<(), tower_sluice::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// The cookbook's [login](crate::guide::cookbook) makes blocks that grow.
+    ///
     /// A cached refusal of another process is repeated until the
     /// [`max_age`](DenyCache::max_age) of its cache, and units that it has
     /// [leased](LimiterExt::lease) are spent for 100 ms.
@@ -341,6 +374,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot: closures and [`Redisson`](crate::redisson::Redisson) cannot.
+    #[doc(alias("ban", "lockout"))]
     fn block(&self, charge: impl Into<Charge>, time: Duration) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Block(time), &charge.into()))
     }
@@ -352,6 +386,7 @@ pub trait LimiterExt: Limiter + Sized {
     /// # Errors
     ///
     /// As [`block`](LimiterExt::block).
+    #[doc(alias("unban", "unlock"))]
     fn unblock(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Unblock, &charge.into()))
     }
@@ -369,6 +404,7 @@ pub trait LimiterExt: Limiter + Sized {
     ///
     /// As a check; and of [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) if the
     /// limiter cannot.
+    #[doc(alias("clear", "delete"))]
     fn reset(&self, charge: impl Into<Charge>) -> OperationFuture<Self::Future> {
         OperationFuture::new(self.operate(Operation::Reset, &charge.into()))
     }

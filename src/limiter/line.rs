@@ -42,6 +42,24 @@ pub(super) struct Lines {
     by_key: Mutex<ByKey>,
     /// The number of spare slots in all lines, so that a charge need not look where there are none.
     spares: AtomicUsize,
+    changes: Arc<Changes>,
+    /// Those of the limiters that are asked together, if these lines are of several.
+    of_members: Vec<Arc<Changes>>,
+}
+
+/// How often keys of a limiter were reset or blocked.
+#[derive(Default)]
+struct Changes {
+    all: AtomicUsize,
+    /// Through a limiter that asks several together.
+    by_several: AtomicUsize,
+}
+
+/// The resets and blocks that lines know of: of all keys, and those that name no key of theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Known {
+    all: usize,
+    unnamed: usize,
 }
 
 #[derive(Default)]
@@ -76,6 +94,10 @@ pub(super) struct Slot {
     is_kept: bool,
     /// True if the key was reset since: the store does not know the slot any more.
     is_forgotten: bool,
+    /// True if the key may have been reset or blocked since: no charge may have the slot.
+    is_void: bool,
+    /// What the lines knew when it came there, or left them.
+    known: Known,
 }
 
 /// One that waits.
@@ -114,6 +136,8 @@ impl Slot {
             report: decision.to_shared(),
             is_kept: false,
             is_forgotten: false,
+            is_void: false,
+            known: Known::default(),
         }
     }
 
@@ -121,6 +145,25 @@ impl Slot {
     pub(super) fn decision(&self) -> (Decision, Mark) {
         let wait = self.due.saturating_duration_since(Instant::now());
         (self.report.waiting_until(self.at, wait), self.mark.clone())
+    }
+
+    /// Whether no charge may have it, while it stands in line.
+    fn is_void_in_line(&self, known: Known) -> bool {
+        self.is_void || self.known.unnamed != known.unnamed
+    }
+
+    /// The same slot, void if any key was reset or blocked since it left the line.
+    fn back_in_line(mut self, known: Known) -> Self {
+        self.is_void |= self.known != known;
+        self.known = known;
+        self
+    }
+
+    /// The same slot, which leaves the line.
+    fn out_of_line(mut self, known: Known) -> Self {
+        self.is_void = self.is_void_in_line(known);
+        self.known = known;
+        self
     }
 
     fn is_before(&self, other: &Self) -> bool {
@@ -159,14 +202,41 @@ impl Lines {
         })
     }
 
-    /// Forgets the slots of a key, which was reset, once their waiters have gone.
-    pub(super) fn forget(&self, key: &str) {
+    /// The lines of limiters that are asked together. What is at hand there is void once a key of
+    /// one of them is reset or blocked.
+    #[cfg(any(feature = "redis", feature = "policies"))]
+    pub(super) fn of_several<'a>(members: impl Iterator<Item = &'a Self>) -> Self {
+        let changes = |lines: &Self| match &lines.of_members[..] {
+            [] => vec![Arc::clone(&lines.changes)],
+            several => several.to_vec(),
+        };
+        Self { of_members: members.flat_map(changes).collect(), ..Self::default() }
+    }
+
+    fn known(&self) -> Known {
+        let unnamed = match &self.of_members[..] {
+            [] => self.changes.by_several.load(Relaxed),
+            several => several.iter().map(|member| member.all.load(Relaxed)).sum(),
+        };
+        Known { all: self.changes.all.load(Relaxed) + unnamed, unnamed }
+    }
+
+    /// Lets no charge have the slots of a key, which was reset or blocked. The store does not know
+    /// those of before a reset, so they are not given back either.
+    pub(super) fn forget(&self, key: &str, is_reset: bool) {
+        self.changes.all.fetch_add(1, Relaxed);
+        for member in &self.of_members {
+            member.all.fetch_add(1, Relaxed);
+            member.by_several.fetch_add(1, Relaxed);
+        }
         let mut by_key = self.lock();
         let Some(lines) = by_key.lines.get_mut(key) else { return };
         lines.retain_mut(|line| {
             self.spares.fetch_sub(line.spares(), Relaxed);
             line.slots.truncate(line.waiters.len());
-            line.slots.iter_mut().for_each(|slot| slot.is_forgotten = true);
+            for slot in &mut line.slots {
+                (slot.is_forgotten, slot.is_void) = (slot.is_forgotten || is_reset, true);
+            }
             !line.slots.is_empty()
         });
         if lines.is_empty() {
@@ -216,7 +286,7 @@ impl Lines {
         });
         let line = &mut lines[index];
         let spares = line.spares();
-        line.drop_useless_spares();
+        line.drop_useless_spares(self.known());
         let changed = change(line);
         // Under the lock, so that the sum never falls below 0.
         self.spares.fetch_add(line.spares(), Relaxed);
@@ -239,7 +309,7 @@ impl Lines {
         by_key.lines.retain(|_, lines| {
             lines.retain_mut(|line| {
                 let spares = line.spares();
-                line.drop_useless_spares();
+                line.drop_useless_spares(self.known());
                 self.spares.fetch_sub(spares - line.spares(), Relaxed);
                 !line.slots.is_empty()
             });
@@ -271,11 +341,11 @@ impl Line {
         self.slots.len() - self.waiters.len()
     }
 
-    /// Drops what nobody may use any more: slots in the past, and those of before a reset.
-    fn drop_useless_spares(&mut self) {
+    /// Drops what nobody may use any more: slots in the past, and void ones.
+    fn drop_useless_spares(&mut self, known: Known) {
         if self.spares() > 0 {
             let now = Instant::now();
-            let is_useless = |slot: &mut Slot| slot.due <= now || slot.is_forgotten;
+            let is_useless = |slot: &mut Slot| slot.due <= now || slot.is_void_in_line(known);
             self.slots.extract_if(self.waiters.len().., is_useless).for_each(drop);
         }
     }
@@ -311,7 +381,7 @@ impl Line {
     /// The newest slot, if nobody waits for it and the store may take it back.
     fn pop_newest(&mut self) -> Option<Slot> {
         let is_spare = self.slots.len() > self.waiters.len();
-        self.slots.pop_if(|slot| is_spare && !slot.is_kept)
+        self.slots.pop_if(|slot| is_spare && !slot.is_kept && !slot.is_forgotten)
     }
 }
 
@@ -323,7 +393,7 @@ impl Place {
         store: Arc<dyn Reclaim>,
     ) -> Arc<Self> {
         let (lines, key, told) = (Arc::clone(lines), key.into(), slot.due);
-        let slot = Mutex::new(Some(slot));
+        let slot = Mutex::new(Some(Slot { known: lines.known(), ..slot }));
         Arc::new_cyclic(|this| Self {
             lines,
             key,
@@ -349,7 +419,8 @@ impl Place {
         if self.slot().is_none() {
             self.change(|line| {
                 let index = line.position(self)?;
-                *self.slot() = Some(line.slots.remove(index));
+                let slot = line.slots.remove(index).out_of_line(self.lines.known());
+                *self.slot() = Some(slot);
                 Some(line.waiters.remove(index))
             });
         }
@@ -358,23 +429,38 @@ impl Place {
     /// Gives back the newest slot of the line, if nobody waits for it. What the store cannot take
     /// is kept.
     fn give_back_newest(&self) -> Option<Settlement> {
+        self.give_back(self.with_line(|line| self.pop_newest(line))?)
+    }
+
+    fn pop_newest(&self, line: &mut Line) -> Option<Slot> {
+        line.pop_newest().map(|slot| slot.out_of_line(self.lines.known()))
+    }
+
+    fn give_back(&self, slot: Slot) -> Option<Settlement> {
         let place = self.this.upgrade()?;
-        let slot = self.with_line(Line::pop_newest)?;
         let (settler, settlement) = Settlement::begin();
         let mark = slot.mark.clone();
         let mut reclaimed = self.store.reclaim(&self.key, &self.quota, self.cost, mark);
         reclaimed.observe(move |result| {
             settler.end(match result {
                 Ok(0) if slot.due > Instant::now() => {
-                    place.change(|line| line.add_slot(Slot { is_kept: true, ..slot }));
-                    // Those who came meanwhile may have moved up.
-                    let _ = place.give_back_newest();
-                    Ok(place.cost)
+                    place.keep(Slot { is_kept: true, ..slot }).map_or(Ok(0), |()| Ok(place.cost))
                 }
                 result => result.clone(),
             });
         });
         Some(settlement)
+    }
+
+    /// Keeps a slot for the next charge. `None` if it is void.
+    fn keep(&self, slot: Slot) -> Option<()> {
+        self.change(|line| {
+            let slot = slot.back_in_line(self.lines.known());
+            (!slot.is_void).then(|| line.add_slot(slot))
+        })?;
+        // Those who came meanwhile may have moved up.
+        let _ = self.give_back_newest();
+        Some(())
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Slot>> {
@@ -388,6 +474,7 @@ impl Waiters for Place {
         let own = self.slot().take();
         let has_earlier = own.is_some_and(|slot| {
             self.change(|line| {
+                let slot = slot.back_in_line(self.lines.known());
                 let (index, spare) = (line.add_slot(slot), line.waiters.len());
                 line.waiters.insert(index.min(spare), Waiter::of(self));
                 index > spare
@@ -428,19 +515,22 @@ impl Turn for Place {
         // The store could not take back a kept slot before either.
         let kept = self.slot().take_if(|slot| slot.is_kept && slot.due > now);
         if let Some(kept) = kept {
-            self.change(|line| line.add_slot(kept));
-            // Those who came meanwhile may have moved up.
-            let _ = self.give_back_newest();
-            return Some(Settlement::gave_back(self.cost));
+            return Some(Settlement::gave_back(self.keep(kept).map_or(0, |()| self.cost)));
         }
         if self.slot().is_some() {
             return None;
         }
         let left = self.change(|line| {
             let index = line.position(self).filter(|index| line.due(*index) > now)?;
-            Some(line.waiters.remove(index))
+            let left = line.waiters.remove(index);
+            // At once, since a void slot that is spare is dropped.
+            let newest = self.pop_newest(line);
+            line.drop_useless_spares(self.lines.known());
+            Some((newest, left))
         });
-        left.map(|_| self.give_back_newest().unwrap_or_else(|| Settlement::gave_back(self.cost)))
+        let (newest, _) = left?;
+        let given_back = newest.and_then(|slot| self.give_back(slot));
+        Some(given_back.unwrap_or_else(|| Settlement::gave_back(self.cost)))
     }
 
     fn mark(&self) -> Option<Mark> {

@@ -82,6 +82,7 @@ pub(crate) const DEFAULT_MAX_KEYS: usize = 100_000;
 /// [`SlidingWindow`]: crate::algorithm::SlidingWindow
 /// [`SlidingLog`]: crate::algorithm::SlidingLog
 /// [`max_limit`]: crate::algorithm::SlidingLog::max_limit
+#[doc(alias("in_memory", "local"))]
 pub struct Memory<A: Algorithm> {
     store: Arc<Store<A>>,
 }

@@ -152,7 +152,13 @@ pub trait Limiter {
     /// The future of the decision.
     type Future: Future<Output = Result<Decision, Error>>;
 
-    /// Asks whether `charge` may pass.
+    /// Asks whether `charge` may pass, and takes its units if so: `check(&Charge::new("alice"))`.
+    ///
+    /// A refusal is a [`Decision`] too, not an error: ask [`Decision::is_admitted`]. Nothing
+    /// sleeps: where the charge has a [`max_wait`](Charge::max_wait), the caller sleeps the wait
+    /// that [`Decision::outcome`] says. [`LimiterExt::acquire`] does both: it sleeps, and a refusal
+    /// is its error.
+    #[doc(alias("check_key", "check_n", "try_acquire", "consume"))]
     fn check(&self, charge: &Charge) -> Self::Future;
 
     /// Decides about a request without a key, which cannot be charged. `None` refuses it, and is

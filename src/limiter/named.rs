@@ -287,9 +287,19 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         Some(decision)
     }
 
-    /// Forgets the slots of a key, which was reset, once their waiters have gone.
-    pub(super) fn forget(&self, key: &str) {
-        self.lines.forget(key);
+    /// Lets no charge have the slots of a key that is reset or blocked: see [`Lines::forget`].
+    pub(super) fn forget(&self, key: &str, is_reset: bool) {
+        self.lines.forget(key, is_reset);
+    }
+
+    /// The same, for charges that these limiters decide together: see [`Lines::of_several`].
+    #[cfg(any(feature = "redis", feature = "policies"))]
+    pub(super) fn asking_several<'a, B: Algorithm>(
+        self,
+        members: impl Iterator<Item = &'a NamedAlgorithm<B>>,
+    ) -> Self {
+        let lines = Lines::of_several(members.map(|member| &*member.lines));
+        Self { lines: Arc::new(lines), ..self }
     }
 
     /// Lets nobody else's waiters move up in its lines.

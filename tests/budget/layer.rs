@@ -1,15 +1,17 @@
 //! A layer settles each request that was answered.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::advance;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{Budget, FixedWindow};
+use tower_sluice::future::{BoxedFuture, Settlement};
 use tower_sluice::testing::Scripted;
 use tower_sluice::{
-    AllInTurn, Charge, Decision, Limiter, LimiterExt, Memory, Quota, Raise, RateLimitLayer,
-    Refusal, Reservation, Respond,
+    AllInTurn, Charge, Decision, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Quota,
+    Raise, RateLimitLayer, Refusal, Reservation, Respond,
 };
 
 use super::left;
@@ -92,6 +94,19 @@ async fn a_waiter_that_leaves_settles_nothing() {
     assert_eq!(left(&tokens, "alice").await, 5);
 }
 
+/// Its slot may have come before it is polled again: its process was busy.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_late_settles_nothing() {
+    let tokens = budget();
+    let spent = tokens.check(&Charge::new("alice").cost(5)).await.unwrap();
+    tokens.settle(spent.into_reservation().unwrap(), 5).unwrap().await.unwrap();
+    let mut waiting = Box::pin(tokens.acquire(Charge::new("alice").cost(5)));
+    tokio::time::timeout(SECOND / 2, &mut waiting).await.unwrap_err();
+    advance(SECOND).await;
+    drop(waiting);
+    assert_eq!(left(&tokens, "alice").await, 5);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_who_hangs_up_leaves_a_hold_that_ends_by_itself() {
     let tokens = budget();
@@ -133,6 +148,34 @@ async fn a_handler_that_takes_the_reservation_settles_it_itself() {
     assert!(reservation.is_held());
     assert_eq!(tokens.settle(reservation, 1).unwrap().await.unwrap(), 4);
     assert_eq!(left(&tokens, "alice").await, 4);
+}
+
+/// A limiter whose store fails when a key is to be reset.
+struct NeverResets(Memory<Budget>);
+
+impl Limiter for NeverResets {
+    type Future = BoxedFuture;
+
+    fn check(&self, charge: &Charge) -> BoxedFuture {
+        Box::pin(self.0.check(charge))
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        self.0.settle(reservation, actual)
+    }
+
+    fn operate(&self, _: Operation, _: &Charge) -> Option<BoxedFuture> {
+        Some(Box::pin(ready(Err(Error::new(ErrorKind::Infrastructure, "the store is away")))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_reset_leaves_is_settled() {
+    let tokens = budget();
+    let limiter = NeverResets(tokens.clone());
+    let layer = RateLimitLayer::new(limiter, five as fn(&&'static str) -> Charge).respond(Raise);
+    let layer = layer.reset_if(|_: &Decision, _: &&'static str| true);
+    assert_eq!(after(layer, &tokens, "hello").await, [0, 5]);
 }
 
 /// Where nothing is held, nothing is settled that costs what was charged.

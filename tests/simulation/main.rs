@@ -1,7 +1,13 @@
-//! Simulated servers: real scripts in the real interpreter, without sockets, and with a clock that
-//! the test owns.
+//! A simulated world: the crate's client, a network that fails and servers, in one thread with
+//! paused time, all of it from one seed.
 //!
-//! `server.rs` is what a world holds; `commands.rs` lists what a server understands.
+//! `world.rs` runs the callers of a seed and checks what happened, by the server's own book, which
+//! `account.rs` reads. `network.rs` is the sockets and their faults. `server.rs` is a simulated
+//! server: a value that runs the real scripts in the real interpreter; `commands.rs` lists what it
+//! understands, and `compared.rs` holds it against a real one.
+//!
+//! `SEEDS=1000000 cargo test --release --test simulation worlds -- --nocapture` runs more worlds,
+//! from `SEED` on.
 
 #![cfg(feature = "redis")]
 #![allow(unreachable_pub, reason = "the modules are private to this test")]
@@ -24,12 +30,17 @@ mod sorted_set;
 mod support;
 mod world;
 
+use std::collections::BTreeMap;
+
+/// How many worlds run, unless `SEEDS` says another number.
+const DEFAULT_SEEDS: u64 = 20;
+
 #[test]
 fn worlds_keep_every_promise() {
-    let seeds = std::env::var("SEEDS").map_or(20, |text| text.parse().expect("a number"));
+    let seeds =
+        std::env::var("SEEDS").map_or(DEFAULT_SEEDS, |text| text.parse().expect("a number"));
     let first: u64 = std::env::var("SEED").map_or(0, |text| text.parse().expect("a number"));
-    let (mut violations, mut callers, mut hours, mut injected) =
-        (0, 0, 0.0, std::collections::BTreeMap::new());
+    let (mut violations, mut callers, mut hours, mut injected) = (0, 0, 0.0, BTreeMap::new());
     for seed in first..first + seeds {
         let report = world::run(seed);
         callers += report.callers;

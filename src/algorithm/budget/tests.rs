@@ -61,6 +61,18 @@ fn only_a_settlement_makes_room_for_more_than_is_not_held() {
     assert_eq!(key.check(10 * SECOND, 6, 60 * SECOND), Verdict::Never);
 }
 
+/// A slot is an instant that was told.
+#[test]
+fn what_a_settlement_frees_goes_to_the_next_charge_and_not_to_who_waits() {
+    let mut key = Key::of(Budget::new(FIVE));
+    let spent = key.hold(0, 3);
+    key.settle(0, 3, 3, &spent);
+    let held = key.hold(0, 2);
+    assert_eq!(key.check(0, 1, SECOND), Verdict::Wait(200_000));
+    assert_eq!(key.settle(0, 2, 0, &held), Some(2));
+    assert_eq!(key.check(0, 1, SECOND), Verdict::Allow);
+}
+
 #[test]
 fn a_settlement_that_comes_twice_changes_nothing() {
     let mut key = Key::of(Budget::new(FIVE));

@@ -147,7 +147,7 @@ impl<L: Limiter> Leases<L> {
         let (hash, name) = self.name(key);
         let mut ended = Ended::new();
         let mut shard = self.shard(hash);
-        let waiters = match shard.begin_reset(hash, &name) {
+        let waiters = match shard.begin_reset(hash, &name, unspent) {
             Some(mut key) => {
                 key.end_all(&mut ended);
                 key.dismiss(None, Instant::now())

@@ -4,6 +4,7 @@ use hashbrown::HashTable;
 use tokio::time::Instant;
 
 use super::key::LeasedKey;
+use super::leases::Unspent;
 use super::name::Name;
 use super::queue::Queue;
 use super::settings::Settings;
@@ -91,9 +92,16 @@ impl<L: Limiter> Shard<L> {
     }
 
     /// Begins a reset: removes the key. Until the reset ends, nothing is refilled.
-    pub(super) fn begin_reset(&mut self, hash: u64, name: &str) -> Option<LeasedKey<L>> {
+    pub(super) fn begin_reset(
+        &mut self,
+        hash: u64,
+        name: &str,
+        unspent: Unspent,
+    ) -> Option<LeasedKey<L>> {
         self.resets += 1;
-        self.last_forgotten = self.last_generation;
+        if let Unspent::IsForgotten = unspent {
+            self.last_forgotten = self.last_generation;
+        }
         self.remove(hash, name)
     }
 

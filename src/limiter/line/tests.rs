@@ -137,6 +137,62 @@ async fn a_kept_slot_that_is_given_back_is_kept_again() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waited_at_a_block_gives_its_slot_back() {
+    let limiter = one_a_second().await;
+    let mut waiters = [(); 3].map(|()| Box::pin(limiter.acquire(patient())));
+    for waiter in &mut waiters {
+        assert!(timeout(Duration::ZERO, waiter).await.is_err());
+    }
+    limiter.block("key", SECOND / 2).await.unwrap();
+    drop(waiters);
+    let left = limiter.unblock("key").await.unwrap().reset_after();
+    assert_eq!(left, Some(SECOND));
+}
+
+/// What cannot be given back is of no use to a key that is blocked.
+#[tokio::test(start_paused = true)]
+async fn who_waited_at_a_block_leaves_no_slot_at_hand() {
+    let limiter = one_a_second().await;
+    let mut waiter = Box::pin(limiter.acquire(patient()));
+    assert!(timeout(Duration::ZERO, &mut waiter).await.is_err());
+    limiter.in_another_process().check(&patient()).await.unwrap();
+    limiter.block("key", SECOND / 2).await.unwrap();
+    drop(waiter);
+    let refused = limiter.check(&patient()).await.unwrap();
+    assert_eq!(refused.retry_after(), Some(SECOND / 2));
+}
+
+/// Whichever limiter blocks or resets the key of one of several that are asked together.
+#[cfg(feature = "policies")]
+#[tokio::test(start_paused = true)]
+async fn a_slot_of_several_keys_is_forgotten_with_each_of_them() {
+    use crate::limiter::memory::Together;
+
+    for is_reset in [false, true] {
+        let members =
+            [(); 2].map(|()| Memory::new("api", TokenBucket::new(Quota::per_second(1).burst(1))));
+        let [one, other] = &members;
+        let both = Together::new(&[one, other]);
+        let charges = ["key", "other"].map(|key| Charge::new(key).max_wait(10 * SECOND));
+        both.check(&charges).unwrap();
+        let mut waiting = both.check(&charges).unwrap();
+        let waiters = crate::waiters::Waiter::new(waiting.take_waiters().unwrap());
+        Together::new(&[one, other]).check(&charges).unwrap();
+        let reservation = waiting.take_reservation().unwrap();
+        both.settle(reservation, |_| 0).unwrap().await.unwrap();
+        drop(waiters);
+        if is_reset {
+            one.reset("key").await.unwrap();
+            other.reset("other").await.unwrap();
+            assert_eq!(both.check(&charges).unwrap().outcome(), Outcome::Allow);
+        } else {
+            other.block("other", SECOND / 2).await.unwrap();
+            assert!(!both.check(&charges).unwrap().is_admitted());
+        }
+    }
+}
+
 /// Gives back so many units.
 struct GivesBack(u64);
 

@@ -120,7 +120,7 @@ impl<A: Algorithm> Store<A> {
         let (answer, now) = self.update(&name, |now, kept| {
             let rule = &parsed.rule;
             if matches!(operation, Operation::Reset | Operation::Block(_)) {
-                self.named.forget(&name);
+                self.named.forget(&name, operation == Operation::Reset);
             }
             let check = match operation {
                 Operation::Estimate => parsed.check,

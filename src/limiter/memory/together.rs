@@ -48,6 +48,7 @@ impl<A: Algorithm + Single> Together<A> {
         // Each member's algorithm follows its quota, and a list asks for no more.
         let named = NamedAlgorithm::named(names, algorithms);
         let named = expect_valid_quota(members[0].store.named.name(), named).keeping_names();
+        let named = named.asking_several(members.iter().map(|one| &one.store.named));
         Self { members: members.iter().map(|one| (*one).clone()).collect(), named }
     }
 

@@ -139,7 +139,7 @@ impl<A: InLua> Inner<A> {
         let cost = if let Op::Check { cost, .. } = op { cost } else { 0 };
         let from = Provenance { now, batch_position, origin: Origin::Store };
         if matches!(op, Op::Reset | Op::Block { .. }) {
-            self.named.forget(&key);
+            self.named.forget(&key, op == Op::Reset);
         }
         let decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
