@@ -22,7 +22,8 @@
 //!   hold them; `backoff.rs` says when to connect again.
 //! - `target.rs`: where they lead, to one `server.rs` or to the primary that a `sentinel.rs` names.
 //!   `resolver.rs` finds its IP address, or `dialer.rs` opens the socket by the application's own
-//!   function. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it. It says in its `greeting.rs` what it is. `login.rs` is the user there.
+//!   function. `tls.rs` sets up TLS, and `probe.rs` finds out whether the server expects it. It
+//!   says in its `greeting.rs` what it is. `login.rs` is the user there.
 //! - `connection.rs`: one of them. `health.rs` says whether it is usable.
 //! - `cluster/`: such a pool for each server of a cluster.
 //! - `bb8_pool.rs`: a pool of the application's own. `given_connection.rs`: one connection.
