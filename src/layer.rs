@@ -342,10 +342,10 @@ impl<L, K, R> RateLimitLayer<L, K, R> {
     /// **A comment that keeps a connection alive is a frame too**, as axum's `Sse::keep_alive`
     /// sends them. Count it as 0, as in the second example below.
     ///
-    /// The other setters settle nothing of a response then, but an error of the inner service. A
-    /// handler that takes its [`SettleHandle`](crate::SettleHandle) settles in place of the body.
-    /// A limiter that cannot take more passes no request, as for
-    /// [`actual_cost`](RateLimitLayer::actual_cost).
+    /// The other setters settle nothing of a response then, but an error of the inner service, and
+    /// [`reset_if`](RateLimitLayer::reset_if) resets nothing. A handler that takes its
+    /// [`SettleHandle`](crate::SettleHandle) settles in place of the body. A limiter that cannot
+    /// take more passes no request, as for [`actual_cost`](RateLimitLayer::actual_cost).
     ///
     /// ```
     /// use std::convert::Infallible;

@@ -140,7 +140,8 @@ impl Budget {
     /// this, whatever the [`horizon`](Budget::horizon).
     ///
     /// Limiters that share keys set the same time. What is held when it changes is counted by the
-    /// new one.
+    /// new one. A settlement of such a charge may come too late then, and its units count as spent
+    /// when their time is over.
     #[must_use]
     pub const fn max_hold(self, max_hold: Duration) -> Self {
         let max_hold = clamped_horizon(max_hold);
