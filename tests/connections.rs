@@ -108,7 +108,6 @@ async fn a_resolver_that_panics_is_asked_again() {
     println!("fault case=136 asked={} back_ms={}", asked.load(Relaxed), back.as_millis());
 }
 
-// Case 136.
 /// The name is no address: all that connects to it is the closure.
 #[tokio::test]
 async fn sockets_are_opened_by_the_applications_own_function() {
@@ -134,6 +133,7 @@ async fn sockets_are_opened_by_the_applications_own_function() {
     }
 }
 
+// Case 136.
 #[tokio::test]
 async fn a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels() {
     for url in
