@@ -88,7 +88,7 @@ impl Reservation {
         self.with_held(true)
     }
 
-    /// Whether the units are held until they are settled, as a
+    /// Returns whether the units are held until they are settled, as a
     /// [`Budget`](crate::algorithm::Budget) holds them.
     #[must_use]
     pub fn is_held(&self) -> bool {

@@ -17,7 +17,7 @@ pub(crate) trait Waiters: Send + Sync {
     /// another one may have taken the place of its own.
     fn remove(&self) -> Option<Duration>;
 
-    /// When the request may go, if that may change. Wakes `waker` when it does.
+    /// The instant at which the request may go, if that may change. Wakes `waker` when it does.
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         let _ = waker;
         None
@@ -30,7 +30,7 @@ pub(crate) trait Turn: Waiters {
     /// `None`: it is due, or it is not kept and nobody has begun to wait for it.
     fn leave(&self) -> Option<Settlement>;
 
-    /// What settles the slot, which is used from now on.
+    /// The mark that settles the slot, which is used from now on.
     fn mark(&self) -> Option<Mark>;
 }
 
@@ -60,7 +60,7 @@ impl Waiter {
         Self(Some(waiters))
     }
 
-    /// When it may go: see [`Waiters::due`].
+    /// The instant at which it may go: see [`Waiters::due`].
     pub(crate) fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.0.as_ref()?.due(waker)
     }

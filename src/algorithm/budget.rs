@@ -14,7 +14,7 @@ use super::{
 };
 use crate::quota::{Quota, QuotaError, Quotas};
 
-/// How long a charge is held at least, unless set otherwise.
+/// The default of the shortest hold.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(60);
 
 /// The shortest hold that can be set.
@@ -177,13 +177,13 @@ impl Rule {
         (product / self.unit_denominator, product % self.unit_denominator)
     }
 
-    /// When the era of an instant begins.
+    /// The begin of the era of an instant.
     #[inline]
     fn era(&self, at: i64) -> i64 {
         at - at % self.max_hold
     }
 
-    /// What a charge of this cost leaves of the burst; below 0 if too much is held.
+    /// The units that a charge of this cost leaves of the burst; below 0 if too much is held.
     #[inline]
     fn room(&self, state: &State, cost: i64) -> i64 {
         self.burst - cost - state.held()

@@ -231,7 +231,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         Self::horizon(rule)
     }
 
-    /// Whether what a charge takes is held until it is settled. So it has to be settled even if it
+    /// True if what a charge takes is held until it is settled. So it has to be settled even if it
     /// used all of its units.
     #[inline]
     fn holds(rule: &Self::Rule) -> bool {
@@ -239,7 +239,7 @@ pub trait Algorithm: sealed::Sealed + Clone + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether no wait is reserved for a charge of this cost now, since others have to be settled
+    /// True if no wait is reserved for a charge of this cost now, since others have to be settled
     /// first. Asked only of a charge that has to wait.
     #[inline]
     fn is_unsettled(rule: &Self::Rule, state: Option<&Self::State>, now: i64, cost: i64) -> bool {

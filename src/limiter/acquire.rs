@@ -256,7 +256,7 @@ impl Attempts {
         self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())
     }
 
-    /// When it may go, if that may change.
+    /// The instant at which it may go, if that may change.
     fn due(&self, waker: Option<&Waker>) -> Option<Instant> {
         self.waiter.as_ref()?.due(waker).map(Instant::from_std)
     }

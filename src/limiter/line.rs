@@ -47,7 +47,7 @@ pub(super) struct Lines {
     of_members: Vec<Arc<Changes>>,
 }
 
-/// How often keys of a limiter were reset or blocked.
+/// The number of resets and blocks of a limiter's keys.
 #[derive(Default)]
 struct Changes {
     all: AtomicUsize,
@@ -96,7 +96,7 @@ pub(super) struct Slot {
     is_forgotten: bool,
     /// True if the key may have been reset or blocked since: no charge may have the slot.
     is_void: bool,
-    /// What the lines knew when it came there, or left them.
+    /// The count of the lines when it came there, or left them.
     known: Known,
 }
 
@@ -147,7 +147,7 @@ impl Slot {
         (self.report.waiting_until(self.at, wait), self.mark.clone())
     }
 
-    /// Whether no charge may have it, while it stands in line.
+    /// True if no charge may have it, while it stands in line.
     fn is_void_in_line(&self, known: Known) -> bool {
         self.is_void || self.known.unnamed != known.unnamed
     }
@@ -368,7 +368,7 @@ impl Line {
     }
 
     /// The first waiter that may go earlier than its timer says. Those behind it are woken one by
-    /// one, each when the one before it goes: most changes would wake all of them in vain.
+    /// one, each when the one before it goes: most changes would wake all of them for nothing.
     fn wake_next(&mut self) -> Option<Waker> {
         let next =
             (0..self.waiters.len()).find(|&index| self.due(index) < self.waiters[index].armed);

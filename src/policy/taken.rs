@@ -45,7 +45,7 @@ impl Taken {
 pub(super) struct Kept(Vec<(Settler, Reservation)>);
 
 impl Kept {
-    /// Whether some of it is held until it is settled.
+    /// Returns whether some of it is held until it is settled.
     pub(super) fn is_held(&self) -> bool {
         self.0.iter().any(|(_, reservation)| reservation.is_held())
     }

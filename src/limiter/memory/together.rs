@@ -26,7 +26,7 @@ pub(crate) struct Together<A: Algorithm + Single> {
     named: NamedAlgorithm<Vec<OwnTerms<A>>>,
 }
 
-/// What was taken, of the keys of these names.
+/// A reservation of the keys of these names.
 struct Taken {
     names: Vec<String>,
     reservation: Reservation,

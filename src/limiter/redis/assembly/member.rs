@@ -55,7 +55,7 @@ impl Member {
         self.sections.iter().find(|section| section.name == name)
     }
 
-    /// Whether it holds what a charge takes until that is settled.
+    /// True if it holds what a charge takes until that is settled.
     pub(super) fn holds(&self) -> bool {
         self.section("spend").is_some()
     }
