@@ -96,7 +96,7 @@ pub(super) struct Slot {
     is_forgotten: bool,
     /// True if the key may have been reset or blocked since: no charge may have the slot.
     is_void: bool,
-    /// The count of the lines when it came there, or left them.
+    /// The resets and blocks that the lines knew of when it came there, or left them.
     known: Known,
 }
 
