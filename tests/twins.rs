@@ -273,6 +273,7 @@ async fn token_bucket_agrees_with_its_script() {
 /// Eras that the steps of time end, and eras that outlast them.
 #[tokio::test]
 async fn budget_agrees_with_its_script() {
+    every_quota(|quota| Budget::new(quota).max_hold(quota.period()), true).await;
     every_quota(|quota| Budget::new(quota).max_hold(2 * quota.period()).horizon(DAY), true).await;
     every_quota(Budget::new, true).await;
 }
