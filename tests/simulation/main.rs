@@ -23,9 +23,11 @@ mod packing;
 mod promises;
 mod resp;
 mod server;
+mod servers;
 mod session_commands;
 mod slots;
 mod sorted_set;
+mod strikes;
 #[path = "../support/mod.rs"]
 mod support;
 mod world;

@@ -17,15 +17,33 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::keyspace::reset_versions;
 use super::server::{ConnectionId, Server};
 
 /// When the world begins, in µs since the epoch.
 const START: i64 = 1_767_225_600_000_000;
 
-/// A server, and the difference of its clock to that of the world, in µs.
+/// How a host is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    #[default]
+    Open,
+    /// New connections are refused.
+    Refuses,
+    /// Nothing arrives or leaves, and nobody is told.
+    Silent,
+    /// Its name leads nowhere.
+    Nameless,
+}
+
+/// A server, and the clock and the place in the network that it has.
 pub struct Host {
     server: RefCell<Server>,
+    /// The difference of its clock to that of the world, in µs.
     clock: Cell<i64>,
+    /// How much its clock gains on the world's, in ‰, and since when.
+    drift: Cell<(i64, i64)>,
+    reach: Cell<Reach>,
     /// Changes when all connections to it end.
     life: watch::Sender<u64>,
     stands_until: Cell<Option<Instant>>,
@@ -40,8 +58,14 @@ struct Session {
 impl Host {
     pub fn new(server: Server) -> Rc<Self> {
         let (life, _) = watch::channel(0);
-        let (clock, stands_until) = (Cell::new(0), Cell::default());
-        Rc::new(Self { server: RefCell::new(server), clock, life, stands_until })
+        Rc::new(Self {
+            server: RefCell::new(server),
+            clock: Cell::default(),
+            drift: Cell::default(),
+            reach: Cell::default(),
+            life,
+            stands_until: Cell::default(),
+        })
     }
 
     pub fn server(&self) -> RefMut<'_, Server> {
@@ -50,8 +74,33 @@ impl Host {
 
     /// Ends the server, and all connections with it.
     pub fn crash(&self, keeps_data: bool) {
-        self.server.borrow_mut().crash(keeps_data);
+        self.server.borrow_mut().crash(self.now(), keeps_data);
+        self.cut();
+    }
+
+    /// Ends all connections.
+    pub fn cut(&self) {
         self.life.send_modify(|life| *life += 1);
+    }
+
+    /// Lets a server run that has ended.
+    pub fn go_on(&self) {
+        self.server.borrow_mut().go_on();
+    }
+
+    pub fn set_reach(&self, reach: Reach) {
+        self.reach.set(reach);
+    }
+
+    /// Lets the clock step by some µs.
+    pub fn step_clock(&self, step: i64) {
+        self.clock.set(self.clock.get() + step);
+    }
+
+    /// Lets the clock gain so many ‰ on the world's from now on, which may be negative.
+    pub fn drift_clock(&self, gain: i64) {
+        self.clock.set(self.now() - micros());
+        self.drift.set((gain, micros()));
     }
 
     /// Reads nothing for a time.
@@ -65,8 +114,10 @@ impl Host {
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    fn now(&self) -> i64 {
-        micros() + self.clock.get()
+    /// The server's clock, in µs since the epoch.
+    pub fn now(&self) -> i64 {
+        let (gain, since) = self.drift.get();
+        micros() + self.clock.get() + (micros() - since) * gain / 1_000
     }
 
     fn connect(self: &Rc<Self>) -> Option<Session> {
@@ -94,14 +145,9 @@ thread_local! {
     static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The time of the world, in µs since the epoch.
+/// The time of the world, in µs since the epoch. The world begins with its network.
 pub fn micros() -> i64 {
-    let begun = BEGUN.with(|begun| {
-        begun.get().unwrap_or_else(|| {
-            begun.set(Some(Instant::now()));
-            Instant::now()
-        })
-    });
+    let begun = BEGUN.get().expect("a network");
     START + i64::try_from(begun.elapsed().as_micros()).expect("few")
 }
 
@@ -168,7 +214,10 @@ pub struct Network {
 }
 
 impl Network {
+    /// Begins a world: its time, and the numbers of its writes.
     pub fn new(seed: u64) -> Rc<Self> {
+        BEGUN.set(Some(Instant::now()));
+        reset_versions();
         Rc::new(Self {
             hosts: RefCell::default(),
             dice: RefCell::new(Rng::with_seed(seed)),
@@ -217,7 +266,19 @@ impl Network {
         }
         let host = self.hosts.borrow().get(&host).cloned();
         let refused = self.draw(odds.refuse, Fault::Refuse);
-        let session = host.filter(|_| !refused).and_then(|host| host.connect());
+        match host.as_ref().map(|host| host.reach.get()) {
+            Some(Reach::Silent) => {
+                let mut socket = socket;
+                return socket.closed().await;
+            }
+            Some(Reach::Nameless) | None => {
+                let _ = socket.send(Err(io::Error::other("the name does not resolve")));
+                return;
+            }
+            Some(Reach::Open | Reach::Refuses) => {}
+        }
+        let is_open = |host: &Rc<Host>| !refused && host.reach.get() == Reach::Open;
+        let session = host.filter(is_open).and_then(|host| host.connect());
         let Some(session) = session else {
             let _ = socket.send(Err(io::ErrorKind::ConnectionRefused.into()));
             return;
@@ -263,7 +324,8 @@ impl Network {
                 {
                     sleep_until(until).await;
                 }
-                if self.draw(odds.half_open, Fault::HalfOpen) {
+                let is_silent = session.host.reach.get() == Reach::Silent;
+                if is_silent || self.draw(odds.half_open, Fault::HalfOpen) {
                     while arrivals.recv().await.is_some() {}
                     return Ok(());
                 }

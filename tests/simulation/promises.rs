@@ -150,7 +150,7 @@ fn a_crash_closes_connections_and_forgets_scripts() {
     let digest = digest.lines().nth(1).expect("a digest").to_owned();
     assert_eq!(talk.ask(&format!("EVALSHA {digest} 0")), ":1\r\n");
     for (keeps_data, stored) in [(true, "$1\r\nx\r\n"), (false, "$-1\r\n")] {
-        talk.server.crash(keeps_data);
+        talk.server.crash(NOW, keeps_data);
         assert_eq!(talk.server.feed(talk.connection, NOW, b"PING\r\n"), None);
         assert_eq!(talk.server.connect(), None);
         talk.server.go_on();

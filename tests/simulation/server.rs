@@ -295,8 +295,10 @@ impl Server {
         self.publish("+switch-master", &message);
     }
 
-    /// Ends the server: all connections close, and the script cache is gone.
-    pub fn crash(&mut self, keeps_data: bool) {
+    /// Ends the server at an instant of its clock: all connections close, and the script cache is
+    /// gone.
+    pub fn crash(&mut self, now: i64, keeps_data: bool) {
+        self.data.now = now;
         self.life = Life::Ended;
         self.sessions.clear();
         self.interpreter.flush();
@@ -316,6 +318,11 @@ impl Server {
     /// Lets a server run that stands or has ended.
     pub fn go_on(&mut self) {
         self.life = Life::Runs;
+    }
+
+    /// Forgets all scripts, as `SCRIPT FLUSH` does.
+    pub fn flush_scripts(&mut self) {
+        self.interpreter.flush();
     }
 
     /// Whether it answers.
@@ -341,12 +348,13 @@ impl Server {
     /// Does what a primary did, as its replica. How far a replica is behind is the world's choice.
     pub fn replicate(&mut self, change: &Change) {
         self.data.now = change.at;
-        self.data.put(&change.key, change.after.clone());
+        self.data.copy(&change.key, change.after.clone());
     }
 
     /// Takes over all keys of a primary, as a replica that starts anew.
     pub fn replicate_all(&mut self, primary: &Self) {
         self.data.now = primary.data.now;
+        self.data.book.record_replacement(primary.address.clone());
         self.data.replace_entries(primary.data.copy_entries());
     }
 }
