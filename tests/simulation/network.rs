@@ -18,7 +18,7 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::keyspace::reset_versions;
-use super::server::{ConnectionId, Server};
+use super::server::{Address, ConnectionId, Server};
 
 /// When the world begins, in µs since the epoch.
 const START: i64 = 1_767_225_600_000_000;
@@ -43,9 +43,13 @@ pub struct Host {
     clock: Cell<i64>,
     /// How much its clock gains on the world's, in ‰, and since when.
     drift: Cell<(i64, i64)>,
-    reach: Cell<Reach>,
+    reach: watch::Sender<Reach>,
     /// Changes when all connections to it end.
     life: watch::Sender<u64>,
+    /// Changes when something is published.
+    news: watch::Sender<()>,
+    /// Changes when something is written.
+    written: watch::Sender<()>,
     stands_until: Cell<Option<Instant>>,
 }
 
@@ -57,13 +61,14 @@ struct Session {
 
 impl Host {
     pub fn new(server: Server) -> Rc<Self> {
-        let (life, _) = watch::channel(0);
         Rc::new(Self {
             server: RefCell::new(server),
             clock: Cell::default(),
             drift: Cell::default(),
-            reach: Cell::default(),
-            life,
+            reach: watch::Sender::default(),
+            life: watch::Sender::default(),
+            news: watch::Sender::default(),
+            written: watch::Sender::default(),
             stands_until: Cell::default(),
         })
     }
@@ -89,7 +94,35 @@ impl Host {
     }
 
     pub fn set_reach(&self, reach: Reach) {
-        self.reach.set(reach);
+        self.reach.send_replace(reach);
+    }
+
+    /// Whether its replicas and the other servers hear of it.
+    pub fn is_up(&self) -> bool {
+        let is_silent = *self.reach.borrow() == Reach::Silent;
+        !is_silent && self.standing().is_zero() && self.server.borrow().runs()
+    }
+
+    /// Changes whenever something is written.
+    pub fn written(&self) -> watch::Receiver<()> {
+        self.written.subscribe()
+    }
+
+    /// Says that something was written.
+    pub fn touch(&self) {
+        self.written.send_replace(());
+    }
+
+    /// Lets a sentinel follow another primary, and publishes that.
+    pub fn switch_primary(&self, name: &str, primary: Address, epoch: u64) {
+        self.server.borrow_mut().switch_primary(name, primary, epoch);
+        self.news.send_replace(());
+    }
+
+    /// Publishes a message, as sentinels do.
+    pub fn publish(&self, channel: &str, message: &str) {
+        self.server.borrow_mut().publish(channel, message);
+        self.news.send_replace(());
     }
 
     /// Lets the clock step by some µs.
@@ -130,7 +163,12 @@ impl Session {
     /// Takes bytes that have arrived, and returns the answer's. The error: the host has closed.
     fn receive(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let now = self.host.now();
-        let answer = self.host.server.borrow_mut().feed(self.id, now, bytes);
+        let mut server = self.host.server.borrow_mut();
+        let before = server.book().len();
+        let answer = server.feed(self.id, now, bytes);
+        if server.book().len() > before {
+            self.host.written.send_replace(());
+        }
         answer.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 }
@@ -266,7 +304,7 @@ impl Network {
         }
         let host = self.hosts.borrow().get(&host).cloned();
         let refused = self.draw(odds.refuse, Fault::Refuse);
-        match host.as_ref().map(|host| host.reach.get()) {
+        match host.as_ref().map(|host| *host.reach.borrow()) {
             Some(Reach::Silent) => {
                 let mut socket = socket;
                 return socket.closed().await;
@@ -277,7 +315,7 @@ impl Network {
             }
             Some(Reach::Open | Reach::Refuses) => {}
         }
-        let is_open = |host: &Rc<Host>| !refused && host.reach.get() == Reach::Open;
+        let is_open = |host: &Rc<Host>| !refused && *host.reach.borrow() == Reach::Open;
         let session = host.filter(is_open).and_then(|host| host.connect());
         let Some(session) = session else {
             let _ = socket.send(Err(io::ErrorKind::ConnectionRefused.into()));
@@ -297,9 +335,10 @@ impl Network {
     }
 
     /// Carries bytes to the host and back until either side closes or a fault does.
-    async fn carry(self: &Rc<Self>, far: DuplexStream, session: &Session) -> io::Result<()> {
+    async fn carry(self: &Rc<Self>, far: DuplexStream, session: &Session) {
         let (mut requests, mut answers) = tokio::io::split(far);
-        let (arrived, mut arrivals) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let (arrived, arrivals) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let (answered, mut deliveries) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
         let network = Rc::clone(self);
         let reading = async move {
             let mut last = Instant::now();
@@ -311,54 +350,86 @@ impl Network {
                 }
             }
         };
-        let carried = async {
-            let mut last = Instant::now();
-            while let Some((at, piece)) = arrivals.recv().await {
-                sleep_until(at.max(last)).await;
-                let odds = *self.odds.borrow();
-                if self.draw(odds.stall, Fault::Stall) {
-                    sleep(self.stall()).await;
-                }
-                while let Some(until) =
-                    session.host.stands_until.get().filter(|at| *at > Instant::now())
-                {
-                    sleep_until(until).await;
-                }
-                let is_silent = session.host.reach.get() == Reach::Silent;
-                if is_silent || self.draw(odds.half_open, Fault::HalfOpen) {
-                    while arrivals.recv().await.is_some() {}
-                    return Ok(());
-                }
-                if self.draw(odds.cut_before, Fault::CutBefore) {
-                    return Ok(());
-                }
-                if self.draw(odds.cut_within, Fault::CutWithin) {
-                    session.receive(&piece[..self.part_of(piece.len())])?;
-                    return Ok(());
-                }
-                let answer = session.receive(&piece)?;
-                if self.draw(odds.cut_after, Fault::CutAfter) {
-                    return Ok(());
-                }
-                if answer.is_empty() {
-                    continue;
-                }
-                if self.draw(odds.cut_answer, Fault::CutAnswer) {
-                    return answers.write_all(&answer[..self.part_of(answer.len())]).await;
-                }
-                last = Instant::now() + self.latency();
-                sleep_until(last).await;
+        let writing = async move {
+            while let Some((at, answer)) = deliveries.recv().await {
+                sleep_until(at).await;
                 answers.write_all(&answer).await?;
             }
-            Ok(())
+            io::Result::Ok(())
         };
-        let mut carried = pin!(carried);
+        let mut carried =
+            pin!(async { tokio::join!(self.serve(session, arrivals, answered), writing) });
         select! {
             biased;
-            carried = &mut carried => return carried,
+            _ = &mut carried => return,
             () = reading => {}
         }
-        carried.await
+        carried.await;
+    }
+
+    /// Gives the host what arrives, and sends its answers and what it publishes.
+    async fn serve(
+        self: &Rc<Self>,
+        session: &Session,
+        mut arrivals: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
+        answers: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
+    ) -> io::Result<()> {
+        let host = &session.host;
+        let (mut news, mut reach) = (host.news.subscribe(), host.reach.subscribe());
+        let mut last = Instant::now();
+        loop {
+            let piece = select! {
+                biased;
+                arrival = arrivals.recv() => {
+                    let Some((at, piece)) = arrival else { return Ok(()) };
+                    sleep_until(at).await;
+                    piece
+                }
+                _ = news.changed() => Vec::new(),
+            };
+            let odds = *self.odds.borrow();
+            if self.draw(odds.stall, Fault::Stall) {
+                sleep(self.stall()).await;
+            }
+            let is_silent = *reach.borrow() == Reach::Silent;
+            let is_forgotten = is_silent && self.dice.borrow_mut().bool();
+            if is_forgotten || self.draw(odds.half_open, Fault::HalfOpen) {
+                while arrivals.recv().await.is_some() {}
+                return Ok(());
+            }
+            if is_silent {
+                // It is sent again, the later the longer the silence is.
+                let _ = reach.wait_for(|reach| *reach != Reach::Silent).await;
+                let pause = self.dice.borrow_mut().u64(1..300);
+                sleep(Duration::from_millis(pause)).await;
+            }
+            while !host.standing().is_zero() {
+                sleep(host.standing()).await;
+            }
+            if self.draw(odds.cut_before, Fault::CutBefore) {
+                return Ok(());
+            }
+            if self.draw(odds.cut_within, Fault::CutWithin) {
+                session.receive(&piece[..self.part_of(piece.len())])?;
+                return Ok(());
+            }
+            let mut answer = session.receive(&piece)?;
+            if self.draw(odds.cut_after, Fault::CutAfter) {
+                return Ok(());
+            }
+            if answer.is_empty() {
+                continue;
+            }
+            last = last.max(Instant::now() + self.latency());
+            let is_cut = self.draw(odds.cut_answer, Fault::CutAnswer);
+            if is_cut {
+                answer.truncate(self.part_of(answer.len()));
+            }
+            let _ = answers.send((last, answer));
+            if is_cut {
+                return Ok(());
+            }
+        }
     }
 
     fn latency(&self) -> Duration {

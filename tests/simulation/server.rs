@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::{Book, Change, ScriptCall};
 use super::commands::{BEFORE_LOGIN, Command, NEEDS_MEMORY, Run, WHILE_LOADING, WRITE};
-use super::keyspace::{Keyspace, Stored};
+use super::keyspace::{Entry, Keyspace, Stored};
 use super::lua::Interpreter;
 use super::resp::{Reply, Version, Word, take_request};
 use super::slots::Slots;
@@ -284,15 +284,38 @@ impl Server {
         count
     }
 
-    /// Lets a sentinel follow another primary, and publishes that.
-    pub fn switch_primary(&mut self, name: &str, primary: Address) {
+    /// Lets a sentinel follow another primary since a switch of that number, and publishes that.
+    pub fn switch_primary(&mut self, name: &str, primary: Address, epoch: u64) {
         let Mode::Sentinel(services) = &mut self.mode else { return };
-        let epoch = services.get(name).map_or(0, |service| service.epoch) + 1;
         let service = Service { primary: primary.clone(), epoch };
         let before = services.insert(name.into(), service).map(|service| service.primary);
         let (host, port) = before.unwrap_or_else(|| primary.clone());
         let message = format!("{name} {host} {port} {} {}", primary.0, primary.1);
         self.publish("+switch-master", &message);
+    }
+
+    /// Lets a sentinel name a primary, and publishes nothing.
+    pub fn name_primary(&mut self, name: &str, service: Service) {
+        let Mode::Sentinel(services) = &mut self.mode else { return };
+        services.insert(name.into(), service);
+    }
+
+    /// The view of a node of a cluster.
+    pub fn slots(&mut self) -> Option<&mut Slots> {
+        match &mut self.mode {
+            Mode::Cluster(slots) => Some(slots),
+            _ => None,
+        }
+    }
+
+    /// Gives a key away to another node, as MIGRATE does. It keeps the time that it has left.
+    pub fn migrate(&mut self, now: i64, key: &[u8], target: &mut Self, target_now: i64) {
+        (self.data.now, target.data.now) = (now, target_now);
+        let Some(entry) = self.data.get(key).cloned() else { return };
+        let left = entry.expires_at.map(|at| (at - self.data.now_millis()).max(1));
+        let expires_at = left.map(|left| target.data.now_millis() + left);
+        target.data.copy(key, Some(Entry { expires_at, ..entry }));
+        self.data.copy(key, None);
     }
 
     /// Ends the server at an instant of its clock: all connections close, and the script cache is

@@ -71,28 +71,52 @@ fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
     LocalSet::new().block_on(&runtime.expect("a runtime"), world)
 }
 
-#[test]
-fn one_server_is_struck() {
-    use StrikeKind::*;
-    for kind in [
-        CrashKeepingData,
-        CrashLosingData,
-        Stand,
-        ScriptFlush,
-        Loading,
-        OutOfMemory,
-        Refuse,
-        Silence,
-        NameFails,
-        Login,
-        ReadOnly,
-        ClockStepForward,
-        ClockStepBack,
-        ClockDrift,
-    ] {
-        for place in 0..2 {
-            let outcome = live_through(&Topology::One, kind, place);
+/// Lives through some strikes at some places.
+fn live_through_all(topology: &Topology, kinds: &[StrikeKind], places: u32) {
+    for kind in kinds {
+        for place in 0..places {
+            let outcome = live_through(topology, *kind, place * 5);
             println!("{kind:?} {place}: {} failed, {} decided", outcome.failed, outcome.decided);
         }
     }
+}
+
+use StrikeKind::*;
+
+const ANYWHERE: [StrikeKind; 13] = [
+    CrashKeepingData,
+    CrashLosingData,
+    Stand,
+    ScriptFlush,
+    Loading,
+    OutOfMemory,
+    Refuse,
+    Silence,
+    NameFails,
+    Login,
+    ClockStepForward,
+    ClockStepBack,
+    ClockDrift,
+];
+
+#[test]
+fn one_server_is_struck() {
+    live_through_all(&Topology::One, &ANYWHERE, 2);
+    live_through_all(&Topology::One, &[ReadOnly], 1);
+}
+
+#[test]
+fn sentinels_and_their_servers_are_struck() {
+    let topology = Topology::Sentinels { replicas: 2, sentinels: 3 };
+    live_through_all(&topology, &ANYWHERE, 1);
+    let own = [ReadOnly, Failover, ManualFailover, SplitBrain, SentinelCrash, SentinelStale];
+    live_through_all(&topology, &own, 2);
+}
+
+#[test]
+fn a_cluster_is_struck() {
+    let topology = Topology::Cluster { masters: 3, replicas: 1 };
+    live_through_all(&topology, &ANYWHERE, 1);
+    let own = [MoveSlots, TakeSlots, ClusterDown, NodeFailover, SlotMapStale];
+    live_through_all(&topology, &own, 2);
 }
