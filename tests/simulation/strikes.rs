@@ -1,5 +1,7 @@
 //! Each disturbance of the servers, and the client that lives through it.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -9,13 +11,22 @@ use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Charge, LimiterExt, Quota, Redis};
 
 use super::network::Network;
+use super::server::Role;
 use super::servers::{Servers, Strike, StrikeKind, Topology};
 
-const MILLISECOND: Duration = Duration::from_millis(1);
+/// How long after a strike everything is decided again.
+const RECOVERY: Duration = Duration::from_secs(1);
+
+/// How often each of several callers asks.
+const PACE: Duration = Duration::from_millis(20);
+
+/// How long a strike lasts, or how far a clock steps.
+const LASTING: Duration = Duration::from_millis(300);
 
 /// What a limiter that is asked all the time did about a strike.
+#[derive(Debug, Default)]
 struct Outcome {
-    /// Charges that failed before the strike was over, and in the second after it.
+    /// Charges that failed from the strike on until a second after it.
     failed: usize,
     /// Charges that were decided meanwhile.
     decided: usize,
@@ -24,7 +35,7 @@ struct Outcome {
 /// Asks all the time, and strikes once.
 fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    let strike = Strike { kind, place, lasting: MILLISECOND * 400 };
+    let strike = Strike { kind, place, lasting: LASTING };
     let world = async {
         fastrand::seed(u64::from(place));
         let network = Network::new(u64::from(place));
@@ -32,39 +43,52 @@ fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
         let dialer = network.dialer();
         let pool = servers.pool(&dialer).build().expect("a pool");
         let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
-        let begun = Instant::now();
+        let (begun, is_over) = (Instant::now(), Rc::new(Cell::new(false)));
         let asking = |key: &'static str| {
-            let limiter = limiter.clone();
+            let (limiter, is_over) = (limiter.clone(), Rc::clone(&is_over));
             spawn_local(async move {
                 let mut charges = Vec::new();
-                while begun.elapsed() < MILLISECOND * 6_000 {
+                while !is_over.get() {
                     let asked = begun.elapsed();
                     let decided = limiter.acquire(Charge::new(key)).await;
-                    let error = decided.err().map(|error| format!("{error:?}"));
-                    charges.push((asked, begun.elapsed(), error));
-                    sleep(MILLISECOND * 5).await;
+                    charges.push((asked, begun.elapsed(), decided.err()));
+                    sleep(PACE).await;
                 }
                 charges
             })
         };
         let callers = ["a", "b", "c", "d"].map(asking);
-        sleep(MILLISECOND * 1_000).await;
+        sleep(LASTING).await;
         let struck = begun.elapsed();
         servers.strike(&strike).await;
-        let healed = begun.elapsed();
-        let mut outcome = Outcome { failed: 0, decided: 0 };
+        let recovered = begun.elapsed() + RECOVERY;
+        sleep(RECOVERY + LASTING).await;
+        is_over.set(true);
+        let mut outcome = Outcome::default();
         for caller in callers {
             for (asked, ended, error) in caller.await.expect("a caller") {
-                let is_disturbed = ended >= struck && asked <= healed + MILLISECOND * 1_000;
-                match error {
-                    Some(error) => {
-                        assert!(is_disturbed, "{strike:?}: {asked:?} {error}");
-                        outcome.failed += 1;
-                    }
-                    None => outcome.decided += usize::from(is_disturbed),
-                }
+                let is_disturbed = ended >= struck && asked <= recovered;
+                let is_decided = error.is_none();
+                assert!(
+                    is_disturbed || is_decided,
+                    "{strike:?} at {struck:?}: {asked:?} {error:?}"
+                );
+                outcome.failed += usize::from(!is_decided);
+                outcome.decided += usize::from(is_decided && is_disturbed);
             }
         }
+        // Each key stands on one primary alone.
+        let mut keys = Vec::new();
+        for (_, host) in servers.hosts() {
+            let server = host.server();
+            keys.extend(
+                (server.role == Role::Primary).then(|| server.keys()).into_iter().flatten(),
+            );
+        }
+        keys.sort_unstable();
+        let count = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), count, "{strike:?}");
         servers.shut_down();
         outcome
     };

@@ -123,10 +123,14 @@ impl Cluster {
         for slot in slots {
             let at = usize::from(slot);
             self.are_up(source, target).await;
-            self.change_view(target, |view| drop(view.importing.insert(slot)));
+            self.change_view(target, |view| {
+                view.importing.insert(slot);
+            });
             sleep(self.group.draw(0..5)).await;
             self.are_up(source, target).await;
-            self.change_view(source, |view| drop(view.migrating.insert(slot, target as u8)));
+            self.change_view(source, |view| {
+                view.migrating.insert(slot, target as u8);
+            });
             sleep(step).await;
             loop {
                 self.are_up(source, target).await;
