@@ -364,7 +364,7 @@ impl Network {
             _ = &mut carried => return,
             () = reading => {}
         }
-        carried.await;
+        let _ = carried.await;
     }
 
     /// Gives the host what arrives, and sends its answers and what it publishes.

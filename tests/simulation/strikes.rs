@@ -4,15 +4,19 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use tokio::runtime::Builder;
-use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{Instant, sleep};
+use tokio::task::{JoinSet, LocalSet, spawn_local};
+use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Charge, LimiterExt, Quota, Redis};
 
 use super::network::Network;
 use super::server::Role;
 use super::servers::{Servers, Strike, StrikeKind, Topology};
+
+/// How long all strikes and their healing take at most.
+const MOST: Duration = Duration::from_secs(60);
 
 /// How long after a strike everything is decided again.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -32,14 +36,13 @@ struct Outcome {
     decided: usize,
 }
 
-/// Asks all the time, and strikes once.
-fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
+/// Asks all the time, and strikes at some instants.
+fn live_through(topology: &Topology, seed: u64, strikes: &[(Duration, Strike)]) -> Outcome {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    let strike = Strike { kind, place, lasting: LASTING };
     let world = async {
-        fastrand::seed(u64::from(place));
-        let network = Network::new(u64::from(place));
-        let servers = Servers::start(topology, &network, u64::from(place));
+        fastrand::seed(seed);
+        let network = Network::new(seed);
+        let servers = Servers::start(topology, &network, seed);
         let dialer = network.dialer();
         let pool = servers.pool(&dialer).build().expect("a pool");
         let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
@@ -60,7 +63,21 @@ fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
         let callers = ["a", "b", "c", "d"].map(asking);
         sleep(LASTING).await;
         let struck = begun.elapsed();
-        servers.strike(&strike).await;
+        let mut all = JoinSet::new();
+        for (at, strike) in strikes {
+            let (servers, at, strike) = (Rc::clone(&servers), *at, strike.clone());
+            all.spawn_local(async move {
+                sleep(at).await;
+                servers.strike(&strike).await;
+            });
+        }
+        let healing = async {
+            while let Some(healed) = all.join_next().await {
+                healed.expect("a strike");
+            }
+        };
+        let healed = timeout(MOST, healing).await;
+        assert!(healed.is_ok(), "seed {seed}: nothing heals {strikes:?}");
         let recovered = begun.elapsed() + RECOVERY;
         sleep(RECOVERY + LASTING).await;
         is_over.set(true);
@@ -71,7 +88,8 @@ fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
                 let is_decided = error.is_none();
                 assert!(
                     is_disturbed || is_decided,
-                    "{strike:?} at {struck:?}: {asked:?} {error:?}"
+                    "seed {seed}, recovered at {recovered:?}: {asked:?} to {ended:?} {error:?}\n\
+                     {strikes:?}"
                 );
                 outcome.failed += usize::from(!is_decided);
                 outcome.decided += usize::from(is_decided && is_disturbed);
@@ -88,7 +106,7 @@ fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
         keys.sort_unstable();
         let count = keys.len();
         keys.dedup();
-        assert_eq!(keys.len(), count, "{strike:?}");
+        assert_eq!(keys.len(), count, "seed {seed}: {strikes:?}");
         servers.shut_down();
         outcome
     };
@@ -99,8 +117,10 @@ fn live_through(topology: &Topology, kind: StrikeKind, place: u32) -> Outcome {
 fn live_through_all(topology: &Topology, kinds: &[StrikeKind], places: u32) {
     for kind in kinds {
         for place in 0..places {
-            let outcome = live_through(topology, *kind, place * 5);
-            println!("{kind:?} {place}: {} failed, {} decided", outcome.failed, outcome.decided);
+            let place = place * 5;
+            let strike = Strike { kind: *kind, place, lasting: LASTING };
+            let outcome = live_through(topology, place.into(), &[(Duration::ZERO, strike)]);
+            println!("{kind:?} at {place}: {outcome:?}");
         }
     }
 }
@@ -143,4 +163,23 @@ fn a_cluster_is_struck() {
     live_through_all(&topology, &ANYWHERE, 1);
     let own = [MoveSlots, TakeSlots, ClusterDown, NodeFailover, SlotMapStale];
     live_through_all(&topology, &own, 2);
+}
+
+#[test]
+fn servers_heal_from_many_strikes_at_once() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let (first, seeds) = (number("SEED").unwrap_or(0), number("SEEDS").unwrap_or(4));
+    for seed in first..first + seeds {
+        for topology in [
+            Topology::One,
+            Topology::Sentinels { replicas: 2, sentinels: 3 },
+            Topology::Cluster { masters: 3, replicas: 1 },
+        ] {
+            let mut dice = Rng::with_seed(seed);
+            let strikes: Vec<_> = (0..dice.usize(2..8))
+                .map(|_| (LASTING * dice.u32(0..8), Strike::draw(&mut dice, &topology)))
+                .collect();
+            live_through(&topology, seed, &strikes);
+        }
+    }
 }
