@@ -91,6 +91,8 @@ impl Host {
     /// Lets a server run that has ended.
     pub fn go_on(&self) {
         self.server.borrow_mut().go_on();
+        // A crash without data is a change that replicas copy.
+        self.touch();
     }
 
     pub fn set_reach(&self, reach: Reach) {
