@@ -311,6 +311,7 @@ impl Server {
     /// Gives a key away to another node, as MIGRATE does. It keeps the time that it has left.
     pub fn migrate(&mut self, now: i64, key: &[u8], target: &mut Self, target_now: i64) {
         (self.data.now, target.data.now) = (now, target_now);
+        self.data.is_replica = false;
         let Some(entry) = self.data.get(key).cloned() else { return };
         let left = entry.expires_at.map(|at| (at - self.data.now_millis()).max(1));
         let expires_at = left.map(|left| target.data.now_millis() + left);

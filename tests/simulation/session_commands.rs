@@ -56,16 +56,21 @@ pub fn hello(server: &mut Server, session: &mut Session, words: &[Word]) -> Answ
         Mode::Cluster(_) => "cluster",
         Mode::Sentinel(_) => "sentinel",
     };
-    let role = if server.role == Role::Primary { "master" } else { "replica" };
-    Ok(Reply::Map(vec![
+    // A sentinel has no role.
+    let role = match (&server.mode, &server.role) {
+        (Mode::Sentinel(_), _) => None,
+        (_, Role::Primary) => Some(("role", Reply::text("master"))),
+        (_, Role::Replica { .. }) => Some(("role", Reply::text("replica"))),
+    };
+    let begin = vec![
         ("server", Reply::text("redis")),
         ("version", Reply::text("7.0.15")),
         ("proto", Reply::Integer(if version == Version::Three { 3 } else { 2 })),
         ("id", Reply::Integer(session.id as i64)),
         ("mode", Reply::text(mode)),
-        ("role", Reply::text(role)),
-        ("modules", Reply::List(Vec::new())),
-    ]))
+    ];
+    let end = [("modules", Reply::List(Vec::new()))];
+    Ok(Reply::Map(begin.into_iter().chain(role).chain(end).collect()))
 }
 
 pub fn auth(server: &mut Server, session: &mut Session, words: &[Word]) -> Answer {

@@ -1,18 +1,22 @@
 //! Each disturbance of the servers, and the client that lives through it.
 
 use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::TokenBucket;
 use tower_sluice::{Charge, LimiterExt, Quota, Redis};
 
-use super::network::Network;
-use super::server::Role;
+use super::book::{Change, Event};
+use super::keyspace::Entry;
+use super::network::{Host, Network};
+use super::server::{Mode, Role, Server};
 use super::servers::{Servers, Strike, StrikeKind, Topology};
 
 /// How long all strikes and their healing take at most.
@@ -28,12 +32,14 @@ const PACE: Duration = Duration::from_millis(20);
 const LASTING: Duration = Duration::from_millis(300);
 
 /// What a limiter that is asked all the time did about a strike.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Outcome {
     /// Charges that failed from the strike on until a second after it.
     failed: usize,
     /// Charges that were decided meanwhile.
     decided: usize,
+    /// What each server did.
+    books: Vec<Vec<Event>>,
 }
 
 /// Asks all the time, and strikes at some instants.
@@ -100,6 +106,7 @@ fn live_through(topology: &Topology, seed: u64, strikes: &[(Duration, Strike)]) 
         let mut keys = Vec::new();
         for (_, host) in servers.hosts() {
             let server = host.server();
+            outcome.books.push(server.book().events().to_vec());
             keys.extend(
                 (server.role == Role::Primary).then(|| server.keys()).into_iter().flatten(),
             );
@@ -121,7 +128,8 @@ fn live_through_all(topology: &Topology, kinds: &[StrikeKind], places: u32) {
             let place = place * 5;
             let strike = Strike { kind: *kind, place, lasting: LASTING };
             let outcome = live_through(topology, place.into(), &[(Duration::ZERO, strike)]);
-            println!("{kind:?} at {place}: {outcome:?}");
+            let Outcome { failed, decided, .. } = outcome;
+            println!("{kind:?} at {place}: {failed} failed, {decided} decided");
         }
     }
 }
@@ -183,4 +191,73 @@ fn servers_heal_from_many_strikes_at_once() {
             live_through(&topology, seed, &strikes);
         }
     }
+}
+
+#[test]
+fn keys_move_between_servers_with_their_versions() {
+    let topology = Topology::Cluster { masters: 2, replicas: 0 };
+    let strike = Strike { kind: MoveSlots, place: 1, lasting: LASTING };
+    let books = live_through(&topology, 1, &[(Duration::ZERO, strike)]).books;
+    let changes: Vec<_> = books.iter().flatten().filter_map(change_of).collect();
+    let left = changes.iter().find(|change| change.after.is_none()).expect("a key that left");
+    let version = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.version);
+    let has_come = |change: &&&Change| {
+        change.before.is_none() && version(&change.after) == version(&left.before)
+    };
+    assert_eq!(changes.iter().find(has_come).map(|change| &change.key), Some(&left.key));
+}
+
+#[test]
+fn a_failover_loses_what_was_not_copied_and_nothing_else() {
+    let topology = Topology::Sentinels { replicas: 1, sentinels: 3 };
+    for (kind, may_lose) in [(Failover, true), (SplitBrain, true), (ManualFailover, false)] {
+        let mut lost = 0;
+        for place in 0..4 {
+            let strike = Strike { kind, place, lasting: LASTING };
+            let books = live_through(&topology, place.into(), &[(Duration::ZERO, strike)]).books;
+            // The old primary is replaced once: its last states are known to the new one, or lost.
+            let replaced = |event: &&Event| matches!(event, Event::Replaced { .. });
+            assert_eq!(books[0].iter().filter(replaced).count(), 1, "{kind:?} at {place}");
+            let at = books[0].iter().position(|event| replaced(&event)).expect("once");
+            let written = books[0][..at].iter().filter_map(version_of).collect::<BTreeSet<_>>();
+            let copied = books[1].iter().filter_map(version_of).collect::<BTreeSet<_>>();
+            lost += written.difference(&copied).count();
+        }
+        assert_eq!(lost > 0, may_lose, "{kind:?}: {lost}");
+    }
+}
+
+fn version_of(event: &Event) -> Option<u64> {
+    change_of(event)?.after.as_ref().map(|entry| entry.version)
+}
+
+fn change_of(event: &Event) -> Option<&Change> {
+    match event {
+        Event::Change(change) => Some(change),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_subscriber_hears_of_a_switch_without_asking() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let world = async {
+        let network = Network::new(1);
+        let mut server = Server::new("sentinel", 26_379);
+        server.mode = Mode::Sentinel(BTreeMap::new());
+        let host = Host::new(server);
+        network.add_host("sentinel", Rc::clone(&host));
+        let mut socket = network.dialer().dial("sentinel".into()).await.expect("a socket");
+        socket.write_all(b"SUBSCRIBE +switch-master\r\n").await.expect("open");
+        let mut bytes = [0; 256];
+        let size = socket.read(&mut bytes).await.expect("an answer");
+        assert!(size > 0);
+        host.stand_for(LASTING);
+        host.switch_primary("main", ("a".into(), 1), 1);
+        let begun = Instant::now();
+        let size = socket.read(&mut bytes).await.expect("news");
+        assert!(begun.elapsed() >= LASTING);
+        assert!(bytes[..size].ends_with(b"main a 1 a 1\r\n"));
+    };
+    LocalSet::new().block_on(&runtime.expect("a runtime"), world);
 }
