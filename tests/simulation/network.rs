@@ -13,7 +13,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::select;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -43,13 +44,13 @@ pub struct Host {
     clock: Cell<i64>,
     /// How much its clock gains on the world's, in ‰, and since when.
     drift: Cell<(i64, i64)>,
-    reach: watch::Sender<Reach>,
-    /// Changes when all connections to it end.
-    life: watch::Sender<u64>,
-    /// Changes when something is published.
-    news: watch::Sender<()>,
-    /// Changes when something is written.
-    written: watch::Sender<()>,
+    reach: Cell<Reach>,
+    // Each notifies all who wait, in their order: a channel would draw another one.
+    reach_changed: Notify,
+    /// All connections to it end.
+    cut: Notify,
+    published: Notify,
+    written: Notify,
     stands_until: Cell<Option<Instant>>,
 }
 
@@ -65,10 +66,11 @@ impl Host {
             server: RefCell::new(server),
             clock: Cell::default(),
             drift: Cell::default(),
-            reach: watch::Sender::default(),
-            life: watch::Sender::default(),
-            news: watch::Sender::default(),
-            written: watch::Sender::default(),
+            reach: Cell::default(),
+            reach_changed: Notify::new(),
+            cut: Notify::new(),
+            published: Notify::new(),
+            written: Notify::new(),
             stands_until: Cell::default(),
         })
     }
@@ -85,7 +87,7 @@ impl Host {
 
     /// Ends all connections.
     pub fn cut(&self) {
-        self.life.send_modify(|life| *life += 1);
+        self.cut.notify_waiters();
     }
 
     /// Lets a server run that has ended.
@@ -96,35 +98,36 @@ impl Host {
     }
 
     pub fn set_reach(&self, reach: Reach) {
-        self.reach.send_replace(reach);
+        self.reach.set(reach);
+        self.reach_changed.notify_waiters();
     }
 
     /// Whether its replicas and the other servers hear of it.
     pub fn is_up(&self) -> bool {
-        let is_silent = *self.reach.borrow() == Reach::Silent;
+        let is_silent = self.reach.get() == Reach::Silent;
         !is_silent && self.standing().is_zero() && self.server.borrow().runs()
     }
 
-    /// Changes whenever something is written.
-    pub fn written(&self) -> watch::Receiver<()> {
-        self.written.subscribe()
+    /// Ends when something is written.
+    pub fn written(&self) -> Notified<'_> {
+        self.written.notified()
     }
 
     /// Says that something was written.
     pub fn touch(&self) {
-        self.written.send_replace(());
+        self.written.notify_waiters();
     }
 
     /// Lets a sentinel follow another primary, and publishes that.
     pub fn switch_primary(&self, name: &str, primary: Address, epoch: u64) {
         self.server.borrow_mut().switch_primary(name, primary, epoch);
-        self.news.send_replace(());
+        self.published.notify_waiters();
     }
 
     /// Publishes a message, as sentinels do.
     pub fn publish(&self, channel: &str, message: &str) {
         self.server.borrow_mut().publish(channel, message);
-        self.news.send_replace(());
+        self.published.notify_waiters();
     }
 
     /// Lets the clock step by some µs.
@@ -169,7 +172,7 @@ impl Session {
         let before = server.book().len();
         let answer = server.feed(self.id, now, bytes);
         if server.book().len() > before {
-            self.host.written.send_replace(());
+            self.host.written.notify_waiters();
         }
         answer.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
@@ -306,7 +309,7 @@ impl Network {
         }
         let host = self.hosts.borrow().get(&host).cloned();
         let refused = self.draw(odds.refuse, Fault::Refuse);
-        match host.as_ref().map(|host| *host.reach.borrow()) {
+        match host.as_ref().map(|host| host.reach.get()) {
             Some(Reach::Silent) => {
                 let mut socket = socket;
                 return socket.closed().await;
@@ -317,7 +320,7 @@ impl Network {
             }
             Some(Reach::Open | Reach::Refuses) => {}
         }
-        let is_open = |host: &Rc<Host>| !refused && *host.reach.borrow() == Reach::Open;
+        let is_open = |host: &Rc<Host>| !refused && host.reach.get() == Reach::Open;
         let session = host.filter(is_open).and_then(|host| host.connect());
         let Some(session) = session else {
             let _ = socket.send(Err(io::ErrorKind::ConnectionRefused.into()));
@@ -326,10 +329,9 @@ impl Network {
         let (near, far) = duplex(64 * 1024);
         if socket.send(Ok(near)).is_ok() {
             *self.open.borrow_mut() += 1;
-            let mut life = session.host.life.subscribe();
             select! {
                 biased;
-                _ = life.changed() => {}
+                () = session.host.cut.notified() => {}
                 _ = self.carry(far, &session) => {}
             }
             *self.open.borrow_mut() -= 1;
@@ -377,7 +379,7 @@ impl Network {
         answers: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
     ) -> io::Result<()> {
         let host = &session.host;
-        let (mut news, mut reach) = (host.news.subscribe(), host.reach.subscribe());
+        let mut news = pin!(host.published.notified());
         let mut last = Instant::now();
         loop {
             let piece = select! {
@@ -387,13 +389,16 @@ impl Network {
                     sleep_until(at).await;
                     piece
                 }
-                _ = news.changed() => Vec::new(),
+                () = &mut news => {
+                    news.set(host.published.notified());
+                    Vec::new()
+                }
             };
             let odds = *self.odds.borrow();
             if self.draw(odds.stall, Fault::Stall) {
                 sleep(self.stall()).await;
             }
-            let is_silent = *reach.borrow() == Reach::Silent;
+            let is_silent = host.reach.get() == Reach::Silent;
             let is_forgotten = is_silent && self.dice.borrow_mut().bool();
             if is_forgotten || self.draw(odds.half_open, Fault::HalfOpen) {
                 while arrivals.recv().await.is_some() {}
@@ -401,7 +406,13 @@ impl Network {
             }
             if is_silent {
                 // It is sent again, the later the longer the silence is.
-                let _ = reach.wait_for(|reach| *reach != Reach::Silent).await;
+                loop {
+                    let changed = host.reach_changed.notified();
+                    if host.reach.get() != Reach::Silent {
+                        break;
+                    }
+                    changed.await;
+                }
                 let pause = self.dice.borrow_mut().u64(1..300);
                 sleep(Duration::from_millis(pause)).await;
             }

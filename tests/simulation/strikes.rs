@@ -174,6 +174,31 @@ fn a_cluster_is_struck() {
     live_through_all(&topology, &own, 2);
 }
 
+/// Several strikes that a seed draws, in little time.
+fn strikes_of(topology: &Topology, seed: u64) -> Vec<(Duration, Strike)> {
+    let mut dice = Rng::with_seed(seed);
+    (0..dice.usize(2..8))
+        .map(|_| (LASTING * dice.u32(0..8), Strike::draw(&mut dice, topology)))
+        .collect()
+}
+
+#[test]
+fn a_world_leaves_nothing_in_its_thread() {
+    for (seed, topology) in
+        [Topology::One, Topology::Cluster { masters: 3, replicas: 1 }].iter().enumerate()
+    {
+        let strikes = strikes_of(topology, seed as u64);
+        let [once, again] = [(); 2].map(|()| live_through(topology, seed as u64, &strikes));
+        for (one, other) in once.books.iter().zip(&again.books) {
+            assert!(one.len() > 10);
+            for (number, (event, same)) in one.iter().zip(other).enumerate() {
+                assert_eq!(event, same, "seed {seed}, event {number}");
+            }
+            assert_eq!(one.len(), other.len());
+        }
+    }
+}
+
 #[test]
 fn servers_heal_from_many_strikes_at_once() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
@@ -184,11 +209,7 @@ fn servers_heal_from_many_strikes_at_once() {
             Topology::Sentinels { replicas: 2, sentinels: 3 },
             Topology::Cluster { masters: 3, replicas: 1 },
         ] {
-            let mut dice = Rng::with_seed(seed);
-            let strikes: Vec<_> = (0..dice.usize(2..8))
-                .map(|_| (LASTING * dice.u32(0..8), Strike::draw(&mut dice, &topology)))
-                .collect();
-            live_through(&topology, seed, &strikes);
+            live_through(&topology, seed, &strikes_of(&topology, seed));
         }
     }
 }

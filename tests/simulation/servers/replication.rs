@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::select;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::super::book::Event;
@@ -23,8 +23,8 @@ pub struct Group {
     primaries: RefCell<Vec<Option<usize>>>,
     /// How much of the book of its primary each replica has copied.
     copied: Vec<Cell<usize>>,
-    /// Changes with `primaries`.
-    roles: watch::Sender<()>,
+    /// Notifies of a change of `primaries`.
+    roles: Notify,
     dice: RefCell<Rng>,
 }
 
@@ -36,7 +36,7 @@ impl Group {
             hosts,
             primaries: RefCell::new(vec![None; count]),
             copied: vec![Cell::new(0); count],
-            roles: watch::Sender::default(),
+            roles: Notify::new(),
             dice: RefCell::new(Rng::with_seed(seed)),
         })
     }
@@ -64,7 +64,7 @@ impl Group {
     pub fn promote(&self, one: usize) {
         self.primaries.borrow_mut()[one] = None;
         self.hosts[one].server().role = Role::Primary;
-        self.roles.send_replace(());
+        self.roles.notify_waiters();
     }
 
     /// Makes a server a replica, which begins with all that its primary has.
@@ -73,7 +73,7 @@ impl Group {
         self.hosts[one].server().role = Role::Replica { of };
         self.primaries.borrow_mut()[one] = Some(primary);
         self.copy_all(one);
-        self.roles.send_replace(());
+        self.roles.notify_waiters();
     }
 
     /// Lets a replica begin anew with all that its primary has.
@@ -126,19 +126,19 @@ impl Group {
 
     /// Copies for one server whatever its primary writes.
     pub async fn follow(self: Rc<Self>, own: usize) {
-        let mut roles = self.roles.subscribe();
         loop {
-            roles.mark_unchanged();
+            let roles = self.roles.notified();
             let Some(primary) = self.primary_of(own) else {
-                let _ = roles.changed().await;
+                roles.await;
                 continue;
             };
-            let mut written = self.hosts[primary].written();
+            let written = self.hosts[primary].written();
             let end = self.book_end(primary);
             if end == self.copied(own) {
                 select! {
-                    _ = written.changed() => {}
-                    _ = roles.changed() => {}
+                    biased;
+                    () = written => {}
+                    () = roles => {}
                 }
                 continue;
             }
