@@ -104,7 +104,8 @@ impl Servers {
         servers
     }
 
-    /// A pool of connections to them, as a client makes it. It has the builder's defaults.
+    /// A pool of connections to them, as a client makes it. It has the builder's defaults, but for
+    /// sentinels one connection: two that wait for a primary wake in an order that tokio draws.
     pub fn pool(&self, dialer: &Dialer) -> PoolBuilder {
         let login = self.password.map_or_else(String::new, |password| format!(":{password}@"));
         let url = match &self.order {
@@ -121,7 +122,10 @@ impl Servers {
             }
         };
         let dialer = dialer.clone();
-        let pool = Pool::builder(&url).expect("an address");
+        let mut pool = Pool::builder(&url).expect("an address");
+        if let Order::Sentinels(_) = self.order {
+            pool = pool.size(1);
+        }
         pool.dial(move |host, _| dialer.clone().dial(host))
     }
 
