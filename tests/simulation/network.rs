@@ -438,6 +438,12 @@ impl Network {
             if is_cut {
                 answer.truncate(self.part_of(answer.len()));
             }
+            // Some arrive in two pieces.
+            if self.dice.borrow_mut().u32(..16) == 0 {
+                let rest = answer.split_off(self.part_of(answer.len()));
+                let _ = answers.send((last, answer));
+                (last, answer) = (last + self.latency(), rest);
+            }
             let _ = answers.send((last, answer));
             if is_cut {
                 return Ok(());
@@ -445,8 +451,12 @@ impl Network {
         }
     }
 
+    /// Whole milliseconds, since tokio knows no shorter sleep; now and then more than one, so that
+    /// connections overtake each other.
     fn latency(&self) -> Duration {
-        Duration::from_micros(self.dice.borrow_mut().u64(20..400))
+        let mut dice = self.dice.borrow_mut();
+        let is_long = dice.u32(..4) == 0;
+        Duration::from_millis(if is_long { dice.u64(2..6) } else { 1 })
     }
 
     fn stall(&self) -> Duration {

@@ -212,7 +212,7 @@ fn a_world_leaves_nothing_in_its_thread() {
 
 #[test]
 fn servers_heal_from_many_strikes_at_once() {
-    for (seed, topology) in worlds(4) {
+    for (seed, topology) in worlds(2) {
         live_through(&topology, seed, &strikes_of(&topology, seed));
     }
 }
