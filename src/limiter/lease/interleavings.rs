@@ -6,7 +6,7 @@ use std::future::{Ready, ready};
 use tokio::time::Instant;
 
 use super::answer::{Asked, Grant};
-use super::leases::Leases;
+use super::leases::{Leases, Unspent};
 use super::one_task::OneTask;
 use super::order::Order;
 use super::settings::Settings;
@@ -81,7 +81,7 @@ fn no_unit_of_a_lease_is_both_spent_and_refunded() {
                 _ => 0,
             })
         };
-        leases.end_key("key");
+        leases.begin_reset("key", Unspent::IsReturned);
         drop(stock);
         let spent = 1 + holder.join().unwrap() + taker.join().unwrap();
         drop(leases);
