@@ -75,6 +75,11 @@ impl<A: Algorithm> Place<'_, A> {
             answer.verdict
         );
         let earliest = A::earliest_fit(rule, seen, now, check.cost);
+        let remaining = A::report(rule, seen, now).remaining;
+        let passes = answer.verdict == Verdict::Allow;
+        ensure!(passes || check.cost == 0 || check.cost > remaining, "{check:?} of {remaining}");
+        let may_exceed = self.kind.promise.pays_later;
+        ensure!(!passes || check.cost <= remaining || may_exceed, "{check:?} of {remaining}");
         let is_changed = after != *self.state;
         match answer.verdict {
             Verdict::Allow | Verdict::Wait(_) => {

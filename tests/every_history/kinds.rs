@@ -36,6 +36,8 @@ pub struct Promise {
     pub is_exact: bool,
     /// What is left of a reserved wait that is refunded at once.
     pub unwinds_waits: Unwinds,
+    /// A charge passes at once, and the next one waits for it: so more than remain may pass.
+    pub pays_later: bool,
     /// The states before a charge and after its refund differ in no bit.
     pub to_the_bit: bool,
 }
@@ -51,10 +53,16 @@ pub enum Unwinds {
     StayingThere,
 }
 
-const ALL: Promise = Promise { is_exact: true, unwinds_waits: Unwinds::Exactly, to_the_bit: true };
+const ALL: Promise = Promise {
+    is_exact: true,
+    unwinds_waits: Unwinds::Exactly,
+    pays_later: false,
+    to_the_bit: true,
+};
 const ROUNDS: Promise = Promise { unwinds_waits: Unwinds::ToTheMicrosecond, ..ALL };
 const STAYS: Promise = Promise { unwinds_waits: Unwinds::StayingThere, ..ALL };
-const IN_FLOATS: Promise = Promise { to_the_bit: false, ..ALL };
+const PAYS_LATER: Promise = Promise { pays_later: true, ..ALL };
+const IN_FLOATS: Promise = Promise { to_the_bit: false, ..PAYS_LATER };
 const OWN_IN_FLOATS: Promise = Promise { is_exact: false, ..IN_FLOATS };
 
 /// The bound of one member.
@@ -157,6 +165,7 @@ impl Kind<AnyAlgorithm> {
                 is_exact: self.promise.is_exact && other.promise.is_exact,
                 // A tuple remembers the state before a wait.
                 unwinds_waits: Unwinds::Exactly,
+                pays_later: self.promise.pays_later || other.promise.pays_later,
                 to_the_bit: self.promise.to_the_bit && other.promise.to_the_bit,
             },
             bounds,
@@ -245,7 +254,7 @@ pub fn sliding_counters() -> Vec<Kind<SlidingCounter>> {
 
 fn smooth_bursty(quota: Quota) -> Kind<SmoothBursty> {
     let algorithm = SmoothBursty::new(quota).horizon(horizon()).max_burst(quota.period());
-    Kind::new("smooth_bursty", algorithm, (quota, quota.limit() + 1), Bursty::boxed, ALL)
+    Kind::new("smooth_bursty", algorithm, (quota, quota.limit() + 1), Bursty::boxed, PAYS_LATER)
 }
 
 fn own_bursty(quota: Quota) -> Kind<SmoothBursty> {
