@@ -56,6 +56,7 @@ mod service;
 mod settle;
 mod settlement;
 mod shared;
+mod sync;
 // HTTP, gRPC, policies, Java, tests.
 mod grpc;
 /// What `fuzz/` runs.

@@ -28,12 +28,14 @@ const VALUES: &[&str] = &[
     "quota",
     "refusal",
     "settlement",
+    "sync",
     "unsettled",
     "waiters",
 ];
 
 /// The first match holds, so a module inside another stands before it.
 const MODULES: &[Module] = &[
+    Module { files: &["sync"], crates: &["loom"], modules: &[] },
     Module { files: VALUES, crates: &["tower::BoxError"], modules: VALUES },
     Module { files: &["digest"], crates: &["sha2", "hmac"], modules: &["digest"] },
     Module { files: &["algorithm"], crates: &[], modules: &["algorithm"] },

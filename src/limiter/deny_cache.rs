@@ -3,6 +3,8 @@
 mod cache;
 mod changes;
 mod future;
+#[cfg(all(test, interleavings))]
+mod interleavings;
 mod key;
 mod refusal;
 mod shard;

@@ -10,6 +10,8 @@
 mod answer;
 mod demand;
 mod future;
+#[cfg(all(test, interleavings))]
+mod interleavings;
 mod key;
 mod leases;
 mod name;

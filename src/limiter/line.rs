@@ -14,8 +14,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -25,6 +24,8 @@ use crate::Decision;
 use crate::mark::Mark;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::{Mutex, MutexGuard};
 use crate::waiters::{Turn, Waiters};
 
 /// The number of keys at which the first search for lines begins that nobody needs.
@@ -57,7 +58,7 @@ struct Changes {
 
 /// The resets and blocks that lines know of: of all keys, and those that name no key of theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Known {
+pub(super) struct Known {
     all: usize,
     unnamed: usize,
 }
@@ -127,7 +128,8 @@ pub(super) struct Place {
 
 impl Slot {
     /// The slot of a decision that waits for it from now on.
-    pub(super) fn new(decision: &Decision, wait: Duration, mark: Mark) -> Self {
+    /// `known` is what the lines knew before the store was asked.
+    pub(super) fn new(decision: &Decision, wait: Duration, mark: Mark, known: Known) -> Self {
         let now = Instant::now();
         Self {
             at: decision.decided_at().unwrap_or_default().saturating_add(wait),
@@ -137,7 +139,7 @@ impl Slot {
             is_kept: false,
             is_forgotten: false,
             is_void: false,
-            known: Known::default(),
+            known,
         }
     }
 
@@ -198,7 +200,7 @@ impl Lines {
         self.change(key, quota, cost, |line| {
             let spare = line.waiters.len();
             let wait = line.slots.get(spare)?.due.saturating_duration_since(Instant::now());
-            (wait <= max_wait).then(|| line.slots.remove(spare))
+            (wait <= max_wait).then(|| line.slots.remove(spare).out_of_line(self.known()))
         })
     }
 
@@ -213,7 +215,9 @@ impl Lines {
         Self { of_members: members.flat_map(changes).collect(), ..Self::default() }
     }
 
-    fn known(&self) -> Known {
+    /// The resets and blocks so far. A charge reads them before it asks the store: a slot that was
+    /// given before a reset must not look like one of after it.
+    pub(super) fn known(&self) -> Known {
         let unnamed = match &self.of_members[..] {
             [] => self.changes.by_several.load(Relaxed),
             several => several.iter().map(|member| member.all.load(Relaxed)).sum(),
@@ -224,12 +228,13 @@ impl Lines {
     /// Lets no charge have the slots of a key, which was reset or blocked. The store does not know
     /// those of before a reset, so they are not given back either.
     pub(super) fn forget(&self, key: &str, is_reset: bool) {
+        let mut by_key = self.lock();
+        // Under the lock: a slot that leaves its line knows of this, or is found below.
         self.changes.all.fetch_add(1, Relaxed);
         for member in &self.of_members {
             member.all.fetch_add(1, Relaxed);
             member.by_several.fetch_add(1, Relaxed);
         }
-        let mut by_key = self.lock();
         let Some(lines) = by_key.lines.get_mut(key) else { return };
         lines.retain_mut(|line| {
             self.spares.fetch_sub(line.spares(), Relaxed);
@@ -393,7 +398,7 @@ impl Place {
         store: Arc<dyn Reclaim>,
     ) -> Arc<Self> {
         let (lines, key, told) = (Arc::clone(lines), key.into(), slot.due);
-        let slot = Mutex::new(Some(Slot { known: lines.known(), ..slot }));
+        let slot = Mutex::new(Some(slot));
         Arc::new_cyclic(|this| Self {
             lines,
             key,
@@ -562,3 +567,6 @@ impl fmt::Debug for Lines {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(all(test, interleavings))]
+mod interleavings;

@@ -5,6 +5,8 @@
 
 mod clock;
 mod future;
+#[cfg(all(test, interleavings))]
+mod interleavings;
 mod name;
 mod shard;
 mod store;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::line::{Lines, Place, Reclaim, Slot};
+use super::line::{Known, Lines, Place, Reclaim, Slot};
 use crate::algorithm::{Algorithm, Answer, Check, LATEST, Mark, MemberAnswer, Verdict};
 use crate::charge::Key;
 #[cfg(feature = "policies")]
@@ -232,16 +232,19 @@ impl<A: Algorithm> NamedAlgorithm<A> {
     }
 
     /// Gives a decision that reserved a wait its place in the line of a key, whose slots `store`
-    /// takes back.
+    /// takes back. `known` is of before the store was asked: see [`Lines::known`].
     #[inline]
     pub(super) fn line_up(
         &self,
         decision: Decision,
+        known: Known,
         key: impl FnOnce(&Key) -> String,
         store: impl FnOnce() -> Arc<dyn Reclaim>,
     ) -> Decision {
         match decision.outcome() {
-            Outcome::Wait(wait) if !wait.is_zero() => self.wait_in_line(decision, wait, key, store),
+            Outcome::Wait(wait) if !wait.is_zero() => {
+                self.wait_in_line(decision, wait, known, key, store)
+            }
             _ => decision,
         }
     }
@@ -250,6 +253,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         &self,
         mut decision: Decision,
         wait: Duration,
+        known: Known,
         key: impl FnOnce(&Key) -> String,
         store: impl FnOnce() -> Arc<dyn Reclaim>,
     ) -> Decision {
@@ -258,7 +262,7 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let Some(Taken { key: name, quota, mark }) = reservation.taken() else { return decision };
         let quota = quota.clone().unwrap_or_else(|| self.quota.clone());
         let (line, mark) = ((key(name), quota, cost), mark.clone());
-        let slot = Slot::new(&decision, wait, mark);
+        let slot = Slot::new(&decision, wait, mark, known);
         decision.set_turn(Place::new(&self.lines, line, slot, store()));
         decision
     }
@@ -285,6 +289,12 @@ impl<A: Algorithm> NamedAlgorithm<A> {
         let line = (line, quota.clone(), cost);
         decision.set_turn(Place::new(&self.lines, line, slot, store()));
         Some(decision)
+    }
+
+    /// The resets and blocks so far: see [`Lines::known`].
+    #[inline]
+    pub(super) fn known(&self) -> Known {
+        self.lines.known()
     }
 
     /// Lets no charge have the slots of a key that is reset or blocked: see [`Lines::forget`].

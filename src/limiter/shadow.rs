@@ -4,13 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
 use super::{Limiter, Operation};
 use crate::settlement::Settlement;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::{Charge, Decision, Error, Outcome, Reservation};
 
 /// A limiter that admits whatever its inner one decides: made by

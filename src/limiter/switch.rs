@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
@@ -12,6 +11,7 @@ use pin_project_lite::pin_project;
 use super::shadow::{Counters, ShadowFuture};
 use super::{Limiter, Operation, ShadowCounts};
 use crate::settlement::Settlement;
+use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use crate::{Charge, Decision, Error, Origin, Outcome, Reservation};
 
 /// Turns limiters off, into a shadow, and on again, while they are used. Cheap to clone: clones are
@@ -230,3 +230,6 @@ impl<C> fmt::Debug for WithSwitchFuture<C> {
         f.debug_struct("WithSwitchFuture").finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, interleavings))]
+mod interleavings;

@@ -2,8 +2,7 @@
 
 use std::error::Error as StdError;
 use std::iter::successors;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +13,8 @@ use super::settings::Settings;
 use super::state::{BreakerCounts, BreakerState};
 use super::window::Trouble;
 use crate::observe::{BreakerWatch, WatchedState};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, ErrorKind};
 
 const FAILED: &str = "the breaker is open, since the limiter failed";
@@ -189,3 +190,7 @@ fn jittered(pause: Duration) -> Duration {
     let most = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
     pause.saturating_add(Duration::from_micros(fastrand::u64(..=most)))
 }
+
+#[cfg(all(test, interleavings))]
+#[path = "interleavings.rs"]
+mod interleavings;

@@ -1,7 +1,7 @@
 //! The refusals of all keys, in shards.
 
 use std::num::NonZeroU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::refusal::{Question, Refusal};
 use super::shard::Shard;
 use crate::Decision;
+use crate::sync::{Mutex, MutexGuard};
 
 const MAX_SHARDS: usize = 16;
 const MIN_SHARD_SIZE: usize = 256;

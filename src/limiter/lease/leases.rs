@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ use super::stocks::{Ended, end};
 use crate::limiter::named::units;
 use crate::limiter::{Limiter, Operation};
 use crate::settlement::Settlement;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Charge, Decision, Outcome, Owner, digest};
 
 const MAX_SHARDS: usize = 16;
@@ -186,7 +187,7 @@ impl<L: Limiter> Leases<L> {
     }
 
     /// The name that a key is kept under, and its hash.
-    fn name<'a>(&self, key: &'a str) -> (u64, Cow<'a, str>) {
+    pub(super) fn name<'a>(&self, key: &'a str) -> (u64, Cow<'a, str>) {
         let name = digest::short(key);
         (self.hasher.hash_one(&*name), name)
     }

@@ -1,9 +1,11 @@
 //! A task of which there is one at a time.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use tokio::task::AbortHandle;
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Whether a task runs, and how to stop it.
 #[derive(Debug, Default)]

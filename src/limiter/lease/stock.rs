@@ -1,13 +1,14 @@
 //! The units of one lease: what one call took, until when they may be spent, and what of them is
 //! refunded.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::time::Instant;
 
 use super::name::Name;
 use super::order::Order;
 use crate::limiter::Limiter;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Charge, Decision, Outcome, Owner, Reservation};
 
 /// The units of one lease. Whoever holds some of them holds the stock, and the last one to drop it

@@ -219,7 +219,7 @@ fn quota() -> Quotas {
 fn place(lines: &Arc<Lines>, seconds: u32, store: impl Reclaim + 'static) -> Arc<Place> {
     let wait = seconds * SECOND;
     let decision = Decision::new(Outcome::Wait(wait));
-    let slot = Slot::new(&decision, wait, Mark::default());
+    let slot = Slot::new(&decision, wait, Mark::default(), lines.known());
     Place::new(lines, ("key".to_owned(), quota(), 1), slot, Arc::new(store))
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::hash::RandomState;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::clock::Clock;
 use super::shard::{Kept, Shard, hash};
@@ -16,6 +16,7 @@ use crate::mark::Mark;
 use crate::quota::QuotaError;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Charge, Decision, Error, Origin, digest};
 
 const MAX_SHARDS: usize = 16;
@@ -96,6 +97,7 @@ impl<A: Algorithm> Store<A> {
         if let Some(decision) = self.named.take_spare((line, key), quota, parsed.check, store) {
             return Ok(decision);
         }
+        let known = self.named.known();
         let (answer, now) = self.update(&name, |now, kept| {
             if let Some(until) = kept.block_end(now) {
                 return ((A::blocked(&parsed.rule, now, until), now), None);
@@ -111,7 +113,7 @@ impl<A: Algorithm> Store<A> {
         };
         let (cost, from) = (parsed.check.cost, local_provenance(now));
         let decision = self.named.decision(parsed.quota, cost, answer, from, key);
-        Ok(self.named.line_up(decision, |key| key.as_str().to_owned(), store))
+        Ok(self.named.line_up(decision, known, |key| key.as_str().to_owned(), store))
     }
 
     pub(super) fn change(&self, operation: Operation, charge: &Charge) -> Result<Decision, Error> {

@@ -2,7 +2,7 @@
 //! they are, and each charge has a cost and a longest wait of its own.
 
 use std::borrow::Cow;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use super::Memory;
 use super::shard::Shard;
@@ -17,6 +17,7 @@ use crate::limiter::on_own_terms::{member_of, whole};
 use crate::mark::Mark;
 use crate::quota::Quotas;
 use crate::settlement::Settlement;
+use crate::sync::MutexGuard;
 use crate::{Charge, Decision, Error, ErrorKind, Reservation, digest};
 
 /// Two to eight limiters of one process.
@@ -69,6 +70,7 @@ impl<A: Algorithm + Single> Together<A> {
         ) {
             return Ok(with_names(decision, &names));
         }
+        let known = self.named.known();
         let mut locked = self.lock(names.iter().map(|name| &**name))?;
         let now = locked.now;
         if let Some(until) = locked.block_end()? {
@@ -84,7 +86,7 @@ impl<A: Algorithm + Single> Together<A> {
         drop(locked);
         let (cost, from) = (parsed.check.cost, local_provenance(now));
         let decision = self.named.decision(parsed.quota, cost, answer, from, Key::Constant(""));
-        let decision = self.named.line_up(decision, |_| one_name(&names), store);
+        let decision = self.named.line_up(decision, known, |_| one_name(&names), store);
         Ok(with_names(decision, &names))
     }
 

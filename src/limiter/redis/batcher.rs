@@ -8,7 +8,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime;
@@ -17,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::batch::{Batch, Call};
+use super::busy::Busy;
 use super::call::{follow, send_call};
 use super::config::Config;
 use super::deadline::{Progress, Stage};
@@ -53,7 +53,7 @@ struct Worker {
     runtime: runtime::Id,
     requests: UnboundedSender<Box<QueuedRequest>>,
     /// Whether a charge waits or is in flight.
-    is_busy: Arc<AtomicBool>,
+    busy: Arc<Busy>,
     /// One permit: one caller at a time sends a charge inline.
     inline_permits: Arc<Semaphore>,
 }
@@ -149,12 +149,12 @@ impl Batcher {
         }
         workers.retain(|worker| !worker.requests.is_closed());
         let (requests, arrivals) = unbounded_channel();
-        let is_busy = Arc::new(AtomicBool::new(false));
-        runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&is_busy)));
+        let busy = Arc::new(Busy::default());
+        runtime.spawn(worker::run(Arc::clone(&self.config), arrivals, Arc::clone(&busy)));
         let worker = Arc::new(Worker {
             runtime: runtime.id(),
             requests,
-            is_busy,
+            busy,
             inline_permits: Arc::new(Semaphore::new(1)),
         });
         workers.push(Arc::clone(&worker));
@@ -165,15 +165,14 @@ impl Batcher {
 impl Worker {
     /// The permit to send a charge inline, if nothing waits and nothing is in flight.
     fn inline_permit(&self) -> Option<OwnedSemaphorePermit> {
-        let is_idle = !self.is_busy.load(Relaxed);
+        let is_idle = !self.busy.is_set();
         is_idle.then(|| Arc::clone(&self.inline_permits).try_acquire_owned().ok()).flatten()
     }
 
     /// Passes a request on to the worker. Returns false if the worker has ended.
     fn push(&self, queued: Box<QueuedRequest>) -> bool {
         let is_sent = self.requests.send(queued).is_ok();
-        // After the request, so that the worker finds it if it resets this at the same moment.
-        self.is_busy.store(true, Relaxed);
+        self.busy.set();
         is_sent
     }
 }

@@ -19,7 +19,7 @@ use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
 use crate::algorithm::{Check, InLua};
 use crate::charge::Key;
-use crate::limiter::line::Reclaim;
+use crate::limiter::line::{Known, Reclaim};
 use crate::limiter::named::{NamedAlgorithm, Provenance, ReservationPayload, one_key, units};
 use crate::limiter::timeout;
 use crate::mark::Mark;
@@ -130,7 +130,7 @@ impl<A: InLua> Inner<A> {
     /// The decision that an answer becomes.
     fn decision(
         self: &Arc<Self>,
-        quota: Quotas,
+        (quota, known): (Quotas, Known),
         completed: CompletedRequest,
     ) -> Result<Decision, Error> {
         let CompletedRequest { queued, entry, now, batch_position } = completed;
@@ -143,7 +143,7 @@ impl<A: InLua> Inner<A> {
         }
         let decision = self.named.decision(Some(quota), cost, answer, from, Key::Owned(key));
         let store = || Arc::clone(self) as Arc<dyn Reclaim>;
-        Ok(self.named.line_up(decision, |key| key.as_str().to_owned(), store))
+        Ok(self.named.line_up(decision, known, |key| key.as_str().to_owned(), store))
     }
 }
 
@@ -171,7 +171,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State {
-        Asking { #[pin] pending: Pending, quota: Option<Quotas> },
+        Asking { #[pin] pending: Pending, quota: Option<Quotas>, known: Known },
         Failed { error: Option<Error> },
     }
 }
@@ -185,8 +185,9 @@ impl<A: InLua> RedisFuture<A> {
         match request {
             Ok((request, quota)) => {
                 let deadline = timeout::deadline(charge, inner.reply_timeout());
+                let known = inner.named.known();
                 let (pending, quota) = (inner.send(request, deadline), Some(quota));
-                Self { inner: Arc::clone(inner), state: State::Asking { pending, quota } }
+                Self { inner: Arc::clone(inner), state: State::Asking { pending, quota, known } }
             }
             Err(error) => Self::failed(inner, error),
         }
@@ -203,7 +204,7 @@ impl<A: InLua> Future for RedisFuture<A> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         Poll::Ready(match this.state.project() {
-            StateProj::Asking { pending, quota } => {
+            StateProj::Asking { pending, quota, known } => {
                 if let Some(request) = pending.unsent()
                     && let Some(quotas) = quota.as_ref()
                     && let Some(decision) = this.inner.take_spare(request, quotas)
@@ -211,7 +212,8 @@ impl<A: InLua> Future for RedisFuture<A> {
                     return Poll::Ready(Ok(decision));
                 }
                 let completed = ready!(pending.poll(cx))?;
-                this.inner.decision(quota.take().expect("polled after it was done"), completed)
+                let quota = quota.take().expect("polled after it was done");
+                this.inner.decision((quota, *known), completed)
             }
             StateProj::Failed { error } => Err(error.take().expect("polled after it was done")),
         })

@@ -37,6 +37,7 @@ mod batcher;
 mod bb8_pool;
 mod buckets;
 mod builder;
+mod busy;
 mod call;
 mod cluster;
 mod config;

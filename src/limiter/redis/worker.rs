@@ -13,7 +13,6 @@ mod tasks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::select;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -24,6 +23,7 @@ use self::connecting::{Connecting, ConnectionResult};
 use self::hold::Hold;
 use self::tasks::{joined, sent_now};
 use super::batch::Call;
+use super::busy::Busy;
 use super::call::{EndedCall, follow, send_call};
 use super::config::Config;
 use super::connections::SharedConnection;
@@ -32,21 +32,17 @@ use super::partitions::Partition;
 use super::queue::Queue;
 use super::queued::QueuedRequest;
 
-/// Serves a limiter until its handles are gone. `is_busy` says whether a charge waits
+/// Serves a limiter until its handles are gone. `busy` says whether a charge waits
 /// or is in flight.
 pub(super) async fn run(
     config: Arc<Config>,
     mut arrivals: UnboundedReceiver<Box<QueuedRequest>>,
-    is_busy: Arc<AtomicBool>,
+    busy: Arc<Busy>,
 ) {
     let mut worker = Worker::new(config);
     let mut is_open = true;
     loop {
-        is_busy.store(!worker.is_idle(), Relaxed);
-        if !arrivals.is_empty() {
-            // It came before the line above, and no later charge may pass it.
-            is_busy.store(true, Relaxed);
-        }
+        busy.reset_if(|| worker.is_idle() && arrivals.is_empty());
         select! {
             // Replies come first, and arrivals last: all that have arrived are taken below.
             biased;
@@ -69,7 +65,7 @@ pub(super) async fn run(
             () = worker.hold.end(), if worker.is_holding() => worker.lets_go = true,
             else => return,
         }
-        is_busy.store(true, Relaxed);
+        busy.set();
         while let Some(ended) = worker.calls.try_join_next() {
             let Some(ended) = joined(ended) else { return };
             worker.call_ended(ended);

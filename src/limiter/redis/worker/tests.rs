@@ -1,7 +1,7 @@
 //! Worker and partitions over connections that tests make up, in paused time.
 
 use std::future::pending;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::sleep;

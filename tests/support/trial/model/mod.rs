@@ -101,7 +101,7 @@ fn ceil(dividend: i128, divisor: i128) -> i128 {
 
 /// How many grants, ordered by instant, end a half-open window of `period` that holds
 /// more than `limit`.
-fn over_any_window(grants: &[Grant], period: i128, limit: i128) -> usize {
+pub(crate) fn over_any_window(grants: &[Grant], period: i128, limit: i128) -> usize {
     let (mut oldest, mut sum, mut over) = (0, 0, 0);
     for (at, cost) in grants {
         sum += cost;

@@ -1,0 +1,43 @@
+//! The locks and atomics of what threads share: those of the standard library, or loom's.
+//!
+//! Under `--cfg interleavings` they are loom's, which tries all interleavings of threads in the
+//! tests called `interleavings`. `CONTRIBUTING.md` has the command.
+
+#[cfg(not(interleavings))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+
+#[cfg(interleavings)]
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+
+/// Tries all interleavings of the threads that a test spawns.
+#[cfg(all(test, interleavings))]
+pub(crate) mod interleavings {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Instant;
+
+    pub(crate) use loom::thread;
+
+    /// How often a thread may be interrupted where it could go on, unless `PREEMPTIONS` says
+    /// another number. Without a bound the numbers explode; faults of two threads take one or two.
+    const DEFAULT_PREEMPTIONS: usize = 3;
+
+    /// Runs `test` once for each interleaving, and prints how many there are.
+    pub(crate) fn each(piece: &str, test: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        let preemptions = std::env::var("PREEMPTIONS").ok().and_then(|text| text.parse().ok());
+        let bound = preemptions.unwrap_or(DEFAULT_PREEMPTIONS);
+        builder.preemption_bound = Some(bound);
+        let (count, begun) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+        let counted = Arc::clone(&count);
+        builder.check(move || {
+            counted.fetch_add(1, Relaxed);
+            test();
+        });
+        println!(
+            "interleavings piece={piece} preemptions={bound} explored={} seconds={:.2}",
+            count.load(Relaxed),
+            begun.elapsed().as_secs_f64()
+        );
+    }
+}
