@@ -2,8 +2,9 @@
 
 use super::keyspace::Entry;
 use super::resp::{Reply, Word};
+use super::server::Address;
 
-/// A change of one key.
+/// A change of one key. A key that has expired is gone, and `before.expires_at` lies before `at`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The server's clock, in µs since the epoch.
@@ -36,8 +37,13 @@ pub enum Event {
     Change(Change),
     Call(ScriptCall),
     /// The server ended, with its data or without.
+    /// The changes of a loss stand behind it.
     Crash {
         keeps_data: bool,
+    },
+    /// All keys became those of another server, as the changes behind it say.
+    Replaced {
+        by: Address,
     },
 }
 
@@ -62,6 +68,10 @@ impl Book {
 
     pub(super) fn record_call(&mut self, call: ScriptCall) {
         self.0.push(Event::Call(call));
+    }
+
+    pub(super) fn record_replacement(&mut self, by: Address) {
+        self.0.push(Event::Replaced { by });
     }
 
     pub(super) fn record_crash(&mut self, keeps_data: bool) {

@@ -3,8 +3,6 @@
 //! A further command is a row, and a function that gets the words after the command's name. Those
 //! that need the connection or the whole server stand in `session_commands.rs`.
 
-use std::sync::Arc;
-
 use super::keyspace::{Entry, Keyspace, Stored, WrongType};
 use super::resp::{Reply, Word, number};
 use super::server::{Server, Session};
@@ -271,8 +269,7 @@ fn set(data: &mut Keyspace, words: &[Word]) -> Answer {
     if keeps_expiry {
         expires_at = before.and_then(|entry| entry.expires_at);
     }
-    let stored = Arc::new(Stored::Text(words[1].clone()));
-    data.put(&words[0], Some(Entry { stored, expires_at }));
+    data.put(&words[0], Some(Entry::new(Stored::Text(words[1].clone()), expires_at)));
     Ok(Reply::ok())
 }
 

@@ -3,6 +3,7 @@
 //! Expiry is lazy: a key that is old by the server's clock is removed when somebody looks at it.
 //! Every change of a key is an entry of the book, which replicas follow.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,6 +45,24 @@ impl Stored {
 pub struct Entry {
     pub stored: Arc<Stored>,
     pub expires_at: Option<i64>,
+    /// The number of the write, unique in the world. Copies on other servers keep it.
+    pub version: u64,
+}
+
+impl Entry {
+    /// A value that is about to be stored, which gives it its version.
+    pub fn new(stored: Stored, expires_at: Option<i64>) -> Self {
+        Self { stored: Arc::new(stored), expires_at, version: 0 }
+    }
+}
+
+thread_local! {
+    static LAST_VERSION: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the writes of a new world from one on.
+pub fn reset_versions() {
+    LAST_VERSION.set(0);
 }
 
 /// A key holds a value of another type.
@@ -84,9 +103,18 @@ impl Keyspace {
         self.entries.get(key)
     }
 
-    /// Replaces the entry of a key, or removes it, and writes that into the book.
+    /// Replaces the entry of a key by a new version, or removes it, and writes that into the book.
     pub fn put(&mut self, key: &[u8], entry: Option<Entry>) {
-        let entry = entry.filter(|entry| !entry.stored.is_empty());
+        let entry = entry.filter(|entry| !entry.stored.is_empty()).map(|entry| {
+            let version = LAST_VERSION.get() + 1;
+            LAST_VERSION.set(version);
+            Entry { version, ..entry }
+        });
+        self.copy(key, entry);
+    }
+
+    /// The same for an entry of another server, which keeps its version.
+    pub fn copy(&mut self, key: &[u8], entry: Option<Entry>) {
         let before = match &entry {
             Some(entry) => self.entries.insert(key.to_vec(), entry.clone()),
             None => self.entries.remove(key),
@@ -104,7 +132,7 @@ impl Keyspace {
     /// Keeps the expiry that the key had.
     pub fn put_value(&mut self, key: &[u8], stored: Stored) {
         let expires_at = self.get(key).and_then(|entry| entry.expires_at);
-        self.put(key, Some(Entry { stored: Arc::new(stored), expires_at }));
+        self.put(key, Some(Entry::new(stored, expires_at)));
     }
 
     pub fn text(&mut self, key: &[u8]) -> Result<Option<&Word>, WrongType> {
@@ -156,7 +184,7 @@ impl Keyspace {
             }
         }
         for (key, entry) in entries {
-            self.put(&key, Some(entry));
+            self.copy(&key, Some(entry));
         }
     }
 }

@@ -3,7 +3,10 @@
 //! `prelude.lua` is the half of it in Lua: the table `redis` and the sandbox. Here stand the
 //! conversions between Lua and RESP, and how a failed script is reported.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::rc::Rc;
 
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic};
@@ -12,13 +15,29 @@ use sha1_smol::Sha1;
 use super::packing;
 use super::resp::{Reply, Word, seventeen_digits};
 
-/// An interpreter, and the scripts that it knows by their digests.
-#[derive(Debug)]
-pub struct Interpreter {
+/// The interpreter of a thread. Scripts keep nothing in it from one call to the next.
+struct Shared {
     lua: Lua,
     /// What the prelude returns: runs one script.
     run: Function,
-    scripts: BTreeMap<String, Function>,
+    /// Whatever any server has loaded, compiled, by its digest.
+    scripts: RefCell<HashMap<String, Function>>,
+}
+
+thread_local! {
+    static SHARED: Rc<Shared> = Rc::new(Shared::with_prelude().expect("the prelude runs"));
+}
+
+/// The scripts that a server knows by their digests, and what runs them.
+pub struct Interpreter {
+    shared: Rc<Shared>,
+    known: BTreeSet<String>,
+}
+
+impl fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interpreter").field(&self.known).finish()
+    }
 }
 
 /// The name of a script for EVALSHA.
@@ -26,11 +45,7 @@ pub fn digest(text: &[u8]) -> String {
     Sha1::from(text).digest().to_string()
 }
 
-impl Interpreter {
-    pub fn new() -> Self {
-        Self::with_prelude().expect("the prelude runs")
-    }
-
+impl Shared {
     fn with_prelude() -> mlua::Result<Self> {
         let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
@@ -57,14 +72,23 @@ impl Interpreter {
             pack_struct,
             unpack_struct,
         ))?;
-        Ok(Self { lua, run, scripts: BTreeMap::new() })
+        Ok(Self { lua, run, scripts: RefCell::default() })
+    }
+}
+
+impl Interpreter {
+    /// Knows no script yet.
+    pub fn new() -> Self {
+        Self { shared: SHARED.with(Rc::clone), known: BTreeSet::new() }
     }
 
     /// Takes a script into the cache. Returns its digest, or the error of one that is no Lua.
     pub fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
         let digest = digest(text);
-        if !self.scripts.contains_key(&digest) {
-            let chunk = self.lua.load(text).set_name("@user_script").set_mode(ChunkMode::Text);
+        let mut scripts = self.shared.scripts.borrow_mut();
+        if !scripts.contains_key(&digest) {
+            let chunk = self.shared.lua.load(text);
+            let chunk = chunk.set_name("@user_script").set_mode(ChunkMode::Text);
             let function = chunk.into_function().map_err(|error| {
                 let message = match error {
                     mlua::Error::SyntaxError { message, .. } => message,
@@ -72,31 +96,30 @@ impl Interpreter {
                 };
                 Reply::error(format!("ERR Error compiling script (new function): {message}"))
             })?;
-            self.scripts.insert(digest.clone(), function);
+            scripts.insert(digest.clone(), function);
         }
+        self.known.insert(digest.clone());
         Ok(digest)
     }
 
     /// The script of a digest, in whatever case.
     pub fn script(&self, digest: &str) -> Option<Function> {
-        self.scripts.get(&digest.to_ascii_lowercase()).cloned()
+        let digest = digest.to_ascii_lowercase();
+        self.known.get(&digest).map(|digest| self.shared.scripts.borrow()[digest].clone())
     }
 
     pub fn flush(&mut self) {
-        self.scripts.clear();
+        self.known.clear();
     }
 
     /// A handle for a run, during which the server that owns the interpreter is in use.
     pub fn runner(&self) -> Runner {
-        Runner { lua: self.lua.clone(), run: self.run.clone() }
+        Runner(Rc::clone(&self.shared))
     }
 }
 
 /// Runs scripts.
-pub struct Runner {
-    lua: Lua,
-    run: Function,
-}
+pub struct Runner(Rc<Shared>);
 
 impl Runner {
     /// Runs a script, whose commands `command` answers.
@@ -108,17 +131,18 @@ impl Runner {
         arguments: &[Word],
         mut command: impl FnMut(Vec<Word>) -> Reply,
     ) -> Reply {
+        let Shared { lua, run, .. } = &*self.0;
         let list = |words: &[Word]| {
-            let texts = words.iter().map(|word| self.lua.create_string(word));
-            self.lua.create_sequence_from(texts.collect::<mlua::Result<Vec<_>>>()?)
+            let texts = words.iter().map(|word| lua.create_string(word));
+            lua.create_sequence_from(texts.collect::<mlua::Result<Vec<_>>>()?)
         };
-        let outcome = self.lua.scope(|scope| {
+        let outcome = lua.scope(|scope| {
             let send = scope.create_function_mut(|lua, words: Vec<mlua::LuaString>| {
                 let words = words.iter().map(|word| word.as_bytes().to_vec());
                 to_lua(lua, &command(words.collect()))
             })?;
             let (is_done, value): (bool, Value) =
-                self.run.call((script, list(keys)?, list(arguments)?, send))?;
+                run.call((script, list(keys)?, list(arguments)?, send))?;
             if is_done {
                 return from_lua(&value);
             }
@@ -141,8 +165,8 @@ struct Raised {
 
 impl std::error::Error for Raised {}
 
-impl std::fmt::Display for Raised {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.error)
     }
 }

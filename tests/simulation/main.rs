@@ -25,9 +25,11 @@ mod planted;
 mod promises;
 mod resp;
 mod server;
+mod servers;
 mod session_commands;
 mod slots;
 mod sorted_set;
+mod strikes;
 #[path = "../support/mod.rs"]
 mod support;
 mod world;

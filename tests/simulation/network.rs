@@ -17,17 +17,39 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::server::{ConnectionId, Server};
+use super::keyspace::reset_versions;
+use super::server::{Address, ConnectionId, Server};
 
 /// When the world begins, in µs since the epoch.
 const START: i64 = 1_767_225_600_000_000;
 
-/// A server, and the difference of its clock to that of the world, in µs.
+/// How a host is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    #[default]
+    Open,
+    /// New connections are refused.
+    Refuses,
+    /// Nothing arrives or leaves, and nobody is told.
+    Silent,
+    /// Its name leads nowhere.
+    Nameless,
+}
+
+/// A server, and the clock and the place in the network that it has.
 pub struct Host {
     server: RefCell<Server>,
+    /// The difference of its clock to that of the world, in µs.
     clock: Cell<i64>,
+    /// How much its clock gains on the world's, in ‰, and since when.
+    drift: Cell<(i64, i64)>,
+    reach: watch::Sender<Reach>,
     /// Changes when all connections to it end.
     life: watch::Sender<u64>,
+    /// Changes when something is published.
+    news: watch::Sender<()>,
+    /// Changes when something is written.
+    written: watch::Sender<()>,
     stands_until: Cell<Option<Instant>>,
 }
 
@@ -39,9 +61,16 @@ struct Session {
 
 impl Host {
     pub fn new(server: Server) -> Rc<Self> {
-        let (life, _) = watch::channel(0);
-        let (clock, stands_until) = (Cell::new(0), Cell::default());
-        Rc::new(Self { server: RefCell::new(server), clock, life, stands_until })
+        Rc::new(Self {
+            server: RefCell::new(server),
+            clock: Cell::default(),
+            drift: Cell::default(),
+            reach: watch::Sender::default(),
+            life: watch::Sender::default(),
+            news: watch::Sender::default(),
+            written: watch::Sender::default(),
+            stands_until: Cell::default(),
+        })
     }
 
     pub fn server(&self) -> RefMut<'_, Server> {
@@ -50,8 +79,61 @@ impl Host {
 
     /// Ends the server, and all connections with it.
     pub fn crash(&self, keeps_data: bool) {
-        self.server.borrow_mut().crash(keeps_data);
+        self.server.borrow_mut().crash(self.now(), keeps_data);
+        self.cut();
+    }
+
+    /// Ends all connections.
+    pub fn cut(&self) {
         self.life.send_modify(|life| *life += 1);
+    }
+
+    /// Lets a server run that has ended.
+    pub fn go_on(&self) {
+        self.server.borrow_mut().go_on();
+    }
+
+    pub fn set_reach(&self, reach: Reach) {
+        self.reach.send_replace(reach);
+    }
+
+    /// Whether its replicas and the other servers hear of it.
+    pub fn is_up(&self) -> bool {
+        let is_silent = *self.reach.borrow() == Reach::Silent;
+        !is_silent && self.standing().is_zero() && self.server.borrow().runs()
+    }
+
+    /// Changes whenever something is written.
+    pub fn written(&self) -> watch::Receiver<()> {
+        self.written.subscribe()
+    }
+
+    /// Says that something was written.
+    pub fn touch(&self) {
+        self.written.send_replace(());
+    }
+
+    /// Lets a sentinel follow another primary, and publishes that.
+    pub fn switch_primary(&self, name: &str, primary: Address, epoch: u64) {
+        self.server.borrow_mut().switch_primary(name, primary, epoch);
+        self.news.send_replace(());
+    }
+
+    /// Publishes a message, as sentinels do.
+    pub fn publish(&self, channel: &str, message: &str) {
+        self.server.borrow_mut().publish(channel, message);
+        self.news.send_replace(());
+    }
+
+    /// Lets the clock step by some µs.
+    pub fn step_clock(&self, step: i64) {
+        self.clock.set(self.clock.get() + step);
+    }
+
+    /// Lets the clock gain so many ‰ on the world's from now on, which may be negative.
+    pub fn drift_clock(&self, gain: i64) {
+        self.clock.set(self.now() - micros());
+        self.drift.set((gain, micros()));
     }
 
     /// Reads nothing for a time.
@@ -65,8 +147,10 @@ impl Host {
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    fn now(&self) -> i64 {
-        micros() + self.clock.get()
+    /// The server's clock, in µs since the epoch.
+    pub fn now(&self) -> i64 {
+        let (gain, since) = self.drift.get();
+        micros() + self.clock.get() + (micros() - since) * gain / 1_000
     }
 
     fn connect(self: &Rc<Self>) -> Option<Session> {
@@ -79,7 +163,12 @@ impl Session {
     /// Takes bytes that have arrived, and returns the answer's. The error: the host has closed.
     fn receive(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let now = self.host.now();
-        let answer = self.host.server.borrow_mut().feed(self.id, now, bytes);
+        let mut server = self.host.server.borrow_mut();
+        let before = server.book().len();
+        let answer = server.feed(self.id, now, bytes);
+        if server.book().len() > before {
+            self.host.written.send_replace(());
+        }
         answer.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 }
@@ -94,14 +183,9 @@ thread_local! {
     static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The time of the world, in µs since the epoch.
+/// The time of the world, in µs since the epoch. The world begins with its network.
 pub fn micros() -> i64 {
-    let begun = BEGUN.with(|begun| {
-        begun.get().unwrap_or_else(|| {
-            begun.set(Some(Instant::now()));
-            Instant::now()
-        })
-    });
+    let begun = BEGUN.get().expect("a network");
     START + i64::try_from(begun.elapsed().as_micros()).expect("few")
 }
 
@@ -168,7 +252,10 @@ pub struct Network {
 }
 
 impl Network {
+    /// Begins a world: its time, and the numbers of its writes.
     pub fn new(seed: u64) -> Rc<Self> {
+        BEGUN.set(Some(Instant::now()));
+        reset_versions();
         Rc::new(Self {
             hosts: RefCell::default(),
             dice: RefCell::new(Rng::with_seed(seed)),
@@ -217,7 +304,19 @@ impl Network {
         }
         let host = self.hosts.borrow().get(&host).cloned();
         let refused = self.draw(odds.refuse, Fault::Refuse);
-        let session = host.filter(|_| !refused).and_then(|host| host.connect());
+        match host.as_ref().map(|host| *host.reach.borrow()) {
+            Some(Reach::Silent) => {
+                let mut socket = socket;
+                return socket.closed().await;
+            }
+            Some(Reach::Nameless) | None => {
+                let _ = socket.send(Err(io::Error::other("the name does not resolve")));
+                return;
+            }
+            Some(Reach::Open | Reach::Refuses) => {}
+        }
+        let is_open = |host: &Rc<Host>| !refused && *host.reach.borrow() == Reach::Open;
+        let session = host.filter(is_open).and_then(|host| host.connect());
         let Some(session) = session else {
             let _ = socket.send(Err(io::ErrorKind::ConnectionRefused.into()));
             return;
@@ -236,9 +335,10 @@ impl Network {
     }
 
     /// Carries bytes to the host and back until either side closes or a fault does.
-    async fn carry(self: &Rc<Self>, far: DuplexStream, session: &Session) -> io::Result<()> {
+    async fn carry(self: &Rc<Self>, far: DuplexStream, session: &Session) {
         let (mut requests, mut answers) = tokio::io::split(far);
-        let (arrived, mut arrivals) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let (arrived, arrivals) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let (answered, mut deliveries) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
         let network = Rc::clone(self);
         let reading = async move {
             let mut last = Instant::now();
@@ -250,53 +350,86 @@ impl Network {
                 }
             }
         };
-        let carried = async {
-            let mut last = Instant::now();
-            while let Some((at, piece)) = arrivals.recv().await {
-                sleep_until(at.max(last)).await;
-                let odds = *self.odds.borrow();
-                if self.draw(odds.stall, Fault::Stall) {
-                    sleep(self.stall()).await;
-                }
-                while let Some(until) =
-                    session.host.stands_until.get().filter(|at| *at > Instant::now())
-                {
-                    sleep_until(until).await;
-                }
-                if self.draw(odds.half_open, Fault::HalfOpen) {
-                    while arrivals.recv().await.is_some() {}
-                    return Ok(());
-                }
-                if self.draw(odds.cut_before, Fault::CutBefore) {
-                    return Ok(());
-                }
-                if self.draw(odds.cut_within, Fault::CutWithin) {
-                    session.receive(&piece[..self.part_of(piece.len())])?;
-                    return Ok(());
-                }
-                let answer = session.receive(&piece)?;
-                if self.draw(odds.cut_after, Fault::CutAfter) {
-                    return Ok(());
-                }
-                if answer.is_empty() {
-                    continue;
-                }
-                if self.draw(odds.cut_answer, Fault::CutAnswer) {
-                    return answers.write_all(&answer[..self.part_of(answer.len())]).await;
-                }
-                last = Instant::now() + self.latency();
-                sleep_until(last).await;
+        let writing = async move {
+            while let Some((at, answer)) = deliveries.recv().await {
+                sleep_until(at).await;
                 answers.write_all(&answer).await?;
             }
-            Ok(())
+            io::Result::Ok(())
         };
-        let mut carried = pin!(carried);
+        let mut carried =
+            pin!(async { tokio::join!(self.serve(session, arrivals, answered), writing) });
         select! {
             biased;
-            carried = &mut carried => return carried,
+            _ = &mut carried => return,
             () = reading => {}
         }
-        carried.await
+        carried.await;
+    }
+
+    /// Gives the host what arrives, and sends its answers and what it publishes.
+    async fn serve(
+        self: &Rc<Self>,
+        session: &Session,
+        mut arrivals: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
+        answers: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
+    ) -> io::Result<()> {
+        let host = &session.host;
+        let (mut news, mut reach) = (host.news.subscribe(), host.reach.subscribe());
+        let mut last = Instant::now();
+        loop {
+            let piece = select! {
+                biased;
+                arrival = arrivals.recv() => {
+                    let Some((at, piece)) = arrival else { return Ok(()) };
+                    sleep_until(at).await;
+                    piece
+                }
+                _ = news.changed() => Vec::new(),
+            };
+            let odds = *self.odds.borrow();
+            if self.draw(odds.stall, Fault::Stall) {
+                sleep(self.stall()).await;
+            }
+            let is_silent = *reach.borrow() == Reach::Silent;
+            let is_forgotten = is_silent && self.dice.borrow_mut().bool();
+            if is_forgotten || self.draw(odds.half_open, Fault::HalfOpen) {
+                while arrivals.recv().await.is_some() {}
+                return Ok(());
+            }
+            if is_silent {
+                // It is sent again, the later the longer the silence is.
+                let _ = reach.wait_for(|reach| *reach != Reach::Silent).await;
+                let pause = self.dice.borrow_mut().u64(1..300);
+                sleep(Duration::from_millis(pause)).await;
+            }
+            while !host.standing().is_zero() {
+                sleep(host.standing()).await;
+            }
+            if self.draw(odds.cut_before, Fault::CutBefore) {
+                return Ok(());
+            }
+            if self.draw(odds.cut_within, Fault::CutWithin) {
+                session.receive(&piece[..self.part_of(piece.len())])?;
+                return Ok(());
+            }
+            let mut answer = session.receive(&piece)?;
+            if self.draw(odds.cut_after, Fault::CutAfter) {
+                return Ok(());
+            }
+            if answer.is_empty() {
+                continue;
+            }
+            last = last.max(Instant::now() + self.latency());
+            let is_cut = self.draw(odds.cut_answer, Fault::CutAnswer);
+            if is_cut {
+                answer.truncate(self.part_of(answer.len()));
+            }
+            let _ = answers.send((last, answer));
+            if is_cut {
+                return Ok(());
+            }
+        }
     }
 
     fn latency(&self) -> Duration {

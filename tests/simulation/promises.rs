@@ -150,7 +150,7 @@ fn a_crash_closes_connections_and_forgets_scripts() {
     let digest = digest.lines().nth(1).expect("a digest").to_owned();
     assert_eq!(talk.ask(&format!("EVALSHA {digest} 0")), ":1\r\n");
     for (keeps_data, stored) in [(true, "$1\r\nx\r\n"), (false, "$-1\r\n")] {
-        talk.server.crash(keeps_data);
+        talk.server.crash(NOW, keeps_data);
         assert_eq!(talk.server.feed(talk.connection, NOW, b"PING\r\n"), None);
         assert_eq!(talk.server.connect(), None);
         talk.server.go_on();
@@ -216,7 +216,7 @@ fn a_replica_follows_the_book_of_its_primary() {
 fn a_sentinel_names_the_primary_and_publishes_a_switch() {
     let mut server = Server::new("s", 26_379);
     server.mode = Mode::Sentinel(BTreeMap::new());
-    server.switch_primary("main", address("a", 1));
+    server.switch_primary("main", address("a", 1), 1);
     let mut talk = Talk::with(server);
     talk.ask("HELLO 3");
     assert_eq!(
@@ -226,7 +226,7 @@ fn a_sentinel_names_the_primary_and_publishes_a_switch() {
     let ask = "SENTINEL GET-MASTER-ADDR-BY-NAME";
     assert_eq!(talk.ask(&format!("{ask} other")), "_\r\n");
     assert_eq!(talk.ask(&format!("{ask} main")), "*2\r\n$1\r\na\r\n$1\r\n1\r\n");
-    talk.server.switch_primary("main", address("b", 2));
+    talk.server.switch_primary("main", address("b", 2), 2);
     let news = talk.server.poll(talk.connection, NOW).expect("open");
     let expected = ">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$12\r\nmain a 1 b 2\r\n";
     assert_eq!(String::from_utf8(news).expect("a text"), expected);
@@ -240,7 +240,7 @@ fn a_node_sends_a_caller_to_the_master_of_a_slot() {
     let (own, other) = (address("a", 1), address("b", 2));
     assert_eq!((slot_of(b"123456789"), slot_of(b"x{user1000}y")), (12_739, slot_of(b"user1000")));
     let mut server = Server::new("a", 1);
-    server.mode = Mode::Cluster(Slots::shared(own.clone(), &[own.clone(), other.clone()]));
+    server.mode = Mode::Cluster(Slots::shared(0, [own, other.clone()].into(), 2));
     let mut talk = Talk::with(server);
     let slots = |talk: &mut Talk, change: &dyn Fn(&mut Slots)| {
         let Mode::Cluster(slots) = &mut talk.server.mode else { panic!("a cluster") };
@@ -255,7 +255,7 @@ fn a_node_sends_a_caller_to_the_master_of_a_slot() {
     assert!(talk.ask("MGET {b}1 a").starts_with("-CROSSSLOT "));
     assert!(talk.eval("return(redis.call('GET',KEYS[1]))", "a").starts_with("-MOVED "));
 
-    slots(&mut talk, &|slots| slots.migrating = [(3_300, address("b", 2))].into());
+    slots(&mut talk, &|slots| slots.migrating = [(3_300, 1)].into());
     assert_eq!(talk.ask("GET {b}1"), "$1\r\nv\r\n");
     assert_eq!(talk.ask("GET b"), "-ASK 3300 b:2\r\n");
     assert!(talk.ask("MGET {b}1 b").starts_with("-TRYAGAIN "));

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::{Book, Change, ScriptCall};
 use super::commands::{BEFORE_LOGIN, Command, NEEDS_MEMORY, Run, WHILE_LOADING, WRITE};
-use super::keyspace::{Keyspace, Stored};
+use super::keyspace::{Entry, Keyspace, Stored};
 use super::lua::Interpreter;
 use super::resp::{Reply, Version, Word, take_request};
 use super::slots::Slots;
@@ -284,10 +284,9 @@ impl Server {
         count
     }
 
-    /// Lets a sentinel follow another primary, and publishes that.
-    pub fn switch_primary(&mut self, name: &str, primary: Address) {
+    /// Lets a sentinel follow another primary since a switch of that number, and publishes that.
+    pub fn switch_primary(&mut self, name: &str, primary: Address, epoch: u64) {
         let Mode::Sentinel(services) = &mut self.mode else { return };
-        let epoch = services.get(name).map_or(0, |service| service.epoch) + 1;
         let service = Service { primary: primary.clone(), epoch };
         let before = services.insert(name.into(), service).map(|service| service.primary);
         let (host, port) = before.unwrap_or_else(|| primary.clone());
@@ -295,8 +294,34 @@ impl Server {
         self.publish("+switch-master", &message);
     }
 
-    /// Ends the server: all connections close, and the script cache is gone.
-    pub fn crash(&mut self, keeps_data: bool) {
+    /// Lets a sentinel name a primary, and publishes nothing.
+    pub fn name_primary(&mut self, name: &str, service: Service) {
+        let Mode::Sentinel(services) = &mut self.mode else { return };
+        services.insert(name.into(), service);
+    }
+
+    /// The view of a node of a cluster.
+    pub fn slots(&mut self) -> Option<&mut Slots> {
+        match &mut self.mode {
+            Mode::Cluster(slots) => Some(slots),
+            _ => None,
+        }
+    }
+
+    /// Gives a key away to another node, as MIGRATE does. It keeps the time that it has left.
+    pub fn migrate(&mut self, now: i64, key: &[u8], target: &mut Self, target_now: i64) {
+        (self.data.now, target.data.now) = (now, target_now);
+        let Some(entry) = self.data.get(key).cloned() else { return };
+        let left = entry.expires_at.map(|at| (at - self.data.now_millis()).max(1));
+        let expires_at = left.map(|left| target.data.now_millis() + left);
+        target.data.copy(key, Some(Entry { expires_at, ..entry }));
+        self.data.copy(key, None);
+    }
+
+    /// Ends the server at an instant of its clock: all connections close, and the script cache is
+    /// gone.
+    pub fn crash(&mut self, now: i64, keeps_data: bool) {
+        self.data.now = now;
         self.life = Life::Ended;
         self.sessions.clear();
         self.interpreter.flush();
@@ -316,6 +341,11 @@ impl Server {
     /// Lets a server run that stands or has ended.
     pub fn go_on(&mut self) {
         self.life = Life::Runs;
+    }
+
+    /// Forgets all scripts, as `SCRIPT FLUSH` does.
+    pub fn flush_scripts(&mut self) {
+        self.interpreter.flush();
     }
 
     /// Whether it answers.
@@ -341,12 +371,13 @@ impl Server {
     /// Does what a primary did, as its replica. How far a replica is behind is the world's choice.
     pub fn replicate(&mut self, change: &Change) {
         self.data.now = change.at;
-        self.data.put(&change.key, change.after.clone());
+        self.data.copy(&change.key, change.after.clone());
     }
 
     /// Takes over all keys of a primary, as a replica that starts anew.
     pub fn replicate_all(&mut self, primary: &Self) {
         self.data.now = primary.data.now;
+        self.data.book.record_replacement(primary.address.clone());
         self.data.replace_entries(primary.data.copy_entries());
     }
 }

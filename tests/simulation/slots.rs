@@ -1,6 +1,7 @@
 //! A node's view of its cluster: who holds which hash slot, and which slots are on the move.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::keyspace::Keyspace;
 use super::resp::{Reply, Word};
@@ -9,27 +10,40 @@ use super::server::Address;
 /// The number of hash slots.
 pub const COUNT: u16 = 16_384;
 
-/// Which node holds which slot, as one node sees it.
-#[derive(Debug)]
+/// Which node holds which slot, as one node sees it. Nodes go by their numbers.
+#[derive(Clone, Debug)]
 pub struct Slots {
-    /// The node whose view this is, or the primary that it follows.
-    pub own: Address,
+    /// The node whose view this is.
+    pub own: u8,
+    pub nodes: Rc<[Address]>,
     /// By slot. `None`: nobody holds it.
-    pub owners: Vec<Option<Address>>,
+    pub owners: Vec<Option<u8>>,
+    /// Replicas by their masters.
+    pub replicas: BTreeMap<u8, u8>,
     /// Slots that leave this node, and where to.
-    pub migrating: BTreeMap<u16, Address>,
+    pub migrating: BTreeMap<u16, u8>,
     /// Slots that come to this node.
     pub importing: BTreeSet<u16>,
     /// Every request for a key is answered with CLUSTERDOWN.
     pub is_down: bool,
+    /// `CLUSTER SLOTS` names these owners in place of the true ones.
+    pub named: Option<Vec<Option<u8>>>,
 }
 
 impl Slots {
-    /// Slots that several masters share evenly, in ranges.
-    pub fn shared(own: Address, masters: &[Address]) -> Self {
-        let place = |slot: u16| usize::from(slot) * masters.len() / usize::from(COUNT);
-        let owners = (0..COUNT).map(|slot| Some(masters[place(slot)].clone())).collect();
-        Self { own, owners, migrating: BTreeMap::new(), importing: BTreeSet::new(), is_down: false }
+    /// Slots that the first nodes share evenly, in ranges.
+    pub fn shared(own: u8, nodes: Rc<[Address]>, masters: u8) -> Self {
+        let place = |slot: u16| usize::from(slot) * usize::from(masters) / usize::from(COUNT);
+        Self {
+            own,
+            nodes,
+            owners: (0..COUNT).map(|slot| Some(place(slot) as u8)).collect(),
+            replicas: BTreeMap::new(),
+            migrating: BTreeMap::new(),
+            importing: BTreeSet::new(),
+            is_down: false,
+            named: None,
+        }
     }
 
     /// Refuses a request whose keys are not here, as Redis does.
@@ -42,7 +56,7 @@ impl Slots {
     ) -> Result<(), Reply> {
         let Some(first) = keys.first() else { return Ok(()) };
         let slot = slot_of(first);
-        let owner = self.owners[usize::from(slot)].as_ref();
+        let owner = self.owners[usize::from(slot)];
         let owner = owner.ok_or("CLUSTERDOWN Hash slot not served")?;
         if keys.iter().any(|key| slot_of(key) != slot) {
             return Err("CROSSSLOT Keys in request don't hash to the same slot".into());
@@ -52,43 +66,52 @@ impl Slots {
         }
         let missing = keys.iter().filter(|key| data.get(key).is_none()).count();
         let try_again = "TRYAGAIN Multiple keys request during rehashing of slot";
-        if let Some((host, port)) = self.migrating.get(&slot)
+        let redirect = |code: &str, node: u8| {
+            let (host, port) = &self.nodes[usize::from(node)];
+            Err(Reply::Error(format!("{code} {slot} {host}:{port}")))
+        };
+        if let Some(target) = self.migrating.get(&slot)
             && missing > 0
         {
             return match missing < keys.len() {
                 true => Err(try_again.into()),
-                false => Err(Reply::Error(format!("ASK {slot} {host}:{port}"))),
+                false => redirect("ASK", *target),
             };
         }
         if self.importing.contains(&slot) && is_asking {
             return if missing > 0 && keys.len() > 1 { Err(try_again.into()) } else { Ok(()) };
         }
-        if *owner == self.own || reads_of == Some(owner) {
+        if owner == self.own || reads_of == Some(&self.nodes[usize::from(owner)]) {
             return Ok(());
         }
-        Err(Reply::Error(format!("MOVED {slot} {}:{}", owner.0, owner.1)))
+        redirect("MOVED", owner)
     }
 
     /// The reply to `CLUSTER SLOTS`.
     pub(super) fn reply(&self) -> Reply {
-        let slots: Vec<_> = (0..COUNT).zip(&self.owners).collect();
-        let ranges = slots.chunk_by(|(_, one), (_, next)| one == next);
-        let range = |range: &[(u16, &Option<Address>)]| {
-            let [(first, owner), .., (last, _)] = *range else {
-                let (slot, owner) = range[0];
-                return of_range(slot, slot, owner.as_ref()?);
-            };
-            of_range(first, last, owner.as_ref()?)
-        };
-        Reply::List(ranges.filter_map(range).collect())
+        let owners = self.named.as_ref().unwrap_or(&self.owners);
+        let mut ranges = Vec::new();
+        let mut first = 0;
+        for range in owners.chunk_by(|one, next| one == next) {
+            let last = first + range.len() as i64 - 1;
+            if let Some(master) = range[0] {
+                let replica = self.replicas.get(&master);
+                let nodes = [Some(&master), replica].into_iter().flatten();
+                let ends = [first, last].map(Reply::Integer);
+                let nodes = nodes.map(|node| self.named_node(*node)).collect();
+                ranges.push(Reply::List([ends.to_vec(), nodes].concat()));
+            }
+            first = last + 1;
+        }
+        Reply::List(ranges)
     }
-}
 
-fn of_range(first: u16, last: u16, (host, port): &Address) -> Option<Reply> {
-    let id = Reply::text(format!("{host}:{port}"));
-    let node = vec![Reply::text(host), Reply::Integer((*port).into()), id];
-    let ends = [first, last].map(|slot| Reply::Integer(slot.into()));
-    Some(Reply::List([ends.to_vec(), vec![Reply::List(node)]].concat()))
+    fn named_node(&self, node: u8) -> Reply {
+        let (host, port) = &self.nodes[usize::from(node)];
+        let id = Reply::text(format!("{host}:{port}"));
+        let metadata = Reply::List(Vec::new());
+        Reply::List(vec![Reply::text(host), Reply::Integer((*port).into()), id, metadata])
+    }
 }
 
 /// The hash slot of a key: CRC16 of what stands between the first braces, or of all of it.

@@ -16,7 +16,7 @@ use tower_sluice::{
 };
 
 use super::account::{Admission, admissions, excess};
-use super::network::{Host, Network, Odds, micros};
+use super::network::{Host, Network, Odds};
 use super::server::Server;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -99,7 +99,6 @@ pub fn run(seed: u64) -> Report {
 
 impl World {
     async fn live(seed: u64) -> Report {
-        micros();
         let mut dice = Rng::with_seed(seed);
         let network = Network::new(dice.u64(..));
         let host = Host::new(Server::new("redis", 6_379));
