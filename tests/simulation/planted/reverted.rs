@@ -763,4 +763,55 @@ impl Drop",
             "                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT / 1_000_000, reply).await",
         )],
     ),
+    reverted(
+        "deny_cache_outlives_the_table",
+        "87635c1 policy: let no deny cache outlive a table",
+        &[edit(
+            "policy/table.rs",
+            "        let mut text = self.table.number.to_string();",
+            "        let mut text = String::new();",
+        )],
+    ),
+    reverted(
+        "policies_in_a_shadow_charged_for_refused_requests",
+        "9fe9b94 policy: ask those in a shadow after the others",
+        &[edit(
+            "policy/decide.rs",
+            "        Some(Ok((decision, _))) if decision.is_admitted() => shadow::check(&in_shadow).await,",
+            "        Some(Ok((decision, _))) if decision.waited() >= std::time::Duration::ZERO => {
+            shadow::check(&in_shadow).await
+        }",
+        )],
+    ),
+    reverted(
+        "lease_around_policies_takes_several_units",
+        "127b1e9 policy: refuse charges whose cost somebody changed",
+        &[edit(
+            "policy/policies.rs",
+            "        if ![0, selection.cost()].contains(&charge.get_cost()) {",
+            "        if ![0, selection.cost(), charge.get_cost()].contains(&charge.get_cost()) {",
+        )],
+    ),
+    reverted(
+        "reservation_of_a_check_stands_in_line",
+        "f3a632d line: only those who have begun to wait stand in line",
+        &[edit(
+            "limiter/named.rs",
+            "        let slot = Slot::new(&decision, wait, mark);
+        decision.set_turn(Place::new(&self.lines, line, slot, store()));",
+            "        let slot = Slot::new(&decision, wait, mark);
+        let place = Place::new(&self.lines, line, slot, store());
+        crate::waiters::Waiters::add(&*place);
+        decision.set_turn(place);",
+        )],
+    ),
+    reverted(
+        "refund_waits_for_the_text_of_its_script",
+        "5d4f553 redis: a refund comes before its caller's next request",
+        &[edit(
+            "limiter/redis/script.rs",
+            "complete: Script::sent_as_text_first(complete) }",
+            "complete: Script::new(complete) }",
+        )],
+    ),
 ];
