@@ -193,7 +193,7 @@ pub(super) const FAULTS: &[Fault] = &[
         &[edit(
             "limiter/redis/sentinel/watch.rs",
             "                Some(took) => self.connect_or_report(end, took).await?,",
-            "                Some(took) if took.is_zero() => self.connect_or_report(end, took).await?,
+            "                Some(took) if Duration::is_zero(&took) => self.connect_or_report(end, took).await?,
                 Some(_) => unless_busy(end, self.connect(end)).await,",
         )],
     ),
