@@ -302,10 +302,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "pause_between_attempts_never_ends",
         &[edit(
             "limiter/redis/backoff.rs",
-            "        self.failed = Some(now);
-        self.next = Some(now + self.pause());",
-            "        self.failed = Some(now);
-        self.next = Some(now + 100 * self.pause());",
+            "        max_pause * 2 / 3 + max_pause.mul_f64(fastrand::f64() / 3.0)",
+            "        100 * max_pause + max_pause.mul_f64(fastrand::f64() / 3.0)",
         )],
     ),
     planted(

@@ -600,11 +600,19 @@ impl Drop",
     reverted(
         "demoted_server_connected_to_without_pauses",
         "741f6b3 redis: keep connections in a pool of the crate's own",
-        &[edit(
-            "limiter/redis/pool_state.rs",
-            "            self.backoff.record_unusable(now);",
-            "            let _ = now;",
-        )],
+        &[
+            edit(
+                "limiter/redis/pool_state.rs",
+                "            // Connecting at once may well succeed, and lead to the same server.",
+                "            let before = std::mem::take(&mut self.backoff);",
+            ),
+            edit(
+                "limiter/redis/pool_state.rs",
+                "            let cause = Error::new(ErrorKind::Infrastructure, *reason);",
+                "            self.backoff = before;
+            let cause = Error::new(ErrorKind::Infrastructure, *reason);",
+            ),
+        ],
     ),
     reverted(
         "limiter_settles_what_its_fallback_decided",
@@ -797,12 +805,14 @@ impl Drop",
         "f3a632d line: only those who have begun to wait stand in line",
         &[edit(
             "limiter/named.rs",
-            "        let slot = Slot::new(&decision, wait, mark);
-        decision.set_turn(Place::new(&self.lines, line, slot, store()));",
-            "        let slot = Slot::new(&decision, wait, mark);
-        let place = Place::new(&self.lines, line, slot, store());
+            "        decision.set_turn(Place::new(&self.lines, line, slot, store()));
+        decision
+",
+            "        let place = Place::new(&self.lines, line, slot, store());
         crate::waiters::Waiters::add(&*place);
-        decision.set_turn(place);",
+        decision.set_turn(place);
+        decision
+",
         )],
     ),
     reverted(
