@@ -1,0 +1,347 @@
+//! Proof that the worlds find faults: each fault of a table is planted in a copy of the crate, and
+//! the worlds of that copy have to fail.
+//!
+//! `PLANTED=1 SEEDS=1000 cargo test --release --all-features --test simulation planted --
+//! --nocapture` plants all of them, one after another, and says how many seeds each took.
+//! `PLANTED=name,name` plants those whose names contain one of the words. `SEED` is the first seed.
+//!
+//! The table stands in `planted/`, by the parts of the crate that it edits.
+
+mod cluster;
+mod left_out;
+mod limiters;
+mod redis;
+mod reverted;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How many worlds have the chance to find a fault, unless `SEEDS` says another number.
+const DEFAULT_SEEDS: u64 = 200;
+
+/// So many worlds run in one process.
+const WORLDS: u64 = 50;
+
+/// Worlds of one process that take longer, on any machine, do not end.
+const MAX_TIME: Duration = Duration::from_secs(120);
+
+/// One world that takes longer, on any machine, does not end.
+const MAX_TIME_OF_ONE: Duration = Duration::from_secs(20);
+
+/// What a package needs beside the sources, so that it can be built.
+const COPIED: [&str; 10] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "README.md",
+    "SECURITY.md",
+    "benches",
+    "docs",
+    "examples",
+    "interop",
+    "scripts",
+    "tests",
+];
+
+/// A fault of the client.
+struct Fault {
+    name: &'static str,
+    kind: Kind,
+    edits: &'static [Edit],
+}
+
+/// Why a fault is in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Somebody could write it.
+    Planted,
+    /// The crate had it: the commit that mended it, whose mend is undone.
+    Reverted(&'static str),
+}
+
+/// The edit of a file in `src`.
+struct Edit {
+    file: &'static str,
+    /// It stands in the file once.
+    from: &'static str,
+    to: &'static str,
+}
+
+const fn planted(name: &'static str, edits: &'static [Edit]) -> Fault {
+    Fault { name, kind: Kind::Planted, edits }
+}
+
+const fn reverted(name: &'static str, commit: &'static str, edits: &'static [Edit]) -> Fault {
+    Fault { name, kind: Kind::Reverted(commit), edits }
+}
+
+const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit {
+    Edit { file, from, to }
+}
+
+impl Fault {
+    /// The files that it changes, and their new texts. The error says what does not fit.
+    fn apply(&self) -> Result<BTreeMap<PathBuf, String>, String> {
+        let mut texts = BTreeMap::new();
+        for Edit { file, from, to } in self.edits {
+            let path = Path::new("src").join(file);
+            let text = texts
+                .entry(path.clone())
+                .or_insert_with(|| fs::read_to_string(package().join(&path)).unwrap_or_default());
+            let found = text.matches(from).count();
+            if found != 1 {
+                return Err(format!("{}: {found} times in {file}: {from}", self.name));
+            }
+            *text = text.replacen(from, to, 1);
+        }
+        Ok(texts)
+    }
+}
+
+fn faults() -> impl Iterator<Item = &'static Fault> {
+    redis::FAULTS.iter().chain(cluster::FAULTS).chain(limiters::FAULTS).chain(reverted::FAULTS)
+}
+
+/// The commits whose mends are undone.
+fn mends() -> BTreeSet<&'static str> {
+    let mend = |fault: &'static Fault| match fault.kind {
+        Kind::Planted => None,
+        Kind::Reverted(commit) => Some(commit),
+    };
+    faults().filter_map(mend).collect()
+}
+
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn planted_faults_fit_the_sources() {
+    let misfits: Vec<String> = faults().filter_map(|fault| fault.apply().err()).collect();
+    assert!(misfits.is_empty(), "\n{}", misfits.join("\n"));
+    let names: BTreeSet<&str> = faults().map(|fault| fault.name).collect();
+    assert_eq!(names.len(), faults().count(), "two faults have one name");
+    assert!(faults().filter(|fault| fault.kind == Kind::Planted).count() >= 25);
+    let undone = mends();
+    assert!(left_out::LEFT_OUT.iter().all(|(mend, why)| !undone.contains(mend) && !why.is_empty()));
+}
+
+#[test]
+fn planted_faults_are_found() {
+    let Ok(wanted) = std::env::var("PLANTED") else { return };
+    let is_wanted = |name: &str| wanted == "1" || wanted.split(',').any(|word| name.contains(word));
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let first: u64 = number("SEED").unwrap_or_default();
+    let seeds = first..first + number("SEEDS").unwrap_or(DEFAULT_SEEDS);
+    let copy = Copy::new();
+    if is_wanted("nothing") {
+        let outcome = copy.outcome(&BTreeMap::new(), seeds.clone());
+        assert_eq!(outcome, Outcome::NotFound, "the worlds fail without a fault");
+    }
+    let (mut found, mut all) = (0, 0);
+    let mut broken = Vec::new();
+    for fault in faults().filter(|fault| is_wanted(fault.name)) {
+        let outcome = copy.outcome(&fault.apply().expect("it fits"), seeds.clone());
+        let name = fault.name;
+        all += 1;
+        match &outcome {
+            Outcome::Found { seeds, check } => {
+                found += 1;
+                println!("planted name={name} found_after_seeds={seeds} check={check}");
+            }
+            Outcome::NotFound => {
+                let seeds = seeds.end - seeds.start;
+                println!("planted name={name} found_after_seeds=never seeds={seeds}");
+            }
+            Outcome::NotBuilt(errors) => {
+                println!("planted name={name} found_after_seeds=never built=no\n{errors}");
+                broken.push(name);
+            }
+        }
+    }
+    println!("planted found={found} of={all}");
+    println!("mends undone={} left_out={}", mends().len(), left_out::LEFT_OUT.len());
+    assert!(broken.is_empty(), "not built: {broken:?}");
+    assert_eq!(found, all, "some faults are not found");
+}
+
+/// What the worlds say of a fault.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Found {
+        seeds: u64,
+        check: String,
+    },
+    NotFound,
+    /// The errors of the compiler.
+    NotBuilt(String),
+}
+
+/// A copy of the package, where faults are planted.
+struct Copy {
+    folder: PathBuf,
+}
+
+impl Copy {
+    /// Copies the package, or what has changed since the last time.
+    fn new() -> Self {
+        // One for each copy of the sources, so that its objects are of use again.
+        let number: u32 = package()
+            .as_os_str()
+            .as_encoded_bytes()
+            .iter()
+            .fold(0, |hash: u32, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+        let folder = std::env::temp_dir().join(format!("tower-sluice-planted-{number:x}"));
+        for name in COPIED.iter().chain(&["src"]) {
+            copy(&package().join(name), &folder.join("package").join(name));
+        }
+        Self { folder }
+    }
+
+    /// Plants changes, and lets worlds find them.
+    fn outcome(&self, changes: &BTreeMap<PathBuf, String>, seeds: std::ops::Range<u64>) -> Outcome {
+        let path = |file: &PathBuf| self.folder.join("package").join(file);
+        for (file, text) in changes {
+            fs::write(path(file), text).expect("a file");
+        }
+        let outcome = match self.build() {
+            Ok(binary) => find(&binary, seeds),
+            Err(errors) => Outcome::NotBuilt(errors),
+        };
+        for file in changes.keys() {
+            copy(&package().join(file), &path(file));
+        }
+        outcome
+    }
+
+    /// Builds this test, and returns its binary. The error: what the compiler says.
+    fn build(&self) -> Result<PathBuf, String> {
+        // An assertion of the crate is no find of a world.
+        let settings = [
+            ("CARGO_TARGET_DIR", self.folder.join("target").into_os_string()),
+            ("CARGO_INCREMENTAL", "1".into()),
+            ("CARGO_PROFILE_DEV_DEBUG", "0".into()),
+            ("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false".into()),
+            ("CARGO_PROFILE_DEV_OVERFLOW_CHECKS", "false".into()),
+        ];
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = Command::new(cargo)
+            .args(["test", "--all-features", "--test", "simulation", "--no-run"])
+            .arg("--message-format=json")
+            // The package is built once for each fault, and all else once.
+            .args(["--config", "profile.dev.opt-level=0"])
+            .args(["--config", "profile.dev.package.\"*\".opt-level=1"])
+            .current_dir(self.folder.join("package"))
+            .envs(settings)
+            .output()
+            .expect("cargo");
+        let text = String::from_utf8_lossy(&built.stdout);
+        let messages: Vec<serde_json::Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let binary = messages.iter().rev().find_map(|message| message["executable"].as_str());
+        match binary {
+            Some(binary) if built.status.success() => Ok(binary.into()),
+            _ => {
+                let errors = messages.iter().map(|message| &message["message"]);
+                let errors = errors.filter(|message| message["level"] == "error");
+                let errors: Vec<_> =
+                    errors.filter_map(|message| message["rendered"].as_str()).collect();
+                Err(errors.concat() + &String::from_utf8_lossy(&built.stderr))
+            }
+        }
+    }
+}
+
+/// Copies a file or a folder, except for what is equal: its time stays.
+fn copy(from: &Path, to: &Path) {
+    if from.file_name().is_some_and(|name| name == "target" || name == ".git") {
+        return;
+    }
+    if !from.is_dir() {
+        let bytes = fs::read(from).expect("a file");
+        if fs::read(to).ok().as_ref() != Some(&bytes) {
+            fs::write(to, bytes).expect("a copy");
+        }
+        return;
+    }
+    fs::create_dir_all(to).expect("a folder");
+    let names = |folder: &Path| -> BTreeSet<_> {
+        let entries = fs::read_dir(folder).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").file_name()).collect()
+    };
+    let there = names(from);
+    for name in names(to).difference(&there) {
+        let gone = to.join(name);
+        let removed = if gone.is_dir() { fs::remove_dir_all(gone) } else { fs::remove_file(gone) };
+        removed.expect("removed");
+    }
+    for name in there {
+        copy(&from.join(&name), &to.join(&name));
+    }
+}
+
+/// Lets worlds run until one fails.
+fn find(binary: &Path, seeds: std::ops::Range<u64>) -> Outcome {
+    let mut next = seeds.start;
+    while next < seeds.end {
+        let count = WORLDS.min(seeds.end - next);
+        let found = match run(binary, next, count, MAX_TIME) {
+            Some(found) => found,
+            // One of them does not end.
+            None => (next..next + count).find_map(|seed| {
+                let hang = (seed, "hang".to_owned());
+                run(binary, seed, 1, MAX_TIME_OF_ONE).unwrap_or(Some(hang))
+            }),
+        };
+        if let Some((seed, check)) = found {
+            return Outcome::Found { seeds: seed + 1 - seeds.start, check };
+        }
+        next += count;
+    }
+    Outcome::NotFound
+}
+
+/// Runs worlds until one fails: returns its seed and the check that failed. `None`: they do not
+/// end.
+fn run(binary: &Path, seed: u64, seeds: u64, within: Duration) -> Option<Option<(u64, String)>> {
+    let output = tempfile(binary);
+    let mut child = Command::new(binary)
+        .args(["worlds_keep_every_promise", "--exact", "--nocapture"])
+        .env_remove("PLANTED")
+        .env("SEED", seed.to_string())
+        .env("SEEDS", seeds.to_string())
+        .env("STOP", "1")
+        .stdout(fs::File::create(&output).expect("a file"))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the worlds");
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        if begun.elapsed() > within {
+            child.kill().expect("it runs");
+            child.wait().expect("a child");
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let output = fs::read_to_string(output).expect("an output");
+    // Several worlds run at a time: the first seed counts.
+    let violations = output.lines().filter_map(|line| {
+        let (seed, why) = line.strip_prefix("violation seed=")?.split_once(' ')?;
+        let (check, _) = why.split_once(':').unwrap_or((why, ""));
+        Some((seed.parse().ok()?, check.replace(' ', "_")))
+    });
+    let violation = violations.min();
+    // A process that aborts says nothing of its world.
+    Some(violation.or_else(|| (!status.success()).then(|| (seed, "abort".to_owned()))))
+}
+
+/// The file for what a binary prints.
+fn tempfile(binary: &Path) -> PathBuf {
+    binary.with_extension("output")
+}

@@ -1,0 +1,202 @@
+//! Faults of the client of a cluster, and of the one of sentinels.
+
+use super::{Fault, edit, planted};
+
+pub(super) const FAULTS: &[Fault] = &[
+    planted(
+        "redirect_loses_its_refund",
+        &[edit(
+            "limiter/redis/cluster/batches.rs",
+            "            let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;",
+            "            let is_late = queued.is_settlement() && begun <= now;",
+        )],
+    ),
+    planted(
+        "refunds_of_a_redirected_call_lost",
+        &[edit(
+            "limiter/redis/cluster/batches.rs",
+            "                outcome.refunds.extend(step.call.complete(config, connection, reply));",
+            "                let _ = step.call.complete(config, connection, reply);",
+        )],
+    ),
+    planted(
+        "moved_without_a_trace",
+        &[
+            edit(
+                "limiter/redis/cluster/mod.rs",
+                "        self.nodes.assign(hash_slot, number);
+        self.changed.notify_waiters();",
+                "        let _ = (hash_slot, number);",
+            ),
+            edit(
+                "limiter/redis/cluster/mod.rs",
+                "        // Other slots have moved too, most likely.
+        self.refresh();",
+                "",
+            ),
+        ],
+    ),
+    planted(
+        "moved_without_a_look_at_the_map",
+        &[edit(
+            "limiter/redis/cluster/mod.rs",
+            "        // Other slots have moved too, most likely.
+        self.refresh();",
+            "",
+        )],
+    ),
+    planted(
+        "asked_without_asking",
+        &[
+            edit(
+                "limiter/redis/cluster/batches.rs",
+                "            commands.add_command(cmd(\"ASKING\"));",
+                "            let _ = cmd(\"ASKING\");",
+            ),
+            edit(
+                "limiter/redis/cluster/batches.rs",
+                "            Some(_) => reply_after_asking(&mut replies),",
+                "            Some(_) if false => reply_after_asking(&mut replies),
+            Some(_) => next_reply(&mut replies),",
+            ),
+        ],
+    ),
+    planted(
+        "asked_slot_taken_for_moved",
+        &[edit(
+            "limiter/redis/cluster/redirect.rs",
+            "            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Ask),",
+            "            redis::ErrorKind::Server(ServerErrorKind::Ask) => redirect().map(Self::Moved),",
+        )],
+    ),
+    planted(
+        "try_again_is_an_error",
+        &[edit(
+            "limiter/redis/cluster/redirect.rs",
+            "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Some(Self::Again),",
+            "            redis::ErrorKind::Server(ServerErrorKind::TryAgain) => None,",
+        )],
+    ),
+    planted(
+        "sent_again_after_an_answer_was_lost",
+        &[edit(
+            "limiter/redis/cluster/batches.rs",
+            "            for step in steps {
+                step.call.complete(config, connection, Err(error.clone()));
+            }
+            return Vec::new();",
+            "            let _ = error;
+            return steps.into_iter().map(|step| (step, Next::Again)).collect();",
+        )],
+    ),
+    planted(
+        "cluster_leaves_the_server_that_lives",
+        &[edit(
+            "limiter/redis/cluster/nodes.rs",
+            "            if is_away {
+                one.node.server().leave();",
+            "            if !is_away {
+                one.node.server().leave();",
+        )],
+    ),
+    planted(
+        "map_read_once_and_never_again",
+        &[edit(
+            "limiter/redis/cluster/refresh.rs",
+            "                state.backoff.hold_until(now + pause);",
+            "                state.backoff.hold_until(now + 10_000 * pause);",
+        )],
+    ),
+    planted(
+        "attempt_to_read_the_map_never_over",
+        &[edit(
+            "limiter/redis/cluster/refresh.rs",
+            "        state.running.retain(|(running, _)| *running != runtime);
+        match result {",
+            "        if matches!(result, Some(Ok(()))) {
+            state.running.retain(|(running, _)| *running != runtime);
+        }
+        match result {",
+        )],
+    ),
+    planted(
+        "slot_waits_for_ever_for_its_refunds",
+        &[edit(
+            "limiter/redis/queue.rs",
+            "            slot_queue.refund_calls -= 1;",
+            "            slot_queue.refund_calls -= usize::from(!self.pool.is_routed());",
+        )],
+    ),
+    planted(
+        "sentinels_switch_ignored",
+        &[edit(
+            "limiter/redis/sentinel.rs",
+            "        let Some(host) = reports.choose(now) else { return };",
+            "        let Some(host) = reports.choose(now) else { return };
+        if self.primary.borrow().is_some() {
+            return;
+        }",
+        )],
+    ),
+    planted(
+        "old_primary_not_left",
+        &[edit(
+            "limiter/redis/sentinel.rs",
+            "            old.server.leave();",
+            "            let _ = &old.server;",
+        )],
+    ),
+    planted(
+        "demoted_primary_taken_again",
+        &[
+            edit(
+                "limiter/redis/sentinel.rs",
+                "                Ok(connection) if connection.is_primary() => {",
+                "                Ok(connection) => {",
+            ),
+            edit(
+                "limiter/redis/sentinel.rs",
+                "                Ok(_) => {
+                    let message = \"the server that the sentinels name is no primary\";
+                    (Error::new(ErrorKind::Infrastructure, message), true)
+                }
+",
+                "",
+            ),
+        ],
+    ),
+    planted(
+        "sentinel_asked_once_and_never_again",
+        &[
+            edit(
+                "limiter/redis/sentinel/watch.rs",
+                "                () = sleep(INTERVAL.mul_f64(0.75 + fastrand::f64() / 2.0)) => {}",
+                "                () = sleep(INTERVAL.mul_f64(1e6)) => {}",
+            ),
+            edit(
+                "limiter/redis/sentinel/watch.rs",
+                "                if concerns(&push, &service_name) {",
+                "                if concerns(&push, &service_name) && false {",
+            ),
+        ],
+    ),
+    planted(
+        "sentinel_that_was_away_not_asked_again",
+        &[edit(
+            "limiter/redis/sentinel/watch.rs",
+            "            backoff.record_failure(Instant::now());
+            self.report(Report::Unreachable(error))?;",
+            "            backoff.record_failure(Instant::now());
+            self.report(Report::Unreachable(error))?;
+            sleep(INTERVAL.mul_f64(1e6)).await;",
+        )],
+    ),
+    planted(
+        "oldest_epoch_followed",
+        &[edit(
+            "limiter/redis/sentinel/reports.rs",
+            "            _ if candidate.host == followed => is_followed_still,",
+            "            _ if candidate.host == followed => true,",
+        )],
+    ),
+];

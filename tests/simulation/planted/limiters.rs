@@ -1,0 +1,510 @@
+//! Faults of the limiters around a store, of waiting, of settlements and of policies.
+
+use super::{Fault, edit, planted};
+
+pub(super) const FAULTS: &[Fault] = &[
+    planted(
+        "lease_returned_twice",
+        &[edit(
+            "limiter/lease/stock.rs",
+            "            self.put_back(left);
+            self.refund();",
+            "            self.put_back(left);
+            self.put_back(left);
+            self.refund();",
+        )],
+    ),
+    planted(
+        "lease_never_returned",
+        &[edit(
+            "limiter/lease/stock.rs",
+            "        if let Some(reservation) = reservation.filter(|one| unspent > 0 || one.is_held()) {",
+            "        if let Some(reservation) = reservation.filter(|_| unspent > u64::MAX - 1) {",
+        )],
+    ),
+    planted(
+        "lease_spent_after_its_end",
+        &[edit(
+            "limiter/lease/stocks.rs",
+            "        while self.0.front().is_some_and(|shelf| shelf.stock.valid_until <= now)",
+            "        while self.0.front().is_some_and(|shelf| shelf.stock.valid_until > now && false)",
+        )],
+    ),
+    planted(
+        "leased_units_not_counted",
+        &[edit(
+            "limiter/lease/stocks.rs",
+            "        shelf.left -= cost;",
+            "        shelf.left -= cost / 2;",
+        )],
+    ),
+    planted(
+        "lease_outlives_a_reset",
+        &[edit(
+            "limiter/lease/future.rs",
+            "                            *reset = Some(Reset::begin(leases, charge, Unspent::IsForgotten));",
+            "                            let _ = (charge, Unspent::IsForgotten);",
+        )],
+    ),
+    planted(
+        "lease_outlives_a_block",
+        &[edit(
+            "limiter/lease/future.rs",
+            "                            *reset = Some(Reset::begin(leases, charge, Unspent::IsReturned));",
+            "                            let _ = (charge, Unspent::IsReturned);",
+        )],
+    ),
+    planted(
+        "waiter_for_a_refill_never_answered",
+        &[edit(
+            "limiter/lease/refill.rs",
+            "            answers = waiters.map(|waiter| (waiter, answer())).collect();",
+            "            answers = waiters.take(1).map(|waiter| (waiter, answer())).collect();",
+        )],
+    ),
+    planted(
+        "refill_that_failed_is_still_awaited",
+        &[edit(
+            "limiter/lease/refill.rs",
+            "        (Some(key), None) => {
+            key.end_refill(order.units());",
+            "        (Some(key), None) => {",
+        )],
+    ),
+    planted(
+        "grant_of_a_waiter_who_left_lost",
+        &[
+            edit(
+                "limiter/lease/leases.rs",
+                "            self.put_back(&grant.stock, grant.cost);",
+                "            drop(grant);",
+            ),
+            edit(
+                "limiter/lease/refill.rs",
+                "            leases.put_back(&grant.stock, grant.cost);",
+                "            drop(grant);",
+            ),
+        ],
+    ),
+    planted(
+        "lease_takes_more_for_nothing",
+        &[edit(
+            "limiter/lease/leases.rs",
+            "            Ordering::Greater if self.take_more(stock, actual - cost) => {}",
+            "            Ordering::Greater if stock.units() > 0 || self.take_more(stock, actual - cost) => {}",
+        )],
+    ),
+    planted(
+        "deny_cache_forgets_a_refund",
+        &[edit(
+            "limiter/deny_cache.rs",
+            "            Charged::Key(key) => self.cache.forget_settling(key),",
+            "            Charged::Key(_) => {}",
+        )],
+    ),
+    planted(
+        "deny_cache_repeats_for_too_long",
+        &[edit(
+            "limiter/deny_cache/refusal.rs",
+            "        let lasts = Some(retry_after.min(max_age)).filter(|lasts| !lasts.is_zero())?;",
+            "        let lasts = Some(max_age.max(retry_after)).filter(|lasts| !lasts.is_zero())?;",
+        )],
+    ),
+    planted(
+        "deny_cache_refuses_a_smaller_cost",
+        &[edit(
+            "limiter/deny_cache/refusal.rs",
+            "        let is_refused = other.cost >= refused.cost",
+            "        let is_refused = other.cost > 0",
+        )],
+    ),
+    planted(
+        "deny_cache_refuses_a_longer_wait",
+        &[edit(
+            "limiter/deny_cache/refusal.rs",
+            "            && other.max_wait <= refused.max_wait
+            && other.max_wait < retry_after.saturating_sub(age)",
+            "            && retry_after >= age",
+        )],
+    ),
+    planted(
+        "deny_cache_counts_nothing_down",
+        &[edit(
+            "limiter/deny_cache/refusal.rs",
+            "        is_refused.then(|| self.decision.repeated(age))",
+            "        is_refused.then(|| self.decision.repeated(Duration::ZERO))",
+        )],
+    ),
+    planted(
+        "deny_cache_keeps_the_refusal_of_a_reset_key",
+        &[edit(
+            "limiter/deny_cache/future.rs",
+            "            Self::Forget(key) => cache.forget(key),",
+            "            Self::Forget(_) => {}",
+        )],
+    ),
+    planted(
+        "deny_cache_keeps_the_refusal_before_a_lost_answer",
+        &[edit(
+            "limiter/deny_cache/future.rs",
+            "            Self::Learn(miss) => cache.lose(&miss),",
+            "            Self::Learn(_) => {}",
+        )],
+    ),
+    planted(
+        "breaker_never_probes",
+        &[edit(
+            "limiter/breaker/circuit.rs",
+            "            State::Open { next_probe, .. } if now < *next_probe => None,",
+            "            State::Open { .. } if self.period > 1 => None,",
+        )],
+    ),
+    planted(
+        "breaker_open_after_a_good_probe",
+        &[edit(
+            "limiter/breaker/circuit.rs",
+            "            (State::Open { .. }, Outcome::Answered) => {",
+            "            (State::Open { .. }, Outcome::Answered) if settings.pause.is_zero() => {",
+        )],
+    ),
+    planted(
+        "probe_of_a_caller_who_left_never_ends",
+        &[
+            edit(
+                "limiter/breaker/call.rs",
+                "            self.shared.end(self.permit, outcome, None);",
+                "            let _ = outcome;",
+            ),
+            edit(
+                "limiter/breaker/circuit.rs",
+                "                *next_probe = now + settings.probe_lost_after();",
+                "                *next_probe = now + 1_000 * settings.probe_lost_after();",
+            ),
+        ],
+    ),
+    planted(
+        "breaker_fails_open_for_slowness",
+        &[edit(
+            "limiter/breaker/shared.rs",
+            "            let message = \"the breaker is open, since the limiter was slow or the process busy\";
+            Error::new(ErrorKind::Saturation, message)",
+            "            let message = \"the breaker is open, since the limiter was slow or the process busy\";
+            Error::new(ErrorKind::Infrastructure, message)",
+        )],
+    ),
+    planted(
+        "breaker_counts_load_as_a_failure",
+        &[edit(
+            "limiter/breaker/call.rs",
+            "            ErrorKind::Saturation => Outcome::Saturated,",
+            "            ErrorKind::Saturation => Outcome::Failed,",
+        )],
+    ),
+    planted(
+        "every_error_fails_open",
+        &[edit(
+            "limiter/or_else.rs",
+            "        error.kind().may_fail_open()",
+            "        error.kind().may_fail_open() || !error.to_string().is_empty()",
+        )],
+    ),
+    planted(
+        "members_that_admitted_keep_their_units",
+        &[edit(
+            "limiter/all_in_turn/reservations.rs",
+            "        let _ = MemberReservations(mem::take(&mut self.reservations)).settle(&self.limiters[..], 0);",
+            "        let _ = MemberReservations(mem::take(&mut self.reservations));",
+        )],
+    ),
+    planted(
+        "one_member_settled_for_all",
+        &[edit(
+            "limiter/all_in_turn/reservations.rs",
+            "in self.0.into_iter().rev() {",
+            "in self.0.into_iter().rev().take(1) {",
+        )],
+    ),
+    planted(
+        "shadow_refuses",
+        &[edit(
+            "limiter/shadow.rs",
+            "            Verdict::Admits | Verdict::AdmitsAndCounts(_) => Ok(Decision::in_shadow(answer)),",
+            "            Verdict::Admits | Verdict::AdmitsAndCounts(_) => match answer {
+                Ok(decision) if !decision.is_admitted() => Ok(decision),
+                answer => Ok(Decision::in_shadow(answer)),
+            },",
+        )],
+    ),
+    planted(
+        "switch_that_is_off_still_charges",
+        &[edit(
+            "limiter/switch.rs",
+            "            SwitchMode::Off => return WithSwitchFuture::admitting(),",
+            "            SwitchMode::Off => ShadowFuture::admitting(
+                self.inner.check(charge),
+                charge,
+                &self.switch.shared.counters,
+            ),",
+        )],
+    ),
+    planted(
+        "switch_in_shadow_refuses",
+        &[edit(
+            "limiter/switch.rs",
+            "                let counters = &self.switch.shared.counters;
+                ShadowFuture::admitting(self.inner.check(charge), charge, counters)",
+            "                ShadowFuture::passing(self.inner.check(charge))",
+        )],
+    ),
+    planted(
+        "retry_after_too_early",
+        &[edit(
+            "limiter/named.rs",
+            "        Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait)) },",
+            "        Verdict::Deny(wait) => Outcome::Deny { retry_after: Some(duration(wait - 1)) },",
+        )],
+    ),
+    planted(
+        "wait_too_short",
+        &[edit(
+            "limiter/named.rs",
+            "        Verdict::Wait(wait) => Outcome::Wait(duration(wait)),",
+            "        Verdict::Wait(wait) => Outcome::Wait(duration(wait - wait / 2)),",
+        )],
+    ),
+    planted(
+        "backstop_fires_far_too_late",
+        &[edit(
+            "limiter/timeout.rs",
+            "deadline + BACKSTOP)",
+            "deadline + 400 * BACKSTOP)",
+        )],
+    ),
+    planted(
+        "deadline_of_the_charge_ignored",
+        &[edit(
+            "limiter/timeout.rs",
+            "    charge.deadline().map_or(own, |deadline| own.min(Instant::from_std(deadline)))",
+            "    charge.deadline().map_or(own, |deadline| own.max(Instant::from_std(deadline)))",
+        )],
+    ),
+    planted(
+        "backstop_taken_for_a_fault_of_the_server",
+        &[edit(
+            "limiter/timeout.rs",
+            "        Poll::Ready(Err(Error::new(ErrorKind::Saturation, \"the limiter did not decide in time\")))",
+            "        Poll::Ready(Err(Error::new(
+            ErrorKind::Infrastructure,
+            \"the limiter did not decide in time\",
+        )))",
+        )],
+    ),
+    planted(
+        "late_timer_not_seen",
+        &[edit(
+            "limiter/grace_period.rs",
+            "        self.begin.elapsed() > SLACK",
+            "        self.begin.elapsed() > 10_000 * SLACK",
+        )],
+    ),
+    planted(
+        "arrived_answers_not_read_at_the_deadline",
+        &[edit(
+            "limiter/grace_period.rs",
+            "        let before = WorkerThreads::now();
+        for round",
+            "        if self.is_late() {
+            return;
+        }
+        let before = WorkerThreads::now();
+        for round",
+        )],
+    ),
+    planted(
+        "slot_of_a_waiter_who_left_lost",
+        &[edit(
+            "limiter/line.rs",
+            "        let given_back = newest.and_then(|slot| self.give_back(slot));",
+            "        let given_back: Option<Settlement> = None;
+        drop(newest);",
+        )],
+    ),
+    planted(
+        "slot_that_the_store_could_not_take_lost",
+        &[edit(
+            "limiter/line.rs",
+            "                Ok(0) if slot.due > Instant::now() => {",
+            "                Ok(0) if slot.due > Instant::now() && place.cost == 0 => {",
+        )],
+    ),
+    planted(
+        "waiter_goes_at_the_slot_before_its_own",
+        &[edit(
+            "limiter/line.rs",
+            "        self.waiters[index].told.min(self.slots[index].due)",
+            "        self.waiters[index].told.min(self.slots[index.saturating_sub(1)].due)",
+        )],
+    ),
+    planted(
+        "newest_waiter_goes_first",
+        &[edit(
+            "limiter/line.rs",
+            "                line.waiters.insert(index.min(spare), Waiter::of(self));",
+            "                line.waiters.insert(index.min(spare) * 0, Waiter::of(self));",
+        )],
+    ),
+    planted(
+        "newcomer_takes_the_slot_of_a_waiter",
+        &[edit(
+            "limiter/line.rs",
+            "            let spare = line.waiters.len();
+            let wait",
+            "            let spare = line.waiters.len().saturating_sub(1);
+            let wait",
+        )],
+    ),
+    planted(
+        "waiter_who_moves_up_not_woken",
+        &[edit(
+            "limiter/line.rs",
+            "        waiter.armed = due;
+        waiter.waker.take()",
+            "        waiter.armed = due;
+        waiter.waker.take().filter(|_| due < waiter.armed)",
+        )],
+    ),
+    planted(
+        "slot_of_before_a_move_settled",
+        &[edit(
+            "reservation.rs",
+            "                Ok(Taken { mark: turn.mark().unwrap_or(taken.mark), ..taken })",
+            "                let _ = turn.mark();
+                Ok(taken)",
+        )],
+    ),
+    planted(
+        "waiter_who_left_stays_in_line",
+        &[
+            edit(
+                "waiters.rs",
+                "        self.0.take().and_then(|waiters| waiters.remove());",
+                "        drop(self.0.take());",
+            ),
+            edit(
+                "limiter/line.rs",
+                "            self.change(|line| Some(line.waiters.remove(line.position(self)?)));",
+                "            let _ = &self.key;",
+            ),
+        ],
+    ),
+    planted(
+        "settlement_never_ends",
+        &[edit(
+            "settlement.rs",
+            "        if !has_ended {",
+            "        if !has_ended && Arc::strong_count(&self.0) == 0 {",
+        )],
+    ),
+    planted(
+        "settlement_wakes_nobody",
+        &[edit(
+            "settlement.rs",
+            "        waker.into_iter().for_each(Waker::wake);",
+            "        drop(waker);",
+        )],
+    ),
+    planted(
+        "place_of_a_waiting_request_not_returned",
+        &[edit(
+            "limiter/acquire.rs",
+            "            _waiter_permit: waiter_permit,",
+            "            _waiter_permit: {
+                std::mem::forget(waiter_permit);
+                None
+            },",
+        )],
+    ),
+    planted(
+        "refund_of_the_layer_lost",
+        &[edit(
+            "future.rs",
+            "        let _ = shared.limiter.settle(reservation, actual.min(most));",
+            "        drop((reservation, actual.min(most)));",
+        )],
+    ),
+    planted(
+        "exchange_of_the_table_loses_what_was_taken",
+        &[edit(
+            "policy/gate.rs",
+            "            (Choice::Any(algorithm), Place::Memory) => {
+                let kept = match before {
+                    Some(Gate::Memory(memory)) => memory.with_algorithm(algorithm).ok(),",
+            "            (Choice::Any(algorithm), Place::Memory) => {
+                let kept = match before {
+                    Some(Gate::Memory(_)) => None,",
+        )],
+    ),
+    planted(
+        "exchange_of_the_table_forgets_the_switches",
+        &[edit(
+            "policy/shared.rs",
+            "            let switch = switches.entry(policy.name().to_owned()).or_default().clone();",
+            "            let switch = switches.entry(policy.name().to_owned()).or_default();
+            *switch = Switch::new();
+            let switch = switch.clone();",
+        )],
+    ),
+    planted(
+        "policies_that_admitted_keep_their_units",
+        &[edit(
+            "policy/taken.rs",
+            "            let _ = settler.settle(reservation, |_| 0);",
+            "            drop((settler, reservation));",
+        )],
+    ),
+    planted(
+        "one_policy_settled_for_all",
+        &[edit(
+            "policy/taken.rs",
+            "        Settlement::all(self.0.into_iter().rev().filter_map(settle))",
+            "        Settlement::all(self.0.into_iter().rev().take(1).filter_map(settle))",
+        )],
+    ),
+    planted(
+        "permits_of_redisson_not_returned_for_a_caller_who_left",
+        &[edit(
+            "redisson/acquire.rs",
+            "        if !self.is_needed {",
+            "        if !self.is_needed || self.permits > 0 {",
+        )],
+    ),
+    planted(
+        "waiter_for_permits_of_redisson_not_woken",
+        &[edit(
+            "redisson/queues.rs",
+            "                    queue.requested_permits.saturating_sub(self.permits.into());
+            }
+            queue.wake(&self.queues, &self.name, Instant::now());",
+            "                    queue.requested_permits.saturating_sub(self.permits.into());
+            }
+            let _ = (&self.queues, &self.name);",
+        )],
+    ),
+    planted(
+        "permits_of_redisson_counted_as_asked_for_ever",
+        &[edit(
+            "redisson/queues.rs",
+            "                queue.requested_permits =
+                    queue.requested_permits.saturating_sub(self.permits.into());",
+            "                let _ = self.permits;",
+        )],
+    ),
+    planted(
+        "wait_for_permits_of_redisson_counted_anew",
+        &[edit(
+            "limiter/acquire.rs",
+            "        self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.since.elapsed())",
+            "        self.charge.get_max_wait().unwrap_or_default().saturating_sub(self.last_check.elapsed())",
+        )],
+    ),
+];

@@ -1,0 +1,432 @@
+//! Faults of the client of one server: connections, the queue, calls and deadlines.
+
+use super::{Fault, edit, planted};
+
+pub(super) const FAULTS: &[Fault] = &[
+    planted(
+        "charge_sent_again_after_a_cut",
+        &[edit(
+            "limiter/redis/call.rs",
+            "    let Some(reply) = eval(Arc::clone(&connection), script, arguments).await else {
+        return CallOutcome::default();
+    };
+",
+            "    let Some(mut reply) = eval(Arc::clone(&connection), script, arguments).await else {
+        return CallOutcome::default();
+    };
+    if !is_reply(&reply)
+        && let Ok(other) = config.pool.connection(0).await
+        && let Some(again) = eval(other, script, arguments).await
+    {
+        reply = again;
+    }
+",
+        )],
+    ),
+    planted(
+        "refund_dropped_without_a_connection",
+        &[edit(
+            "limiter/redis/batcher.rs",
+            "        match self.worker()?.push(queued) {",
+            "        if self.config.pool.ready_connection(queued.hash_slot).is_none() {
+            return Ok(());
+        }
+        match self.worker()?.push(queued) {",
+        )],
+    ),
+    planted(
+        "refund_of_a_caller_who_left_dropped_by_the_worker",
+        &[edit(
+            "limiter/redis/worker.rs",
+            "        for request in ended.refunds {",
+            "        for request in ended.refunds.into_iter().take(0) {",
+        )],
+    ),
+    planted(
+        "refund_of_a_caller_who_left_never_asked_for",
+        &[edit(
+            "limiter/redis/queued.rs",
+            "            Err(Ok(completed)) => completed.into_refund(),",
+            "            Err(Ok(_)) => None,",
+        )],
+    ),
+    planted(
+        "charge_dropped_on_its_way_with_its_caller",
+        &[edit(
+            "limiter/redis/pending.rs",
+            "                runtime.spawn(inline);",
+            "                drop((runtime, inline));",
+        )],
+    ),
+    planted(
+        "late_answer_not_awaited",
+        &[edit(
+            "limiter/redis/call.rs",
+            "        let until = self.latest + LATE_REPLY_TIMEOUT;",
+            "        let until = Instant::now();",
+        )],
+    ),
+    planted(
+        "place_in_the_queue_not_returned",
+        &[edit(
+            "limiter/redis/queue/slot.rs",
+            "            queued.queue_permit = None;",
+            "            std::mem::forget(queued.queue_permit.take());",
+        )],
+    ),
+    planted(
+        "place_in_flight_not_returned",
+        &[edit(
+            "limiter/redis/partitions.rs",
+            "            state.calls_in_flight -= 1;
+            state.requests_in_flight -= requests;",
+            "            state.requests_in_flight -= requests;
+            if state.requests_in_flight > 0 {
+                state.calls_in_flight -= 1;
+            }",
+        )],
+    ),
+    planted(
+        "queue_entry_never_answered",
+        &[edit(
+            "limiter/redis/queue.rs",
+            "                waiting.into_iter().for_each(|queued| queued.fail(error.clone()));",
+            "                std::mem::forget(waiting);",
+        )],
+    ),
+    planted(
+        "queue_fails_where_it_should_wait_for_a_connection",
+        &[edit(
+            "limiter/redis/worker.rs",
+            "                self.queue.connecting(partition);",
+            "                self.queue.connecting(partition);
+                let none = crate::Error::new(crate::ErrorKind::Infrastructure, \"none\");
+                self.queue.fail_all(partition, &none);",
+        )],
+    ),
+    planted(
+        "worker_waits_for_ever_for_a_connection",
+        &[edit(
+            "limiter/redis/worker.rs",
+            "            self.queue.connected(partition);
+            if let Err(error) = &outcome {",
+            "            if outcome.is_ok() {
+                self.queue.connected(partition);
+            }
+            if let Err(error) = &outcome {",
+        )],
+    ),
+    planted(
+        "reply_to_another_caller_of_the_batch",
+        &[edit(
+            "limiter/redis/script_call.rs",
+            "    requests.into_iter().enumerate().filter_map(complete).collect()",
+            "    requests.into_iter().rev().enumerate().filter_map(complete).collect()",
+        )],
+    ),
+    planted(
+        "batch_of_a_key_out_of_order",
+        &[edit(
+            "limiter/redis/script_call.rs",
+            "        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
+            "        requests.reverse();
+        requests.sort_by(|one, other| one.request.key.cmp(&other.request.key));",
+        )],
+    ),
+    planted(
+        "newest_charge_sent_first",
+        &[edit(
+            "limiter/redis/queue/slot.rs",
+            "        refund.or_else(|| self.requests.pop_front())",
+            "        refund.or_else(|| self.requests.pop_back())",
+        )],
+    ),
+    planted(
+        "unknown_script_is_an_error",
+        &[edit(
+            "limiter/redis/eval.rs",
+            "        if !matches!(&reply, Err(error) if error.kind() == no_script) {",
+            "        if is_reply(&reply) || !matches!(&reply, Err(error) if error.kind() == no_script) {",
+        )],
+    ),
+    planted(
+        "script_forgotten_for_good_once_it_was_known",
+        &[edit(
+            "limiter/redis/eval.rs",
+            "    if reply.is_ok() {
+        script.record_run();
+    }",
+            "    if reply.is_ok() && script.is_known() {
+        return None;
+    }",
+        )],
+    ),
+    planted(
+        "load_fails_open",
+        &[edit(
+            "error.rs",
+            "        self == Self::Infrastructure",
+            "        matches!(self, Self::Infrastructure | Self::Saturation)",
+        )],
+    ),
+    planted(
+        "missing_answer_is_always_the_servers",
+        &[edit(
+            "limiter/redis/deadline.rs",
+            "        if is_busy || server_answers || is_load {",
+            "        if (is_busy || server_answers || is_load) && false {",
+        )],
+    ),
+    planted(
+        "missing_answer_is_always_load",
+        &[edit(
+            "limiter/redis/deadline.rs",
+            "        if is_busy || server_answers || is_load {",
+            "        if is_busy || server_answers || is_load || true {",
+        )],
+    ),
+    planted(
+        "deadline_counted_twice",
+        &[edit(
+            "limiter/redis/deadline.rs",
+            "        self.grace_period.begin()
+    }",
+            "        self.grace_period.begin() + self.at.saturating_duration_since(self.start)
+    }",
+        )],
+    ),
+    planted(
+        "deadline_counted_from_the_sending",
+        &[edit(
+            "limiter/redis/pending.rs",
+            "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;",
+            "                    let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
+                    let at = Instant::now() + super::DEFAULT_DECISION_TIMEOUT;
+                    let deadline = Deadline::new(at, pool, deadline.hash_slot);",
+        )],
+    ),
+    planted(
+        "timer_of_a_caller_not_polled",
+        &[edit(
+            "limiter/redis/pending.rs",
+            "                    let Some(grace_period) = grace_period else {
+                        ready!(timer.poll(cx));",
+            "                    let Some(grace_period) = grace_period else {
+                        if receiver.is_some() {
+                            return Poll::Pending;
+                        }
+                        ready!(timer.poll(cx));",
+        )],
+    ),
+    planted(
+        "closed_connection_kept",
+        &[
+            edit(
+                "limiter/redis/health.rs",
+                "            Err(error) if error.is_unrecoverable_error() => self.retire(ConnectionState::Closed),",
+                "            Err(error) if error.is_unrecoverable_error() => {}",
+            ),
+            edit(
+                "limiter/redis/server.rs",
+                "                retire_on_drop.0.retire(ConnectionState::Closed);",
+                "                let _ = &retire_on_drop;",
+            ),
+            edit(
+                "limiter/redis/server.rs",
+                "        self.0.retire(ConnectionState::Closed);
+    }",
+                "        let _ = &self.0;
+    }",
+            ),
+        ],
+    ),
+    planted(
+        "silent_connection_kept",
+        &[edit(
+            "limiter/redis/health.rs",
+            "        let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);",
+            "        let limit = u64::MAX / 4 + max_silence.as_micros() as u64;",
+        )],
+    ),
+    planted(
+        "silent_server_taken_for_a_silent_connection",
+        &[edit(
+            "limiter/redis/health.rs",
+            "            self.server.generation.store(next, Relaxed);",
+            "            let _ = next;",
+        )],
+    ),
+    planted(
+        "read_only_connection_kept",
+        &[
+            edit(
+                "limiter/redis/health.rs",
+                "            Err(error) if error::met_read_only(error) => self.retire(ConnectionState::ReadOnly),",
+                "            Err(error) if error::met_read_only(error) => {}",
+            ),
+            edit(
+                "limiter/redis/script_call.rs",
+                "        connection.mark_read_only();",
+                "        let _ = connection;",
+            ),
+        ],
+    ),
+    planted(
+        "connection_leaked",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "                entry.connection = Some(Arc::new(connection));",
+            "                let connection = Arc::new(connection);
+                std::mem::forget(Arc::clone(&connection));
+                entry.connection = Some(connection);",
+        )],
+    ),
+    planted(
+        "attempt_to_connect_without_an_end",
+        &[edit(
+            "limiter/redis/server.rs",
+            "            let in_time = timeout(self.connect_timeout, connected).await;",
+            "            let in_time = timeout(100 * self.connect_timeout, connected).await;",
+        )],
+    ),
+    planted(
+        "attempt_that_failed_keeps_its_place",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "                ended = Some(Err(failure));",
+            "                entry.attempt = Some(Instant::now());
+                ended = Some(Err(failure));",
+        )],
+    ),
+    planted(
+        "pause_between_attempts_never_ends",
+        &[edit(
+            "limiter/redis/backoff.rs",
+            "        max_pause * 2 / 3 + max_pause.mul_f64(fastrand::f64() / 3.0)",
+            "        100 * max_pause + max_pause.mul_f64(fastrand::f64() / 3.0)",
+        )],
+    ),
+    planted(
+        "old_fault_remembered_after_a_success",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "                backoff.record_success();
+                *last_error = None;",
+            "                backoff.record_success();",
+        )],
+    ),
+    planted(
+        "waiter_for_a_connection_not_woken",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "        pool.changed.notify_waiters();",
+            "        let _ = &pool.changed;",
+        )],
+    ),
+    planted(
+        "settlement_sent_twice",
+        &[edit(
+            "limiter/redis/batcher.rs",
+            "        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
+        queued.reply_to = ReplyTo::Settler(settler);",
+            "        let pool = &self.config.pool;
+        self.push(QueuedRequest::without_receiver(pool, request.clone(), deadline))?;
+        let mut queued = QueuedRequest::without_receiver(&self.config.pool, request, deadline);
+        queued.reply_to = ReplyTo::Settler(settler);",
+        )],
+    ),
+    planted(
+        "settlement_says_nothing_was_given_back",
+        &[edit(
+            "limiter/redis/queued.rs",
+            "                settler.end(Ok(entry.refunded().cast_unsigned()));",
+            "                settler.end(Ok(entry.refunded().cast_unsigned() * 0));",
+        )],
+    ),
+    planted(
+        "settlement_that_takes_more_is_lost",
+        &[edit(
+            "limiter/redis/future.rs",
+            "            Ordering::Greater if !A::holds(&rule) => Op::Penalize { cost: actual - cost },",
+            "            Ordering::Greater if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),",
+        )],
+    ),
+    planted(
+        "hold_of_a_budget_never_settled",
+        &[edit(
+            "limiter/redis/future.rs",
+            "            Ordering::Equal if !A::holds(&rule) => return Ok(Settlement::gave_back(0)),",
+            "            Ordering::Equal => return Ok(Settlement::gave_back(0)),",
+        )],
+    ),
+    planted(
+        "penalty_lost",
+        &[edit(
+            "limiter/redis/limiter.rs",
+            "                self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost })",
+            "                self.inner.ask(charge, |Check { cost, .. }| Op::Penalize { cost: cost.min(0) })",
+        )],
+    ),
+    planted(
+        "reset_that_resets_nothing",
+        &[edit(
+            "limiter/redis/limiter.rs",
+            "            Operation::Reset => self.inner.ask(charge, |_| Op::Reset),",
+            "            Operation::Reset => self.inner.ask(charge, |_| Op::Unblock),",
+        )],
+    ),
+    planted(
+        "refund_of_all_where_a_part_was_used",
+        &[edit(
+            "limiter/redis/future.rs",
+            "            _ => Op::Refund { units: cost - actual, cost, mark: mark.clone() },",
+            "            _ => Op::Refund { units: cost, cost, mark: mark.clone() },",
+        )],
+    ),
+    planted(
+        "refund_under_another_quota",
+        &[edit(
+            "limiter/redis/future.rs",
+            "        let quota = rule.as_ref().map(|_| quota.clone());
+        let request = Request { key: key.as_str().to_owned(), quota, rule, op };",
+            "        let quota = rule.as_ref().map(|_| quota.clone());
+        let request = Request { key: key.as_str().to_owned(), quota, rule: None, op };",
+        )],
+    ),
+    planted(
+        "wait_reserved_and_not_waited_for",
+        &[edit(
+            "limiter/acquire.rs",
+            "                        ready!(sleep.as_mut().poll(cx));
+                    }
+                    let went_at",
+            "                        let _ = sleep.as_mut().poll(cx);
+                    }
+                    let went_at",
+        )],
+    ),
+    planted(
+        "waiter_who_leaves_keeps_its_units",
+        &[edit(
+            "limiter/acquire.rs",
+            "            if let Some(reservation) = reservation.filter(is_of_use) {",
+            "            if let Some(reservation) = reservation.filter(is_of_use).filter(|_| false) {",
+        )],
+    ),
+    planted(
+        "queue_full_after_a_few_charges",
+        &[edit(
+            "limiter/redis/config.rs",
+            "const DEFAULT_QUEUE_CAPACITY: usize = 16_384;",
+            "const DEFAULT_QUEUE_CAPACITY: usize = 1;",
+        )],
+    ),
+    planted(
+        "both_keys_of_a_batch_charged_as_one",
+        &[edit(
+            "limiter/redis/script.rs",
+            "            let mut suffixes = key::key_suffixes(&group[0].key, self.key_prefixes.len());",
+            "            let mut suffixes = key::key_suffixes(&groups[0][0].key, self.key_prefixes.len());",
+        )],
+    ),
+];

@@ -1,0 +1,827 @@
+//! Faults that the crate had: each undoes one mend.
+
+use super::{Fault, edit, reverted};
+
+pub(super) const FAULTS: &[Fault] = &[
+    reverted(
+        "units_asked_for_before_a_block_stay_taken",
+        "00555bf lease: give back what was asked for before a block",
+        &[edit(
+            "limiter/lease/shard.rs",
+            "        if let Unspent::IsForgotten = unspent {",
+            "        if let Unspent::IsForgotten | Unspent::IsReturned = unspent {",
+        )],
+    ),
+    reverted(
+        "held_units_of_a_late_leaver_expire",
+        "3771c13 acquire: settle what a waiter holds that leaves late",
+        &[edit(
+            "limiter/acquire.rs",
+            "            let is_of_use = |one: &Reservation| one.is_held() || Instant::now() < due;",
+            "            let is_of_use = |_: &Reservation| Instant::now() < due;",
+        )],
+    ),
+    reverted(
+        "held_units_of_a_failed_reset_expire",
+        "a9e332e layer: settle what a failed reset leaves held",
+        &[edit(
+            "future.rs",
+            "                    if let (Err(_), Some(decision)) = (reset, this.decision) {
+                        settle(this.shared, decision, (*answer).as_ref());
+                    }",
+            "                    drop(reset);",
+        )],
+    ),
+    reverted(
+        "slots_outlive_resets_and_blocks_of_others",
+        "9754d3a line: void the slots of keys that others reset or block",
+        &[
+            edit(
+                "limiter/line.rs",
+                "        self.is_void || self.known.unnamed != known.unnamed",
+                "        self.is_void && self.known.unnamed != known.unnamed + usize::MAX / 2",
+            ),
+            edit(
+                "limiter/line.rs",
+                "        self.is_void |= self.known != known;",
+                "",
+            ),
+        ],
+    ),
+    reverted(
+        "slots_of_waiters_outlive_a_reset",
+        "bfe0e8b line: forget the slots of waiters too at a reset",
+        &[edit(
+            "limiter/line.rs",
+            "                (slot.is_forgotten, slot.is_void) = (slot.is_forgotten || is_reset, true);",
+            "                let _ = (slot, is_reset);",
+        )],
+    ),
+    reverted(
+        "kept_slot_lost_by_a_charge_that_gave_it_back",
+        "1e14649 line: keep a slot again that a charge gave back",
+        &[edit(
+            "limiter/line.rs",
+            "        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due > now);",
+            "        let kept = self.slot().take_if(|slot| slot.is_kept && slot.due < now && slot.due > now);",
+        )],
+    ),
+    reverted(
+        "place_in_line_kept_after_a_panic",
+        "f3ef719 line: leave it when a panic cuts the beginning short",
+        &[edit(
+            "limiter/line.rs",
+            "            self.change(|line| Some(line.waiters.remove(line.position(self)?)));",
+            "            let _ = &self.key;",
+        )],
+    ),
+    reverted(
+        "settler_wakes_after_its_observers",
+        "96ff34f settlement: wake before observers are called",
+        &[edit(
+            "settlement.rs",
+            "        waker.into_iter().for_each(Waker::wake);
+        observers.into_iter().for_each(|observer| observer(&result));",
+            "        observers.into_iter().for_each(|observer| observer(&result));
+        waker.into_iter().for_each(Waker::wake);",
+        )],
+    ),
+    reverted(
+        "refused_greeting_taken_for_a_silent_one",
+        "d380ecf greeting: see that a HELLO was refused",
+        &[edit(
+            "limiter/redis/greeting.rs",
+            "        match reply.and_then(Value::extract_error) {",
+            "        match reply {",
+        )],
+    ),
+    reverted(
+        "wait_for_a_connection_judged_by_its_last_timer",
+        "b2dc58e redis: judge a wait for a connection by all its timers",
+        &[edit(
+            "limiter/redis/pool.rs",
+            "        let (result, is_busy) = watch_timers(begun + MAX_CONNECTION_WAIT, connecting).await;",
+            "        let (result, is_busy) = (connecting.await, false);
+        let _ = watch_timers::<std::future::Ready<()>>;",
+        )],
+    ),
+    reverted(
+        "slow_attempt_after_load_taken_for_a_hang",
+        "63303cb cluster, sentinel: take no slow attempt after load for a hang",
+        &[
+            edit(
+                "limiter/redis/pool_state.rs",
+                "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
+                "    let stays = [ErrorKind::Infrastructure];",
+            ),
+            edit(
+                "limiter/redis/sentinel/watch.rs",
+                "            last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);",
+                "            last_took = Some(took);",
+            ),
+        ],
+    ),
+    reverted(
+        "hang_hides_that_the_server_was_away",
+        "348fb04 redis: let load end a fault, and hide none",
+        &[edit(
+            "limiter/redis/pool_state.rs",
+            "    let stays = [ErrorKind::Infrastructure, ErrorKind::Saturation];",
+            "    let stays = [ErrorKind::Saturation];",
+        )],
+    ),
+    reverted(
+        "fault_stays_while_load_ends_all_attempts",
+        "348fb04 redis: let load end a fault, and hide none",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "                last_error.take_if(|error| error.kind() == ErrorKind::Infrastructure);
+",
+            "",
+        )],
+    ),
+    reverted(
+        "arrived_answers_lost_at_a_switch",
+        "eb1faa6 redis: read what has arrived when a server is left",
+        &[edit(
+            "limiter/redis/health.rs",
+            "            () = left => {}
+            outcome",
+            "            () = left => return None,
+            outcome",
+        )],
+    ),
+    reverted(
+        "calls_to_a_server_that_was_left_go_on",
+        "aa136d3 Mend what users, operators and attackers met in the crate",
+        &[
+            edit(
+                "limiter/redis/health.rs",
+                "        self.left.notify_waiters();",
+                "        let _ = &self.left;",
+            ),
+            edit(
+                "limiter/redis/health.rs",
+                "        if self.server.is_left.load(Relaxed) {
+            return None;
+        }",
+                "",
+            ),
+        ],
+    ),
+    reverted(
+        "end_within_a_reply_taken_for_an_odd_reply",
+        "aa136d3 Mend what users, operators and attackers met in the crate",
+        &[edit(
+            "limiter/redis/error.rs",
+            "        redis::ErrorKind::Parse if ends_within_reply(&error) => {",
+            "        redis::ErrorKind::Parse if ends_within_reply(&error) && error.is_timeout() => {",
+        )],
+    ),
+    reverted(
+        "ticks_of_timers_count_as_load",
+        "07a63ab grace_period: count no tick of a timer as load",
+        &[edit(
+            "limiter/grace_period.rs",
+            "        late += tick.elapsed().saturating_sub(2 * TICK);",
+            "        late += tick.elapsed();",
+        )],
+    ),
+    reverted(
+        "sentinel_that_refused_and_is_silent_since",
+        "2708dde sentinel: see one that refused and is silent since",
+        &[edit(
+            "limiter/redis/sentinel/watch.rs",
+            "                Some(took) => self.connect_or_report(end, took).await?,",
+            "                Some(took) if Duration::is_zero(&took) => self.connect_or_report(end, took).await?,
+                Some(_) => unless_busy(end, self.connect(end)).await,",
+        )],
+    ),
+    reverted(
+        "dead_sentinel_hides_load",
+        "12360f3 sentinel: let load weigh more than a dead sentinel",
+        &[edit(
+            "limiter/redis/sentinel/reports.rs",
+            "        match errors.max_by_key(|error| weight(error)) {",
+            "        match { errors }.find(|error| weight(error) <= 2) {",
+        )],
+    ),
+    reverted(
+        "map_that_is_read_late_is_the_servers_fault",
+        "29c2f61 redis: a slot map that is read late opens no gate",
+        &[
+            edit(
+                "limiter/redis/cluster/candidate.rs",
+                "        unless_busy(end, self.read_map(end)).await",
+                "        self.read_map(end).await",
+            ),
+            edit(
+                "limiter/redis/cluster/candidate.rs",
+                "use crate::limiter::grace_period::unless_busy;
+",
+                "",
+            ),
+        ],
+    ),
+    reverted(
+        "sentinel_that_is_read_late_is_at_fault",
+        "29c2f61 redis: a slot map that is read late opens no gate",
+        &[edit(
+            "limiter/redis/sentinel/watch.rs",
+            "            match unless_busy(end, asking).await {",
+            "            match asking.await {",
+        )],
+    ),
+    reverted(
+        "panic_while_the_map_is_read_is_the_servers_fault",
+        "1141e6b redis: a panic before a cluster or sentinels opens no gate",
+        &[edit(
+            "limiter/redis/cluster/candidate.rs",
+            "            Some(Err(ended)) if ended.is_panic() => {",
+            "            Some(Err(ended)) if ended.is_cancelled() => {",
+        )],
+    ),
+    reverted(
+        "panic_before_sentinels_is_their_fault",
+        "1141e6b redis: a panic before a cluster or sentinels opens no gate",
+        &[edit(
+            "limiter/redis/sentinel/watch.rs",
+            "        if std::thread::panicking() {",
+            "        if std::thread::panicking() && self.number == usize::MAX {",
+        )],
+    ),
+    reverted(
+        "late_calls_of_policies_in_turn_fail_open",
+        "28771f5 policy: late calls in turn open no gate",
+        &[edit(
+            "policy/enforce.rs",
+            "        [first, ..] if after_others => after_other_calls(error, &first.charge),",
+            "        [first, ..] if after_others && asked.is_empty() => {
+            after_other_calls(error, &first.charge)
+        }",
+        )],
+    ),
+    reverted(
+        "late_calls_in_turn_fail_open",
+        "7178843 within: share one deadline among sequential calls",
+        &[edit(
+            "limiter/all_in_turn.rs",
+            "        Err(error) if *answered => Err(after_other_calls(error, charge)),",
+            "        Err(error) if *answered && charge.get_cost() == u64::MAX => {
+            Err(after_other_calls(error, charge))
+        }",
+        )],
+    ),
+    reverted(
+        "each_call_in_turn_has_the_whole_time",
+        "7178843 within: share one deadline among sequential calls",
+        &[edit(
+            "limiter/redis/all_at_once.rs",
+            "        Err(charges.map(|one| one.map(|one| one.with_deadline(deadline))))",
+            "        let _ = deadline;
+        Err(charges)",
+        )],
+    ),
+    reverted(
+        "every_policy_settled_by_the_same_units",
+        "252cbe6 policy: settle each policy by its own share",
+        &[edit(
+            "policy/taken.rs",
+            "            settler.settle(reservation, |own| in_proportion(own, cost, actual)).ok()",
+            "            let in_proportion = |_| if cost == u64::MAX { in_proportion(1, 1, 1) } else { actual };
+            settler.settle(reservation, in_proportion).ok()",
+        )],
+    ),
+    reverted(
+        "burst_held_back_behind_a_dead_connection",
+        "a8cafd0 worker: bound what waits for a connection",
+        &[edit(
+            "limiter/redis/worker/hold.rs",
+            "const MAX_HOLD: Duration = Duration::from_millis(5);",
+            "const MAX_HOLD: Duration = Duration::from_millis(100);",
+        )],
+    ),
+    reverted(
+        "slot_of_a_cluster_waits_for_a_silent_refund",
+        "07f4155 cluster: give up a silent refund's slot early",
+        &[edit(
+            "limiter/redis/call.rs",
+            "        if self.config.pool.is_routed() && !self.refund_slots.is_empty() {",
+            "        if self.config.pool.is_routed() && self.refund_slots.len() > 20_000 {",
+        )],
+    ),
+    reverted(
+        "slot_that_nobody_serves_taken_for_load",
+        "9acb4cd cluster: know a slot that nobody serves",
+        &[
+            edit(
+                "limiter/redis/cluster/mod.rs",
+                "            None => self.refreshes.has_result().then(|| self.no_node_error()),",
+                "            None => None,",
+            ),
+            edit(
+                "limiter/redis/cluster/mod.rs",
+                "            None if self.refreshes.has_result() || self.refreshes.attempt_hangs() => {",
+                "            None if self.refreshes.attempt_hangs() => {",
+            ),
+        ],
+    ),
+    reverted(
+        "each_key_asked_for_where_one_has_moved",
+        "63e7c20 cluster: ask the source about each key on Redis 6.2",
+        &[edit(
+            "limiter/redis/cluster/batches.rs",
+            "                if let [step] = &mut steps[..] {
+                    step.asked = Some(host);
+                }",
+            "                steps.iter_mut().for_each(|step| step.asked = Some(host.clone()));",
+        )],
+    ),
+    reverted(
+        "some_errors_fail_open_for_all",
+        "40e65d0 breaker: errors open a gate only after silence",
+        &[edit(
+            "limiter/breaker/window.rs",
+            "            return Some(if is_silent { Trouble::Errors } else { Trouble::SomeErrors });",
+            "            let _ = (is_silent, Trouble::SomeErrors);
+            return Some(Trouble::Errors);",
+        )],
+    ),
+    reverted(
+        "saturated_probe_leaves_the_gate_open",
+        "beb51be breaker: a saturated probe opens no gate",
+        &[
+            edit(
+                "limiter/breaker/circuit.rs",
+                "                    Outcome::Slow | Outcome::Saturated => {",
+                "                    Outcome::Slow => {",
+            ),
+            edit(
+                "limiter/breaker/circuit.rs",
+                "                    Outcome::Answered | Outcome::Unknown => return None,",
+                "                    Outcome::Answered | Outcome::Unknown | Outcome::Saturated => return None,",
+            ),
+        ],
+    ),
+    reverted(
+        "breaker_opens_at_a_call_that_says_nothing",
+        "5f84c87 breaker: open on failures only",
+        &[edit(
+            "limiter/breaker/window.rs",
+            "            Outcome::Saturated | Outcome::Unknown => return None,",
+            "            Outcome::Saturated | Outcome::Unknown => {}",
+        )],
+    ),
+    reverted(
+        "shadow_counts_peeks",
+        "4f12ecf shadow: count charges, not peeks",
+        &[edit(
+            "limiter/shadow.rs",
+            "            0 => Verdict::Admits,",
+            "            u64::MAX => Verdict::Admits,",
+        )],
+    ),
+    reverted(
+        "wrong_sentinel_believed_when_it_comes_back",
+        "f9cf4d0 sentinel: no news when a wrong one comes back",
+        &[edit(
+            "limiter/redis/sentinel/reports.rs",
+            "        entry.report = report;",
+            "        if !matches!(report, Report::Primary { .. }) {
+            entry.claim = None;
+        }
+        entry.report = report;",
+        )],
+    ),
+    reverted(
+        "map_not_read_when_a_server_cannot_serve",
+        "d5a3da4 cluster: read the slot map when a server cannot serve",
+        &[edit(
+            "limiter/redis/cluster/batches.rs",
+            "                    cluster.doubt(connection.address());",
+            "                    let _ = cluster.partition(0);",
+        )],
+    ),
+    reverted(
+        "slot_waits_for_a_refund_that_was_sent_again",
+        "3af2307 cluster: open a slot after a refund that was sent again",
+        &[edit(
+            "limiter/redis/batch.rs",
+            "        self.requests.iter().any(|queued| matches!(queued.request.op, Op::Refund { .. }))",
+            "        let first = self.requests.first();
+        first.is_some_and(|queued| matches!(queued.request.op, Op::Refund { .. }))",
+        )],
+    ),
+    reverted(
+        "retry_of_a_member_repeated",
+        "3af2f8f deny_cache: do not repeat a retry of a member",
+        &[edit(
+            "limiter/deny_cache/refusal.rs",
+            "        if decision.origin() == Origin::Cache || decision.was_retry() {",
+            "        if decision.origin() == Origin::Cache {",
+        )],
+    ),
+    reverted(
+        "refusal_beside_a_refund_kept_for_long",
+        "798dc78 deny_cache: keep a refusal beside a refund for 100 ms",
+        &[
+            edit(
+                "limiter/deny_cache/shard.rs",
+                "            refusal.end_soon();",
+                "            let _ = &mut refusal;",
+            ),
+            edit(
+                "limiter/deny_cache/shard.rs",
+                "            self.refusals[*index].end_soon_if_kept_since(asked_at, now);",
+                "            let _ = (&self.refusals[*index], asked_at);",
+            ),
+        ],
+    ),
+    reverted(
+        "silence_begins_before_the_last_reply",
+        "666abb7 redis: a silence begins after the last reply",
+        &[
+            edit(
+                "limiter/redis/health.rs",
+                "        let sent = sent.max(self.last_end.load(Relaxed));
+",
+                "",
+            ),
+            edit(
+                "limiter/redis/health.rs",
+                "        begun.max(self.last_end.load(Relaxed))",
+                "        begun",
+            ),
+        ],
+    ),
+    reverted(
+        "silence_during_late_timers_is_short",
+        "1845070 redis: a client library's timeout in a busy process is load",
+        &[edit(
+            "limiter/redis/liveness.rs",
+            "        let is_busy = self.last_late_timer.load(Relaxed) >= since;",
+            "        let is_busy = self.last_late_timer.load(Relaxed) >= since && since > now;",
+        )],
+    ),
+    reverted(
+        "silence_of_a_busy_process_is_short",
+        "0568e51 redis: judge silence by evidence that load cannot make",
+        &[edit(
+            "limiter/redis/health.rs",
+            "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };",
+            "        let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR / BUSY_FACTOR } else { 1 };",
+        )],
+    ),
+    reverted(
+        "slow_attempt_to_connect_is_the_servers_fault",
+        "0568e51 redis: judge silence by evidence that load cannot make",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "                Error::new(ErrorKind::Saturation, message)",
+            "                Error::new(ErrorKind::Infrastructure, message)",
+        )],
+    ),
+    reverted(
+        "deadline_before_the_sending_is_the_servers_fault",
+        "0568e51 redis: judge silence by evidence that load cannot make",
+        &[edit(
+            "limiter/redis/pending.rs",
+            "                        return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));",
+            "                        return Poll::Ready(Err(Error::new(ErrorKind::Infrastructure, message)));",
+        )],
+    ),
+    reverted(
+        "pauses_of_an_outage_go_on_after_it",
+        "0568e51 redis: judge silence by evidence that load cannot make",
+        &[edit(
+            "limiter/redis/backoff.rs",
+            "        if !self.was_unusable {
+            *self = Self::default();
+        }",
+            "",
+        )],
+    ),
+    reverted(
+        "refunds_of_a_late_call_lose_their_turn",
+        "0568e51 redis: judge silence by evidence that load cannot make",
+        &[edit(
+            "limiter/redis/call.rs",
+            "        EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }",
+            "        let refunds_done: Vec<u16> = Vec::new();
+        EndedCall {
+            partition,
+            refunds_done,
+            late_reply: Some(Box::pin(late_reply)),
+            ..EndedCall::default()
+        }",
+        )],
+    ),
+    reverted(
+        "request_that_never_reached_the_service_keeps_its_units",
+        "706871a layer: refund a request that never reaches the inner service",
+        &[
+            edit(
+                "future.rs",
+                "                StateProj::Readying => refund(this.shared, this.decision),",
+                "                StateProj::Readying => {}",
+            ),
+            edit(
+                "future.rs",
+                "                    if let Err(error) = ready!(this.inner.poll_ready(cx)) {
+                        refund(this.shared, this.decision);",
+                "                    if let Err(error) = ready!(this.inner.poll_ready(cx)) {",
+            ),
+        ],
+    ),
+    reverted(
+        "first_missed_deadline_dated_by_the_start",
+        "27c545d pool: date the first missed deadline of a slot by now",
+        &[edit(
+            "limiter/redis/liveness.rs",
+            "            Ok(_) => now,",
+            "            Ok(_) => 1,",
+        )],
+    ),
+    reverted(
+        "paused_process_gives_up_its_connection",
+        "3bd3ff8 redis: a paused process waits on for its connection",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "                        None if end.is_late() => {",
+            "                        None if end.is_late() && place == Some(usize::MAX) => {",
+        )],
+    ),
+    reverted(
+        "attempts_to_connect_outlive_the_pool",
+        "1a9d162 redis: end attempts to connect with the pool",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "            _ = pool.changed() => {}
+        }
+    }
+}
+
+impl Drop",
+            "            () = async {
+                let _ = pool.changed().await;
+                std::future::pending::<()>().await;
+            } => {}
+        }
+    }
+}
+
+impl Drop",
+        )],
+    ),
+    reverted(
+        "late_timer_counts_for_its_own_charge_alone",
+        "bfa293f redis: count a late timer of any charge as load",
+        &[edit(
+            "limiter/redis/deadline.rs",
+            "            pool.liveness().record_busy();
+        }
+        pool.liveness().was_busy_since(self.start)",
+            "            return true;
+        }
+        pool.liveness().was_busy_since(self.start)",
+        )],
+    ),
+    reverted(
+        "attempt_that_panicked_keeps_its_place",
+        "741f6b3 redis: keep connections in a pool of the crate's own",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "        let Some(pool) = self.pool.upgrade() else { return };
+        let (mut state, now)",
+            "        let Some(pool) = self.pool.upgrade().filter(|_| self.result.is_some()) else { return };
+        let (mut state, now)",
+        )],
+    ),
+    reverted(
+        "demoted_server_connected_to_without_pauses",
+        "741f6b3 redis: keep connections in a pool of the crate's own",
+        &[
+            edit(
+                "limiter/redis/pool_state.rs",
+                "            // Connecting at once may well succeed, and lead to the same server.",
+                "            let before = std::mem::take(&mut self.backoff);",
+            ),
+            edit(
+                "limiter/redis/pool_state.rs",
+                "            let cause = Error::new(ErrorKind::Infrastructure, *reason);",
+                "            self.backoff = before;
+            let cause = Error::new(ErrorKind::Infrastructure, *reason);",
+            ),
+        ],
+    ),
+    reverted(
+        "limiter_settles_what_its_fallback_decided",
+        "3acd29d or_else: settle with the limiter that decided",
+        &[edit(
+            "limiter/or_else.rs",
+            "        settled.or_else(|reservation| self.standby.fallback.settle_own(reservation, actual))",
+            "        settled",
+        )],
+    ),
+    reverted(
+        "call_without_a_reply_keeps_its_place_in_flight",
+        "b5383b3 redis: free the place of a call that gets no reply",
+        &[edit(
+            "limiter/redis/call.rs",
+            "        let earliest = deadlines().min().unwrap_or(sent).min(sent + IN_FLIGHT_TIMEOUT);",
+            "        let earliest = deadlines().max().unwrap_or(sent).min(sent + 1_000 * IN_FLIGHT_TIMEOUT);",
+        )],
+    ),
+    reverted(
+        "connection_left_at_its_first_missed_deadlines",
+        "c930ae4 redis: give up a connection after a silence, not three calls",
+        &[edit(
+            "limiter/redis/health.rs",
+            "        if self.silence.begin_or_continue(sent, now) + limit <= now {",
+            "        if self.silence.begin_or_continue(sent, now) <= now {",
+        )],
+    ),
+    reverted(
+        "oldest_refund_first",
+        "c4b52fa redis: unwind bookings last first, whatever their number",
+        &[edit(
+            "limiter/redis/queue/slot.rs",
+            "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);",
+            "        let refund = self.refunds.pop_first().map(|(_, queued)| queued);",
+        )],
+    ),
+    reverted(
+        "next_request_passes_a_refund",
+        "5d4f553 redis: a refund comes before its caller's next request",
+        &[
+            edit(
+                "limiter/redis/worker.rs",
+                "        if has_refunds && !self.config.pool.is_routed() {",
+                "        if has_refunds && !self.config.pool.is_routed() && hash_slot == u16::MAX {",
+            ),
+            edit(
+                "limiter/redis/worker.rs",
+                "        if keeps_order {",
+                "        if keeps_order && hash_slot == u16::MAX {",
+            ),
+        ],
+    ),
+    reverted(
+        "refunds_wait_behind_charges",
+        "5d4f553 redis: a refund comes before its caller's next request",
+        &[edit(
+            "limiter/redis/queue/slot.rs",
+            "        let refund = self.refunds.pop_last().map(|(_, queued)| queued);
+        refund.or_else(|| self.requests.pop_front())",
+            "        let request = self.requests.pop_front();
+        request.or_else(|| self.refunds.pop_last().map(|(_, queued)| queued))",
+        )],
+    ),
+    reverted(
+        "settlement_refused_by_a_full_queue",
+        "af96eac redis: settlements pass a full queue",
+        &[edit(
+            "limiter/redis/batcher.rs",
+            "        queued.reply_to = ReplyTo::Settler(settler);
+        self.push(queued)",
+            "        queued.reply_to = ReplyTo::Settler(settler);
+        let worker = self.worker()?;
+        self.enqueue(&worker, queued)",
+        )],
+    ),
+    reverted(
+        "late_answers_dropped",
+        "8919b71 pool: a builder, and answers that come too late are undone",
+        &[edit(
+            "limiter/redis/call.rs",
+            "        let late_reply = self.late_reply(sending, sent, connection);
+",
+            "        drop(sending);
+        let late_reply = self.late_reply(Box::pin(std::future::pending()), sent, connection);
+",
+        )],
+    ),
+    reverted(
+        "silence_counts_for_one_connection_alone",
+        "8919b71 pool: a builder, and answers that come too late are undone",
+        &[edit(
+            "limiter/redis/health.rs",
+            "        if self.generation == self.server.generation.load(Relaxed)
+            && self",
+            "        if self.generation == self.server.generation.load(Relaxed).wrapping_add(1)
+            && self",
+        )],
+    ),
+    reverted(
+        "login_that_changed_waits_for_the_pause",
+        "aa136d3 Mend what users, operators and attackers met in the crate",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "        if state.switches != switches {",
+            "        if state.switches != switches && state.switches > switches {",
+        )],
+    ),
+    reverted(
+        "short_caller_of_a_lease_waits_for_a_long_refill",
+        "aa136d3 Mend what users, operators and attackers met in the crate",
+        &[edit(
+            "limiter/lease/refills.rs",
+            "        other.is_none_or(|other| other == runtime && !end.map_or(deadline.is_some(), is_before))",
+            "        let _ = (is_before, end);
+        other.is_none_or(|other| other == runtime)",
+        )],
+    ),
+    reverted(
+        "turned_away_by_a_cluster_in_a_busy_process_fails_open",
+        "aa136d3 Mend what users, operators and attackers met in the crate",
+        &[edit(
+            "limiter/redis/deadline.rs",
+            "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= half) {",
+            "        if matches!(stage, Stage::TurnedAway { since } if since <= half) {",
+        )],
+    ),
+    reverted(
+        "word_to_a_waiter_of_redisson_who_is_gone_lost",
+        "66fa24d redisson: what two reviews found",
+        &[edit(
+            "redisson/queues.rs",
+            "        if self.was_received {
+            return;
+        }",
+            "        if self.was_received || !self.name.is_empty() {
+            return;
+        }",
+        )],
+    ),
+    reverted(
+        "refund_of_redisson_over_another_connection",
+        "af17ced redisson: undo over the connection that was used",
+        &[edit(
+            "redisson/acquire.rs",
+            "            if let Some(connection) = connection {",
+            "            if let Some(connection) = connection.filter(|_| refund.keys.name().is_empty()) {",
+        )],
+    ),
+    reverted(
+        "late_grant_of_redisson_undone_before_it_is_heard",
+        "66fa24d redisson: what two reviews found",
+        &[edit(
+            "redisson/acquire.rs",
+            "                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT, reply).await",
+            "                && let Ok(Some(Ok(reply))) = timeout(LATE_REPLY_TIMEOUT / 1_000_000, reply).await",
+        )],
+    ),
+    reverted(
+        "deny_cache_outlives_the_table",
+        "87635c1 policy: let no deny cache outlive a table",
+        &[edit(
+            "policy/table.rs",
+            "        let mut text = self.table.number.to_string();",
+            "        let mut text = String::new();",
+        )],
+    ),
+    reverted(
+        "policies_in_a_shadow_charged_for_refused_requests",
+        "9fe9b94 policy: ask those in a shadow after the others",
+        &[edit(
+            "policy/decide.rs",
+            "        Some(Ok((decision, _))) if decision.is_admitted() => shadow::check(&in_shadow).await,",
+            "        Some(Ok((decision, _))) if decision.waited() >= std::time::Duration::ZERO => {
+            shadow::check(&in_shadow).await
+        }",
+        )],
+    ),
+    reverted(
+        "lease_around_policies_takes_several_units",
+        "127b1e9 policy: refuse charges whose cost somebody changed",
+        &[edit(
+            "policy/policies.rs",
+            "        if ![0, selection.cost()].contains(&charge.get_cost()) {",
+            "        if ![0, selection.cost(), charge.get_cost()].contains(&charge.get_cost()) {",
+        )],
+    ),
+    reverted(
+        "reservation_of_a_check_stands_in_line",
+        "f3a632d line: only those who have begun to wait stand in line",
+        &[edit(
+            "limiter/named.rs",
+            "        decision.set_turn(Place::new(&self.lines, line, slot, store()));
+        decision
+",
+            "        let place = Place::new(&self.lines, line, slot, store());
+        crate::waiters::Waiters::add(&*place);
+        decision.set_turn(place);
+        decision
+",
+        )],
+    ),
+    reverted(
+        "refund_waits_for_the_text_of_its_script",
+        "5d4f553 redis: a refund comes before its caller's next request",
+        &[edit(
+            "limiter/redis/script.rs",
+            "complete: Script::sent_as_text_first(complete) }",
+            "complete: Script::new(complete) }",
+        )],
+    ),
+];
