@@ -46,9 +46,9 @@ impl Backoff {
         }
     }
 
-    /// Records that a connection turned out to be unusable.
-    pub(super) fn record_unusable(&mut self, now: Instant) {
-        self.record_failure(now);
+    /// Records that a connection turned out to be unusable, at an instant that may be long ago.
+    pub(super) fn record_unusable(&mut self, at: Instant) {
+        self.record_failure(at);
         self.was_unusable = true;
     }
 
@@ -56,8 +56,8 @@ impl Backoff {
     pub(super) fn record_failure(&mut self, now: Instant) {
         self.was_unusable &= self.in_trouble(now);
         self.failures = if self.in_trouble(now) { self.failures.saturating_add(1) } else { 0 };
-        self.failed = Some(now);
-        self.next = Some(now + self.pause());
+        self.failed = self.failed.max(Some(now));
+        self.next = self.next.max(Some(now + self.pause()));
     }
 
     /// Lets no attempt begin before `instant`.
@@ -96,6 +96,19 @@ mod tests {
             now += Duration::from_millis(1);
         }
         assert!((60..=600).contains(&attempts), "{attempts}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_became_unusable_long_ago_is_no_reason_to_pause() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        let later = now + MAX_PAUSE;
+        backoff.record_unusable(now);
+        assert_eq!(backoff.retry_at(later), None);
+        // An older failure shortens no pause.
+        backoff.record_failure(later);
+        let pause = backoff.retry_at(later);
+        backoff.record_unusable(now);
+        assert_eq!(backoff.retry_at(later), pause);
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl Connection {
     pub(super) fn state(&self) -> ConnectionState {
         self.health.state()
     }
+
+    /// When it became useless.
+    pub(super) fn useless_since(&self) -> Instant {
+        self.health.useless_since()
+    }
 }
 
 impl SharedConnection for Connection {

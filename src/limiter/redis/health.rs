@@ -46,6 +46,8 @@ pub(super) enum ConnectionState {
 #[derive(Debug)]
 pub(super) struct Health {
     state: AtomicU8,
+    /// When it became useless, by the server's clock.
+    retired_at: AtomicU64,
     silence: Silence,
     server: Arc<ServerHealth>,
     generation: u32,
@@ -60,6 +62,8 @@ pub(super) struct ServerHealth {
     silence: Silence,
     /// Connections of an earlier generation are silent.
     generation: AtomicU32,
+    /// When the generation began.
+    generation_at: AtomicU64,
     /// Whether another server is used in its place.
     is_left: AtomicBool,
     /// Notified when it is left.
@@ -72,6 +76,7 @@ impl Default for ServerHealth {
             start: Instant::now(),
             silence: Silence::default(),
             generation: AtomicU32::new(0),
+            generation_at: AtomicU64::new(0),
             is_left: AtomicBool::new(false),
             left: Notify::new(),
         }
@@ -83,6 +88,7 @@ impl Health {
     pub(super) fn new(server: &Arc<ServerHealth>) -> Self {
         Self {
             state: AtomicU8::new(ConnectionState::Usable as u8),
+            retired_at: AtomicU64::new(0),
             silence: Silence::default(),
             server: Arc::clone(server),
             generation: server.generation.load(Relaxed),
@@ -107,7 +113,19 @@ impl Health {
     /// Records why the connection is useless from now on. The first reason stays.
     pub(super) fn retire(&self, reason: ConnectionState) {
         let usable = ConnectionState::Usable as u8;
-        let _ = self.state.compare_exchange(usable, reason as u8, Relaxed, Relaxed);
+        if self.state.compare_exchange(usable, reason as u8, Relaxed, Relaxed).is_ok() {
+            self.retired_at.store(self.server.clock(Instant::now()), Relaxed);
+        }
+    }
+
+    /// When the connection became useless. It may be noticed much later: an idle process has no use
+    /// for it. So what it says about the server is as old.
+    pub(super) fn useless_since(&self) -> Instant {
+        let retired_at = match self.retired_at.load(Relaxed) {
+            0 => self.server.generation_at.load(Relaxed),
+            retired_at => retired_at,
+        };
+        self.server.start + Duration::from_micros(retired_at)
     }
 
     /// The outcome of a call, or `None` once the server is left. Whatever the server still answers
@@ -150,10 +168,12 @@ impl Health {
     ///
     /// The calls of one moment time out together, and one pause of the server is no reason
     /// to reconnect. So a silence counts only if it is long, and clearly longer than this
-    /// call has waited.
+    /// call has waited. A process that stood still for long has not listened, so that its call says
+    /// little about that time.
     pub(super) fn record_timeout(&self, sent: Instant, is_busy: bool) {
         let now = self.server.clock(Instant::now());
-        let sent = self.server.clock(sent);
+        let listened = if is_busy { MAX_SILENCE.as_micros() as u64 } else { u64::MAX };
+        let sent = self.server.clock(sent).max(now.saturating_sub(listened));
         let max_silence = MAX_SILENCE * if is_busy { BUSY_FACTOR } else { 1 };
         let limit = (2 * now.saturating_sub(sent)).max(max_silence.as_micros() as u64);
         if self.silence.begin_or_continue(sent, now) + limit <= now {
@@ -164,6 +184,7 @@ impl Health {
         {
             self.server.silence.end(now);
             let next = self.generation.wrapping_add(1);
+            self.server.generation_at.store(now, Relaxed);
             self.server.generation.store(next, Relaxed);
         }
     }

@@ -72,7 +72,9 @@ impl OwnPool {
         self.report_lost(lost);
         for entry in started {
             let pool = Arc::downgrade(self);
-            let attempt = ConnectAttempt { pool, runtime: runtime.id(), entry, result: None };
+            let runtime_id = runtime.id();
+            let attempt =
+                ConnectAttempt { pool, runtime: runtime_id, entry, begun: now, result: None };
             runtime.spawn(attempt.run(self.target.clone(), self.shutdown.subscribe()));
         }
         connection.ok_or(retry_at)
@@ -80,7 +82,7 @@ impl OwnPool {
 
     /// Reports that connections were lost: the last one, and why.
     fn report_lost(&self, lost: Option<Lost>) {
-        if let Some(Lost { address, reason }) = lost {
+        if let Some(Lost { address, reason, .. }) = lost {
             self.watch.lost(|| address, reason);
         }
     }
@@ -184,11 +186,12 @@ impl Connections for OwnPool {
     }
 }
 
-/// An attempt to connect. Whatever ends it, its entry is free afterwards.
+/// An attempt to connect. Whatever ends it, its entry has one less under way afterwards.
 struct ConnectAttempt {
     pool: Weak<OwnPool>,
     runtime: runtime::Id,
     entry: usize,
+    begun: Instant,
     /// None if the attempt is not finished.
     result: Option<Result<Connection, Failure>>,
 }
@@ -219,9 +222,11 @@ impl Drop for ConnectAttempt {
         let PoolState { runtimes, backoff, last_error, last_took, .. } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
-        let took = entry.attempt.take().map(|begun| begun.elapsed());
+        entry.end_attempt(self.begun);
         let mut ended = None;
         match self.result.take() {
+            // Another attempt was faster: what this one met is of the past.
+            Some(_) if entry.connection.is_some() => {}
             Some(Ok(connection)) => {
                 entry.connection = Some(Arc::new(connection));
                 backoff.record_success();
@@ -237,7 +242,7 @@ impl Drop for ConnectAttempt {
             Some(Err(failure)) => {
                 backoff.record_failure(now);
                 *last_error = Some(no_connection(&failure.address, failure.cause.clone()));
-                *last_took = took.unwrap_or_default();
+                *last_took = self.begun.elapsed();
                 ended = Some(Err(failure));
             }
             None if std::thread::panicking() => {

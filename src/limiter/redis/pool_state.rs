@@ -56,7 +56,8 @@ impl PoolState {
         let (mut unusable, mut closed) = (None, None);
         for entry in self.runtimes.iter_mut().flat_map(|runtime| &mut runtime.entries) {
             let Some(connection) = &entry.connection else { continue };
-            let lost = |reason| Some(Lost { address: connection.server(), reason });
+            let since = connection.useless_since().min(now);
+            let lost = |reason| Some(Lost { address: connection.server(), reason, since });
             match connection.state() {
                 ConnectionState::Usable => continue,
                 ConnectionState::Closed => closed = lost("it was closed"),
@@ -66,9 +67,9 @@ impl PoolState {
             entry.connection = None;
         }
         self.runtimes.retain(|runtime| !runtime.entries.iter().all(PoolEntry::is_empty));
-        if let Some(Lost { address, reason }) = &unusable {
+        if let Some(Lost { address, reason, since }) = &unusable {
             // Connecting at once may well succeed, and lead to the same server.
-            self.backoff.record_unusable(now);
+            self.backoff.record_unusable(*since);
             let cause = Error::new(ErrorKind::Infrastructure, *reason);
             self.last_error = Some(no_connection(address, cause));
         }
@@ -100,6 +101,8 @@ pub(super) struct Lost {
     /// The address of its server.
     pub(super) address: String,
     pub(super) reason: &'static str,
+    /// When it became useless.
+    pub(super) since: Instant,
 }
 
 /// The error of a failed attempt to connect to `address`, of which nobody asked a decision.
@@ -115,7 +118,8 @@ mod tests {
     /// server is silent since.
     #[tokio::test(start_paused = true)]
     async fn an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load() {
-        let entry = PoolEntry { connection: None, attempt: Some(Instant::now()) };
+        let mut entry = PoolEntry::default();
+        entry.attempt = Some(Instant::now());
         let mut runtimes = Vec::new();
         RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1).entries[0] = entry;
         let mut state = PoolState { runtimes, ..PoolState::default() };

@@ -1,6 +1,7 @@
 //! The connections of one runtime, and which of them to make or use next.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime;
 use tokio::time::Instant;
@@ -17,17 +18,45 @@ pub(super) struct RuntimeConnections {
     next: usize,
 }
 
-/// A connection, or the attempt to make it.
+/// An attempt to connect that takes longer gets another beside it: a network that swallowed the
+/// first may carry the next, long before the first is given up.
+const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
+
+/// A connection, or the attempts to make it.
 #[derive(Clone, Default)]
 pub(super) struct PoolEntry {
     pub(super) connection: Option<Arc<Connection>>,
-    /// The begin of the attempt to connect that is under way.
+    /// The begin of the oldest attempt to connect that is under way.
     pub(super) attempt: Option<Instant>,
+    /// The begin of the newest one.
+    newest: Option<Instant>,
+    under_way: usize,
 }
 
 impl PoolEntry {
     pub(super) fn is_empty(&self) -> bool {
         self.connection.is_none() && self.attempt.is_none()
+    }
+
+    /// When the next attempt may begin, if not now.
+    fn retry_at(&self, now: Instant) -> Option<Instant> {
+        self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)
+    }
+
+    fn begin_attempt(&mut self, now: Instant) {
+        self.attempt.get_or_insert(now);
+        self.newest = Some(now);
+        self.under_way += 1;
+    }
+
+    /// Ends the attempt that began then.
+    pub(super) fn end_attempt(&mut self, begun: Instant) {
+        self.under_way -= 1;
+        if self.under_way == 0 {
+            (self.attempt, self.newest) = (None, None);
+        } else if self.attempt == Some(begun) {
+            self.attempt = self.newest;
+        }
     }
 }
 
@@ -51,14 +80,14 @@ impl RuntimeConnections {
         let mut started = Vec::new();
         let mut retry_at = now + MAX_CONNECTION_WAIT;
         for (number, entry) in
-            self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.is_empty())
+            self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.connection.is_none())
         {
-            if let Some(later) = backoff.retry_at(now) {
+            if let Some(later) = entry.retry_at(now).max(backoff.retry_at(now)) {
                 retry_at = retry_at.min(later);
                 continue;
             }
             backoff.record_attempt(now);
-            entry.attempt = Some(now);
+            entry.begin_attempt(now);
             started.push(number);
         }
         (started, retry_at)
@@ -74,5 +103,30 @@ impl RuntimeConnections {
         let at = (self.next + at) % self.entries.len();
         self.next = (at + 1) % self.entries.len();
         self.entries[at].connection.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_hangs_gets_another_beside_it() {
+        let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
+        let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
+        let begun = Instant::now();
+        assert_eq!(all.begin_attempts(begun, &mut backoff).0, [0]);
+        let next = begun + NEXT_ATTEMPT_AFTER;
+        let soon = next - Duration::from_millis(1);
+        assert_eq!(all.begin_attempts(soon, &mut backoff), (Vec::new(), next));
+        assert_eq!(all.begin_attempts(next, &mut backoff).0, [0]);
+        let entry = &mut all.entries[0];
+        assert_eq!(entry.attempt, Some(begun));
+        entry.end_attempt(begun);
+        assert_eq!(entry.attempt, Some(next));
+        entry.end_attempt(next);
+        assert!(entry.is_empty());
     }
 }

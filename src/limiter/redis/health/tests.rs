@@ -206,3 +206,35 @@ async fn a_call_to_a_server_that_is_left_ends_with_what_has_arrived() {
     health.server.leave();
     assert_eq!(health.unless_left(async {}).await, None);
 }
+
+/// What was sent before it stood still was not listened for.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_still_gives_up_no_connection() {
+    let (health, _) = two();
+    let first = Instant::now();
+    advance(D).await;
+    let second = Instant::now();
+    advance(MAX_SILENCE * BUSY_FACTOR).await;
+    (0..10).for_each(|_| health.record_timeout(first, true));
+    advance(D).await;
+    (0..10).for_each(|_| health.record_timeout(second, true));
+    let third = Instant::now();
+    advance(D).await;
+    (0..10).for_each(|_| health.record_timeout(third, true));
+    assert_eq!(health.state(), ConnectionState::Usable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_useless_connection_says_since_when() {
+    let (health, other) = two();
+    advance(D).await;
+    health.retire(ConnectionState::ReadOnly);
+    let retired = Instant::now();
+    advance(D).await;
+    health.retire(ConnectionState::Closed);
+    assert_eq!(health.useless_since().duration_since(retired).as_millis(), 0);
+    // All connections to a server are given up together.
+    silent(&health, 2 * MAX_SILENCE).await;
+    assert_eq!(other.state(), ConnectionState::Silent);
+    assert!(other.useless_since().elapsed() <= MAX_SILENCE);
+}
