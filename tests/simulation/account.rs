@@ -1,22 +1,38 @@
-//! What a server's book says about charges: each call read as the contract of the scripts has it,
-//! and replayed by the reference.
+//! The account of a world: what the servers' books say about charges. Each call is read as the
+//! contract of the scripts has it, and replayed by the reference.
+//!
+//! A state is known by the version of the stored value that it stands for. So the account follows
+//! values to replicas and to other nodes of a cluster, and knows what a failover has lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
-use tower_sluice::algorithm::{Algorithm, Check, Mark, Refund, TokenBucket, Verdict};
+use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, InLua, Mark, Refund, Verdict};
+use tower_sluice::{Quota, script_texts};
 
-use super::book::{Event, ScriptCall};
+use super::book::{Book, Change, Event, ScriptCall};
+use super::keyspace::Stored;
+use super::lua::digest;
 use super::resp::Reply;
 
-/// The rule's numbers of a token bucket in `ARGV`, and what a reply says of its state.
-const ARGUMENTS: usize = 4;
-const WIDTH: usize = 3;
+type List = Vec<AnyAlgorithm>;
+type Rule = <List as Algorithm>::Rule;
+type State = <List as Algorithm>::State;
+type MemberState = <State as IntoIterator>::Item;
+
+/// A limiter of the world, and the quotas that its charges may bring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    pub name: &'static str,
+    pub algorithms: List,
+    /// For each of them as many quotas as the limiter has algorithms.
+    pub own_quotas: Vec<Vec<Quota>>,
+}
 
 /// A value of a packed reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packed {
     Integer(i64),
-    /// Why a charge failed.
     Text(String),
     Nothing,
 }
@@ -64,156 +80,601 @@ fn unpack(bytes: &[u8]) -> Vec<Packed> {
     values
 }
 
-/// What a call asked about one key, and was answered.
-#[derive(Clone, Debug)]
-pub struct Charge {
-    pub key: String,
-    pub now: i64,
-    pub op: Op,
-    pub wait: Packed,
-}
-
+/// An operation on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     Check { cost: i64, max_wait: i64 },
     Settle { used: i64, cost: i64, mark: Vec<String> },
     Penalize { cost: i64 },
+    Estimate { cost: i64, max_wait: i64 },
+    Reset,
+    Block { time: i64 },
+    Unblock,
 }
 
-/// An admission that the server made.
+/// A call's question about one charge, and its answer.
 #[derive(Clone, Debug)]
-pub struct Admission {
-    /// When it goes.
+pub struct Charge {
+    pub server: usize,
+    pub now: i64,
+    /// The names of its keys: one for each quota.
+    pub keys: Rc<[String]>,
+    pub op: Op,
+    pub answer: Packed,
+    rule: Rule,
+}
+
+impl Charge {
+    /// The key that the client named, of the quota at `place`.
+    fn label(&self, place: usize) -> &str {
+        label_of(&self.keys[place])
+    }
+}
+
+/// The states of a charge's keys.
+fn state_of(charge: &Charge, works: &Works) -> Option<State> {
+    Some(charge.keys.iter().map(|key| works[key].standing.state.clone()).collect())
+}
+
+fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Works) {
+    let mut members = state.unwrap_or_default().into_iter();
+    for key in &*charge.keys {
+        let work = works.get_mut(key).expect("it was read");
+        let state = members.next().flatten();
+        work.is_changed |= is_changed && work.standing.state != state;
+        work.standing.state = state;
+    }
+}
+
+/// When the block of a charge's keys ends that lasts longest.
+fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
+    let until = charge.keys.iter().filter_map(|key| works[key].standing.blocked_until).max();
+    until.filter(|until| *until > charge.now)
+}
+
+fn label_of(key: &str) -> &str {
+    key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(label, _)| label)
+}
+
+/// An admission that a server made.
+#[derive(Clone, Debug)]
+pub struct Booking {
+    pub server: usize,
+    /// The instants of the decision and of its slot, by the server's clock.
+    pub now: i64,
     pub at: i64,
+    /// The labels of its keys by the names of their limiters.
+    pub keys: Vec<(&'static str, String)>,
+    names: Rc<[String]>,
     pub cost: i64,
-    /// What is taken of it still.
+    /// The units that are taken of it still.
     pub taken: i64,
+    /// How often it was settled.
+    pub settlements: u32,
     mark: Mark,
 }
 
-/// The charges of a call. `None`: its reply is an error.
-fn charges(call: &ScriptCall) -> Option<Vec<Charge>> {
-    let Reply::Text(packed) = &call.reply else { return None };
-    let reply = unpack(packed);
-    let Packed::Integer(now) = reply[0] else { panic!("{reply:?}") };
-    let words: Vec<String> =
-        call.arguments.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    let keys: Vec<String> =
-        call.keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
-    let number = |at: usize| words[at].parse::<i64>().expect("a number");
-    let (mut charges, mut place, mut key, mut at) = (Vec::new(), 1, 0, 1 + ARGUMENTS);
-    while key < keys.len() {
-        let (alike, segments) = (number(at) as usize, number(at + 1));
-        at += 2;
-        let begin = at;
-        for key in &keys[key..key + alike] {
-            at = begin;
-            for _ in 0..segments {
-                let repeats = number(at);
-                at += 1;
-                assert_ne!(words[at], "quota", "no charge brings one here");
-                let (op, length) = match words[at].as_str() {
-                    "refund" => {
-                        let mark = words[at + 2..at + 6].to_vec();
-                        (Op::Settle { used: 0, cost: number(at + 1), mark }, 6)
+impl Booking {
+    /// The label of its key of a limiter.
+    pub fn label(&self, limiter: &str) -> &str {
+        let own = self.keys.iter().find(|(name, _)| *name == limiter);
+        own.map_or("", |(_, label)| label)
+    }
+}
+
+/// A refusal that a server made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    pub now: i64,
+    pub limiter: &'static str,
+    pub label: String,
+    pub cost: i64,
+    /// The wait in µs. `None`: it never fits.
+    pub wait: Option<i64>,
+}
+
+/// What the reference knows of a key.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Standing {
+    state: MemberState,
+    blocked_until: Option<i64>,
+}
+
+/// A state, the one before it, and the admissions between both.
+#[derive(Debug)]
+struct Node {
+    key: Rc<str>,
+    standing: Standing,
+    before: Option<u64>,
+    bookings: Vec<usize>,
+}
+
+/// A key of a call under way: its value before the call, and the reference's state so far.
+#[derive(Debug)]
+struct Work {
+    before: Option<u64>,
+    standing: Standing,
+    bookings: Vec<usize>,
+    /// The call has to write the key.
+    is_changed: bool,
+    /// The state that a charge would have left that failed.
+    in_doubt: Option<MemberState>,
+}
+
+type Works = HashMap<String, Work>;
+
+/// What stands under a key of a server.
+#[derive(Clone, Copy, Debug, Default)]
+struct Current {
+    version: Option<u64>,
+    /// When the value expired, if it did: until then the state may still be looked at.
+    expired_at: Option<i64>,
+}
+
+/// All that the servers did for charges.
+#[derive(Debug, Default)]
+pub struct Account {
+    pub bookings: Vec<Booking>,
+    pub refusals: HashSet<Refusal>,
+    /// Every other operation that changes a key, by its name, the limiter, and the label.
+    pub operations: BTreeMap<(&'static str, &'static str, String), usize>,
+    /// Units that were taken whether or not they fit: a key's label, and when.
+    pub taken_more: Vec<(String, i64)>,
+    /// Units that were given back, and keys that were reset: a key's label, and when.
+    pub freed: Vec<(String, i64)>,
+    nodes: HashMap<u64, Node>,
+    limits: Vec<Limit>,
+    /// The number of keys of a charge, by the script's digest.
+    scripts: HashMap<String, usize>,
+}
+
+/// A digest for each script that the limiters run, alone and together.
+fn scripts(limits: &[Limit]) -> HashMap<String, usize> {
+    let mut scripts = HashMap::new();
+    let mut add = |texts: [String; 2], keys| {
+        scripts.extend(texts.map(|text| (digest(text.as_bytes()), keys)));
+    };
+    for limit in limits {
+        match &limit.algorithms[..] {
+            [one] => add(script_texts(one), 1),
+            several => add(script_texts(&several.to_vec()), several.len()),
+        }
+    }
+    if limits.len() > 1 {
+        let together: List = limits.iter().map(|limit| limit.algorithms[0]).collect();
+        add(script_texts(&together), limits.len());
+    }
+    scripts
+}
+
+impl Account {
+    /// Reads the books of all servers. The error says what the reference does not agree with.
+    pub fn of(limits: &[Limit], books: &[&Book]) -> Result<Self, String> {
+        let mut account =
+            Self { limits: limits.to_vec(), scripts: scripts(limits), ..Self::default() };
+        let mut current: Vec<HashMap<String, Current>> = vec![HashMap::new(); books.len()];
+        let mut events: Vec<(u64, usize, usize)> = Vec::new();
+        for (server, book) in books.iter().enumerate() {
+            let numbered = book.sequence().iter().enumerate();
+            events.extend(numbered.map(|(place, number)| (*number, server, place)));
+        }
+        events.sort_unstable();
+        for (_, server, place) in events {
+            let book = books[server];
+            match &book.events()[place] {
+                Event::Change(change) => account.follow(change, &mut current[server]),
+                Event::Call(call) => {
+                    let changes = &book.events()[call.first_change..place];
+                    account.replay(server, call, changes, &current[server])?;
+                }
+                Event::Crash { keeps_data: true } => {}
+                Event::Crash { keeps_data: false } => current[server].clear(),
+                // The changes say which keys are others now.
+                Event::Replaced { .. } => {}
+            }
+        }
+        Ok(account)
+    }
+
+    /// Notes which value stands under a key.
+    fn follow(&mut self, change: &Change, current: &mut HashMap<String, Current>) {
+        let key = String::from_utf8_lossy(&change.key).into_owned();
+        let node_key = key.as_str().into();
+        let standing = current.entry(key).or_default();
+        match (&change.before, &change.after) {
+            (_, Some(after)) => {
+                let before = standing.version;
+                *standing = Current { version: Some(after.version), expired_at: None };
+                // A write outside of a script: a placeholder, or a new time to live.
+                let is_none = matches!(&*after.stored, Stored::Text(text) if text == b"none");
+                let known = before.and_then(|version| self.nodes.get(&version));
+                let kept = known.filter(|_| !is_none).map(|node| node.standing.clone());
+                self.nodes.entry(after.version).or_insert_with(|| Node {
+                    key: node_key,
+                    standing: kept.unwrap_or_default(),
+                    before,
+                    bookings: Vec::new(),
+                });
+            }
+            (Some(before), None) => {
+                let is_old = |at: &i64| *at <= change.at.div_euclid(1_000);
+                match before.expires_at.filter(is_old) {
+                    Some(at) => standing.expired_at = Some(at * 1_000),
+                    None => *standing = Current::default(),
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Replays a call on the values that it found.
+    fn replay(
+        &mut self,
+        server: usize,
+        call: &ScriptCall,
+        changes: &[Event],
+        current: &HashMap<String, Current>,
+    ) -> Result<(), String> {
+        let Some(charges) = self.charges(server, call)? else { return Ok(()) };
+        let mut works = Works::new();
+        let mut first_of: HashMap<String, Option<u64>> = HashMap::new();
+        for change in changes {
+            let Event::Change(change) = change else { continue };
+            let key = String::from_utf8_lossy(&change.key).into_owned();
+            first_of.entry(key).or_insert_with(|| change.before.as_ref().map(|one| one.version));
+        }
+        for charge in &charges {
+            for key in &*charge.keys {
+                if works.contains_key(key) {
+                    continue;
+                }
+                let now_there = current.get(key).copied().unwrap_or_default();
+                let before = match first_of.get(key) {
+                    // Written by this call: what stood there, or what had expired before it.
+                    Some(Some(version)) => Some(*version),
+                    Some(None) => self.version_before(now_there.version),
+                    None => {
+                        let lasts = now_there.expired_at.is_none_or(|at| at <= charge.now);
+                        now_there.version.filter(|_| lasts)
                     }
-                    "settle" => {
-                        let mark = words[at + 3..at + 7].to_vec();
-                        (Op::Settle { used: number(at + 1), cost: number(at + 2), mark }, 7)
-                    }
-                    "penalize" => (Op::Penalize { cost: number(at + 1) }, 2),
-                    _ => (Op::Check { cost: number(at), max_wait: number(at + 1) }, 2),
                 };
-                at += length;
-                for _ in 0..repeats {
-                    let (key, op, wait) = (key.clone(), op.clone(), reply[place].clone());
-                    charges.push(Charge { key, now, op, wait });
-                    place += WIDTH;
-                }
+                let known = before.and_then(|version| self.nodes.get(&version));
+                let standing = known.map(|node| node.standing.clone()).unwrap_or_default();
+                let (bookings, is_changed, in_doubt) = (Vec::new(), false, None);
+                let work = Work { before, standing, bookings, is_changed, in_doubt };
+                works.insert(key.clone(), work);
             }
         }
-        key += alike;
-    }
-    assert_eq!((place, at), (reply.len(), words.len()), "{call:?}");
-    Some(charges)
-}
-
-/// What a server admitted, by key, each decision compared with the reference.
-pub fn admissions(
-    events: &[Event],
-    bucket: TokenBucket,
-) -> Result<BTreeMap<String, Vec<Admission>>, String> {
-    let rule = bucket.rule(bucket.quota()).expect("a rule");
-    let mut states: BTreeMap<String, Option<<TokenBucket as Algorithm>::State>> = BTreeMap::new();
-    let mut admitted: BTreeMap<String, Vec<Admission>> = BTreeMap::new();
-    for event in events {
-        let call = match event {
-            Event::Call(call) => call,
-            Event::Crash { keeps_data: false } => {
-                states.clear();
-                continue;
+        for charge in charges {
+            self.judge(&charge, &mut works)?;
+        }
+        for (key, mut work) in works {
+            if let (Some(state), false) = (work.in_doubt, work.is_changed) {
+                work.standing.state = state;
             }
-            _ => continue,
+            let Work { before, mut standing, bookings, is_changed, .. } = work;
+            // A write removes a block that is over.
+            standing.blocked_until = standing.blocked_until.filter(|until| *until > call.at);
+            let written = current.get(&key).and_then(|current| current.version);
+            if !first_of.contains_key(&key) {
+                if is_changed {
+                    return Err(format!("once: {key} at {}: a decision was not stored", call.at));
+                }
+            } else if let Some(version) = written.filter(|version| Some(*version) != before) {
+                let key = key.as_str().into();
+                self.nodes.insert(version, Node { key, standing, before, bookings });
+            }
+        }
+        Ok(())
+    }
+
+    /// The version before one, which its key does not hold any more.
+    fn version_before(&self, version: Option<u64>) -> Option<u64> {
+        self.nodes.get(&version?)?.before
+    }
+
+    /// Compares one answer with the reference, and takes the charge.
+    fn judge(&mut self, charge: &Charge, works: &mut Works) -> Result<(), String> {
+        let Charge { now, op, rule, .. } = charge;
+        let now = *now;
+        let until = blocked_until(charge, works);
+        let answer = match &charge.answer {
+            Packed::Integer(answer) => *answer,
+            Packed::Text(text) if text.starts_with("BLOCKED") => {
+                self.note_block(charge, works);
+                self.operate(charge, works);
+                let told = text.split(' ').next_back().and_then(|at| at.parse().ok());
+                let until = blocked_until(charge, works);
+                return match told == until {
+                    true => Ok(()),
+                    false => Err(format!("truth: {charge:?}: blocked until {until:?}")),
+                };
+            }
+            // Why this charge failed, such as a lack of memory. A key may be written for all that.
+            _ => {
+                if let Op::Check { cost, max_wait } = *op {
+                    let (mut state, check) = (state_of(charge, works), Check { cost, max_wait });
+                    List::step(rule, &mut state, now, check);
+                    for (key, state) in charge.keys.iter().zip(state.unwrap_or_default()) {
+                        works.get_mut(key).expect("it was read").in_doubt = Some(state);
+                    }
+                }
+                return Ok(());
+            }
         };
-        for charge in charges(call).into_iter().flatten() {
-            let state = states.entry(charge.key.clone()).or_default();
-            let known = admitted.entry(charge.key.clone()).or_default();
-            let Packed::Integer(wait) = charge.wait else { continue };
-            let now = charge.now;
-            match &charge.op {
-                Op::Check { cost, max_wait } => {
-                    let check = Check { cost: *cost, max_wait: *max_wait };
-                    let answer = TokenBucket::step(&rule, state, now, check);
-                    let expected = match answer.verdict {
-                        Verdict::Allow if *cost > 0 => -1,
-                        Verdict::Wait(wait) => -1 - wait,
-                        Verdict::Deny(wait) => wait,
-                        _ => 0,
-                    };
-                    if wait != expected {
-                        return Err(format!("{charge:?}: the reference says {expected}"));
-                    }
-                    if let (Some(mark), true) = (answer.mark, wait < 0) {
-                        let at = now - 1 - wait;
-                        known.push(Admission { at, cost: *cost, taken: *cost, mark });
-                    }
+        let wrong =
+            |expected: i64| Err(format!("truth: {charge:?}: the reference says {expected}"));
+        match op {
+            Op::Check { cost, max_wait } | Op::Estimate { cost, max_wait } => {
+                let check = Check { cost: *cost, max_wait: *max_wait };
+                let is_estimate = matches!(op, Op::Estimate { .. });
+                let mut state = state_of(charge, works);
+                let said = match is_estimate {
+                    true => List::estimate(rule, state.as_ref(), now, check),
+                    false => List::step(rule, &mut state, now, check),
+                };
+                let takes = *cost > 0 && !is_estimate;
+                let expected = match said.verdict {
+                    Verdict::Allow if takes => -1,
+                    Verdict::Wait(wait) if takes => -1 - wait,
+                    Verdict::Deny(wait) | Verdict::Wait(wait) => wait,
+                    _ => 0,
+                };
+                if until.is_some() || answer != expected {
+                    return wrong(expected);
                 }
-                Op::Settle { used, cost, mark } => {
-                    let own = |one: &&mut Admission| one.mark.words() == *mark && one.cost == *cost;
-                    let Some(one) = known.iter_mut().rev().find(own) else {
-                        return Err(format!("{charge:?}: nothing of it was taken"));
-                    };
-                    let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
-                    let back = TokenBucket::refund(&rule, state, now, &refund).unwrap_or(0);
-                    if wait != back {
-                        return Err(format!("{charge:?}: the reference gives back {back}"));
+                keep(charge, state, answer < 0, works);
+                if let (Some(mark), true) = (said.mark, answer < 0) {
+                    let (at, index) = (now - 1 - answer, self.bookings.len());
+                    let (cost, names) = (*cost, Rc::clone(&charge.keys));
+                    for key in &*names {
+                        works.get_mut(key).expect("it was read").bookings.push(index);
                     }
-                    one.taken -= back;
-                    if one.taken < 0 {
-                        return Err(format!("{charge:?}: given back twice"));
-                    }
-                }
-                Op::Penalize { cost } => {
-                    TokenBucket::penalize(&rule, state, now, *cost);
+                    let (server, keys) = (charge.server, self.named(charge));
+                    let (taken, settlements) = (cost, 0);
+                    self.bookings.push(Booking {
+                        server,
+                        now,
+                        at,
+                        keys,
+                        names,
+                        cost,
+                        taken,
+                        settlements,
+                        mark,
+                    });
+                } else if let Verdict::Deny(_) | Verdict::Never = said.verdict {
+                    let wait = (said.verdict != Verdict::Never).then_some(answer);
+                    self.refuse(charge, *cost, wait);
                 }
             }
+            Op::Settle { used, cost, mark } => {
+                let own = |one: &&mut Booking| {
+                    one.cost == *cost && one.names == charge.keys && one.mark.words() == *mark
+                };
+                // Marks of windows are alike: then any of them, but one that is not settled yet.
+                let least = |one: &&mut Booking| (one.settlements, -one.taken);
+                let Some(one) = self.bookings.iter_mut().rev().filter(own).min_by_key(least) else {
+                    return Err(format!("once: {charge:?}: nothing of it was taken"));
+                };
+                let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
+                let mut state = state_of(charge, works);
+                let back = List::settle(rule, &mut state, now, &refund).unwrap_or(0);
+                if answer != back {
+                    return wrong(back);
+                }
+                one.settlements += 1;
+                if used > cost {
+                    self.taken_more.push((charge.label(0).to_owned(), now));
+                }
+                one.taken -= back;
+                if back > 0 {
+                    self.freed.push((charge.label(0).to_owned(), now));
+                }
+                if one.taken < 0 {
+                    return Err(format!("once: {charge:?}: given back twice"));
+                }
+                keep(charge, state, back > 0, works);
+            }
+            Op::Block { .. } => return wrong(0),
+            Op::Penalize { .. } | Op::Reset | Op::Unblock => self.operate(charge, works),
         }
+        Ok(())
     }
-    Ok(admitted)
-}
 
-/// The admissions that break the bound: no stretch holds more than the burst and what refilled.
-pub fn excess(admissions: &[Admission], pace: i64, burst: i64) -> Option<String> {
-    let mut taken: Vec<&Admission> = admissions.iter().filter(|one| one.taken > 0).collect();
-    taken.sort_by_key(|one| one.at);
-    for (index, last) in taken.iter().enumerate() {
-        let mut units = 0;
-        for first in taken[..=index].iter().rev() {
-            units += first.taken;
-            if units > burst + (last.at - first.at) / pace {
-                return Some(format!("{units} units from {first:?} to {last:?}"));
+    /// Does what is no check, and what a block does not hinder.
+    fn operate(&mut self, charge: &Charge, works: &mut Works) {
+        match charge.op {
+            Op::Penalize { cost } => {
+                let mut state = state_of(charge, works);
+                List::penalize(&charge.rule, &mut state, charge.now, cost);
+                keep(charge, state, false, works);
+                self.taken_more.push((charge.label(0).to_owned(), charge.now));
+                self.count("penalize", charge);
             }
+            Op::Reset => {
+                keep(charge, None, false, works);
+                for key in &*charge.keys {
+                    let work = works.get_mut(key).expect("it was read");
+                    (work.before, work.bookings, work.is_changed) = (None, Vec::new(), false);
+                }
+                self.freed.push((charge.label(0).to_owned(), charge.now));
+                self.count("reset", charge);
+            }
+            Op::Unblock => {
+                for key in &*charge.keys {
+                    works.get_mut(key).expect("it was read").standing.blocked_until = None;
+                }
+                self.count("unblock", charge);
+            }
+            _ => {}
         }
     }
-    None
+
+    /// Notes a block, or the refusal of a check that it caused.
+    fn note_block(&mut self, charge: &Charge, works: &mut Works) {
+        let now = charge.now;
+        match charge.op {
+            Op::Block { time } => {
+                for key in &*charge.keys {
+                    let standing = &mut works.get_mut(key).expect("it was read").standing;
+                    let before = standing.blocked_until.unwrap_or(0);
+                    standing.blocked_until = Some(before.max(now + time));
+                }
+                self.count("block", charge);
+            }
+            Op::Check { cost, .. } => {
+                let wait = blocked_until(charge, works).map(|until| until - now);
+                self.refuse(charge, cost, wait);
+            }
+            _ => {}
+        }
+    }
+
+    fn refuse(&mut self, charge: &Charge, cost: i64, wait: Option<i64>) {
+        for (limiter, label) in self.named(charge) {
+            self.refusals.insert(Refusal { now: charge.now, limiter, label, cost, wait });
+        }
+    }
+
+    /// The labels of a charge's keys, by the names of their limiters.
+    fn named(&self, charge: &Charge) -> Vec<(&'static str, String)> {
+        let named = |place: usize| {
+            let (limit, _) = self.limit_of(&charge.keys[place]).expect("it was read");
+            (self.limits[limit].name, charge.label(place).to_owned())
+        };
+        (0..charge.keys.len()).map(named).collect()
+    }
+
+    fn count(&mut self, name: &'static str, charge: &Charge) {
+        let limit = self.limit_of(&charge.keys[0]).expect("known").0;
+        let key = (name, self.limits[limit].name, charge.label(0).to_owned());
+        *self.operations.entry(key).or_default() += 1;
+    }
+
+    /// The limiter that a key belongs to, and which of its quotas: `prefix:name:2fw1:{key}`.
+    pub fn limit_of(&self, key: &str) -> Option<(usize, usize)> {
+        let mut parts = key.split(':');
+        let (_, name, tag) = (parts.next()?, parts.next()?, parts.next()?);
+        let limit = self.limits.iter().position(|limit| limit.name == name)?;
+        let digits = tag.bytes().take_while(u8::is_ascii_digit).count();
+        let place = tag[..digits].parse::<usize>().unwrap_or(1);
+        Some((limit, place - 1))
+    }
+
+    /// The charges of a call. `None`: its reply is an error, or it is no limiter's.
+    fn charges(&self, server: usize, call: &ScriptCall) -> Result<Option<Vec<Charge>>, String> {
+        let Some(&width) = self.scripts.get(&call.digest) else { return Ok(None) };
+        let Reply::Text(packed) = &call.reply else { return Ok(None) };
+        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+        let words: Vec<String> = call.arguments.iter().map(text).collect();
+        let keys: Vec<String> = call.keys.iter().map(text).collect();
+        let reply = unpack(packed);
+        let Packed::Integer(now) = reply[0] else { panic!("{reply:?}") };
+        let number = |at: usize| words[at].parse::<i64>().expect("a number");
+        let (mut place, mut key, mut at) = (1, 0, 1);
+        let members = |keys: &[String]| -> Result<Vec<(usize, usize)>, String> {
+            let member = |key: &String| self.limit_of(key).ok_or(format!("whose is {key}?"));
+            keys.iter().map(member).collect()
+        };
+        let rule_at = |members: &[(usize, usize)], at: &mut usize| -> Result<Rule, String> {
+            members.iter().map(|member| self.rule_at(*member, &words, at)).collect()
+        };
+        let own = rule_at(&members(&keys[..width])?, &mut at)?;
+        let mut charges = Vec::new();
+        while key < keys.len() {
+            let (alike, segments) = (number(at) as usize, number(at + 1));
+            at += 2;
+            let begin = at;
+            for names in keys[key..key + alike * width].chunks(width) {
+                at = begin;
+                let names: Rc<[String]> = names.into();
+                let members = members(&names)?;
+                for _ in 0..segments {
+                    let repeats = number(at);
+                    at += 1;
+                    let mut rule = own.clone();
+                    if words[at] == "quota" {
+                        at += 1;
+                        rule = rule_at(&members, &mut at)?;
+                    }
+                    let marks = |at: usize| words[at..at + 4 * width].to_vec();
+                    let (op, length) = match words[at].as_str() {
+                        "refund" => {
+                            let (cost, mark) = (number(at + 1), marks(at + 2));
+                            (Op::Settle { used: 0, cost, mark }, 2 + 4 * width)
+                        }
+                        "settle" => {
+                            let (used, cost) = (number(at + 1), number(at + 2));
+                            (Op::Settle { used, cost, mark: marks(at + 3) }, 3 + 4 * width)
+                        }
+                        "penalize" => (Op::Penalize { cost: number(at + 1) }, 2),
+                        "estimate" => {
+                            let (cost, max_wait) = (number(at + 1), number(at + 2));
+                            (Op::Estimate { cost, max_wait }, 3)
+                        }
+                        "reset" => (Op::Reset, 1),
+                        "block" => (Op::Block { time: number(at + 1) }, 2),
+                        "unblock" => (Op::Unblock, 1),
+                        _ => (Op::Check { cost: number(at), max_wait: number(at + 1) }, 2),
+                    };
+                    at += length;
+                    let size = 1 + List::state_elements(&rule);
+                    for _ in 0..repeats {
+                        let (keys, op, rule) = (Rc::clone(&names), op.clone(), rule.clone());
+                        let answer = reply[place].clone();
+                        charges.push(Charge { server, now, keys, op, answer, rule });
+                        place += size;
+                    }
+                }
+            }
+            key += alike * width;
+        }
+        if (place, at) != (reply.len(), words.len()) {
+            return Err(format!("truth: the reply does not fit its call: {call:?}"));
+        }
+        Ok(Some(charges))
+    }
+
+    /// The rule whose numbers stand at a place of the arguments.
+    fn rule_at(
+        &self,
+        (limit, member): (usize, usize),
+        words: &[String],
+        at: &mut usize,
+    ) -> Result<<AnyAlgorithm as Algorithm>::Rule, String> {
+        let Limit { algorithms, own_quotas, .. } = &self.limits[limit];
+        let algorithm = algorithms[member];
+        let brought = own_quotas.iter().map(|quotas| quotas[member].into());
+        for quota in [algorithm.quota()].into_iter().chain(brought) {
+            let rule = algorithm.rule(quota).map_err(|error| error.to_string())?;
+            let numbers = AnyAlgorithm::arguments(&rule);
+            let told = words.get(*at..*at + numbers.len()).unwrap_or_default();
+            if numbers.iter().map(i64::to_string).eq(told.iter().cloned()) {
+                *at += numbers.len();
+                return Ok(rule);
+            }
+        }
+        let told = &words[*at..];
+        Err(format!("truth: no quota of {algorithm:?} has the numbers at the begin of {told:?}"))
+    }
+
+    /// The admissions of each history of a key: those that one stored value has seen. What a server
+    /// lost is in a history of its own.
+    pub fn histories(&self) -> Vec<(Rc<str>, Vec<&Booking>)> {
+        let followed: HashSet<u64> = self.nodes.values().filter_map(|node| node.before).collect();
+        let mut last: Vec<u64> =
+            self.nodes.keys().filter(|version| !followed.contains(version)).copied().collect();
+        last.sort_unstable();
+        let history = |version: u64| {
+            let (mut bookings, mut next) = (Vec::new(), Some(version));
+            while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
+                bookings.extend(node.bookings.iter().rev().map(|index| &self.bookings[*index]));
+                next = node.before;
+            }
+            bookings.reverse();
+            (Rc::clone(&self.nodes[&version].key), bookings)
+        };
+        last.into_iter().map(history).collect()
+    }
 }

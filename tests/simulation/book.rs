@@ -1,5 +1,7 @@
 //! What a server did, in order: the account that checks read.
 
+use std::cell::Cell;
+
 use super::keyspace::Entry;
 use super::resp::{Reply, Word};
 use super::server::Address;
@@ -49,32 +51,51 @@ pub enum Event {
 
 /// Everything that happened, in order. It survives a crash: it is the world's, not the server's.
 #[derive(Debug, Default)]
-pub struct Book(Vec<Event>);
+pub struct Book {
+    events: Vec<Event>,
+    /// The place of each event among those of all servers of the world.
+    sequence: Vec<u64>,
+}
+
+thread_local! {
+    static LAST_EVENT: Cell<u64> = const { Cell::new(0) };
+}
 
 impl Book {
     /// All events since the server was made.
     pub fn events(&self) -> &[Event] {
-        &self.0
+        &self.events
+    }
+
+    /// The place of each event among those of all servers of the world.
+    pub fn sequence(&self) -> &[u64] {
+        &self.sequence
     }
 
     /// The number of events so far.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.events.len()
+    }
+
+    fn record(&mut self, event: Event) {
+        LAST_EVENT.set(LAST_EVENT.get() + 1);
+        self.sequence.push(LAST_EVENT.get());
+        self.events.push(event);
     }
 
     pub(super) fn record_change(&mut self, change: Change) {
-        self.0.push(Event::Change(change));
+        self.record(Event::Change(change));
     }
 
     pub(super) fn record_call(&mut self, call: ScriptCall) {
-        self.0.push(Event::Call(call));
+        self.record(Event::Call(call));
     }
 
     pub(super) fn record_replacement(&mut self, by: Address) {
-        self.0.push(Event::Replaced { by });
+        self.record(Event::Replaced { by });
     }
 
     pub(super) fn record_crash(&mut self, keeps_data: bool) {
-        self.0.push(Event::Crash { keeps_data });
+        self.record(Event::Crash { keeps_data });
     }
 }

@@ -1,26 +1,36 @@
 //! A simulated world: the crate's client, a network that fails and servers, in one thread with
 //! paused time, all of it from one seed.
 //!
-//! `world.rs` runs the callers of a seed and checks what happened, by the server's own book, which
-//! `account.rs` reads. `network.rs` is the sockets and their faults. `server.rs` is a simulated
-//! server: a value that runs the real scripts in the real interpreter; `commands.rs` lists what it
-//! understands, and `compared.rs` holds it against a real one.
+//! `plan.rs` draws what happens in a world, `world.rs` lives it, and `checks.rs` holds the promises
+//! against the servers' own books, which `account.rs` reads. `clients.rs` is the crate as an
+//! application uses it. `network.rs` is the sockets and their faults, `servers.rs` the servers and
+//! what strikes them. `server.rs` is one simulated server: a value that runs the real scripts in
+//! the real interpreter; `commands.rs` lists what it understands, and `compared.rs` holds it
+//! against a real one.
 //!
-//! `SEEDS=1000000 cargo test --release --test simulation worlds -- --nocapture` runs more worlds,
-//! from `SEED` on. `STOP=1` ends with the first that fails. `planted.rs` says whether they find
-//! faults that are planted.
+//! ```sh
+//! SEEDS=1000000 cargo test --release --all-features --test simulation worlds -- --nocapture
+//! SEED=7 SEEDS=1 SHRINK=1 cargo test --all-features --test simulation worlds -- --nocapture
+//! ```
+//!
+//! The first runs many worlds, from `SEED` on, on all processors; with `STOP=1` until the first
+//! violation. The second shrinks the plan of a violation, and prints a timeline of what is left.
+//! `planted.rs` says whether the worlds find faults that are planted.
 
 #![cfg(feature = "redis")]
 #![allow(unreachable_pub, reason = "the modules are private to this test")]
 
 mod account;
 mod book;
+mod checks;
+mod clients;
 mod commands;
 mod compared;
 mod keyspace;
 mod lua;
 mod network;
 mod packing;
+mod plan;
 mod planted;
 mod promises;
 mod resp;
@@ -35,31 +45,72 @@ mod support;
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use plan::Plan;
 
 /// How many worlds run, unless `SEEDS` says another number.
-const DEFAULT_SEEDS: u64 = 20;
+const DEFAULT_SEEDS: u64 = 150;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some()
+}
+
+/// The sums of all worlds.
+#[derive(Default)]
+struct Sums {
+    seeds: u64,
+    hours: f64,
+    callers: usize,
+    injected: BTreeMap<String, u64>,
+    violations: u64,
+}
 
 #[test]
 fn worlds_keep_every_promise() {
-    let seeds =
-        std::env::var("SEEDS").map_or(DEFAULT_SEEDS, |text| text.parse().expect("a number"));
-    let first: u64 = std::env::var("SEED").map_or(0, |text| text.parse().expect("a number"));
-    let (mut violations, mut callers, mut hours, mut injected) = (0, 0, 0.0, BTreeMap::new());
-    for seed in first..first + seeds {
-        let report = world::run(seed);
-        callers += report.callers;
-        hours += report.simulated.as_secs_f64() / 3_600.0;
-        for (kind, times) in report.injected {
-            *injected.entry(kind).or_insert(0) += times;
-        }
-        if let Some(violation) = report.violation {
-            violations += 1;
+    let (first, seeds) = (number("SEED", 0), number("SEEDS", DEFAULT_SEEDS));
+    let (next, sums) = (AtomicU64::new(first), Mutex::new(Sums::default()));
+    let run = || {
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= first + seeds {
+                return;
+            }
+            let plan = Plan::draw(seed);
+            let report = world::run(&plan);
+            let mut sums = sums.lock().expect("no panic");
+            sums.seeds += 1;
+            sums.hours += report.simulated.as_secs_f64() / 3_600.0;
+            sums.callers += report.callers;
+            for (kind, times) in &report.injected {
+                *sums.injected.entry(kind.clone()).or_default() += times;
+            }
+            let Some(violation) = &report.violation else { continue };
+            sums.violations += 1;
             println!("violation seed={seed} {violation}");
-            if std::env::var_os("STOP").is_some() {
-                break;
+            if is_set("TIMELINE") {
+                println!("{}", report.timeline);
+            }
+            if is_set("SHRINK") {
+                print_shrunk(&plan, violation);
+            }
+            if is_set("STOP") {
+                next.store(u64::MAX / 2, Relaxed);
             }
         }
-    }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(run);
+        }
+    });
+    let Sums { seeds, hours, callers, injected, violations } = sums.into_inner().expect("no panic");
     let faults: u64 = injected.values().sum();
     println!(
         "simulation seeds={seeds} hours={hours:.2} callers={callers} faults={faults} \
@@ -71,11 +122,22 @@ fn worlds_keep_every_promise() {
     assert_eq!(violations, 0);
 }
 
+/// Prints the shortest history that breaks the same promise.
+fn print_shrunk(plan: &Plan, violation: &str) {
+    let promise = |violation: &str| violation.split(':').next().map(str::to_owned);
+    let broken = promise(violation);
+    let plan = plan.shrunk(|plan| {
+        world::run(plan).violation.is_some_and(|violation| promise(&violation) == broken)
+    });
+    let report = world::run(&plan);
+    println!("{plan:#?}\n{}\n{:?}", report.timeline, report.violation);
+}
+
 #[test]
 fn a_seed_happens_again_in_the_same_way() {
-    for seed in 0..2 {
-        let (once, again) = (world::run(seed), world::run(seed));
-        assert!(once.callers > 100, "{seed}");
+    for seed in 0..10 {
+        let plan = Plan::draw(seed);
+        let (once, again) = (world::run(&plan), world::run(&plan));
         let pairs = once.timeline.lines().zip(again.timeline.lines());
         for (line, (one, other)) in pairs.enumerate() {
             assert_eq!(one, other, "seed {seed}, line {line}");

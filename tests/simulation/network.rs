@@ -2,27 +2,32 @@
 //! them. Every delay and fault is drawn from one seed.
 //!
 //! Bytes travel in order and take time. A fault holds for one connection, or for all to a server.
+//!
+//! What happens is a queue of events, each at its instant. So the network and the servers go on
+//! while the clients' thread stands still: [`Network::run_until`] runs what happened meanwhile.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::io;
-use std::pin::pin;
+use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::select;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_local;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 use super::keyspace::reset_versions;
 use super::server::{Address, ConnectionId, Server};
 
 /// When the world begins, in µs since the epoch.
-const START: i64 = 1_767_225_600_000_000;
+pub const START: i64 = 1_767_225_600_000_000;
 
 /// How a host is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,11 +50,13 @@ pub struct Host {
     /// How much its clock gains on the world's, in ‰, and since when.
     drift: Cell<(i64, i64)>,
     reach: Cell<Reach>,
-    // Each notifies all who wait, in their order: a channel would draw another one.
-    reach_changed: Notify,
-    /// All connections to it end.
-    cut: Notify,
-    published: Notify,
+    /// Grows when all connections to it end.
+    life: Cell<u64>,
+    /// True if something is published that has not left yet.
+    has_news: Cell<bool>,
+    /// Wakes the network when one of these changes.
+    bell: OnceLock<Arc<Notify>>,
+    // It wakes those who wait in their order: a channel would draw another one.
     written: Notify,
     stands_until: Cell<Option<Instant>>,
 }
@@ -67,9 +74,9 @@ impl Host {
             clock: Cell::default(),
             drift: Cell::default(),
             reach: Cell::default(),
-            reach_changed: Notify::new(),
-            cut: Notify::new(),
-            published: Notify::new(),
+            life: Cell::default(),
+            has_news: Cell::default(),
+            bell: OnceLock::new(),
             written: Notify::new(),
             stands_until: Cell::default(),
         })
@@ -87,7 +94,14 @@ impl Host {
 
     /// Ends all connections.
     pub fn cut(&self) {
-        self.cut.notify_waiters();
+        self.life.set(self.life.get() + 1);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell.notify_one();
+        }
     }
 
     /// Lets a server run that has ended.
@@ -99,7 +113,7 @@ impl Host {
 
     pub fn set_reach(&self, reach: Reach) {
         self.reach.set(reach);
-        self.reach_changed.notify_waiters();
+        self.ring();
     }
 
     /// Whether its replicas and the other servers hear of it.
@@ -121,13 +135,15 @@ impl Host {
     /// Lets a sentinel follow another primary, and publishes that.
     pub fn switch_primary(&self, name: &str, primary: Address, epoch: u64) {
         self.server.borrow_mut().switch_primary(name, primary, epoch);
-        self.published.notify_waiters();
+        self.has_news.set(true);
+        self.ring();
     }
 
     /// Publishes a message, as sentinels do.
     pub fn publish(&self, channel: &str, message: &str) {
         self.server.borrow_mut().publish(channel, message);
-        self.published.notify_waiters();
+        self.has_news.set(true);
+        self.ring();
     }
 
     /// Lets the clock step by some µs.
@@ -143,13 +159,13 @@ impl Host {
 
     /// Reads nothing for a time.
     pub fn stand_for(&self, time: Duration) {
-        self.stands_until.set(Some(Instant::now() + time));
+        self.stands_until.set(Some(now() + time));
     }
 
     /// How long it reads nothing yet.
     pub fn standing(&self) -> Duration {
         let until = self.stands_until.get();
-        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now()))
     }
 
     /// The server's clock, in µs since the epoch.
@@ -165,8 +181,8 @@ impl Host {
 }
 
 impl Session {
-    /// Takes bytes that have arrived, and returns the answer's. The error: the host has closed.
-    fn receive(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    /// Takes bytes that have arrived, and returns the answer's. `None`: the host has closed.
+    fn receive(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let now = self.host.now();
         let mut server = self.host.server.borrow_mut();
         let before = server.book().len();
@@ -174,7 +190,7 @@ impl Session {
         if server.book().len() > before {
             self.host.written.notify_waiters();
         }
-        answer.ok_or_else(|| io::ErrorKind::ConnectionReset.into())
+        answer
     }
 }
 
@@ -186,16 +202,38 @@ impl Drop for Session {
 
 thread_local! {
     static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// The instant of the event that is run, or the last that anybody asked for.
+    static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
+    static RUNS_EVENT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The instant of the world. It never goes back.
+fn now() -> Instant {
+    let last = CLOCK.get();
+    if RUNS_EVENT.get() {
+        return last.expect("the instant of an event");
+    }
+    let now = last.map_or_else(Instant::now, |last| last.max(Instant::now()));
+    CLOCK.set(Some(now));
+    now
+}
+
+/// The time since the world began.
+fn elapsed() -> Duration {
+    since_begin(now())
+}
+
+fn since_begin(at: Instant) -> Duration {
+    at - BEGUN.get().expect("a network")
 }
 
 /// The time of the world, in µs since the epoch. The world begins with its network.
 pub fn micros() -> i64 {
-    let begun = BEGUN.get().expect("a network");
-    START + i64::try_from(begun.elapsed().as_micros()).expect("few")
+    START + i64::try_from(elapsed().as_micros()).expect("few")
 }
 
 /// How often each fault is drawn: one in so many, 0 being never.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Odds {
     /// A new connection is refused.
     pub refuse: u32,
@@ -215,6 +253,23 @@ pub struct Odds {
     pub half_open: u32,
 }
 
+impl Odds {
+    /// The odds of each kind.
+    pub fn all_mut(&mut self) -> [&mut u32; 8] {
+        let Self {
+            refuse,
+            silence,
+            cut_before,
+            cut_within,
+            cut_after,
+            cut_answer,
+            stall,
+            half_open,
+        } = self;
+        [refuse, silence, cut_before, cut_within, cut_after, cut_answer, stall, half_open]
+    }
+}
+
 /// The kinds of faults, as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -228,235 +283,443 @@ pub enum Fault {
     HalfOpen,
 }
 
-/// A request for a socket.
-struct Dial {
-    host: String,
-    socket: oneshot::Sender<io::Result<DuplexStream>>,
+/// A fault that was drawn. Times are since the world began.
+#[derive(Clone, Debug)]
+pub struct Disturbance {
+    pub fault: Fault,
+    pub from: Duration,
+    pub until: Duration,
 }
 
 /// Opens sockets, from any thread as the crate wants it.
 #[derive(Clone)]
-pub struct Dialer(mpsc::UnboundedSender<Dial>);
+pub struct Dialer(Outbox);
 
 impl Dialer {
-    pub async fn dial(self, host: String) -> io::Result<DuplexStream> {
+    pub async fn dial(self, host: String) -> io::Result<Socket> {
         let (socket, opened) = oneshot::channel();
-        let _ = self.0.send(Dial { host, socket });
+        self.0.send(Sent::Dial { host, socket });
         opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()))
     }
+}
+
+type Opening = oneshot::Sender<io::Result<Socket>>;
+
+/// What clients do, in order.
+enum Sent {
+    Dial { host: String, socket: Opening },
+    Piece { link: u64, piece: Vec<u8> },
+    End { link: u64 },
+}
+
+/// The way from clients into the network.
+#[derive(Clone, Default)]
+struct Outbox {
+    sent: Arc<Mutex<Vec<Sent>>>,
+    bell: Arc<Notify>,
+}
+
+impl Outbox {
+    fn send(&self, sent: Sent) {
+        self.sent.lock().expect("no panic").push(sent);
+        self.bell.notify_one();
+    }
+
+    fn take(&self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent.lock().expect("no panic"))
+    }
+}
+
+/// The way back to one client: what has arrived there.
+#[derive(Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+    is_closed: bool,
+    reader: Option<Waker>,
+}
+
+impl Inbox {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+/// A connection as a client has it.
+pub struct Socket {
+    link: u64,
+    inbox: Arc<Mutex<Inbox>>,
+    outbox: Outbox,
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut inbox = self.inbox.lock().expect("no panic");
+        if inbox.bytes.is_empty() && !inbox.is_closed {
+            inbox.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let size = inbox.bytes.len().min(buffer.remaining());
+        buffer.put_slice(&inbox.bytes[..size]);
+        inbox.bytes.drain(..size);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.inbox.lock().expect("no panic").is_closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.outbox.send(Sent::Piece { link: self.link, piece: bytes.to_vec() });
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.outbox.send(Sent::End { link: self.link });
+    }
+}
+
+/// A connection as the network has it.
+struct Link {
+    session: Session,
+    inbox: Arc<Mutex<Inbox>>,
+    /// The host's life in which it began.
+    life: u64,
+    /// Nothing arrives at the host or at the client before: bytes keep their order.
+    arrival: Instant,
+    delivery: Instant,
+    /// Nothing arrives until then.
+    stalled_until: Instant,
+    /// Nothing arrives any more: the number of the fault.
+    lost: Option<usize>,
+    /// Pieces that are sent again once the host can be reached.
+    waiting: Vec<Vec<u8>>,
+}
+
+/// Something that happens at an instant.
+enum Event {
+    Dial {
+        host: String,
+        socket: Opening,
+    },
+    /// A piece arrives at the host. An empty one fetches what was published.
+    Arrive {
+        link: u64,
+        piece: Vec<u8>,
+    },
+    /// A piece of an answer arrives at the client. The end closes the connection behind it.
+    Deliver {
+        link: u64,
+        piece: Vec<u8>,
+        is_end: bool,
+    },
 }
 
 /// The network.
 pub struct Network {
     hosts: RefCell<BTreeMap<String, Rc<Host>>>,
     dice: RefCell<Rng>,
-    odds: RefCell<Odds>,
-    injected: RefCell<BTreeMap<Fault, u64>>,
-    /// Connections that are open.
-    open: RefCell<usize>,
+    odds: Cell<Odds>,
+    disturbances: RefCell<Vec<Disturbance>>,
+    links: RefCell<BTreeMap<u64, Link>>,
+    events: RefCell<BTreeMap<(Instant, u64), Event>>,
+    /// The number of links and of events so far.
+    count: Cell<u64>,
+    outbox: Outbox,
+    /// Dials that nobody answers, and the number of the fault if one was drawn.
+    silent: RefCell<Vec<(Opening, Option<usize>)>>,
 }
 
 impl Network {
     /// Begins a world: its time, and the numbers of its writes.
     pub fn new(seed: u64) -> Rc<Self> {
         BEGUN.set(Some(Instant::now()));
+        CLOCK.set(None);
         reset_versions();
         Rc::new(Self {
             hosts: RefCell::default(),
             dice: RefCell::new(Rng::with_seed(seed)),
-            odds: RefCell::default(),
-            injected: RefCell::default(),
-            open: RefCell::default(),
+            odds: Cell::default(),
+            disturbances: RefCell::default(),
+            links: RefCell::default(),
+            events: RefCell::default(),
+            count: Cell::default(),
+            outbox: Outbox::default(),
+            silent: RefCell::default(),
         })
     }
 
     pub fn add_host(&self, name: &str, host: Rc<Host>) {
+        let _ = host.bell.set(Arc::clone(&self.outbox.bell));
         self.hosts.borrow_mut().insert(name.to_owned(), host);
     }
 
     pub fn set_odds(&self, odds: Odds) {
-        *self.odds.borrow_mut() = odds;
+        self.odds.set(odds);
     }
 
-    /// The faults that were drawn, by kind.
-    pub fn injected(&self) -> BTreeMap<Fault, u64> {
-        self.injected.borrow().clone()
+    /// The faults that were drawn.
+    pub fn disturbances(&self) -> Vec<Disturbance> {
+        self.disturbances.borrow().clone()
     }
 
+    /// The number of open connections.
     pub fn open(&self) -> usize {
-        *self.open.borrow()
+        self.links.borrow().len()
     }
 
     /// Serves those who dial.
     pub fn dialer(self: &Rc<Self>) -> Dialer {
-        let (sender, mut dials) = mpsc::unbounded_channel::<Dial>();
-        let network = Rc::clone(self);
+        let (network, bell) = (Rc::downgrade(self), Arc::clone(&self.outbox.bell));
         spawn_local(async move {
-            while let Some(dial) = dials.recv().await {
-                let network = Rc::clone(&network);
-                spawn_local(async move { network.open_socket(dial).await });
+            while let Some(network) = network.upgrade() {
+                network.run_until(Instant::now());
+                let next = network.events.borrow().keys().next().map(|(at, _)| *at);
+                drop(network);
+                match next {
+                    Some(next) => drop(timeout_at(next, bell.notified()).await),
+                    None => bell.notified().await,
+                }
             }
         });
-        Dialer(sender)
+        Dialer(self.outbox.clone())
     }
 
-    async fn open_socket(self: Rc<Self>, Dial { host, socket }: Dial) {
-        sleep(self.latency()).await;
-        let odds = *self.odds.borrow();
-        if self.draw(odds.silence, Fault::Silence) {
-            let mut socket = socket;
-            return socket.closed().await;
-        }
-        let host = self.hosts.borrow().get(&host).cloned();
-        let refused = self.draw(odds.refuse, Fault::Refuse);
-        match host.as_ref().map(|host| host.reach.get()) {
-            Some(Reach::Silent) => {
-                let mut socket = socket;
-                return socket.closed().await;
-            }
-            Some(Reach::Nameless) | None => {
-                let _ = socket.send(Err(io::Error::other("the name does not resolve")));
-                return;
-            }
-            Some(Reach::Open | Reach::Refuses) => {}
-        }
-        let is_open = |host: &Rc<Host>| !refused && host.reach.get() == Reach::Open;
-        let session = host.filter(is_open).and_then(|host| host.connect());
-        let Some(session) = session else {
-            let _ = socket.send(Err(io::ErrorKind::ConnectionRefused.into()));
-            return;
-        };
-        let (near, far) = duplex(64 * 1024);
-        if socket.send(Ok(near)).is_ok() {
-            *self.open.borrow_mut() += 1;
-            select! {
-                biased;
-                () = session.host.cut.notified() => {}
-                _ = self.carry(far, &session) => {}
-            }
-            *self.open.borrow_mut() -= 1;
+    /// Runs all events up to an instant, each at its own.
+    pub fn run_until(&self, until: Instant) {
+        self.take_sent();
+        self.follow_hosts();
+        while let Some((at, event)) = self.next_event(until) {
+            CLOCK.set(Some(CLOCK.get().map_or(at, |last| last.max(at))));
+            RUNS_EVENT.set(true);
+            self.run(event);
+            self.take_sent();
+            self.follow_hosts();
+            RUNS_EVENT.set(false);
         }
     }
 
-    /// Carries bytes to the host and back until either side closes or a fault does.
-    async fn carry(self: &Rc<Self>, far: DuplexStream, session: &Session) {
-        let (mut requests, mut answers) = tokio::io::split(far);
-        let (arrived, arrivals) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
-        let (answered, mut deliveries) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
-        let network = Rc::clone(self);
-        let reading = async move {
-            let mut last = Instant::now();
-            let mut buffer = vec![0; 16 * 1024];
-            while let Ok(size @ 1..) = requests.read(&mut buffer).await {
-                last = last.max(Instant::now() + network.latency());
-                if arrived.send((last, buffer[..size].to_vec())).is_err() {
-                    break;
-                }
-            }
-        };
-        let writing = async move {
-            while let Some((at, answer)) = deliveries.recv().await {
-                sleep_until(at).await;
-                answers.write_all(&answer).await?;
-            }
-            io::Result::Ok(())
-        };
-        let mut carried =
-            pin!(async { tokio::join!(self.serve(session, arrivals, answered), writing) });
-        select! {
-            biased;
-            _ = &mut carried => return,
-            () = reading => {}
-        }
-        let _ = carried.await;
+    fn next_event(&self, until: Instant) -> Option<(Instant, Event)> {
+        let mut events = self.events.borrow_mut();
+        let next = events.first_entry().filter(|next| next.key().0 <= until)?;
+        let ((at, _), event) = next.remove_entry();
+        Some((at, event))
     }
 
-    /// Gives the host what arrives, and sends its answers and what it publishes.
-    async fn serve(
-        self: &Rc<Self>,
-        session: &Session,
-        mut arrivals: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
-        answers: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
-    ) -> io::Result<()> {
-        let host = &session.host;
-        let mut news = pin!(host.published.notified());
-        let mut last = Instant::now();
-        loop {
-            let piece = select! {
-                biased;
-                arrival = arrivals.recv() => {
-                    let Some((at, piece)) = arrival else { return Ok(()) };
-                    sleep_until(at).await;
-                    piece
-                }
-                () = &mut news => {
-                    news.set(host.published.notified());
-                    Vec::new()
-                }
-            };
-            let odds = *self.odds.borrow();
-            if self.draw(odds.stall, Fault::Stall) {
-                sleep(self.stall()).await;
-            }
-            let is_silent = host.reach.get() == Reach::Silent;
-            let is_forgotten = is_silent && self.dice.borrow_mut().bool();
-            if is_forgotten || self.draw(odds.half_open, Fault::HalfOpen) {
-                while arrivals.recv().await.is_some() {}
-                return Ok(());
-            }
-            if is_silent {
-                // It is sent again, the later the longer the silence is.
-                loop {
-                    let changed = host.reach_changed.notified();
-                    if host.reach.get() != Reach::Silent {
-                        break;
+    fn schedule(&self, at: Instant, event: Event) {
+        self.count.set(self.count.get() + 1);
+        self.events.borrow_mut().insert((at, self.count.get()), event);
+    }
+
+    /// Takes what clients have sent.
+    fn take_sent(&self) {
+        for sent in self.outbox.take() {
+            let at = now() + self.latency();
+            match sent {
+                Sent::Dial { host, socket } => self.schedule(at, Event::Dial { host, socket }),
+                Sent::Piece { link, piece } => {
+                    let arrival = self.links.borrow_mut().get_mut(&link).map(|link| {
+                        link.arrival = link.arrival.max(at);
+                        link.arrival
+                    });
+                    if let Some(at) = arrival {
+                        self.schedule(at, Event::Arrive { link, piece });
                     }
-                    changed.await;
                 }
-                let pause = self.dice.borrow_mut().u64(1..300);
-                sleep(Duration::from_millis(pause)).await;
+                Sent::End { link } => self.close(link),
             }
-            while !host.standing().is_zero() {
-                sleep(host.standing()).await;
+        }
+        self.silent.borrow_mut().retain(|(socket, fault)| {
+            if let (true, Some(fault)) = (socket.is_closed(), fault) {
+                self.end(*fault);
             }
-            if self.draw(odds.cut_before, Fault::CutBefore) {
-                return Ok(());
+            !socket.is_closed()
+        });
+    }
+
+    /// Takes what has changed at the hosts.
+    fn follow_hosts(&self) {
+        let (mut ended, mut events) = (Vec::new(), Vec::new());
+        for (&number, link) in &mut *self.links.borrow_mut() {
+            let host = &link.session.host;
+            if link.life != host.life.get() {
+                ended.push(number);
+            } else if host.has_news.get() {
+                events.push((now(), Event::Arrive { link: number, piece: Vec::new() }));
             }
-            if self.draw(odds.cut_within, Fault::CutWithin) {
-                session.receive(&piece[..self.part_of(piece.len())])?;
-                return Ok(());
+            if !link.waiting.is_empty() && host.reach.get() != Reach::Silent {
+                // They are sent again, the later the longer the silence was.
+                let pause = Duration::from_millis(self.dice.borrow_mut().u64(1..300));
+                link.arrival = link.arrival.max(now() + pause);
+                link.stalled_until = link.arrival;
+                let arrive = |piece| (link.arrival, Event::Arrive { link: number, piece });
+                events.extend(link.waiting.drain(..).map(arrive));
             }
-            let mut answer = session.receive(&piece)?;
-            if self.draw(odds.cut_after, Fault::CutAfter) {
-                return Ok(());
+        }
+        for host in self.hosts.borrow().values() {
+            host.has_news.set(false);
+        }
+        for (at, event) in events {
+            self.schedule(at, event);
+        }
+        for link in ended {
+            self.close(link);
+        }
+    }
+
+    fn run(&self, event: Event) {
+        match event {
+            Event::Dial { host, socket } => self.open_socket(&host, socket),
+            Event::Arrive { link, piece } => {
+                if self.arrive(link, piece).is_break() {
+                    self.close(link);
+                }
             }
-            if answer.is_empty() {
-                continue;
-            }
-            last = last.max(Instant::now() + self.latency());
-            let is_cut = self.draw(odds.cut_answer, Fault::CutAnswer);
-            if is_cut {
-                answer.truncate(self.part_of(answer.len()));
-            }
-            // Some arrive in two pieces.
-            if self.dice.borrow_mut().u32(..16) == 0 {
-                let rest = answer.split_off(self.part_of(answer.len()));
-                let _ = answers.send((last, answer));
-                (last, answer) = (last + self.latency(), rest);
-            }
-            let _ = answers.send((last, answer));
-            if is_cut {
-                return Ok(());
+            Event::Deliver { link, piece, is_end } => {
+                if let Some(link) = self.links.borrow().get(&link) {
+                    let mut inbox = link.inbox.lock().expect("no panic");
+                    inbox.bytes.extend(piece);
+                    inbox.wake();
+                }
+                if is_end {
+                    self.close(link);
+                }
             }
         }
     }
 
-    /// Whole milliseconds, since tokio knows no shorter sleep; now and then more than one, so that
-    /// connections overtake each other.
+    fn open_socket(&self, host: &str, socket: Opening) {
+        let odds = self.odds.get();
+        if let Some(fault) = self.draw_lasting(odds.silence, Fault::Silence) {
+            return self.silent.borrow_mut().push((socket, Some(fault)));
+        }
+        let host = self.hosts.borrow().get(host).cloned();
+        let is_refused = self.draw(odds.refuse, Fault::Refuse);
+        let session = match host.as_ref().map(|host| host.reach.get()) {
+            Some(Reach::Silent) => return self.silent.borrow_mut().push((socket, None)),
+            Some(Reach::Nameless) | None => Err(io::Error::other("the name does not resolve")),
+            Some(Reach::Open) if !is_refused => {
+                let session = host.and_then(|host| host.connect());
+                session.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+            }
+            Some(Reach::Open | Reach::Refuses) => Err(io::ErrorKind::ConnectionRefused.into()),
+        };
+        let opened = session.map(|session| {
+            self.count.set(self.count.get() + 1);
+            let (link, inbox) = (self.count.get(), Arc::<Mutex<Inbox>>::default());
+            let (life, now) = (session.host.life.get(), now());
+            self.links.borrow_mut().insert(
+                link,
+                Link {
+                    session,
+                    inbox: Arc::clone(&inbox),
+                    life,
+                    arrival: now,
+                    delivery: now,
+                    stalled_until: now,
+                    lost: None,
+                    waiting: Vec::new(),
+                },
+            );
+            Socket { link, inbox, outbox: self.outbox.clone() }
+        });
+        // One that nobody waits for any more closes itself.
+        drop(socket.send(opened));
+    }
+
+    /// Gives a piece to the host, or loses it. Breaks if the connection ends.
+    fn arrive(&self, number: u64, piece: Vec<u8>) -> ControlFlow<()> {
+        let mut links = self.links.borrow_mut();
+        let Some(link) = links.get_mut(&number) else { return ControlFlow::Continue(()) };
+        let (odds, host) = (self.odds.get(), Rc::clone(&link.session.host));
+        if link.lost.is_some() {
+            return ControlFlow::Continue(());
+        }
+        if let Some(stall) = self.draw_lasting(odds.stall, Fault::Stall) {
+            link.stalled_until = link.stalled_until.max(now() + self.stall());
+            self.disturbances.borrow_mut()[stall].until = since_begin(link.stalled_until);
+        }
+        let from = link.stalled_until.max(now() + host.standing());
+        if from > now() {
+            // What is behind it in the queue does not overtake it.
+            self.schedule(from, Event::Arrive { link: number, piece });
+            return ControlFlow::Continue(());
+        }
+        let is_silent = host.reach.get() == Reach::Silent;
+        if is_silent && (!link.waiting.is_empty() || self.dice.borrow_mut().bool()) {
+            link.waiting.push(piece);
+            return ControlFlow::Continue(());
+        }
+        let odds_of_loss = if is_silent { 1 } else { odds.half_open };
+        link.lost = self.draw_lasting(odds_of_loss, Fault::HalfOpen);
+        if link.lost.is_some() {
+            return ControlFlow::Continue(());
+        }
+        if self.draw(odds.cut_before, Fault::CutBefore) {
+            return ControlFlow::Break(());
+        }
+        let is_cut_within = self.draw(odds.cut_within, Fault::CutWithin);
+        let arrived = if is_cut_within { self.part_of(piece.len()) } else { piece.len() };
+        let Some(mut answer) = link.session.receive(&piece[..arrived]) else {
+            return ControlFlow::Break(());
+        };
+        if is_cut_within || self.draw(odds.cut_after, Fault::CutAfter) {
+            return ControlFlow::Break(());
+        }
+        if answer.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let is_end = self.draw(odds.cut_answer, Fault::CutAnswer);
+        if is_end {
+            answer.truncate(self.part_of(answer.len()));
+        }
+        link.delivery = link.delivery.max(now() + self.latency());
+        // Some arrive in two pieces.
+        if self.dice.borrow_mut().u32(..16) == 0 {
+            let rest = answer.split_off(self.part_of(answer.len()));
+            let first = Event::Deliver { link: number, piece: answer, is_end: false };
+            self.schedule(link.delivery, first);
+            (link.delivery, answer) = (link.delivery + self.latency(), rest);
+        }
+        self.schedule(link.delivery, Event::Deliver { link: number, piece: answer, is_end });
+        ControlFlow::Continue(())
+    }
+
+    fn close(&self, link: u64) {
+        let Some(link) = self.links.borrow_mut().remove(&link) else { return };
+        if let Some(fault) = link.lost {
+            self.end(fault);
+        }
+        let mut inbox = link.inbox.lock().expect("no panic");
+        inbox.is_closed = true;
+        inbox.wake();
+    }
+
+    /// Now and then it is long, so that connections overtake each other.
     fn latency(&self) -> Duration {
         let mut dice = self.dice.borrow_mut();
         let is_long = dice.u32(..4) == 0;
-        Duration::from_millis(if is_long { dice.u64(2..6) } else { 1 })
+        Duration::from_micros(if is_long { dice.u64(400..6_000) } else { dice.u64(20..400) })
     }
 
     fn stall(&self) -> Duration {
@@ -468,10 +731,21 @@ impl Network {
     }
 
     fn draw(&self, odds: u32, fault: Fault) -> bool {
+        self.draw_lasting(odds, fault).is_some()
+    }
+
+    /// Draws a fault. Its number: it lasts until it is ended.
+    fn draw_lasting(&self, odds: u32, fault: Fault) -> Option<usize> {
         let is_drawn = odds > 0 && self.dice.borrow_mut().u32(..odds) == 0;
-        if is_drawn {
-            *self.injected.borrow_mut().entry(fault).or_default() += 1;
-        }
-        is_drawn
+        is_drawn.then(|| {
+            let mut disturbances = self.disturbances.borrow_mut();
+            let now = elapsed();
+            disturbances.push(Disturbance { fault, from: now, until: now });
+            disturbances.len() - 1
+        })
+    }
+
+    fn end(&self, disturbance: usize) {
+        self.disturbances.borrow_mut()[disturbance].until = elapsed();
     }
 }

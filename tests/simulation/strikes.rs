@@ -50,8 +50,7 @@ fn live_through(topology: &Topology, seed: u64, strikes: &[(Duration, Strike)]) 
         let network = Network::new(seed);
         let servers = Servers::start(topology, &network, seed);
         let dialer = network.dialer();
-        // An attempt that hangs ends no sooner, and the next one follows within 300 ms.
-        let pool = servers.pool(&dialer).connect_timeout(LASTING).build().expect("a pool");
+        let pool = servers.pool(&dialer).build().expect("a pool");
         let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
         let (begun, is_over) = (Instant::now(), Rc::new(Cell::new(false)));
         let asking = |key: &'static str| {
@@ -119,6 +118,29 @@ fn live_through(topology: &Topology, seed: u64, strikes: &[(Duration, Strike)]) 
         outcome
     };
     LocalSet::new().block_on(&runtime.expect("a runtime"), world)
+}
+
+/// A connection that became useless in a fault is noticed when it is needed, which may be long
+/// after. By then there is no reason to pause.
+#[test]
+fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let world = async {
+        let network = Network::new(7);
+        let servers = Servers::start(&Topology::One, &network, 7);
+        let pool = servers.pool(&network.dialer()).build().expect("a pool");
+        let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
+        limiter.acquire("a").await.expect("a decision");
+        let strike = Strike { kind: StrikeKind::ReadOnly, place: 0, lasting: LASTING };
+        let (struck, refused) = tokio::join!(servers.strike(&strike), async {
+            sleep(LASTING / 3).await;
+            limiter.acquire("a").await
+        });
+        let ((), _) = (struck, refused.expect_err("it takes no writes"));
+        sleep(RECOVERY).await;
+        limiter.acquire("a").await.expect("a decision");
+    };
+    LocalSet::new().block_on(&runtime.expect("a runtime"), world);
 }
 
 /// Lives through some strikes at some places.

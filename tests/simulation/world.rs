@@ -1,71 +1,80 @@
-//! A world with a seed: callers of a few processes, a network that fails, and a server that is
-//! stopped and crashes. What happens there is checked against the server's own book.
+//! A world: callers of a few processes, a network that fails, and servers that are struck. It lives
+//! a plan, and then all of it is checked against the servers' own books.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::runtime::Builder;
+use http::StatusCode;
+use tokio::runtime::{Builder, Handle};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tower_sluice::algorithm::TokenBucket;
+use tokio::time::{Instant, advance, sleep, sleep_until, timeout, timeout_at};
 use tower_sluice::{
-    Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Pool, Quota, Redis, Refusal,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Quotas, Refusal,
+    Reservation, SwitchMode,
 };
 
-use super::account::{Admission, admissions, excess};
-use super::network::{Host, Network, Odds};
-use super::server::Server;
+use super::account::Account;
+use super::checks::{self, Seen};
+use super::clients::Process;
+use super::network::{Network, Odds};
+use super::plan::{Ask, MILLISECOND, Plan, SECOND, Then, Way};
+use super::servers::{Servers, StrikeKind};
 
-const MILLISECOND: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
+/// How long a decision may take.
+pub const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Faults happen in this stretch of the world.
-const FAULTS: (Duration, Duration) = (SECOND, Duration::from_secs(6));
-
-/// How long after the last fault everything is decided again.
-const RECOVERY: Duration = SECOND;
-
-/// How long a decision may take, and the grace beyond it, in which this process finds out whose
-/// fault a missing answer is.
-const TIMEOUT: Duration = Duration::from_millis(100);
-const GRACE: Duration = Duration::from_millis(60);
-
-/// How a caller fared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// Admitted by the store, at this slot.
-    Admitted(i64),
-    /// The same, and given back.
-    Returned(i64),
-    Refused,
-    FailedOpen,
-    Failed(ErrorKind),
-    /// It hung up, so nobody knows.
-    Left,
-}
+/// All tasks of a world have ended by then.
+const END: Duration = Duration::from_secs(120);
 
 /// A caller's record. Times are since the world began.
-#[derive(Debug)]
-struct Record {
-    key: &'static str,
-    cost: i64,
-    asked: Duration,
-    ended: Duration,
-    /// The latest end.
-    limit: Duration,
-    fate: Fate,
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its place in the plan.
+    pub ask: usize,
+    pub asked: Duration,
+    pub ended: Duration,
+    pub fate: Fate,
+    /// The instant of the decision, by the clock that decided.
+    pub decided_at: Option<i64>,
+    /// True if it was asked again, since it was told to.
+    pub is_second: bool,
+}
+
+/// How a caller fared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Admitted by the store, at this slot.
+    Admitted {
+        at: i64,
+        settled: Option<u64>,
+    },
+    /// Admitted, and not by the store.
+    AdmittedBy(Origin),
+    /// An operation that is done.
+    Done,
+    Refused {
+        by: Option<Origin>,
+        retry_after: Option<Duration>,
+    },
+    Failed(Option<ErrorKind>),
+    /// Hung up, so that nobody knows.
+    Left,
+    Panicked,
 }
 
 /// What became of one world.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     pub simulated: Duration,
     pub callers: usize,
     pub injected: BTreeMap<String, u64>,
-    /// What is wrong, if anything is.
+    /// What is wrong, if anything is: the name of the check, and why.
     pub violation: Option<String>,
     /// What happened, in order: equal for equal seeds.
     pub timeline: String,
@@ -73,269 +82,344 @@ pub struct Report {
 
 struct World {
     begun: Instant,
-    dice: RefCell<Rng>,
+    plan: Plan,
     network: Rc<Network>,
-    host: Rc<Host>,
+    servers: Rc<Servers>,
+    processes: Vec<Process>,
     records: RefCell<Vec<Record>>,
-    crashes: Cell<u64>,
-    has_lost_data: Cell<bool>,
-    stops: Cell<u64>,
-    /// When the last fault was over.
-    quiet: Cell<Duration>,
+    /// Stretches in which a server was struck, and what struck it.
+    strikes: RefCell<Vec<(Duration, Duration, StrikeKind)>>,
+    freezes: RefCell<Vec<(Duration, Duration)>>,
 }
 
-/// Runs the world of a seed in a thread of its own, so that nothing is left of the one before.
-pub fn run(seed: u64) -> Report {
+/// Runs the world of a plan in a thread of its own, so that nothing is left of the one before.
+pub fn run(plan: &Plan) -> Report {
+    let plan = plan.clone();
     let world = move || {
-        fastrand::seed(seed);
+        fastrand::seed(plan.seed);
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime");
-        LocalSet::new().block_on(&runtime, World::live(seed))
+        LocalSet::new().block_on(&runtime, World::live(plan))
     };
     std::thread::spawn(world)
         .join()
-        .unwrap_or_else(|_| Report { violation: Some("a panic".to_owned()), ..Report::default() })
+        .unwrap_or_else(|_| Report { violation: Some("panic".to_owned()), ..Report::default() })
 }
 
 impl World {
-    async fn live(seed: u64) -> Report {
-        let mut dice = Rng::with_seed(seed);
+    async fn live(plan: Plan) -> Report {
+        let mut dice = Rng::with_seed(plan.seed);
         let network = Network::new(dice.u64(..));
-        let host = Host::new(Server::new("redis", 6_379));
-        network.add_host("redis", Rc::clone(&host));
-        let pace = dice.u32(1..40);
-        let burst = dice.u64(1..8);
-        let bucket = TokenBucket::new(Quota::new(1, MILLISECOND * pace).burst(burst));
-        let processes = dice.usize(1..4);
+        let servers = Servers::start(&plan.topology, &network, dice.u64(..));
         let dialer = network.dialer();
-        let limiters: Vec<_> = (0..processes)
-            .map(|_| {
-                let dialer = dialer.clone();
-                let pool = Pool::builder("redis://redis").expect("an address");
-                let pool = pool.dial(move |host, _| dialer.clone().dial(host)).build();
-                let limiter = Redis::new("api", bucket, pool.expect("a pool"));
-                limiter.decision_timeout(TIMEOUT)
-            })
+        let processes = (0..plan.processes)
+            .map(|_| Process::new(&plan, &servers.pool(&dialer).build().expect("a pool")))
             .collect();
+        drop(dialer);
         let world = Rc::new(World {
             begun: Instant::now(),
-            dice: RefCell::new(dice),
+            plan,
             network,
-            host,
+            servers,
+            processes,
             records: RefCell::default(),
-            crashes: Cell::default(),
-            has_lost_data: Cell::default(),
-            stops: Cell::default(),
-            quiet: Cell::default(),
+            strikes: RefCell::default(),
+            freezes: RefCell::default(),
         });
-        let faults = spawn_local(Rc::clone(&world).faults());
-        let callers: Vec<_> = (0..world.draw(5..60))
-            .map(|_| {
-                let limiter = limiters[world.draw(0..processes as u32) as usize].clone();
-                spawn_local(Rc::clone(&world).caller(limiter))
-            })
-            .collect();
-        faults.await.expect("faults");
-        for caller in callers {
-            caller.await.expect("a caller");
+        let mut tasks = Vec::new();
+        for (index, (_, strike)) in world.plan.strikes.iter().enumerate() {
+            let task = spawn_local(Rc::clone(&world).strike(index));
+            tasks.push((format!("{strike:?}"), task));
         }
-        drop((limiters, dialer));
-        // Refunds that are under way, and connections that close.
+        tasks.push(("network".to_owned(), spawn_local(Rc::clone(&world).disturb_network())));
+        tasks.push(("freezes".to_owned(), spawn_local(Rc::clone(&world).freeze())));
+        tasks.push(("switches".to_owned(), spawn_local(Rc::clone(&world).turn_switches())));
+        for (index, ask) in world.plan.asks.iter().enumerate() {
+            let task = spawn_local(Rc::clone(&world).call(index));
+            tasks.push((format!("caller {index}, {ask:?}"), task));
+        }
+        for (name, task) in tasks {
+            // A planned panic is a caller's.
+            if timeout_at(world.begun + END, task).await.is_err() {
+                let violation = Some(format!("stuck: {name}"));
+                return Report { violation, ..Report::default() };
+            }
+        }
+        let mut world = Rc::into_inner(world).expect("all tasks have ended");
+        // Refunds that are under way, leases that end.
+        sleep(2 * SECOND).await;
+        world.processes.clear();
+        // Connections that close.
         sleep(5 * SECOND).await;
-        world.report(bucket, i64::from(pace) * 1_000, burst)
-    }
-
-    fn draw(&self, range: std::ops::Range<u32>) -> u32 {
-        self.dice.borrow_mut().u32(range)
+        world.servers.shut_down();
+        sleep(MILLISECOND).await;
+        world.report()
     }
 
     fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Lets things fail for a while, then no more.
-    async fn faults(self: Rc<Self>) {
-        sleep_until(self.begun + FAULTS.0).await;
-        let mut odds = Odds::default();
-        for odd in [
-            &mut odds.refuse,
-            &mut odds.silence,
-            &mut odds.cut_before,
-            &mut odds.cut_within,
-            &mut odds.cut_after,
-            &mut odds.cut_answer,
-            &mut odds.stall,
-            &mut odds.half_open,
-        ] {
-            // Half of the kinds, each as often as it likes.
-            if self.draw(0..2) == 0 {
-                *odd = self.draw(5..200);
-            }
-        }
-        self.network.set_odds(odds);
-        while self.elapsed() < FAULTS.1 {
-            sleep(MILLISECOND * self.draw(10..900)).await;
-            match self.draw(0..5) {
-                0 => {
-                    let keeps_data = self.draw(0..2) == 0;
-                    self.host.crash(keeps_data);
-                    self.crashes.set(self.crashes.get() + 1);
-                    self.has_lost_data.set(self.has_lost_data.get() || !keeps_data);
-                    sleep(MILLISECOND * self.draw(1..500)).await;
-                    self.host.server().go_on();
-                }
-                1 => {
-                    self.stops.set(self.stops.get() + 1);
-                    self.host.stand_for(MILLISECOND * self.draw(1..600));
-                }
-                _ => {}
-            }
-        }
-        self.network.set_odds(Odds::default());
-        sleep(self.host.standing()).await;
-        self.quiet.set(self.elapsed());
+    async fn strike(self: Rc<Self>, index: usize) {
+        let (at, strike) = &self.plan.strikes[index];
+        sleep_until(self.begun + *at).await;
+        let begun = self.elapsed();
+        self.servers.strike(strike).await;
+        let stretch = (begun, self.elapsed(), strike.kind);
+        self.strikes.borrow_mut().push(stretch);
     }
 
-    /// Asks again and again, in one of the ways in which callers do.
-    async fn caller(self: Rc<Self>, limiter: Redis<TokenBucket>) {
-        while self.elapsed() < FAULTS.1 + 2 * SECOND {
-            sleep(MILLISECOND * self.draw(1..400)).await;
-            let key = ["hot", "hot", "cold"][self.draw(0..3) as usize];
-            let cost = u64::from(self.draw(1..4));
-            let max_wait = MILLISECOND * [0, 0, self.draw(1..500)][self.draw(0..3) as usize];
-            let charge = Charge::new(key).cost(cost).max_wait(max_wait);
-            let patience = match self.draw(0..4) {
-                0 => MILLISECOND * self.draw(0..300),
-                _ => 60 * SECOND,
-            };
-            let asked = self.elapsed();
-            let answer = match self.draw(0..3) {
-                0 => timeout(patience, limiter.clone().or_else(FailOpen).acquire(charge)).await,
-                _ => timeout(patience, limiter.acquire(charge)).await,
-            };
-            let ended = self.elapsed();
-            let fate = match answer {
-                Err(_) => Fate::Left,
-                Ok(Err(Refusal::Undecided(error))) => Fate::Failed(error.kind()),
-                Ok(Err(_)) => Fate::Refused,
-                Ok(Ok(decision)) if decision.origin() == Origin::FailOpen => Fate::FailedOpen,
-                Ok(Ok(mut decision)) => {
-                    let at = slot(&decision);
-                    if let Some(reservation) = decision.take_reservation()
-                        && self.draw(0..4) == 0
-                    {
-                        let _ = limiter.settle(reservation, 0);
-                        Fate::Returned(at)
-                    } else {
-                        Fate::Admitted(at)
-                    }
+    async fn disturb_network(self: Rc<Self>) {
+        sleep_until(self.begun + SECOND / 2).await;
+        self.network.set_odds(self.plan.odds);
+        sleep_until(self.begun + self.plan.odds_until).await;
+        self.network.set_odds(Odds::default());
+    }
+
+    /// Lets the thread of all processes stand still.
+    async fn freeze(self: Rc<Self>) {
+        let mut freezes = self.plan.freezes.clone();
+        freezes.sort_unstable();
+        for (at, time) in freezes {
+            sleep_until(self.begun + at).await;
+            let begun = self.elapsed();
+            let mut advancing = pin!(advance(time));
+            // The clock goes on with the first poll. Before any task runs, the network does.
+            poll_fn(|cx| {
+                let _ = advancing.as_mut().poll(cx);
+                Poll::Ready(())
+            })
+            .await;
+            self.network.run_until(Instant::now());
+            advancing.await;
+            self.freezes.borrow_mut().push((begun, self.elapsed()));
+        }
+    }
+
+    async fn turn_switches(self: Rc<Self>) {
+        let modes = [SwitchMode::Off, SwitchMode::Shadow, SwitchMode::On];
+        for (at, mode) in self.plan.stack.switches.iter().zip(modes.iter().cycle()) {
+            sleep_until(self.begun + *at).await;
+            for process in &self.processes {
+                process.switch.set(*mode);
+            }
+        }
+        for process in &self.processes {
+            process.switch.set(SwitchMode::On);
+        }
+    }
+
+    /// Asks as planned.
+    async fn call(self: Rc<Self>, index: usize) {
+        let ask = &self.plan.asks[index];
+        sleep_until(self.begun + ask.at).await;
+        let retry_after = self.ask(index, false).await;
+        if let (Then::Obey, Some(retry_after)) = (ask.then, retry_after) {
+            sleep(retry_after).await;
+            self.ask(index, true).await;
+        }
+    }
+
+    /// Asks once, and notes the answer. Returns when a refused caller may ask again.
+    async fn ask(&self, index: usize, is_second: bool) -> Option<Duration> {
+        let ask = &self.plan.asks[index];
+        let process = &self.processes[ask.process];
+        let mut note = Note { world: self, index, is_second, asked: self.elapsed(), answer: None };
+        let answer = match ask.patience {
+            Some(patience) => timeout(patience, self.answer(ask, process)).await,
+            None => Ok(self.answer(ask, process).await),
+        };
+        let mut answer = answer.unwrap_or_else(|_| Fate::Left.into());
+        let reservation = answer.reservation.take();
+        let retry_after = match answer.fate {
+            Fate::Refused { retry_after, .. } => retry_after,
+            _ => None,
+        };
+        note.answer = Some(answer);
+        let place = note.write();
+        if let (Then::Settle(actual, time), Some(reservation)) = (ask.then, reservation) {
+            sleep(time).await;
+            if process.limiter.settle(reservation, actual).is_ok()
+                && let Fate::Admitted { settled, .. } = &mut self.records.borrow_mut()[place].fate
+            {
+                *settled = Some(actual);
+            }
+        }
+        retry_after
+    }
+
+    async fn answer(&self, ask: &Ask, process: &Process) -> Answer {
+        let charge = self.charge(ask);
+        match ask.way {
+            Way::Acquire if ask.fails_open => {
+                process.limiter.clone().or_else(FailOpen).acquire(charge).await.into()
+            }
+            Way::Acquire => process.limiter.acquire(charge).await.into(),
+            Way::Layer | Way::Panic => match process.send(charge, ask.way == Way::Panic).await {
+                Ok(report) if report.origin() == Origin::Store => {
+                    let decided_at = instant(report.decided_at()).expect("of the store");
+                    let waited = instant(Some(report.waited())).expect("short");
+                    Fate::Admitted { at: decided_at + waited, settled: None }.into()
                 }
-            };
-            let limit = asked + max_wait + TIMEOUT + GRACE;
-            let cost = cost.cast_signed();
-            self.records.borrow_mut().push(Record { key, cost, asked, ended, limit, fate });
+                Ok(report) => Fate::AdmittedBy(report.origin()).into(),
+                Err(StatusCode::TOO_MANY_REQUESTS) => {
+                    Fate::Refused { by: None, retry_after: None }.into()
+                }
+                Err(_) => Fate::Failed(None).into(),
+            },
+            Way::Peek => process.limiter.peek(charge).await.into(),
+            Way::Estimate => process.limiter.estimate(charge).await.into(),
+            Way::Penalize => process.limiter.penalize(charge).await.into(),
+            Way::Reset => process.limiter.reset(charge).await.into(),
+            Way::Block => {
+                let time = MILLISECOND * 50 * u32::try_from(ask.cost).expect("few");
+                process.limiter.block(charge, time).await.into()
+            }
+            Way::Unblock => process.limiter.unblock(charge).await.into(),
+        }
+    }
+
+    fn charge(&self, ask: &Ask) -> Charge {
+        let charge = Charge::new(ask.key).cost(ask.cost).max_wait(ask.max_wait);
+        match ask.own_quota {
+            Some(which) => {
+                let quotas = &self.plan.limits[0].own_quotas[which];
+                charge.quota(Quotas::from(quotas.as_slice()))
+            }
+            None => charge,
         }
     }
 
     /// Checks what happened.
-    fn report(&self, bucket: TokenBucket, pace: i64, burst: u64) -> Report {
-        let records = self.records.borrow();
-        let violation = self.violation(&records, bucket, pace, burst.cast_signed());
-        let mut injected: BTreeMap<String, u64> = self
-            .network
-            .injected()
-            .iter()
-            .map(|(kind, times)| (format!("{kind:?}"), *times))
-            .collect();
-        injected.insert("Crash".to_owned(), self.crashes.get());
-        injected.insert("Stop".to_owned(), self.stops.get());
-        let timeline = records.iter().map(|record| format!("{record:?}\n")).collect();
+    fn report(self) -> Report {
+        let mut records = self.records.take();
+        records.sort_by_key(|record| (record.asked, record.ask));
+        let mut injected: BTreeMap<String, u64> = BTreeMap::new();
+        let disturbances = self.network.disturbances();
+        for disturbance in &disturbances {
+            *injected.entry(format!("{:?}", disturbance.fault)).or_default() += 1;
+        }
+        for (_, _, kind) in &*self.strikes.borrow() {
+            *injected.entry(format!("{kind:?}")).or_default() += 1;
+        }
+        let left = |record: &&Record| record.fate == Fate::Left;
+        let panicked = |record: &&Record| record.fate == Fate::Panicked;
+        injected.insert("Freeze".to_owned(), self.freezes.borrow().len() as u64);
+        injected.insert("CallerLeaves".to_owned(), records.iter().filter(left).count() as u64);
+        injected.insert("Panic".to_owned(), records.iter().filter(panicked).count() as u64);
+        injected.retain(|_, times| *times > 0);
         let simulated = self.elapsed();
+        let hosts = self.servers.hosts();
+        let servers: Vec<_> = hosts.iter().map(|(_, host)| host.server()).collect();
+        let books: Vec<_> = servers.iter().map(|server| server.book()).collect();
+        let strikes = self.strikes.take();
+        let freezes = self.freezes.take();
+        let read = Account::of(&self.plan.limits, &books);
+        let (account, unread) = match read {
+            Ok(account) => (account, None),
+            Err(why) => (Account::default(), Some(why)),
+        };
+        let seen = Seen {
+            plan: &self.plan,
+            records: &records,
+            account: &account,
+            disturbances: &disturbances,
+            strikes: &strikes,
+            freezes: &freezes,
+            open_connections: self.network.open(),
+            tasks: Handle::current().metrics().num_alive_tasks(),
+        };
+        let violation = unread.or_else(|| checks::violation(&seen));
+        let timeline = checks::timeline(&seen);
         Report { simulated, callers: records.len(), injected, violation, timeline }
     }
+}
 
-    fn violation(
-        &self,
-        records: &[Record],
-        bucket: TokenBucket,
-        pace: i64,
-        burst: i64,
-    ) -> Option<String> {
-        let server = self.host.server();
-        let booked = match admissions(server.book().events(), bucket) {
-            Ok(booked) => booked,
-            Err(why) => return Some(format!("truth: {why}")),
-        };
-        if !self.has_lost_data.get()
-            && let Some(why) = booked.values().find_map(|one| excess(one, pace, burst))
-        {
-            return Some(format!("bound: {why}"));
-        }
-        let quiet = self.quiet.get() + RECOVERY;
-        for record in records {
-            let is_disturbed = record.ended >= FAULTS.0 && record.asked <= quiet;
-            match record.fate {
-                Fate::FailedOpen if !is_disturbed => return Some(format!("unasked: {record:?}")),
-                Fate::Failed(_) if !is_disturbed => return Some(format!("recovery: {record:?}")),
-                Fate::Left => {}
-                _ if record.ended > record.limit => return Some(format!("time: {record:?}")),
-                _ => {}
-            }
-        }
-        if let Some(why) = unaccounted(records, &booked) {
-            return Some(format!("once: {why}"));
-        }
-        let open = self.network.open();
-        (open > 0).then(|| format!("leak: {open} connections are open"))
+/// Notes a caller's record, even if it panics.
+struct Note<'a> {
+    world: &'a World,
+    index: usize,
+    is_second: bool,
+    asked: Duration,
+    answer: Option<Answer>,
+}
+
+impl Note<'_> {
+    /// Writes the record. Returns its place.
+    fn write(mut self) -> usize {
+        self.record();
+        self.world.records.borrow().len() - 1
+    }
+
+    fn record(&mut self) {
+        let Some(Answer { fate, decided_at, .. }) = self.answer.take() else { return };
+        let Self { index: ask, is_second, asked, .. } = *self;
+        let ended = self.world.elapsed();
+        let record = Record { ask, asked, ended, fate, decided_at, is_second };
+        self.world.records.borrow_mut().push(record);
     }
 }
 
-/// When an admission goes, in µs since the epoch.
-fn slot(decision: &Decision) -> i64 {
-    let at = decision.decided_at().expect("of the store") + decision.waited();
-    i64::try_from(at.as_micros()).expect("an instant")
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.answer = Some(Fate::Panicked.into());
+            self.record();
+        }
+    }
 }
 
-/// What was admitted and not booked, or booked for nobody.
-fn unaccounted(records: &[Record], booked: &BTreeMap<String, Vec<Admission>>) -> Option<String> {
-    for key in ["hot", "cold"] {
-        let tag = format!("{{{key}}}");
-        let mut open: Vec<&Admission> = booked
-            .iter()
-            .filter(|(name, _)| name.ends_with(&tag))
-            .flat_map(|(_, all)| all)
-            .collect();
-        // Those who keep their units first: what was given back stands for nobody else.
-        let returned = |record: &&Record| matches!(record.fate, Fate::Returned(_));
-        let mut own: Vec<&Record> = records.iter().filter(|record| record.key == key).collect();
-        own.sort_by_key(returned);
-        for record in own {
-            if let Fate::Admitted(at) | Fate::Returned(at) = record.fate {
-                let is_kept = matches!(record.fate, Fate::Admitted(_));
-                let is_own = |one: &&Admission| {
-                    let is_taken = one.taken == one.cost || !is_kept;
-                    one.at == at && one.cost == record.cost && is_taken
-                };
-                match open.iter().position(is_own) {
-                    Some(place) => drop(open.swap_remove(place)),
-                    None => return Some(format!("no charge stands for {record:?}")),
+/// What a caller was answered.
+struct Answer {
+    fate: Fate,
+    decided_at: Option<i64>,
+    reservation: Option<Reservation>,
+}
+
+impl From<Fate> for Answer {
+    fn from(fate: Fate) -> Self {
+        Self { fate, decided_at: None, reservation: None }
+    }
+}
+
+impl From<Result<Decision, Refusal>> for Answer {
+    fn from(answer: Result<Decision, Refusal>) -> Self {
+        match answer {
+            Err(Refusal::Undecided(error)) => Fate::Failed(Some(error.kind())).into(),
+            Err(Refusal::Denied(decision)) => {
+                let (by, retry_after) = (Some(decision.origin()), decision.retry_after());
+                let decided_at = instant(decision.decided_at());
+                Self { decided_at, ..Fate::Refused { by, retry_after }.into() }
+            }
+            Err(_) => Fate::Failed(None).into(),
+            Ok(decision) if decision.origin() != Origin::Store => {
+                Fate::AdmittedBy(decision.origin()).into()
+            }
+            Ok(mut decision) => {
+                let decided_at = instant(decision.decided_at()).expect("of the store");
+                let waited = instant(Some(decision.waited())).expect("short");
+                Self {
+                    fate: Fate::Admitted { at: decided_at + waited, settled: None },
+                    decided_at: Some(decided_at),
+                    reservation: decision.take_reservation(),
                 }
             }
         }
-        for cost in 1..4 {
-            let nobodys = open.iter().filter(|one| one.cost == cost && one.taken > 0).count();
-            let unknown = records.iter().filter(|record| {
-                let is_unknown =
-                    matches!(record.fate, Fate::Left | Fate::Failed(_) | Fate::FailedOpen);
-                is_unknown && (record.key, record.cost) == (key, cost)
-            });
-            let unknown = unknown.count();
-            if nobodys > unknown {
-                return Some(format!(
-                    "{nobodys} charges of {cost} for {key} are nobody's, and {unknown} callers left"
-                ));
+    }
+}
+
+impl From<Result<Decision, Error>> for Answer {
+    fn from(answer: Result<Decision, Error>) -> Self {
+        match answer {
+            Ok(decision) => {
+                Self { decided_at: instant(decision.decided_at()), ..Fate::Done.into() }
             }
+            Err(error) => Fate::Failed(Some(error.kind())).into(),
         }
     }
-    None
+}
+
+/// An instant in µs since the epoch.
+fn instant(at: Option<Duration>) -> Option<i64> {
+    at.map(|at| i64::try_from(at.as_micros()).expect("an instant"))
 }

@@ -20,21 +20,14 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     ),
     planted(
-        "moved_without_a_trace",
-        &[
-            edit(
-                "limiter/redis/cluster/mod.rs",
-                "        self.nodes.assign(hash_slot, number);
+        "moved_slot_not_remembered",
+        &[edit(
+            "limiter/redis/cluster/mod.rs",
+            "        self.nodes.assign(hash_slot, number);
         self.changed.notify_waiters();",
-                "        let _ = (hash_slot, number);",
-            ),
-            edit(
-                "limiter/redis/cluster/mod.rs",
-                "        // Other slots have moved too, most likely.
-        self.refresh();",
-                "",
-            ),
-        ],
+            "        let _ = number;
+        self.changed.notify_waiters();",
+        )],
     ),
     planted(
         "moved_without_a_look_at_the_map",

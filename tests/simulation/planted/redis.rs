@@ -302,8 +302,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "pause_between_attempts_never_ends",
         &[edit(
             "limiter/redis/backoff.rs",
-            "        max_pause * 2 / 3 + max_pause.mul_f64(fastrand::f64() / 3.0)",
-            "        100 * max_pause + max_pause.mul_f64(fastrand::f64() / 3.0)",
+            "        self.next = self.next.max(Some(now + self.pause()));",
+            "        self.next = self.next.max(Some(now + 100 * self.pause()));",
         )],
     ),
     planted(

@@ -600,19 +600,11 @@ impl Drop",
     reverted(
         "demoted_server_connected_to_without_pauses",
         "741f6b3 redis: keep connections in a pool of the crate's own",
-        &[
-            edit(
-                "limiter/redis/pool_state.rs",
-                "            // Connecting at once may well succeed, and lead to the same server.",
-                "            let before = std::mem::take(&mut self.backoff);",
-            ),
-            edit(
-                "limiter/redis/pool_state.rs",
-                "            let cause = Error::new(ErrorKind::Infrastructure, *reason);",
-                "            self.backoff = before;
-            let cause = Error::new(ErrorKind::Infrastructure, *reason);",
-            ),
-        ],
+        &[edit(
+            "limiter/redis/pool_state.rs",
+            "            self.backoff.record_unusable(*since);",
+            "            let _ = since;",
+        )],
     ),
     reverted(
         "limiter_settles_what_its_fallback_decided",
@@ -805,14 +797,12 @@ impl Drop",
         "f3a632d line: only those who have begun to wait stand in line",
         &[edit(
             "limiter/named.rs",
-            "        decision.set_turn(Place::new(&self.lines, line, slot, store()));
-        decision
-",
-            "        let place = Place::new(&self.lines, line, slot, store());
+            "        let slot = Slot::new(&decision, wait, mark, known);
+        decision.set_turn(Place::new(&self.lines, line, slot, store()));",
+            "        let slot = Slot::new(&decision, wait, mark, known);
+        let place = Place::new(&self.lines, line, slot, store());
         crate::waiters::Waiters::add(&*place);
-        decision.set_turn(place);
-        decision
-",
+        decision.set_turn(place);",
         )],
     ),
     reverted(
@@ -822,6 +812,33 @@ impl Drop",
             "limiter/redis/script.rs",
             "complete: Script::sent_as_text_first(complete) }",
             "complete: Script::new(complete) }",
+        )],
+    ),
+    reverted(
+        "pause_begins_when_a_useless_connection_is_noticed",
+        "redis: pause since a connection became useless",
+        &[edit(
+            "limiter/redis/pool_state.rs",
+            "            let since = connection.useless_since().min(now);",
+            "            let since = now.max(connection.useless_since());",
+        )],
+    ),
+    reverted(
+        "an_attempt_that_hangs_keeps_others_waiting",
+        "redis: connect again beside an attempt that hangs",
+        &[edit(
+            "limiter/redis/runtime_connections.rs",
+            "Duration::from_millis(300);",
+            "Duration::from_millis(1_300);",
+        )],
+    ),
+    reverted(
+        "time_of_a_process_that_stood_still_is_silence",
+        "redis: count no time in which the process stood still",
+        &[edit(
+            "limiter/redis/health.rs",
+            "if is_busy { MAX_SILENCE.as_micros() as u64 } else { u64::MAX };",
+            "if is_busy { u64::MAX - 1 } else { u64::MAX };",
         )],
     ),
 ];

@@ -1,0 +1,563 @@
+//! The promises, each checked against what was seen of a world: the callers' records beside the
+//! servers' account.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
+use tower_sluice::{ErrorKind, Origin};
+
+use super::account::{Account, Booking};
+use super::clients::EVERYBODY;
+use super::network::{Disturbance, START};
+use super::plan::{Ask, Asking, Plan, SECOND, Way};
+use super::servers::{StrikeKind, Topology};
+use super::world::{Fate, Record, TIMEOUT};
+
+/// How long after the last fault everything is decided again.
+const RECOVERY: Duration = SECOND;
+
+/// The grace beyond a deadline, in which this process finds out whose fault a missing answer is.
+const GRACE: Duration = Duration::from_millis(60);
+
+/// A connection and an answer may take so long.
+const MIN_TIMEOUT: Duration = Duration::from_millis(60);
+
+/// How late a settlement may reach a server that is well.
+const SETTLING: Duration = Duration::from_millis(500);
+
+/// All that was seen of a world.
+pub struct Seen<'a> {
+    pub plan: &'a Plan,
+    pub records: &'a [Record],
+    pub account: &'a Account,
+    pub disturbances: &'a [Disturbance],
+    /// Strikes on servers: begin, end, kind.
+    pub strikes: &'a [(Duration, Duration, StrikeKind)],
+    pub freezes: &'a [(Duration, Duration)],
+    pub open_connections: usize,
+    pub tasks: usize,
+}
+
+/// The first promise that was broken.
+pub fn violation(seen: &Seen<'_>) -> Option<String> {
+    let named = |name: &str, why: Option<String>| why.map(|why| format!("{name}: {why}"));
+    named("bound", seen.bound())
+        .or_else(|| named("unasked", seen.unasked()))
+        .or_else(|| named("time", seen.time()))
+        .or_else(|| named("once", seen.once()))
+        .or_else(|| named("truth", seen.truth()))
+        .or_else(|| named("obeyed", seen.obeyed()))
+        .or_else(|| named("order", seen.order()))
+        .or_else(|| named("leak", seen.leak()))
+}
+
+impl Seen<'_> {
+    fn ask(&self, record: &Record) -> &Ask {
+        &self.plan.asks[record.ask]
+    }
+
+    /// True if a server or the network failed in this stretch, or so shortly before it that it may
+    /// still be felt.
+    fn is_disturbed(&self, from: Duration, until: Duration) -> bool {
+        let meets = |begin: Duration, end: Duration| begin <= until && end + RECOVERY >= from;
+        self.strikes.iter().any(|(begin, end, _)| meets(*begin, *end))
+            || self.disturbances.iter().any(|one| meets(one.from, one.until))
+    }
+
+    /// The time in which the process stood still in this stretch.
+    fn frozen(&self, from: Duration, until: Duration) -> Duration {
+        let overlap = |(begin, end): &(Duration, Duration)| {
+            (*end).min(until).saturating_sub((*begin).max(from))
+        };
+        self.freezes.iter().map(overlap).sum()
+    }
+
+    fn was_frozen(&self, from: Duration, until: Duration) -> bool {
+        self.freezes.iter().any(|(begin, end)| *begin <= until && *end >= from)
+    }
+
+    /// True if the clock of a server may differ from the world's.
+    fn has_odd_clocks(&self) -> bool {
+        use StrikeKind::{ClockDrift, ClockStepBack, ClockStepForward};
+        let is_odd = |kind| matches!(kind, ClockDrift | ClockStepBack | ClockStepForward);
+        self.strikes.iter().any(|(_, _, kind)| is_odd(*kind))
+    }
+
+    /// True if every admission says the slot that the store gave.
+    fn is_exact(&self) -> bool {
+        self.plan.stack.is_exact() && !self.asks_in_turn()
+    }
+
+    /// True if several limiters are asked one after another: keys of a cluster lie in other slots.
+    fn asks_in_turn(&self) -> bool {
+        let is_cluster = matches!(self.plan.topology, Topology::Cluster { .. });
+        match self.plan.asking {
+            Asking::Alone => false,
+            Asking::AllAtOnce => is_cluster,
+            Asking::AllInTurn => true,
+        }
+    }
+
+    /// No window of a key holds more than its limit, but for what a server truly lost.
+    fn bound(&self) -> Option<String> {
+        if self.has_odd_clocks() {
+            return None;
+        }
+        self.account.histories().into_iter().find_map(|(key, bookings)| {
+            let (limit, member) = self.account.limit_of(&key)?;
+            let limit = &self.plan.limits[limit];
+            if !limit.own_quotas.is_empty() {
+                return None;
+            }
+            let why = excess(&bookings, limit.algorithms[member])?;
+            Some(format!("{key}: {why}"))
+        })
+    }
+
+    /// Nothing is decided without the store, and nothing fails, unless the store was away.
+    fn unasked(&self) -> Option<String> {
+        let is_broken = |record: &&Record| {
+            let is_disturbed = self.is_disturbed(record.asked, record.ended);
+            let was_frozen = self.was_frozen(record.asked, record.ended);
+            // In so short a time a server that is well need not answer.
+            let is_hasty = self.plan.stack.timeout.is_some_and(|time| time < MIN_TIMEOUT);
+            // Its timer fires in time, and nothing shows that the process had none.
+            let had_no_time = self.frozen(record.asked, record.ended) >= TIMEOUT * 4 / 5;
+            let is_disturbed = is_disturbed || is_hasty || had_no_time || self.may_be_open(record);
+            let is_excused = match record.fate {
+                Fate::AdmittedBy(Origin::FailOpen) => is_disturbed,
+                // Load of this process may keep it from asking.
+                Fate::AdmittedBy(Origin::Local) | Fate::Refused { by: Some(Origin::Local), .. } => {
+                    is_disturbed || was_frozen
+                }
+                Fate::Failed(Some(ErrorKind::Saturation) | None) => {
+                    let has_timeout = self.plan.stack.timeout.is_some();
+                    is_disturbed || was_frozen || has_timeout || self.is_flooded(record)
+                }
+                Fate::Failed(_) => is_disturbed,
+                _ => true,
+            };
+            !is_excused
+        };
+        self.records.iter().find(is_broken).map(|record| self.shown(record))
+    }
+
+    /// True if the process asked more at once than its calls carry.
+    fn is_flooded(&self, record: &Record) -> bool {
+        let process = self.ask(record).process;
+        let is_beside = |one: &&Record| {
+            let begin = record.asked.saturating_sub(TIMEOUT);
+            self.ask(one).process == process && one.asked <= record.ended && one.ended >= begin
+        };
+        let carried = self.plan.max_batch_size * self.plan.max_in_flight;
+        self.records.iter().filter(is_beside).count() > 5 * carried
+    }
+
+    /// True if a breaker may have opened in a fault, and had no success since that would close it.
+    fn may_be_open(&self, record: &Record) -> bool {
+        let process = self.ask(record).process;
+        let ends = self.strikes.iter().map(|(_, end, _)| *end);
+        let ends = ends.chain(self.disturbances.iter().map(|one| one.until));
+        let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
+        let is_decided = |fate: &Fate| match fate {
+            Fate::Admitted { .. } | Fate::Done => true,
+            Fate::Refused { by, .. } => *by != Some(Origin::Local),
+            _ => false,
+        };
+        let closes = |one: &Record| {
+            let is_between = one.asked > last && one.ended < record.asked;
+            is_between && self.ask(one).process == process && is_decided(&one.fate)
+        };
+        self.plan.stack.has_breaker && !self.records.iter().any(closes)
+    }
+
+    /// Every decision ends in time.
+    fn time(&self) -> Option<String> {
+        let is_late = |record: &&Record| {
+            let ask = self.ask(record);
+            let waits = if ask.cost > 0 { ask.max_wait } else { Duration::ZERO };
+            let frozen = self.frozen(record.asked, record.ended);
+            // Each limiter that is asked alone has its own time.
+            let members = if self.plan.asking == Asking::AllInTurn { 2 } else { 1 };
+            record.ended > record.asked + waits + TIMEOUT * members + GRACE + frozen
+        };
+        self.records.iter().find(is_late).map(|record| self.shown(record))
+    }
+
+    /// Each admission was charged once, and what nobody has was given back.
+    fn once(&self) -> Option<String> {
+        if !self.is_exact() {
+            return match self.plan.stack.is_exact() {
+                true => self.once_in_turn(),
+                false => self.counted(),
+            };
+        }
+        let mut open: Vec<&Booking> = self.account.bookings.iter().collect();
+        let returned = |record: &&Record| self.has_settled(record);
+        let mut own: Vec<&Record> = self.records.iter().collect();
+        own.sort_by_key(returned);
+        for record in own {
+            let Fate::Admitted { at, .. } = record.fate else { continue };
+            let (ask, has_settled) = (self.ask(record), self.has_settled(record));
+            let cost = ask.cost.cast_signed();
+            let is_own = |one: &&&Booking| {
+                let is_kept = one.taken == one.cost || has_settled || !self.has_unique_marks();
+                one.at == at && one.cost == cost && one.label("api") == ask.key && is_kept
+            };
+            // Of charges that are alike, those who keep theirs have one that was not settled.
+            let least = |one: &&&Booking| match has_settled {
+                true => -i64::from(one.settlements),
+                false => i64::from(one.settlements),
+            };
+            let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
+                return Some(format!("no charge stands for {}", self.shown(record)));
+            };
+            open.retain(|other| !std::ptr::eq(*other, one));
+        }
+        let mut unknown = self.unknown();
+        for booking in open.iter().filter(|one| one.taken > 0) {
+            let key = (booking.label("api").to_owned(), booking.cost.cast_unsigned());
+            match unknown.get_mut(&key).filter(|count| **count > 0) {
+                Some(count) => *count -= 1,
+                None => return Some(format!("nobody has {booking:?}")),
+            }
+        }
+        self.lost(&open)
+    }
+
+    /// True if the caller gave units back.
+    fn has_settled(&self, record: &Record) -> bool {
+        let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return false };
+        actual < self.ask(record).cost || self.has_budget()
+    }
+
+    /// The same for limiters that are asked in turn. A decision says when one of them decided, so a
+    /// charge is somebody's if it was made while that caller waited.
+    fn once_in_turn(&self) -> Option<String> {
+        for limiter in ["api", EVERYBODY] {
+            let mut own: Vec<&Booking> = self.account.bookings.iter().collect();
+            own.retain(|one| !one.label(limiter).is_empty());
+            own.sort_by_key(|one| one.now);
+            let mut callers: Vec<&Record> = self.records.iter().collect();
+            let mut open = Vec::new();
+            for booking in own {
+                let at = since_begin(booking.now);
+                let is_whose = |record: &&Record| {
+                    let Fate::Admitted { .. } = record.fate else { return false };
+                    let ask = self.ask(record);
+                    let label = if limiter == "api" { ask.key } else { EVERYBODY };
+                    ask.cost == booking.cost.cast_unsigned()
+                        && booking.label(limiter) == label
+                        && (record.asked..=record.ended).contains(&at)
+                        && (self.has_settled(record) || booking.settlements == 0)
+                };
+                let whose = callers.iter().enumerate().filter(|(_, record)| is_whose(record));
+                match whose.min_by_key(|(_, record)| record.ended) {
+                    Some((place, _)) => drop(callers.swap_remove(place)),
+                    None => open.push(booking),
+                }
+            }
+            if self.has_unique_marks_of(limiter)
+                && let Some(lost) = self.lost(&open)
+            {
+                return Some(lost);
+            }
+        }
+        None
+    }
+
+    /// Callers of which nobody knows whether they were charged, by key and cost.
+    fn unknown(&self) -> BTreeMap<(String, u64), usize> {
+        let mut unknown = BTreeMap::new();
+        for record in self.records {
+            let may_be_charged = match record.fate {
+                Fate::Left | Fate::Failed(_) | Fate::Panicked => true,
+                Fate::AdmittedBy(origin) => origin != Origin::Off,
+                Fate::Refused { by, .. } => by == Some(Origin::Local),
+                _ => false,
+            };
+            let ask = self.ask(record);
+            if may_be_charged && matches!(ask.way, Way::Acquire | Way::Layer) {
+                *unknown.entry((ask.key.to_owned(), ask.cost)).or_default() += 1;
+            }
+        }
+        unknown
+    }
+
+    /// A charge whose caller has left was given back, or the store was asked to.
+    fn lost(&self, open: &[&Booking]) -> Option<String> {
+        let forgets = |way| matches!(way, Way::Reset | Way::Block | Way::Unblock | Way::Penalize);
+        if self.has_odd_clocks() || self.plan.asks.iter().any(|ask| forgets(ask.way)) {
+            return None;
+        }
+        let is_excused = |one: &&Booking| {
+            let at = since_begin(one.now);
+            let until = since_begin(one.at) + SETTLING;
+            // A process that stood still sends late, and waits for the answer no more.
+            self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
+        };
+        let mut open = open.iter().filter(|one| !is_excused(one));
+        if self.has_unique_marks() {
+            let lost = open.find(|one| one.settlements == 0);
+            return lost.map(|booking| format!("never given back: {booking:?}"));
+        }
+        // Marks that are alike say how many were given back, and not which.
+        let mut missing: BTreeMap<(&str, i64), i64> = BTreeMap::new();
+        for one in open {
+            *missing.entry((one.label("api"), one.cost)).or_default() += 1;
+        }
+        for record in self.records {
+            let ask = self.ask(record);
+            if self.has_settled(record)
+                && let Some(count) = missing.get_mut(&(ask.key, ask.cost.cast_signed()))
+            {
+                *count += i64::from(!self.is_disturbed(record.asked, record.ended + SECOND));
+            }
+        }
+        for one in &self.account.bookings {
+            if let Some(count) = missing.get_mut(&(one.label("api"), one.cost)) {
+                *count -= i64::from(one.settlements);
+            }
+        }
+        let lost = missing.into_iter().find(|(_, count)| *count > 0);
+        lost.map(|((key, cost), count)| format!("{count} of {cost} for {key} never given back"))
+    }
+
+    fn has_budget(&self) -> bool {
+        let mut all = self.plan.limits.iter().flat_map(|limit| &limit.algorithms);
+        all.any(|one| matches!(one, AnyAlgorithm::Budget(_)))
+    }
+
+    /// True if a mark tells a charge from all others.
+    fn has_unique_marks(&self) -> bool {
+        self.plan.limits.iter().any(|limit| self.has_unique_marks_of(limit.name))
+    }
+
+    fn has_unique_marks_of(&self, limiter: &str) -> bool {
+        let is_unique = |one: &AnyAlgorithm| {
+            matches!(
+                one,
+                AnyAlgorithm::TokenBucket(_)
+                    | AnyAlgorithm::SlidingLog(_)
+                    | AnyAlgorithm::SmoothBursty(_)
+                    | AnyAlgorithm::SmoothWarmingUp(_)
+            )
+        };
+        let own = self.plan.limits.iter().filter(|limit| limit.name == limiter);
+        own.flat_map(|limit| &limit.algorithms).any(is_unique)
+    }
+
+    /// Where admissions do not say which charge is theirs, there are enough, and not too many.
+    fn counted(&self) -> Option<String> {
+        let mut taken: BTreeMap<&str, i64> = BTreeMap::new();
+        for booking in &self.account.bookings {
+            let label = booking.label("api");
+            if !label.is_empty() {
+                *taken.entry(label).or_default() += booking.cost;
+            }
+        }
+        let mut admitted: BTreeMap<&str, i64> = BTreeMap::new();
+        for record in self.records {
+            let ask = self.ask(record);
+            let is_kept = matches!(record.fate, Fate::Admitted { settled: None, .. });
+            if is_kept && matches!(ask.way, Way::Acquire | Way::Layer) {
+                *admitted.entry(ask.key).or_default() += ask.cost.cast_signed();
+            }
+        }
+        let shadows = self.plan.stack.is_shadow || !self.plan.stack.switches.is_empty();
+        let is_more = |(key, units): &(&&str, &i64)| {
+            !shadows && taken.get(**key).copied().unwrap_or(0) < **units
+        };
+        let more = admitted.iter().find(is_more);
+        more.map(|(key, units)| format!("{units} units of {key} were admitted, and fewer charged"))
+    }
+
+    /// Each refusal is one that the store made, with the wait that it told.
+    fn truth(&self) -> Option<String> {
+        let is_wrong = |record: &&Record| {
+            let Fate::Refused { by: Some(by), retry_after } = record.fate else { return false };
+            let ask = self.ask(record);
+            let labels = [ask.key, EVERYBODY];
+            let cost = ask.cost.cast_signed();
+            let now = record.decided_at.unwrap_or(0);
+            let mut own = self
+                .account
+                .refusals
+                .iter()
+                .filter(|one| one.now == now && labels.contains(&one.label.as_str()));
+            match by {
+                // Of limiters that are asked in turn, the longest wait is told.
+                _ if self.asks_in_turn() => false,
+                Origin::Store => !own.any(|one| {
+                    let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
+                    one.cost == cost && wait == retry_after
+                }),
+                Origin::Cache => own.next().is_none(),
+                _ => false,
+            }
+        };
+        self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// A caller that asks again when it was told to is admitted if no other came first.
+    fn obeyed(&self) -> Option<String> {
+        let changes = |way| matches!(way, Way::Penalize | Way::Block | Way::Unblock | Way::Reset);
+        if self.has_odd_clocks()
+            || !self.is_exact()
+            || self.plan.asking != Asking::Alone
+            || self.plan.asks.iter().any(|ask| changes(ask.way) || ask.own_quota.is_some())
+            // Nobody knows when what is held is settled.
+            || self.has_budget()
+        {
+            return None;
+        }
+        let seconds = self.records.iter().filter(|record| record.is_second);
+        seconds.into_iter().find_map(|second| {
+            let Fate::Refused { by: Some(Origin::Store), .. } = second.fate else { return None };
+            let first = self.records.iter().find(|one| one.ask == second.ask && !one.is_second)?;
+            let Fate::Refused { by: Some(Origin::Store), .. } = first.fate else { return None };
+            let (from, until) = (first.decided_at?, second.decided_at?);
+            let key = self.ask(second).key;
+            let meets = |at: i64| from <= at && at <= until;
+            let came = |one: &Booking| one.label("api") == key && meets(one.now);
+            let took_more = |(label, at): &(String, i64)| label == key && meets(*at);
+            let is_alone = !self.account.bookings.iter().any(came)
+                && !self.account.taken_more.iter().any(took_more);
+            let is_quiet = !self.is_disturbed(first.asked, second.ended);
+            (is_alone && is_quiet)
+                .then(|| format!("{} and then {}", self.shown(first), self.shown(second)))
+        })
+    }
+
+    /// First come, first served, by key and process: one that was decided before another one asked
+    /// goes first.
+    fn order(&self) -> Option<String> {
+        if !self.is_exact() || self.has_odd_clocks() {
+            return None;
+        }
+        let admitted = self.records.iter().filter_map(|record| {
+            let Fate::Admitted { at, .. } = record.fate else { return None };
+            let ask = self.ask(record);
+            let alike = (ask.process, ask.key, ask.cost, ask.own_quota);
+            Some((alike, since_begin(record.decided_at?), at, record))
+        });
+        let admitted: Vec<_> = admitted.collect();
+        for (alike, decided, at, first) in &admitted {
+            let is_freed = |second: &Record| {
+                let mut freed = self.account.freed.iter();
+                freed.any(|(label, now)| {
+                    label == alike.1 && (first.asked..=second.ended).contains(&since_begin(*now))
+                })
+            };
+            let is_overtaking = |(other, _, earlier, second): &&(_, _, i64, &Record)| {
+                alike == other
+                    && *decided < second.asked
+                    && earlier < at
+                    && !is_freed(second)
+                    && !self.is_disturbed(first.asked, second.ended)
+            };
+            if let Some((_, _, _, second)) = admitted.iter().find(is_overtaking) {
+                return Some(format!("{} before {}", self.shown(second), self.shown(first)));
+            }
+        }
+        None
+    }
+
+    /// Nothing is left when all clients are gone.
+    fn leak(&self) -> Option<String> {
+        let Self { open_connections, tasks, .. } = self;
+        (*open_connections > 0 || *tasks > 0)
+            .then(|| format!("{open_connections} connections and {tasks} tasks are left"))
+    }
+
+    fn shown(&self, record: &Record) -> String {
+        format!("{record:?} of {:?}", self.ask(record))
+    }
+}
+
+/// The time of the world at an instant of its clock.
+fn since_begin(at: i64) -> Duration {
+    Duration::from_micros(u64::try_from(at - START).unwrap_or(0))
+}
+
+/// The admissions that break the bound of an algorithm.
+fn excess(bookings: &[&Booking], algorithm: AnyAlgorithm) -> Option<String> {
+    let quota = algorithm.quota().as_slice()[0];
+    let limit = quota.limit().cast_signed();
+    let period = i64::try_from(quota.period().as_micros()).expect("short");
+    let most: Box<dyn Fn(i64) -> Option<i64>> = match algorithm {
+        AnyAlgorithm::TokenBucket(_) => {
+            let burst = quota.get_burst().cast_signed();
+            Box::new(move |span| Some(burst + span * limit / period))
+        }
+        AnyAlgorithm::SlidingLog(_) | AnyAlgorithm::SlidingWindow(_) => {
+            Box::new(move |span| (span < period).then_some(limit))
+        }
+        AnyAlgorithm::FixedWindow(_) | AnyAlgorithm::SlidingCounter(_) => {
+            Box::new(move |span| (span < period).then_some(2 * limit))
+        }
+        _ => return None,
+    };
+    let mut taken: Vec<&&Booking> = bookings.iter().filter(|one| one.taken > 0).collect();
+    taken.sort_by_key(|one| one.at);
+    for (index, last) in taken.iter().enumerate() {
+        let mut units = 0;
+        for first in taken[..=index].iter().rev() {
+            units += first.taken;
+            match most(last.at - first.at) {
+                Some(most) if units > most => {
+                    return Some(format!("{units} units from {first:?} to {last:?}"));
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+    None
+}
+
+/// All that happened, in order.
+pub fn timeline(seen: &Seen<'_>) -> String {
+    let mut lines: Vec<(Duration, String)> = Vec::new();
+    for record in seen.records {
+        let Ask { process, key, cost, max_wait, way, .. } = seen.ask(record);
+        let number = record.ask;
+        let waits = match max_wait.is_zero() {
+            true => String::new(),
+            false => format!(", may wait {max_wait:?}"),
+        };
+        let asks = format!("caller {number} of process {process}: {way:?} {cost} of {key}{waits}");
+        lines.push((record.asked, asks));
+        lines.push((record.ended, format!("caller {number}: {:?}", record.fate)));
+    }
+    for one in &seen.account.bookings {
+        let key: Vec<_> =
+            one.keys.iter().map(|(limiter, key)| format!("{limiter}/{key}")).collect();
+        let (wait, left) = (one.at - one.now, one.taken);
+        lines.push((
+            since_begin(one.now),
+            format!(
+                "server {}: {} of {}, due in {wait} us; {left} of them are left at the end",
+                one.server,
+                one.cost,
+                key.join(" and ")
+            ),
+        ));
+    }
+    for one in seen.disturbances {
+        lines.push((one.from, format!("network: {:?} until {:?}", one.fault, one.until)));
+    }
+    for (from, until, kind) in seen.strikes {
+        lines.push((*from, format!("strike: {kind:?} until {until:?}")));
+    }
+    for (from, until) in seen.freezes {
+        lines.push((*from, format!("all processes stand still until {until:?}")));
+    }
+    lines.sort();
+    lines.iter().fold(String::new(), |mut text, (at, line)| {
+        let _ = writeln!(text, "{:>12.6} s  {line}", at.as_secs_f64());
+        text
+    })
+}

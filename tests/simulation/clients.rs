@@ -1,0 +1,137 @@
+//! The client of a world: for each process a limiter as a plan describes it, and a layer around it.
+
+use std::convert::Infallible;
+use std::future::ready;
+
+use http::{Request, Response, StatusCode};
+use tower::util::BoxCloneService;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_sluice::algorithm::{AnyAlgorithm, InLua, TokenBucket};
+use tower_sluice::{
+    AllAtOnce, AllInTurn, Boxed, Breaker, Charge, DecisionReport, LimiterExt, Memory, Pool,
+    RateLimitLayer, Redis, Switch,
+};
+
+use super::plan::{Asking, MILLISECOND, Plan};
+use super::world::TIMEOUT;
+
+/// The key that all charges share where several limiters are asked.
+pub const EVERYBODY: &str = "all";
+
+/// The service behind a layer, and in front of it.
+pub type Service = BoxCloneService<Request<()>, Response<()>, Infallible>;
+
+/// The limiters of one process, which share what a process shares.
+pub struct Process {
+    pub limiter: Boxed,
+    pub service: Service,
+    pub switch: Switch,
+}
+
+/// A request's charge, and whether finding its key panics.
+#[derive(Clone)]
+pub struct Question {
+    pub charge: Charge,
+    pub panics: bool,
+}
+
+impl Process {
+    pub fn new(plan: &Plan, pool: &Pool) -> Self {
+        let switch = Switch::new();
+        let limiter = around(plan, in_store(plan, pool), &switch);
+        let key = |request: &Request<()>| {
+            let question = request.extensions().get::<Question>().cloned();
+            if question.as_ref().is_some_and(|question| question.panics) {
+                // Without the message that a hook would print.
+                std::panic::resume_unwind(Box::new("as planned"));
+            }
+            question.map(|question| question.charge)
+        };
+        let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+        let service = RateLimitLayer::new(limiter.clone(), key).layer(inner);
+        Self { limiter, service: BoxCloneService::new(service), switch }
+    }
+
+    /// Sends a request through the layer.
+    pub async fn send(&self, charge: Charge, panics: bool) -> Result<DecisionReport, StatusCode> {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(Question { charge, panics });
+        let mut response = self.service.clone().oneshot(request).await.expect("infallible");
+        match response.status() {
+            StatusCode::OK => Ok(response.extensions_mut().remove().expect("a decision")),
+            status => Err(status),
+        }
+    }
+}
+
+/// The limiter that asks the store.
+fn in_store(plan: &Plan, pool: &Pool) -> Boxed {
+    let first = &plan.limits[0];
+    match (plan.asking, &first.algorithms[..]) {
+        (Asking::Alone, [one]) => match *one {
+            AnyAlgorithm::TokenBucket(one) => redis(plan, first.name, one, pool).boxed(),
+            AnyAlgorithm::Budget(one) => redis(plan, first.name, one, pool).boxed(),
+            AnyAlgorithm::FixedWindow(one) => redis(plan, first.name, one, pool).boxed(),
+            AnyAlgorithm::SlidingLog(one) => redis(plan, first.name, one, pool).boxed(),
+            other => redis(plan, first.name, other, pool).boxed(),
+        },
+        (Asking::Alone, [AnyAlgorithm::TokenBucket(one), AnyAlgorithm::FixedWindow(other)]) => {
+            redis(plan, first.name, (*one, *other), pool).boxed()
+        }
+        (Asking::Alone, [AnyAlgorithm::TokenBucket(one), AnyAlgorithm::TokenBucket(other)]) => {
+            redis::<(TokenBucket, TokenBucket)>(plan, first.name, (*one, *other), pool).boxed()
+        }
+        (Asking::Alone, several) => redis(plan, first.name, several.to_vec(), pool).boxed(),
+        (asking, _) => {
+            let [one, other] = [0, 1].map(|at| {
+                let limit = &plan.limits[at];
+                redis(plan, limit.name, limit.algorithms[0], pool)
+            });
+            let keys = |charge: &Charge| {
+                let everybody = Charge::new(EVERYBODY);
+                [charge.clone(), everybody]
+            };
+            match asking {
+                Asking::AllAtOnce => AllAtOnce::new((one, other), keys).boxed(),
+                _ => AllInTurn::new([one.boxed(), other.boxed()], keys).boxed(),
+            }
+        }
+    }
+}
+
+fn redis<A: InLua>(plan: &Plan, name: &'static str, algorithm: A, pool: &Pool) -> Redis<A> {
+    Redis::new(name, algorithm, pool.clone())
+        .decision_timeout(TIMEOUT)
+        .max_batch_size(plan.max_batch_size)
+        .max_in_flight(plan.max_in_flight)
+}
+
+/// The limiters around it.
+fn around(plan: &Plan, limiter: Boxed, switch: &Switch) -> Boxed {
+    let stack = &plan.stack;
+    let mut limiter = limiter;
+    if let Some(units) = stack.lease {
+        limiter = limiter.lease(units).boxed();
+    }
+    if stack.has_deny_cache {
+        limiter = limiter.deny_cache().boxed();
+    }
+    if stack.has_breaker {
+        let breaker = Breaker::new().min_failures(3).pause(100 * MILLISECOND);
+        limiter = limiter.breaker(breaker).boxed();
+    }
+    if let Some(timeout) = stack.timeout {
+        limiter = limiter.timeout(timeout).boxed();
+    }
+    if stack.is_shadow {
+        limiter = limiter.shadow().boxed();
+    }
+    if !stack.switches.is_empty() {
+        limiter = limiter.switch(switch).boxed();
+    }
+    if stack.has_fallback {
+        let algorithms = plan.limits[0].algorithms.clone();
+        limiter = limiter.or_else(Memory::new("local", algorithms)).boxed();
+    }
+    limiter
+}

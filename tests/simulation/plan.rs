@@ -1,0 +1,394 @@
+//! The plan of a world: everything that callers ask and everything that goes wrong, drawn from a
+//! seed. A plan is data, so that it can be printed, and shrunk to what a violation needs.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tower_sluice::Quota;
+use tower_sluice::algorithm::{
+    AnyAlgorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, TokenBucket,
+};
+
+use super::account::Limit;
+use super::network::Odds;
+use super::servers::{Strike, Topology};
+
+pub const MILLISECOND: Duration = Duration::from_millis(1);
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// Nothing fails before, so that connections can be made.
+const FIRST_FAULT: Duration = Duration::from_millis(500);
+
+/// Something, and when it begins.
+pub type At<T> = (Duration, T);
+
+/// What is to happen in a world.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The seed of the network and of the servers.
+    pub seed: u64,
+    pub topology: Topology,
+    pub limits: Vec<Limit>,
+    pub asking: Asking,
+    pub stack: Stack,
+    pub processes: usize,
+    pub max_batch_size: usize,
+    pub max_in_flight: usize,
+    /// The faults of the network, and how long they are drawn.
+    pub odds: Odds,
+    pub odds_until: Duration,
+    /// Strikes on servers, by their begin.
+    pub strikes: Vec<At<Strike>>,
+    /// Stretches in which no thread of the client runs, by their begin.
+    pub freezes: Vec<At<Duration>>,
+    pub asks: Vec<Ask>,
+}
+
+/// How the limiters are asked, if there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    Alone,
+    AllAtOnce,
+    AllInTurn,
+}
+
+/// The limiters around the limiter of a store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stack {
+    pub lease: Option<u64>,
+    pub has_deny_cache: bool,
+    pub has_breaker: bool,
+    pub timeout: Option<Duration>,
+    pub is_shadow: bool,
+    /// Instants at which a switch goes off, into a shadow, on, and so on.
+    pub switches: Vec<Duration>,
+    pub has_fallback: bool,
+}
+
+/// One question of a caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    pub at: Duration,
+    pub process: usize,
+    pub key: &'static str,
+    pub cost: u64,
+    pub max_wait: Duration,
+    /// Which of the quotas that charges may bring; none being the limiter's own.
+    pub own_quota: Option<usize>,
+    pub way: Way,
+    /// The caller hangs up so long after it has asked.
+    pub patience: Option<Duration>,
+    pub fails_open: bool,
+    pub then: Then,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    Acquire,
+    /// Through a layer, by a request.
+    Layer,
+    /// The same, and the closure that finds the key panics.
+    Panic,
+    Peek,
+    Estimate,
+    Penalize,
+    Reset,
+    Block,
+    Unblock,
+}
+
+/// What a caller does once it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    Keep,
+    /// Settles an admission with so many units, some time later.
+    Settle(u64, Duration),
+    /// After a refusal, asks again when it was told to.
+    Obey,
+}
+
+impl Plan {
+    /// Draws all that happens in the world of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Rng::with_seed(seed);
+        let dice = &mut dice;
+        let topology = match dice.u32(0..6) {
+            0..3 => Topology::One,
+            3 => Topology::Sentinels { replicas: dice.usize(1..3), sentinels: dice.usize(1..4) },
+            _ => Topology::Cluster { masters: dice.usize(3..6), replicas: dice.usize(0..2) },
+        };
+        let asking = match dice.u32(0..8) {
+            0 => Asking::AllAtOnce,
+            1 => Asking::AllInTurn,
+            _ => Asking::Alone,
+        };
+        let limits = limits(asking, dice);
+        let stack = Stack::draw(asking, dice);
+        let last_fault = FIRST_FAULT + MILLISECOND * dice.u32(200..3_000);
+        let (odds, strikes, freezes) = faults(&topology, last_fault, dice);
+        let processes = dice.usize(1..4);
+        let end = last_fault + 2 * SECOND;
+        let asks = asks(&limits[0], asking, &stack, processes, end, dice);
+        Self {
+            seed: dice.u64(..),
+            topology,
+            limits,
+            asking,
+            stack,
+            processes,
+            max_batch_size: [1, 2, 8, 64, 64][dice.usize(0..5)],
+            max_in_flight: [1, 2, 8, 8][dice.usize(0..4)],
+            odds,
+            odds_until: last_fault,
+            strikes,
+            freezes,
+            asks,
+        }
+    }
+
+    /// The smallest plan that is found which breaks a promise as this one does.
+    pub fn shrunk(&self, breaks: impl Fn(&Self) -> bool) -> Self {
+        let mut plan = self.clone();
+        while let Some(smaller) = plan.smaller().into_iter().find(&breaks) {
+            plan = smaller;
+        }
+        plan
+    }
+
+    /// The plans that are smaller by one part, the largest parts first.
+    pub fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        let mut add = |change: &dyn Fn(&mut Self)| {
+            let mut plan = self.clone();
+            change(&mut plan);
+            if plan != *self {
+                plans.push(plan);
+            }
+        };
+        let mut size = self.asks.len().div_ceil(2);
+        while size > 0 {
+            for begin in (0..self.asks.len()).step_by(size) {
+                let end = (begin + size).min(self.asks.len());
+                add(&|plan| drop(plan.asks.drain(begin..end)));
+            }
+            size /= 2;
+        }
+        for index in 0..self.strikes.len() {
+            add(&|plan| {
+                plan.strikes.remove(index);
+            });
+        }
+        for index in 0..self.freezes.len() {
+            add(&|plan| {
+                plan.freezes.remove(index);
+            });
+        }
+        add(&|plan| plan.odds = Odds::default());
+        for kind in 0..Odds::default().all_mut().len() {
+            add(&|plan| *plan.odds.all_mut()[kind] = 0);
+        }
+        add(&|plan| plan.stack = Stack::default());
+        add(&|plan| plan.stack.lease = None);
+        add(&|plan| plan.stack.has_deny_cache = false);
+        add(&|plan| plan.stack.has_breaker = false);
+        add(&|plan| plan.stack.timeout = None);
+        add(&|plan| plan.stack.has_fallback = false);
+        add(&|plan| plan.topology = Topology::One);
+        for index in 0..self.asks.len() {
+            add(&|plan| plan.asks[index].patience = None);
+            add(&|plan| plan.asks[index].then = Then::Keep);
+            add(&|plan| plan.asks[index].max_wait = Duration::ZERO);
+            add(&|plan| plan.asks[index].way = Way::Acquire);
+            add(&|plan| plan.asks[index].own_quota = None);
+        }
+        plans
+    }
+}
+
+fn limits(asking: Asking, dice: &mut Rng) -> Vec<Limit> {
+    let number = if asking == Asking::Alone && dice.u32(0..4) == 0 { 2 } else { 1 };
+    let period = MILLISECOND * dice.u32(20..1_000);
+    let limit = dice.u64(1..12);
+    let quota = Quota::new(limit, period);
+    let first: Vec<_> = (0..number).map(|_| algorithm(quota, dice)).collect();
+    // Charges with a quota of their own have the same period.
+    let own = Quota::new(limit + dice.u64(1..5), period);
+    let own_quotas = match dice.u32(0..4) {
+        0 if first.iter().all(|one| one.rule_of(own)) => vec![vec![own; number]],
+        _ => Vec::new(),
+    };
+    let mut limits = vec![Limit { name: "api", algorithms: first, own_quotas }];
+    if asking != Asking::Alone {
+        let quota = Quota::new(limit + dice.u64(0..10), period);
+        let algorithms = vec![algorithm(quota, dice)];
+        limits.push(Limit { name: "all", algorithms, own_quotas: Vec::new() });
+        limits[0].own_quotas.clear();
+    }
+    limits
+}
+
+/// Whether an algorithm can follow a quota.
+trait Follows {
+    fn rule_of(&self, quota: Quota) -> bool;
+}
+
+impl Follows for AnyAlgorithm {
+    fn rule_of(&self, quota: Quota) -> bool {
+        tower_sluice::algorithm::Algorithm::rule(self, quota).is_ok()
+    }
+}
+
+/// An algorithm that can follow a quota.
+fn algorithm(quota: Quota, dice: &mut Rng) -> AnyAlgorithm {
+    loop {
+        let algorithm: AnyAlgorithm = match dice.u32(0..12) {
+            0..4 => TokenBucket::new(quota.burst(dice.u64(1..8))).into(),
+            4 => Budget::new(quota.burst(dice.u64(4..16))).into(),
+            5 => FixedWindow::new(quota).into(),
+            6 => SlidingLog::new(quota).into(),
+            7 => SlidingWindow::new(quota).into(),
+            8 => SlidingCounter::new(quota).into(),
+            9 => SmoothBursty::new(quota).into(),
+            10 => SmoothWarmingUp::new(quota, MILLISECOND * dice.u32(10..2_000)).into(),
+            _ => TokenBucket::new(quota).into(),
+        };
+        if algorithm.rule_of(tower_sluice::algorithm::Algorithm::quota(&algorithm).as_slice()[0]) {
+            return algorithm;
+        }
+    }
+}
+
+impl Stack {
+    fn draw(asking: Asking, dice: &mut Rng) -> Self {
+        let mut stack = Self::default();
+        match dice.u32(0..12) {
+            0 if asking == Asking::Alone => stack.lease = Some(dice.u64(2..20)),
+            1 => stack.has_deny_cache = true,
+            2 => stack.has_breaker = true,
+            3 => stack.timeout = Some(MILLISECOND * dice.u32(5..90)),
+            4 => stack.is_shadow = true,
+            5 => {
+                let mut at = Duration::ZERO;
+                for _ in 0..dice.u32(1..10) {
+                    at += MILLISECOND * dice.u32(1..900);
+                    stack.switches.push(at);
+                }
+            }
+            6 => stack.has_fallback = true,
+            7 => {
+                stack.has_deny_cache = dice.bool();
+                stack.lease = (asking == Asking::Alone).then(|| dice.u64(2..20));
+                stack.has_breaker = dice.bool();
+                stack.has_fallback = dice.bool();
+            }
+            _ => {}
+        }
+        stack
+    }
+
+    /// True if each admission is one of the store, which says its instant.
+    pub fn is_exact(&self) -> bool {
+        self.lease.is_none() && !self.is_shadow && self.switches.is_empty()
+    }
+}
+
+fn faults(
+    topology: &Topology,
+    last: Duration,
+    dice: &mut Rng,
+) -> (Odds, Vec<At<Strike>>, Vec<At<Duration>>) {
+    let mut odds = Odds::default();
+    let instant = |dice: &mut Rng| {
+        let span = u32::try_from((last - FIRST_FAULT).as_millis()).expect("short");
+        FIRST_FAULT + MILLISECOND * dice.u32(0..span)
+    };
+    // A world with few faults shows what each of them does; one with many, what they do together.
+    let density = dice.u32(0..4);
+    for odd in odds.all_mut() {
+        if density > 0 && dice.u32(0..4) < density {
+            *odd = dice.u32(5..200);
+        }
+    }
+    let strikes =
+        (0..dice.u32(0..4)).map(|_| (instant(dice), Strike::draw(dice, topology))).collect();
+    let freezes = match dice.u32(0..3) {
+        0 => (0..dice.u32(1..5)).map(|_| (instant(dice), freeze(dice))).collect(),
+        _ => Vec::new(),
+    };
+    (odds, strikes, freezes)
+}
+
+/// How long a thread stands still: 1 ms to 3 s, mostly short.
+fn freeze(dice: &mut Rng) -> Duration {
+    let most = [10, 100, 300, 3_000][dice.usize(0..4)];
+    MILLISECOND * dice.u32(1..most)
+}
+
+fn asks(
+    limit: &Limit,
+    asking: Asking,
+    stack: &Stack,
+    processes: usize,
+    end: Duration,
+    dice: &mut Rng,
+) -> Vec<Ask> {
+    let span = u32::try_from(end.as_micros()).expect("short");
+    let number = [20, 60, 150, 300][dice.usize(0..4)];
+    // Callers come one by one, or many at once.
+    let flood = dice.u32(0..4) == 0;
+    let max_cost = if stack.lease.is_some() { 2 } else { 4 };
+    let operates = dice.u32(0..3) == 0;
+    let mut at = Duration::ZERO;
+    let mut asks: Vec<Ask> = (0..number)
+        .map(|_| {
+            if !flood || dice.u32(0..20) == 0 {
+                at = Duration::from_micros(u64::from(dice.u32(0..span)));
+            }
+            let key = ["hot", "hot", "hot", "warm", "cold"][dice.usize(0..5)];
+            let way = match dice.u32(0..40) {
+                0 if operates => Way::Penalize,
+                1 if operates => Way::Reset,
+                2 if operates => Way::Block,
+                3 if operates => Way::Unblock,
+                4 if operates => Way::Estimate,
+                5 if operates => Way::Peek,
+                6 => Way::Panic,
+                7..14 => Way::Layer,
+                _ => Way::Acquire,
+            };
+            let max_wait = match dice.u32(0..3) {
+                0 => MILLISECOND * dice.u32(1..500),
+                _ => Duration::ZERO,
+            };
+            let patience = (dice.u32(0..5) == 0).then(|| {
+                let most = [3_000, 300_000][dice.usize(0..2)];
+                Duration::from_micros(dice.u64(0..most))
+            });
+            let cost = dice.u64(1..max_cost);
+            let then = match dice.u32(0..6) {
+                0 => Then::Settle(0, MILLISECOND * dice.u32(0..100)),
+                1 => Then::Settle(dice.u64(0..cost + 2), MILLISECOND * dice.u32(0..300)),
+                2 => Then::Obey,
+                _ => Then::Keep,
+            };
+            // A block keeps the state as its own quota would: then a refund may find another one.
+            let brings = !operates && !limit.own_quotas.is_empty() && dice.u32(0..5) == 0;
+            Ask {
+                at,
+                process: dice.usize(0..processes),
+                key,
+                cost,
+                max_wait,
+                own_quota: brings.then_some(0),
+                way,
+                patience,
+                fails_open: dice.u32(0..4) == 0,
+                then,
+            }
+        })
+        .collect();
+    let _ = asking;
+    asks.sort_by_key(|ask| ask.at);
+    asks
+}
