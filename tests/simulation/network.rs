@@ -413,7 +413,7 @@ struct Link {
     /// Nothing arrives any more: the number of the fault.
     lost: Option<usize>,
     /// Pieces that are sent again once the host can be reached.
-    waiting: Vec<Vec<u8>>,
+    waiting: Vec<(u64, Vec<u8>)>,
 }
 
 /// Something that happens at an instant.
@@ -425,6 +425,7 @@ enum Event {
     /// A piece arrives at the host. An empty one fetches what was published.
     Arrive {
         link: u64,
+        order: u64,
         piece: Vec<u8>,
     },
     /// A piece of an answer arrives at the client. The end closes the connection behind it.
@@ -527,8 +528,18 @@ impl Network {
     }
 
     fn schedule(&self, at: Instant, event: Event) {
+        let number = self.next_number();
+        self.events.borrow_mut().insert((at, number), event);
+    }
+
+    /// Lets a piece arrive, at an instant behind those that were sent before it.
+    fn schedule_arrival(&self, at: Instant, link: u64, order: u64, piece: Vec<u8>) {
+        self.events.borrow_mut().insert((at, order), Event::Arrive { link, order, piece });
+    }
+
+    fn next_number(&self) -> u64 {
         self.count.set(self.count.get() + 1);
-        self.events.borrow_mut().insert((at, self.count.get()), event);
+        self.count.get()
     }
 
     /// Takes what clients have sent.
@@ -543,7 +554,7 @@ impl Network {
                         link.arrival
                     });
                     if let Some(at) = arrival {
-                        self.schedule(at, Event::Arrive { link, piece });
+                        self.schedule_arrival(at, link, self.next_number(), piece);
                     }
                 }
                 Sent::End { link } => self.close(link),
@@ -565,22 +576,22 @@ impl Network {
             if link.life != host.life.get() {
                 ended.push(number);
             } else if host.has_news.get() {
-                events.push((now(), Event::Arrive { link: number, piece: Vec::new() }));
+                events.push((now(), number, self.next_number(), Vec::new()));
             }
             if !link.waiting.is_empty() && host.reach.get() != Reach::Silent {
                 // They are sent again, the later the longer the silence was.
                 let pause = Duration::from_millis(self.dice.borrow_mut().u64(1..300));
                 link.arrival = link.arrival.max(now() + pause);
                 link.stalled_until = link.arrival;
-                let arrive = |piece| (link.arrival, Event::Arrive { link: number, piece });
+                let arrive = |(order, piece)| (link.arrival, number, order, piece);
                 events.extend(link.waiting.drain(..).map(arrive));
             }
         }
         for host in self.hosts.borrow().values() {
             host.has_news.set(false);
         }
-        for (at, event) in events {
-            self.schedule(at, event);
+        for (at, link, order, piece) in events {
+            self.schedule_arrival(at, link, order, piece);
         }
         for link in ended {
             self.close(link);
@@ -590,8 +601,8 @@ impl Network {
     fn run(&self, event: Event) {
         match event {
             Event::Dial { host, socket } => self.open_socket(&host, socket),
-            Event::Arrive { link, piece } => {
-                if self.arrive(link, piece).is_break() {
+            Event::Arrive { link, order, piece } => {
+                if self.arrive(link, order, piece).is_break() {
                     self.close(link);
                 }
             }
@@ -648,7 +659,7 @@ impl Network {
     }
 
     /// Gives a piece to the host, or loses it. Breaks if the connection ends.
-    fn arrive(&self, number: u64, piece: Vec<u8>) -> ControlFlow<()> {
+    fn arrive(&self, number: u64, order: u64, piece: Vec<u8>) -> ControlFlow<()> {
         let mut links = self.links.borrow_mut();
         let Some(link) = links.get_mut(&number) else { return ControlFlow::Continue(()) };
         let (odds, host) = (self.odds.get(), Rc::clone(&link.session.host));
@@ -662,12 +673,12 @@ impl Network {
         let from = link.stalled_until.max(now() + host.standing());
         if from > now() {
             // What is behind it in the queue does not overtake it.
-            self.schedule(from, Event::Arrive { link: number, piece });
+            self.schedule_arrival(from, number, order, piece);
             return ControlFlow::Continue(());
         }
         let is_silent = host.reach.get() == Reach::Silent;
         if is_silent && (!link.waiting.is_empty() || self.dice.borrow_mut().bool()) {
-            link.waiting.push(piece);
+            link.waiting.push((order, piece));
             return ControlFlow::Continue(());
         }
         let odds_of_loss = if is_silent { 1 } else { odds.half_open };
