@@ -61,7 +61,8 @@ impl Seen<'_> {
     /// True if a server or the network failed in this stretch, or so shortly before it that it may
     /// still be felt.
     fn is_disturbed(&self, from: Duration, until: Duration) -> bool {
-        let meets = |begin: Duration, end: Duration| begin <= until && end + RECOVERY >= from;
+        let recovered = |end: Duration| end + RECOVERY + self.frozen(end, from);
+        let meets = |begin: Duration, end: Duration| begin <= until && recovered(end) >= from;
         self.strikes.iter().any(|(begin, end, _)| meets(*begin, *end))
             || self.disturbances.iter().any(|one| meets(one.from, one.until))
     }
@@ -102,7 +103,10 @@ impl Seen<'_> {
 
     /// No window of a key holds more than its limit, but for what a server truly lost.
     fn bound(&self) -> Option<String> {
-        if self.has_odd_clocks() {
+        // What comes back of a charge from before a reset may be a unit of one that left the very
+        // same state since.
+        let has_resets = self.plan.asks.iter().any(|ask| ask.way == Way::Reset);
+        if self.has_odd_clocks() || has_resets {
             return None;
         }
         self.account.histories().into_iter().find_map(|(key, bookings)| {
@@ -160,6 +164,7 @@ impl Seen<'_> {
         let process = self.ask(record).process;
         let ends = self.strikes.iter().map(|(_, end, _)| *end);
         let ends = ends.chain(self.disturbances.iter().map(|one| one.until));
+        let ends = ends.chain(self.freezes.iter().map(|(_, end)| *end));
         let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
         let is_decided = |fate: &Fate| match fate {
             Fate::Admitted { .. } | Fate::Done => true,
