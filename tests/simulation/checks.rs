@@ -24,6 +24,9 @@ const GRACE: Duration = Duration::from_millis(60);
 /// A connection and an answer may take so long.
 const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 
+/// Timers of a process that is on time fire that much later, and answers take as long.
+const SLOT_GRACE: Duration = Duration::from_millis(20);
+
 /// How late a settlement may reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
 
@@ -47,6 +50,9 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("unasked", seen.unasked()))
         .or_else(|| named("time", seen.time()))
         .or_else(|| named("once", seen.once()))
+        .or_else(|| named("slot", seen.slot()))
+        .or_else(|| named("kind", seen.kind()))
+        .or_else(|| named("passes", seen.passes()))
         .or_else(|| named("truth", seen.truth()))
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
@@ -76,7 +82,8 @@ impl Seen<'_> {
     }
 
     fn was_frozen(&self, from: Duration, until: Duration) -> bool {
-        self.freezes.iter().any(|(begin, end)| *begin <= until && *end >= from)
+        // What has waited meanwhile is answered after it.
+        self.freezes.iter().any(|(begin, end)| *begin <= until && *end + TIMEOUT >= from)
     }
 
     /// True if the clock of a server may differ from the world's.
@@ -134,11 +141,15 @@ impl Seen<'_> {
                 Fate::AdmittedBy(Origin::FailOpen) => is_disturbed,
                 // Load of this process may keep it from asking.
                 Fate::AdmittedBy(Origin::Local) | Fate::Refused { by: Some(Origin::Local), .. } => {
-                    is_disturbed || was_frozen
+                    is_disturbed || was_frozen || self.plan.is_flooded
                 }
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
                     let has_timeout = self.plan.stack.timeout.is_some();
-                    is_disturbed || was_frozen || has_timeout || self.is_flooded(record)
+                    is_disturbed
+                        || was_frozen
+                        || has_timeout
+                        || self.is_flooded(record)
+                        || self.plan.is_flooded
                 }
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
@@ -360,7 +371,7 @@ impl Seen<'_> {
         for booking in &self.account.bookings {
             let label = booking.label("api");
             if !label.is_empty() {
-                *taken.entry(label).or_default() += booking.cost;
+                *taken.entry(label).or_default() += booking.taken;
             }
         }
         let mut admitted: BTreeMap<&str, i64> = BTreeMap::new();
@@ -399,11 +410,40 @@ impl Seen<'_> {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
                     one.cost == cost && wait == retry_after
                 }),
-                Origin::Cache => own.next().is_none(),
+                // Repeated to a charge that would have been refused as well, with what is left.
+                Origin::Cache => {
+                    let max_wait = ask.max_wait;
+                    !own.any(|one| {
+                        let Some(wait) = one.wait.filter(|_| one.cost <= cost) else {
+                            return false;
+                        };
+                        let end = since_begin(now + wait);
+                        let left = retry_after.unwrap_or_default();
+                        let (soonest, latest) = (record.asked + left, record.ended + left);
+                        // The answer took that long at most.
+                        let is_due = end <= latest + TIMEOUT && soonest <= end + TIMEOUT;
+                        is_due && max_wait <= left + TIMEOUT && record.asked < end + SLOT_GRACE
+                    }) && !self.has_odd_clocks()
+                        || self.was_reset_since(record)
+                }
                 _ => false,
             }
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// True if the process has reset the key since a decision.
+    fn was_reset_since(&self, record: &Record) -> bool {
+        let decided = since_begin(record.decided_at.unwrap_or(0));
+        let own = self.ask(record);
+        !self.has_odd_clocks()
+            && self.records.iter().any(|reset| {
+                let ask = self.ask(reset);
+                (ask.process, ask.key, ask.way) == (own.process, own.key, Way::Reset)
+                    && reset.fate == Fate::Done
+                    && decided < reset.asked
+                    && reset.ended < record.asked
+            })
     }
 
     /// A caller that asks again when it was told to is admitted if no other came first.
@@ -465,6 +505,73 @@ impl Seen<'_> {
             };
             if let Some((_, _, _, second)) = admitted.iter().find(is_overtaking) {
                 return Some(format!("{} before {}", self.shown(second), self.shown(first)));
+            }
+        }
+        None
+    }
+
+    /// Who waits goes at its slot: not before it, and not long after it.
+    fn slot(&self) -> Option<String> {
+        if !self.is_exact() || self.has_odd_clocks() {
+            return None;
+        }
+        let is_wrong = |record: &&Record| {
+            let Fate::Admitted { at, .. } = record.fate else { return false };
+            let (slot, ask) = (since_begin(at), self.ask(record));
+            let goes_late = record.ended > slot + SLOT_GRACE
+                && record.ended > record.asked + TIMEOUT + GRACE
+                && !self.was_frozen(record.asked, record.ended);
+            matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
+        };
+        self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// What fails is the store's fault, or load, unless a server says otherwise.
+    fn kind(&self) -> Option<String> {
+        use StrikeKind::{Login, OutOfMemory};
+        let is_odd = |kind| matches!(kind, OutOfMemory | Login);
+        if self.strikes.iter().any(|(_, _, kind)| is_odd(*kind)) {
+            return None;
+        }
+        let is_wrong = |record: &&Record| {
+            let well = [ErrorKind::Infrastructure, ErrorKind::Saturation];
+            matches!(record.fate, Fate::Failed(Some(kind)) if !well.contains(&kind))
+        };
+        self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// A shadow refuses nobody, and neither does a switch that is not on.
+    fn passes(&self) -> Option<String> {
+        let stack = &self.plan.stack;
+        if stack.is_shadow {
+            let is_wrong = |record: &&Record| {
+                let asks = matches!(self.ask(record).way, Way::Acquire | Way::Layer);
+                asks && matches!(record.fate, Fate::Refused { .. } | Fate::Failed(_))
+            };
+            let refused = self.records.iter().find(is_wrong);
+            return refused.map(|record| self.shown(record));
+        }
+        // Off, in a shadow, on, and so on.
+        for (number, begin) in stack.switches.iter().enumerate() {
+            let end = stack.switches.get(number + 1).copied().unwrap_or(Duration::MAX);
+            let meets = |record: &&Record| {
+                let asks = matches!(self.ask(record).way, Way::Acquire | Way::Layer);
+                asks && *begin + SLOT_GRACE < record.asked
+                    && record.asked + SLOT_GRACE < end
+                    && number + 1 < stack.switches.len()
+                    && !self.was_frozen(*begin, record.ended)
+            };
+            let is_wrong = |record: &&Record| match number % 3 {
+                0 => {
+                    record.fate != Fate::AdmittedBy(Origin::Off)
+                        && record.fate != Fate::Left
+                        && record.fate != Fate::Panicked
+                }
+                1 => matches!(record.fate, Fate::Refused { .. } | Fate::Failed(_)),
+                _ => record.fate == Fate::AdmittedBy(Origin::Off),
+            };
+            if let Some(record) = self.records.iter().filter(meets).find(is_wrong) {
+                return Some(self.shown(record));
             }
         }
         None
