@@ -1,6 +1,8 @@
 //! The promises, each checked against what was seen of a world: the callers' records beside the
 //! servers' account.
 
+mod leases;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -191,6 +193,7 @@ impl Seen<'_> {
         if !self.is_exact() {
             return match self.plan.stack.is_exact() {
                 true => self.once_in_turn(),
+                false if self.plan.stack.lease.is_some() => self.leased(),
                 false => self.counted(),
             };
         }
@@ -288,17 +291,10 @@ impl Seen<'_> {
 
     /// A charge whose caller has left was given back, or the store was asked to.
     fn lost(&self, open: &[&Booking]) -> Option<String> {
-        let forgets = |way| matches!(way, Way::Reset | Way::Block | Way::Unblock | Way::Penalize);
-        if self.has_odd_clocks() || self.plan.asks.iter().any(|ask| forgets(ask.way)) {
+        if self.has_odd_clocks() || self.forgets() {
             return None;
         }
-        let is_excused = |one: &&Booking| {
-            let at = since_begin(one.now);
-            let until = since_begin(one.at) + SETTLING;
-            // A process that stood still sends late, and waits for the answer no more.
-            self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
-        };
-        let mut open = open.iter().filter(|one| !is_excused(one));
+        let mut open = open.iter().filter(|one| !self.may_be_lost(one, SETTLING));
         if self.has_unique_marks() {
             let lost = open.find(|one| one.settlements == 0);
             return lost.map(|booking| format!("never given back: {booking:?}"));
@@ -323,6 +319,20 @@ impl Seen<'_> {
         }
         let lost = missing.into_iter().find(|(_, count)| *count > 0);
         lost.map(|((key, cost), count)| format!("{count} of {cost} for {key} never given back"))
+    }
+
+    /// True if somebody makes the store forget charges.
+    fn forgets(&self) -> bool {
+        let forgets = |way| matches!(way, Way::Reset | Way::Block | Way::Unblock | Way::Penalize);
+        self.plan.asks.iter().any(|ask| forgets(ask.way))
+    }
+
+    /// True if a fault explains that nothing of a charge came back within this time.
+    fn may_be_lost(&self, one: &Booking, settling: Duration) -> bool {
+        let at = since_begin(one.now);
+        let until = since_begin(one.at) + settling;
+        // A process that stood still sends late, and waits for the answer no more.
+        self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
     }
 
     fn has_budget(&self) -> bool {

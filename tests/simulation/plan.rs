@@ -123,8 +123,13 @@ impl Plan {
             1 => Asking::AllInTurn,
             _ => Asking::Alone,
         };
-        let limits = limits(asking, dice);
+        let mut same_dice = dice.clone();
+        let mut limits = self::limits(asking, 1, dice);
         let stack = Stack::draw(asking, dice);
+        if stack.lease.is_some() {
+            // Few units are not leased.
+            limits = self::limits(asking, 12, &mut same_dice);
+        }
         let last_fault = FIRST_FAULT + MILLISECOND * dice.u32(200..3_000);
         let (odds, strikes, freezes) = faults(&topology, last_fault, dice);
         let processes = dice.usize(1..4);
@@ -206,10 +211,11 @@ impl Plan {
     }
 }
 
-fn limits(asking: Asking, dice: &mut Rng) -> Vec<Limit> {
+/// The limits, each of them `times` as large as usual.
+fn limits(asking: Asking, times: u64, dice: &mut Rng) -> Vec<Limit> {
     let number = if asking == Asking::Alone && dice.u32(0..4) == 0 { 2 } else { 1 };
     let period = MILLISECOND * dice.u32(20..1_000);
-    let limit = dice.u64(1..12);
+    let limit = times * dice.u64(1..12);
     let quota = Quota::new(limit, period);
     let first: Vec<_> = (0..number).map(|_| algorithm(quota, dice)).collect();
     // Charges with a quota of their own have the same period.
@@ -337,7 +343,7 @@ fn asks(
     let number = [20, 60, 150, 300][dice.usize(0..4)];
     // Callers come one by one, or many at once.
     let flood = dice.u32(0..4) == 0;
-    let max_cost = if stack.lease.is_some() { 2 } else { 4 };
+    let max_cost = if stack.lease.is_some() { 3 } else { 4 };
     let operates = dice.u32(0..3) == 0;
     let mut at = Duration::ZERO;
     let mut asks: Vec<Ask> = (0..number)

@@ -42,6 +42,8 @@ pub struct Record {
     pub fate: Fate,
     /// The instant of the decision, by the clock that decided.
     pub decided_at: Option<i64>,
+    /// When units were given back, or more were taken.
+    pub settled_at: Option<Duration>,
     /// True if it was asked again, since it was told to.
     pub is_second: bool,
 }
@@ -240,9 +242,11 @@ impl World {
         if let (Then::Settle(actual, time), Some(reservation)) = (ask.then, reservation) {
             sleep(time).await;
             if process.limiter.settle(reservation, actual).is_ok()
-                && let Fate::Admitted { settled, .. } = &mut self.records.borrow_mut()[place].fate
+                && let record = &mut self.records.borrow_mut()[place]
+                && let Fate::Admitted { settled, .. } = &mut record.fate
             {
                 *settled = Some(actual);
+                record.settled_at = Some(self.elapsed());
             }
         }
         retry_after
@@ -355,7 +359,8 @@ impl Note<'_> {
         let Some(Answer { fate, decided_at, .. }) = self.answer.take() else { return };
         let Self { index: ask, is_second, asked, .. } = *self;
         let ended = self.world.elapsed();
-        let record = Record { ask, asked, ended, fate, decided_at, is_second };
+        let settled_at = None;
+        let record = Record { ask, asked, ended, fate, decided_at, settled_at, is_second };
         self.world.records.borrow_mut().push(record);
     }
 }
