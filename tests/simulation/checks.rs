@@ -1,6 +1,7 @@
 //! The promises, each checked against what was seen of a world: the callers' records beside the
 //! servers' account.
 
+mod deny_cache;
 mod leases;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::{ErrorKind, Origin};
 
-use super::account::{Account, Booking};
+use super::account::{Account, Booking, Refusal};
 use super::clients::EVERYBODY;
 use super::network::{Disturbance, START};
 use super::plan::{Ask, Asking, Plan, SECOND, Way};
@@ -50,6 +51,7 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("time", seen.time()))
         .or_else(|| named("once", seen.once()))
         .or_else(|| named("truth", seen.truth()))
+        .or_else(|| named("repeated", seen.repeated()))
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
         .or_else(|| named("leak", seen.leak()))
@@ -389,14 +391,8 @@ impl Seen<'_> {
         let is_wrong = |record: &&Record| {
             let Fate::Refused { by: Some(by), retry_after } = record.fate else { return false };
             let ask = self.ask(record);
-            let labels = [ask.key, EVERYBODY];
             let cost = ask.cost.cast_signed();
-            let now = record.decided_at.unwrap_or(0);
-            let mut own = self
-                .account
-                .refusals
-                .iter()
-                .filter(|one| one.now == now && labels.contains(&one.label.as_str()));
+            let mut own = self.refusals_of(record);
             match by {
                 // Of limiters that are asked in turn, the longest wait is told.
                 _ if self.asks_in_turn() => false,
@@ -409,6 +405,14 @@ impl Seen<'_> {
             }
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// What the store refused to the caller's keys at the instant that it was told.
+    fn refusals_of(&self, record: &Record) -> impl Iterator<Item = &Refusal> {
+        let labels = [self.ask(record).key, EVERYBODY];
+        let now = record.decided_at.unwrap_or(0);
+        let all = self.account.refusals.iter();
+        all.filter(move |one| one.now == now && labels.contains(&one.label.as_str()))
     }
 
     /// A caller that asks again when it was told to is admitted if no other came first.
