@@ -168,7 +168,7 @@ impl Host {
 
     /// Reads nothing for a time.
     pub fn stand_for(&self, time: Duration) {
-        self.stands_until.set(Some(now() + time));
+        self.stands_until.set(self.stands_until.get().max(Some(now() + time)));
     }
 
     /// How long it reads nothing yet.
@@ -687,6 +687,7 @@ impl Network {
         }
         let from = link.stalled_until.max(now() + host.standing());
         if from > now() {
+            link.stalled_until = from;
             // What is behind it in the queue does not overtake it.
             self.schedule_arrival(from, number, order, piece);
             return ControlFlow::Continue(());
