@@ -3,13 +3,14 @@
 
 mod deny_cache;
 mod leases;
+mod shadow;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
-use tower_sluice::{ErrorKind, Origin};
+use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 
 use super::account::{Account, Booking, Refusal};
 use super::clients::EVERYBODY;
@@ -39,6 +40,10 @@ pub struct Seen<'a> {
     /// Strikes on servers: begin, end, kind.
     pub strikes: &'a [(Duration, Duration, StrikeKind)],
     pub freezes: &'a [(Duration, Duration)],
+    /// When the switches were turned.
+    pub modes: &'a [(Duration, SwitchMode)],
+    /// What each process counted in its shadow.
+    pub shadow_counts: &'a [ShadowCounts],
     pub open_connections: usize,
     pub tasks: usize,
 }
@@ -52,6 +57,8 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("once", seen.once()))
         .or_else(|| named("truth", seen.truth()))
         .or_else(|| named("repeated", seen.repeated()))
+        .or_else(|| named("shadow", seen.shadowed()))
+        .or_else(|| named("switch", seen.switched()))
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
         .or_else(|| named("leak", seen.leak()))
@@ -140,6 +147,10 @@ impl Seen<'_> {
                     let has_timeout = self.plan.stack.timeout.is_some();
                     is_disturbed || was_frozen || has_timeout || self.is_flooded(record)
                 }
+                // For whatever error.
+                Fate::AdmittedBy(Origin::Shadow) => {
+                    is_disturbed || was_frozen || self.is_flooded(record)
+                }
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
             };
@@ -193,10 +204,9 @@ impl Seen<'_> {
     /// Each admission was charged once, and what nobody has was given back.
     fn once(&self) -> Option<String> {
         if !self.is_exact() {
-            return match self.plan.stack.is_exact() {
-                true => self.once_in_turn(),
-                false if self.plan.stack.lease.is_some() => self.leased(),
-                false => self.counted(),
+            return match self.plan.stack.lease {
+                None => self.once_in_turn(),
+                Some(_) => self.leased(),
             };
         }
         let mut open: Vec<&Booking> = self.account.bookings.iter().collect();
@@ -361,35 +371,14 @@ impl Seen<'_> {
         own.flat_map(|limit| &limit.algorithms).any(is_unique)
     }
 
-    /// Where admissions do not say which charge is theirs, there are enough, and not too many.
-    fn counted(&self) -> Option<String> {
-        let mut taken: BTreeMap<&str, i64> = BTreeMap::new();
-        for booking in &self.account.bookings {
-            let label = booking.label("api");
-            if !label.is_empty() {
-                *taken.entry(label).or_default() += booking.cost;
-            }
-        }
-        let mut admitted: BTreeMap<&str, i64> = BTreeMap::new();
-        for record in self.records {
-            let ask = self.ask(record);
-            let is_kept = matches!(record.fate, Fate::Admitted { settled: None, .. });
-            if is_kept && matches!(ask.way, Way::Acquire | Way::Layer) {
-                *admitted.entry(ask.key).or_default() += ask.cost.cast_signed();
-            }
-        }
-        let shadows = self.plan.stack.is_shadow || !self.plan.stack.switches.is_empty();
-        let is_more = |(key, units): &(&&str, &i64)| {
-            !shadows && taken.get(**key).copied().unwrap_or(0) < **units
-        };
-        let more = admitted.iter().find(is_more);
-        more.map(|(key, units)| format!("{units} units of {key} were admitted, and fewer charged"))
-    }
-
     /// Each refusal is one that the store made, with the wait that it told.
     fn truth(&self) -> Option<String> {
         let is_wrong = |record: &&Record| {
-            let Fate::Refused { by: Some(by), retry_after } = record.fate else { return false };
+            let (by, retry_after) = match record.fate {
+                Fate::Refused { by: Some(by), retry_after } => (by, retry_after),
+                Fate::Spared { retry_after } => (Origin::Store, retry_after),
+                _ => return false,
+            };
             let ask = self.ask(record);
             let cost = ask.cost.cast_signed();
             let mut own = self.refusals_of(record);
