@@ -116,6 +116,15 @@ fn state_of(charge: &Charge, works: &Works) -> Option<State> {
     Some(charge.keys.iter().map(|key| works[key].standing.state.clone()).collect())
 }
 
+/// Clamps a state from the future, as each write does.
+fn clamp(charge: &Charge, works: &mut Works) {
+    let clamped =
+        state_of(charge, works).and_then(|state| List::clamp(&charge.rule, &state, charge.now));
+    if clamped.is_some() {
+        keep(charge, clamped, false, works);
+    }
+}
+
 fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Works) {
     let mut members = state.unwrap_or_default().into_iter();
     for key in &*charge.keys {
@@ -469,7 +478,7 @@ impl Account {
                 }
                 one.taken -= back;
                 if back > 0 {
-                    self.freed.push((charge.label(0).to_owned(), now));
+                    self.free(charge);
                 }
                 if one.taken < 0 {
                     return Err(format!("once: {charge:?}: given back twice"));
@@ -498,17 +507,27 @@ impl Account {
                     let work = works.get_mut(key).expect("it was read");
                     (work.before, work.bookings, work.is_changed) = (None, Vec::new(), false);
                 }
-                self.freed.push((charge.label(0).to_owned(), charge.now));
+                self.free(charge);
                 self.count("reset", charge);
             }
             Op::Unblock => {
+                if charge.keys.iter().any(|key| works[key].standing.blocked_until.is_some()) {
+                    clamp(charge, works);
+                }
                 for key in &*charge.keys {
                     works.get_mut(key).expect("it was read").standing.blocked_until = None;
                 }
                 self.count("unblock", charge);
             }
+            Op::Block { .. } => clamp(charge, works),
             _ => {}
         }
+    }
+
+    /// Notes that units of a charge's keys are free again.
+    fn free(&mut self, charge: &Charge) {
+        let labels = (0..charge.keys.len()).map(|place| charge.label(place).to_owned());
+        self.freed.extend(labels.map(|label| (label, charge.now)));
     }
 
     /// Notes a block, or the refusal of a check that it caused.

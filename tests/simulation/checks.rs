@@ -28,6 +28,9 @@ const GRACE: Duration = Duration::from_millis(60);
 /// A connection and an answer may take so long.
 const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 
+/// Timers of a process that is on time fire that much later, and answers take as long.
+const SLOT_GRACE: Duration = Duration::from_millis(20);
+
 /// How late a settlement may reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
 
@@ -55,6 +58,8 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("unasked", seen.unasked()))
         .or_else(|| named("time", seen.time()))
         .or_else(|| named("once", seen.once()))
+        .or_else(|| named("slot", seen.slot()))
+        .or_else(|| named("kind", seen.kind()))
         .or_else(|| named("truth", seen.truth()))
         .or_else(|| named("repeated", seen.repeated()))
         .or_else(|| named("shadow", seen.shadowed()))
@@ -72,7 +77,8 @@ impl Seen<'_> {
     /// True if a server or the network failed in this stretch, or so shortly before it that it may
     /// still be felt.
     fn is_disturbed(&self, from: Duration, until: Duration) -> bool {
-        let meets = |begin: Duration, end: Duration| begin <= until && end + RECOVERY >= from;
+        let recovered = |end: Duration| end + RECOVERY + self.frozen(end, from);
+        let meets = |begin: Duration, end: Duration| begin <= until && recovered(end) >= from;
         self.strikes.iter().any(|(begin, end, _)| meets(*begin, *end))
             || self.disturbances.iter().any(|one| meets(one.from, one.until))
     }
@@ -86,7 +92,8 @@ impl Seen<'_> {
     }
 
     fn was_frozen(&self, from: Duration, until: Duration) -> bool {
-        self.freezes.iter().any(|(begin, end)| *begin <= until && *end >= from)
+        // What has waited meanwhile is answered after it.
+        self.freezes.iter().any(|(begin, end)| *begin <= until && *end + TIMEOUT >= from)
     }
 
     /// True if the clock of a server may differ from the world's.
@@ -113,7 +120,10 @@ impl Seen<'_> {
 
     /// No window of a key holds more than its limit, but for what a server truly lost.
     fn bound(&self) -> Option<String> {
-        if self.has_odd_clocks() {
+        // What comes back of a charge from before a reset may be a unit of one that left the very
+        // same state since.
+        let has_resets = self.plan.asks.iter().any(|ask| ask.way == Way::Reset);
+        if self.has_odd_clocks() || has_resets {
             return None;
         }
         self.account.histories().into_iter().find_map(|(key, bookings)| {
@@ -141,15 +151,19 @@ impl Seen<'_> {
                 Fate::AdmittedBy(Origin::FailOpen) => is_disturbed,
                 // Load of this process may keep it from asking.
                 Fate::AdmittedBy(Origin::Local) | Fate::Refused { by: Some(Origin::Local), .. } => {
-                    is_disturbed || was_frozen
+                    is_disturbed || was_frozen || self.plan.is_flooded
                 }
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
                     let has_timeout = self.plan.stack.timeout.is_some();
-                    is_disturbed || was_frozen || has_timeout || self.is_flooded(record)
+                    is_disturbed
+                        || was_frozen
+                        || has_timeout
+                        || self.is_flooded(record)
+                        || self.plan.is_flooded
                 }
                 // For whatever error.
                 Fate::AdmittedBy(Origin::Shadow) => {
-                    is_disturbed || was_frozen || self.is_flooded(record)
+                    is_disturbed || was_frozen || self.is_flooded(record) || self.plan.is_flooded
                 }
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
@@ -175,6 +189,7 @@ impl Seen<'_> {
         let process = self.ask(record).process;
         let ends = self.strikes.iter().map(|(_, end, _)| *end);
         let ends = ends.chain(self.disturbances.iter().map(|one| one.until));
+        let ends = ends.chain(self.freezes.iter().map(|(_, end)| *end));
         let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
         let is_decided = |fate: &Fate| match fate {
             Fate::Admitted { .. } | Fate::Done => true,
@@ -389,7 +404,6 @@ impl Seen<'_> {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
                     one.cost == cost && wait == retry_after
                 }),
-                Origin::Cache => own.next().is_none(),
                 _ => false,
             }
         };
@@ -451,7 +465,8 @@ impl Seen<'_> {
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
-                    label == alike.1 && (first.asked..=second.ended).contains(&since_begin(*now))
+                    [alike.1, EVERYBODY].contains(&label.as_str())
+                        && (first.asked..=second.ended).contains(&since_begin(*now))
                 })
             };
             let is_overtaking = |(other, _, earlier, second): &&(_, _, i64, &Record)| {
@@ -466,6 +481,38 @@ impl Seen<'_> {
             }
         }
         None
+    }
+
+    /// Who waits goes at its slot: not before it, and not long after it.
+    fn slot(&self) -> Option<String> {
+        // In a shadow nobody waits.
+        let waits = !self.plan.stack.is_shadow && self.plan.stack.switches.is_empty();
+        if !waits || !self.is_exact() || self.has_odd_clocks() {
+            return None;
+        }
+        let is_wrong = |record: &&Record| {
+            let Fate::Admitted { at, .. } = record.fate else { return false };
+            let (slot, ask) = (since_begin(at), self.ask(record));
+            let goes_late = record.ended > slot + SLOT_GRACE
+                && record.ended > record.asked + TIMEOUT + GRACE
+                && !self.was_frozen(record.asked, record.ended);
+            matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
+        };
+        self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// What fails is the store's fault, or load, unless a server says otherwise.
+    fn kind(&self) -> Option<String> {
+        use StrikeKind::{Login, OutOfMemory};
+        let is_odd = |kind| matches!(kind, OutOfMemory | Login);
+        if self.strikes.iter().any(|(_, _, kind)| is_odd(*kind)) {
+            return None;
+        }
+        let is_wrong = |record: &&Record| {
+            let well = [ErrorKind::Infrastructure, ErrorKind::Saturation];
+            matches!(record.fate, Fate::Failed(Some(kind)) if !well.contains(&kind))
+        };
+        self.records.iter().find(is_wrong).map(|record| self.shown(record))
     }
 
     /// Nothing is left when all clients are gone.
