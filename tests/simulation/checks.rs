@@ -15,9 +15,9 @@ use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 use super::account::{Account, Booking, Refusal};
 use super::clients::EVERYBODY;
 use super::network::{Disturbance, START};
-use super::plan::{Ask, Asking, Plan, SECOND, Way};
+use super::plan::{Ask, Asking, Plan, SECOND, Then, Way};
 use super::servers::{StrikeKind, Topology};
-use super::world::{Fate, Record, TIMEOUT};
+use super::world::{Fate, Record, Settled, TIMEOUT};
 
 /// How long after the last fault everything is decided again.
 const RECOVERY: Duration = SECOND;
@@ -66,6 +66,8 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("switch", seen.switched()))
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
+        .or_else(|| named("settled", seen.settled()))
+        .or_else(|| named("operated", seen.operated()))
         .or_else(|| named("leak", seen.leak()))
 }
 
@@ -79,8 +81,26 @@ impl Seen<'_> {
     fn is_disturbed(&self, from: Duration, until: Duration) -> bool {
         let recovered = |end: Duration| end + RECOVERY + self.frozen(end, from);
         let meets = |begin: Duration, end: Duration| begin <= until && recovered(end) >= from;
-        self.strikes.iter().any(|(begin, end, _)| meets(*begin, *end))
+        let is_felt = |kind: &StrikeKind| !self.is_harmless(*kind);
+        self.strikes.iter().any(|(begin, end, kind)| is_felt(kind) && meets(*begin, *end))
             || self.disturbances.iter().any(|one| meets(one.from, one.until))
+    }
+
+    /// True if no charge fails for a strike of this kind.
+    fn is_harmless(&self, kind: StrikeKind) -> bool {
+        use StrikeKind::{
+            ClockDrift, ClockStepBack, ClockStepForward, MoveSlots, ScriptFlush, SentinelCrash,
+            TakeSlots,
+        };
+        match kind {
+            ScriptFlush | ClockDrift | ClockStepBack | ClockStepForward | TakeSlots => true,
+            // A script runs on several keys only where all of them are.
+            MoveSlots => self.plan.limits.iter().all(|limit| limit.algorithms.len() == 1),
+            SentinelCrash => {
+                matches!(self.plan.topology, Topology::Sentinels { sentinels: 3.., .. })
+            }
+            _ => false,
+        }
     }
 
     /// The time in which the process stood still in this stretch.
@@ -209,8 +229,10 @@ impl Seen<'_> {
             let ask = self.ask(record);
             let waits = if ask.cost > 0 { ask.max_wait } else { Duration::ZERO };
             let frozen = self.frozen(record.asked, record.ended);
-            // Each limiter that is asked alone has its own time.
-            let members = if self.plan.asking == Asking::AllInTurn { 2 } else { 1 };
+            // Each limiter that is asked alone has its own time, and so has a charge that is asked
+            // alone after a refill.
+            let in_turn = self.plan.asking == Asking::AllInTurn || self.plan.stack.lease.is_some();
+            let members = if in_turn { 2 } else { 1 };
             record.ended > record.asked + waits + TIMEOUT * members + GRACE + frozen
         };
         self.records.iter().find(is_late).map(|record| self.shown(record))
@@ -321,7 +343,13 @@ impl Seen<'_> {
         if self.has_odd_clocks() || self.forgets() {
             return None;
         }
-        let mut open = open.iter().filter(|one| !self.may_be_lost(one, SETTLING));
+        // Of slots that wait, a store takes back the newest alone. The others are kept, and pass.
+        let is_kept = |one: &Booking| {
+            let is_later = |other: &Booking| other.keys == one.keys && other.now >= one.now;
+            let mut all = self.account.bookings.iter();
+            one.at > one.now && all.any(|other| is_later(other) && other.at > one.at)
+        };
+        let mut open = open.iter().filter(|one| !self.may_be_lost(one, SETTLING) && !is_kept(one));
         if self.has_unique_marks() {
             let lost = open.find(|one| one.settlements == 0);
             return lost.map(|booking| format!("never given back: {booking:?}"));
@@ -461,7 +489,16 @@ impl Seen<'_> {
             Some((alike, since_begin(record.decided_at?), at, record))
         });
         let admitted: Vec<_> = admitted.collect();
-        for (alike, decided, at, first) in &admitted {
+        // Before it is connected, what is sent first is not what was asked first.
+        let is_connected = |first: &Record| {
+            let process = self.ask(first).process;
+            let is_before = |one: &&Record| {
+                let was_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
+                was_decided && self.ask(one).process == process && one.ended < first.asked
+            };
+            self.records.iter().any(|one| is_before(&one))
+        };
+        for (alike, decided, at, first) in admitted.iter().filter(|one| is_connected(one.3)) {
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
@@ -469,9 +506,12 @@ impl Seen<'_> {
                         && (first.asked..=second.ended).contains(&since_begin(*now))
                 })
             };
-            let is_overtaking = |(other, _, earlier, second): &&(_, _, i64, &Record)| {
+            let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
+                // Charges of one call are decided in the order in which they were asked.
+                let is_behind =
+                    *decided < second.asked || *when == *decided && first.number < second.number;
                 alike == other
-                    && *decided < second.asked
+                    && is_behind
                     && earlier < at
                     && !is_freed(second)
                     && !self.is_disturbed(first.asked, second.ended)
@@ -513,6 +553,64 @@ impl Seen<'_> {
             matches!(record.fate, Fate::Failed(Some(kind)) if !well.contains(&kind))
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// A settlement ends, and says how many units the store gave back.
+    fn settled(&self) -> Option<String> {
+        let mut said: BTreeMap<&str, u64> = BTreeMap::new();
+        for record in self.records {
+            match record.settlement {
+                Some(Settled::Never) => return Some(format!("never: {}", self.shown(record))),
+                Some(Settled::GaveBack(units)) => {
+                    *said.entry(self.ask(record).key).or_default() += units;
+                }
+                Some(Settled::Failed) | None => {}
+            }
+        }
+        if !self.is_exact() {
+            return None;
+        }
+        let mut given: BTreeMap<&str, u64> = BTreeMap::new();
+        for booking in &self.account.bookings {
+            let back = (booking.cost - booking.taken).cast_unsigned();
+            *given.entry(booking.label("api")).or_default() += back;
+        }
+        let is_more = |(key, units): &(&&str, &u64)| given.get(**key).unwrap_or(&0) < *units;
+        let more = said.iter().find(is_more);
+        more.map(|(key, units)| format!("{units} units of {key} were said to be given back"))
+    }
+
+    /// Each operation that is done was done once, and one that failed once at most.
+    fn operated(&self) -> Option<String> {
+        let is_plain = self.plan.stack.switches.is_empty() && !self.asks_in_turn();
+        let names = [
+            (Way::Penalize, "penalize"),
+            (Way::Reset, "reset"),
+            (Way::Block, "block"),
+            (Way::Unblock, "unblock"),
+        ];
+        for (way, name) in names.into_iter().filter(|_| is_plain) {
+            for key in ["hot", "warm", "cold"] {
+                let own =
+                    |record: &&Record| (self.ask(record).way, self.ask(record).key) == (way, key);
+                let done = |record: &&Record| record.fate == Fate::Done;
+                let all = self.records.iter().filter(own).count();
+                let done = self.records.iter().filter(own).filter(done).count();
+                // A settlement that takes more is a penalty.
+                let took_more = |record: &&Record| {
+                    let ask = self.ask(record);
+                    let more = matches!(ask.then, Then::Settle(actual, _) if actual > ask.cost);
+                    way == Way::Penalize && ask.key == key && more
+                };
+                let more = self.records.iter().filter(took_more).count();
+                let booked = self.account.operations.get(&(name, "api", key.to_owned()));
+                let booked = *booked.unwrap_or(&0);
+                if !(done..=all + more).contains(&booked) {
+                    return Some(format!("{name} of {key}: {booked} of {done} to {all} + {more}"));
+                }
+            }
+        }
+        None
     }
 
     /// Nothing is left when all clients are gone.

@@ -29,6 +29,15 @@ use super::server::{Address, ConnectionId, Server};
 /// When the world begins, in µs since the epoch.
 pub const START: i64 = 1_767_225_600_000_000;
 
+/// Losses that follow each other within this time are of one moment.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A client may lose calls in that many more moments until it leaves a connection.
+const FREE_LOSSES: u32 = 3;
+
+/// A call is given up so long after it was lost.
+const NOTICED: Duration = Duration::from_millis(150);
+
 /// How a host is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
@@ -412,6 +421,9 @@ struct Link {
     stalled_until: Instant,
     /// Nothing arrives any more: the number of the fault.
     lost: Option<usize>,
+    /// When the last piece was lost, and how often one was after a pause.
+    last_lost: Instant,
+    losses: u32,
     /// Pieces that are sent again once the host can be reached.
     waiting: Vec<(u64, Vec<u8>)>,
 }
@@ -649,6 +661,8 @@ impl Network {
                     delivery: now,
                     stalled_until: now,
                     lost: None,
+                    last_lost: now,
+                    losses: 0,
                     waiting: Vec::new(),
                 },
             );
@@ -663,7 +677,8 @@ impl Network {
         let mut links = self.links.borrow_mut();
         let Some(link) = links.get_mut(&number) else { return ControlFlow::Continue(()) };
         let (odds, host) = (self.odds.get(), Rc::clone(&link.session.host));
-        if link.lost.is_some() {
+        if let Some(fault) = link.lost {
+            self.lose(link, fault);
             return ControlFlow::Continue(());
         }
         if let Some(stall) = self.draw_lasting(odds.stall, Fault::Stall) {
@@ -683,7 +698,9 @@ impl Network {
         }
         let odds_of_loss = if is_silent { 1 } else { odds.half_open };
         link.lost = self.draw_lasting(odds_of_loss, Fault::HalfOpen);
-        if link.lost.is_some() {
+        if let Some(fault) = link.lost {
+            link.last_lost = now();
+            self.lose(link, fault);
             return ControlFlow::Continue(());
         }
         if self.draw(odds.cut_before, Fault::CutBefore) {
@@ -716,11 +733,20 @@ impl Network {
         ControlFlow::Continue(())
     }
 
+    /// Loses a piece. The client notices by calls without an answer: several of one moment, or one
+    /// of each of few moments. What it loses after that is its own fault.
+    fn lose(&self, link: &mut Link, fault: usize) {
+        if now() > link.last_lost + MOMENT {
+            link.losses += 1;
+        }
+        link.last_lost = now();
+        if link.losses <= FREE_LOSSES {
+            self.disturbances.borrow_mut()[fault].until = elapsed() + NOTICED;
+        }
+    }
+
     fn close(&self, link: u64) {
         let Some(link) = self.links.borrow_mut().remove(&link) else { return };
-        if let Some(fault) = link.lost {
-            self.end(fault);
-        }
         let mut inbox = link.inbox.lock().expect("no panic");
         inbox.is_closed = true;
         inbox.wake();

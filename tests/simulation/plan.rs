@@ -363,8 +363,10 @@ fn asks(
     // Callers come one by one, or many at once.
     let flood = dice.u32(0..4) == 0 || is_flooded;
     let each = if is_flooded { 100 } else { 20 };
-    let max_cost = if stack.lease.is_some() { 2 } else { 4 };
+    let max_cost = if stack.lease.is_some() { 3 } else { 4 };
     let operates = dice.u32(0..3) == 0;
+    // Many wait for one key, lose patience, and move up.
+    let is_line = !is_leased && dice.u32(0..6) == 0;
     let mut at = Duration::ZERO;
     let mut asks: Vec<Ask> = (0..number)
         .map(|_| {
@@ -389,15 +391,17 @@ fn asks(
                 7..14 => Way::Layer,
                 _ => Way::Acquire,
             };
+            let key = if is_line { "hot" } else { key };
             let max_wait = match dice.u32(0..3) {
+                _ if is_line => MILLISECOND * [50, 300, 800][dice.usize(0..3)],
                 0 => MILLISECOND * dice.u32(1..500),
                 _ => Duration::ZERO,
             };
-            let patience = (dice.u32(0..5) == 0).then(|| {
+            let patience = (dice.u32(0..if is_line { 2 } else { 5 }) == 0).then(|| {
                 let most = [3_000, 300_000][dice.usize(0..2)];
                 Duration::from_micros(dice.u64(0..most))
             });
-            let cost = dice.u64(1..max_cost);
+            let cost = if is_line { 1 } else { dice.u64(1..max_cost) };
             let then = match dice.u32(0..6) {
                 0 => Then::Settle(0, MILLISECOND * dice.u32(0..100)),
                 1 => Then::Settle(dice.u64(0..cost + 2), MILLISECOND * dice.u32(0..300)),
