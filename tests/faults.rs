@@ -89,21 +89,6 @@ async fn decides(limiter: &Yearly) {
     }
 }
 
-// Case 6.
-#[tokio::test]
-async fn connections_into_a_black_hole_are_given_up_together() {
-    let server = Server::start();
-    let proxy = Proxy::before(server.port()).await;
-    let pool = Pool::builder(&proxy.url()).unwrap().size(10).build().unwrap();
-    let limiter = over(pool);
-    until_decided(&limiter, ErrorKind::Infrastructure).await;
-    proxy.strand();
-    let errors = until_decided(&limiter, ErrorKind::Infrastructure).await;
-    // Calls of 50 ms, one after the other, fill a second, or ten if each connection
-    // is given up alone.
-    assert!(errors <= 100, "{errors} errors: each connection found out alone");
-}
-
 // Cases 7 and 8.
 #[tokio::test]
 async fn a_stopped_server_costs_the_deadline_and_no_more() {
