@@ -2,24 +2,6 @@
 
 use super::*;
 
-// Case 37.
-#[tokio::test]
-async fn a_slot_that_has_moved_is_followed_and_counted_once() {
-    let cluster = Cluster::start().await;
-    let limiter = patient(pool(&cluster));
-    let keys: Vec<_> = keys_in(7..=7).take(4).collect();
-    charge_all(&limiter, &keys).await;
-    for to in [1, 2, 0] {
-        cluster.move_slot(7, to).await;
-        charge_all(&limiter, &keys).await;
-        charge_all(&limiter, &keys).await;
-        cluster.until_agreed().await;
-    }
-    for key in &keys {
-        assert_eq!(taken(&limiter, key).await, 7, "{key}");
-    }
-}
-
 // Case 38.
 #[tokio::test]
 async fn keys_of_a_moving_slot_are_decided_wherever_they_are() {
