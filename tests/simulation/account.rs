@@ -116,6 +116,15 @@ fn state_of(charge: &Charge, works: &Works) -> Option<State> {
     Some(charge.keys.iter().map(|key| works[key].standing.state.clone()).collect())
 }
 
+/// Clamps a state from the future, as each write does.
+fn clamp(charge: &Charge, works: &mut Works) {
+    let clamped =
+        state_of(charge, works).and_then(|state| List::clamp(&charge.rule, &state, charge.now));
+    if clamped.is_some() {
+        keep(charge, clamped, false, works);
+    }
+}
+
 fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Works) {
     let mut members = state.unwrap_or_default().into_iter();
     for key in &*charge.keys {
@@ -502,11 +511,15 @@ impl Account {
                 self.count("reset", charge);
             }
             Op::Unblock => {
+                if charge.keys.iter().any(|key| works[key].standing.blocked_until.is_some()) {
+                    clamp(charge, works);
+                }
                 for key in &*charge.keys {
                     works.get_mut(key).expect("it was read").standing.blocked_until = None;
                 }
                 self.count("unblock", charge);
             }
+            Op::Block { .. } => clamp(charge, works),
             _ => {}
         }
     }

@@ -1,6 +1,9 @@
 //! The promises, each checked against what was seen of a world: the callers' records beside the
 //! servers' account.
 
+mod deny_cache;
+mod leases;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,12 +11,12 @@ use std::time::Duration;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::{ErrorKind, Origin};
 
-use super::account::{Account, Booking};
+use super::account::{Account, Booking, Refusal};
 use super::clients::EVERYBODY;
 use super::network::{Disturbance, START};
-use super::plan::{Ask, Asking, Plan, SECOND, Way};
+use super::plan::{Ask, Asking, Plan, SECOND, Then, Way};
 use super::servers::{StrikeKind, Topology};
-use super::world::{Fate, Record, TIMEOUT};
+use super::world::{Fate, Record, Settled, TIMEOUT};
 
 /// How long after the last fault everything is decided again.
 const RECOVERY: Duration = SECOND;
@@ -23,6 +26,9 @@ const GRACE: Duration = Duration::from_millis(60);
 
 /// A connection and an answer may take so long.
 const MIN_TIMEOUT: Duration = Duration::from_millis(60);
+
+/// Timers of a process that is on time fire that much later, and answers take as long.
+const SLOT_GRACE: Duration = Duration::from_millis(20);
 
 /// How late a settlement may reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
@@ -47,9 +53,15 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("unasked", seen.unasked()))
         .or_else(|| named("time", seen.time()))
         .or_else(|| named("once", seen.once()))
+        .or_else(|| named("slot", seen.slot()))
+        .or_else(|| named("kind", seen.kind()))
+        .or_else(|| named("passes", seen.passes()))
         .or_else(|| named("truth", seen.truth()))
+        .or_else(|| named("repeated", seen.repeated()))
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
+        .or_else(|| named("settled", seen.settled()))
+        .or_else(|| named("operated", seen.operated()))
         .or_else(|| named("leak", seen.leak()))
 }
 
@@ -61,9 +73,28 @@ impl Seen<'_> {
     /// True if a server or the network failed in this stretch, or so shortly before it that it may
     /// still be felt.
     fn is_disturbed(&self, from: Duration, until: Duration) -> bool {
-        let meets = |begin: Duration, end: Duration| begin <= until && end + RECOVERY >= from;
-        self.strikes.iter().any(|(begin, end, _)| meets(*begin, *end))
+        let recovered = |end: Duration| end + RECOVERY + self.frozen(end, from);
+        let meets = |begin: Duration, end: Duration| begin <= until && recovered(end) >= from;
+        let is_felt = |kind: &StrikeKind| !self.is_harmless(*kind);
+        self.strikes.iter().any(|(begin, end, kind)| is_felt(kind) && meets(*begin, *end))
             || self.disturbances.iter().any(|one| meets(one.from, one.until))
+    }
+
+    /// True if no charge fails for a strike of this kind.
+    fn is_harmless(&self, kind: StrikeKind) -> bool {
+        use StrikeKind::{
+            ClockDrift, ClockStepBack, ClockStepForward, MoveSlots, ScriptFlush, SentinelCrash,
+            TakeSlots,
+        };
+        match kind {
+            ScriptFlush | ClockDrift | ClockStepBack | ClockStepForward | TakeSlots => true,
+            // A script runs on several keys only where all of them are.
+            MoveSlots => self.plan.limits.iter().all(|limit| limit.algorithms.len() == 1),
+            SentinelCrash => {
+                matches!(self.plan.topology, Topology::Sentinels { sentinels: 3.., .. })
+            }
+            _ => false,
+        }
     }
 
     /// The time in which the process stood still in this stretch.
@@ -75,7 +106,8 @@ impl Seen<'_> {
     }
 
     fn was_frozen(&self, from: Duration, until: Duration) -> bool {
-        self.freezes.iter().any(|(begin, end)| *begin <= until && *end >= from)
+        // What has waited meanwhile is answered after it.
+        self.freezes.iter().any(|(begin, end)| *begin <= until && *end + TIMEOUT >= from)
     }
 
     /// True if the clock of a server may differ from the world's.
@@ -102,7 +134,10 @@ impl Seen<'_> {
 
     /// No window of a key holds more than its limit, but for what a server truly lost.
     fn bound(&self) -> Option<String> {
-        if self.has_odd_clocks() {
+        // What comes back of a charge from before a reset may be a unit of one that left the very
+        // same state since.
+        let has_resets = self.plan.asks.iter().any(|ask| ask.way == Way::Reset);
+        if self.has_odd_clocks() || has_resets {
             return None;
         }
         self.account.histories().into_iter().find_map(|(key, bookings)| {
@@ -130,11 +165,15 @@ impl Seen<'_> {
                 Fate::AdmittedBy(Origin::FailOpen) => is_disturbed,
                 // Load of this process may keep it from asking.
                 Fate::AdmittedBy(Origin::Local) | Fate::Refused { by: Some(Origin::Local), .. } => {
-                    is_disturbed || was_frozen
+                    is_disturbed || was_frozen || self.plan.is_flooded
                 }
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
                     let has_timeout = self.plan.stack.timeout.is_some();
-                    is_disturbed || was_frozen || has_timeout || self.is_flooded(record)
+                    is_disturbed
+                        || was_frozen
+                        || has_timeout
+                        || self.is_flooded(record)
+                        || self.plan.is_flooded
                 }
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
@@ -160,6 +199,7 @@ impl Seen<'_> {
         let process = self.ask(record).process;
         let ends = self.strikes.iter().map(|(_, end, _)| *end);
         let ends = ends.chain(self.disturbances.iter().map(|one| one.until));
+        let ends = ends.chain(self.freezes.iter().map(|(_, end)| *end));
         let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
         let is_decided = |fate: &Fate| match fate {
             Fate::Admitted { .. } | Fate::Done => true,
@@ -191,6 +231,7 @@ impl Seen<'_> {
         if !self.is_exact() {
             return match self.plan.stack.is_exact() {
                 true => self.once_in_turn(),
+                false if self.plan.stack.lease.is_some() => self.leased(),
                 false => self.counted(),
             };
         }
@@ -288,17 +329,10 @@ impl Seen<'_> {
 
     /// A charge whose caller has left was given back, or the store was asked to.
     fn lost(&self, open: &[&Booking]) -> Option<String> {
-        let forgets = |way| matches!(way, Way::Reset | Way::Block | Way::Unblock | Way::Penalize);
-        if self.has_odd_clocks() || self.plan.asks.iter().any(|ask| forgets(ask.way)) {
+        if self.has_odd_clocks() || self.forgets() {
             return None;
         }
-        let is_excused = |one: &&Booking| {
-            let at = since_begin(one.now);
-            let until = since_begin(one.at) + SETTLING;
-            // A process that stood still sends late, and waits for the answer no more.
-            self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
-        };
-        let mut open = open.iter().filter(|one| !is_excused(one));
+        let mut open = open.iter().filter(|one| !self.may_be_lost(one, SETTLING));
         if self.has_unique_marks() {
             let lost = open.find(|one| one.settlements == 0);
             return lost.map(|booking| format!("never given back: {booking:?}"));
@@ -323,6 +357,20 @@ impl Seen<'_> {
         }
         let lost = missing.into_iter().find(|(_, count)| *count > 0);
         lost.map(|((key, cost), count)| format!("{count} of {cost} for {key} never given back"))
+    }
+
+    /// True if somebody makes the store forget charges.
+    fn forgets(&self) -> bool {
+        let forgets = |way| matches!(way, Way::Reset | Way::Block | Way::Unblock | Way::Penalize);
+        self.plan.asks.iter().any(|ask| forgets(ask.way))
+    }
+
+    /// True if a fault explains that nothing of a charge came back within this time.
+    fn may_be_lost(&self, one: &Booking, settling: Duration) -> bool {
+        let at = since_begin(one.now);
+        let until = since_begin(one.at) + settling;
+        // A process that stood still sends late, and waits for the answer no more.
+        self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
     }
 
     fn has_budget(&self) -> bool {
@@ -355,7 +403,7 @@ impl Seen<'_> {
         for booking in &self.account.bookings {
             let label = booking.label("api");
             if !label.is_empty() {
-                *taken.entry(label).or_default() += booking.cost;
+                *taken.entry(label).or_default() += booking.taken;
             }
         }
         let mut admitted: BTreeMap<&str, i64> = BTreeMap::new();
@@ -379,14 +427,8 @@ impl Seen<'_> {
         let is_wrong = |record: &&Record| {
             let Fate::Refused { by: Some(by), retry_after } = record.fate else { return false };
             let ask = self.ask(record);
-            let labels = [ask.key, EVERYBODY];
             let cost = ask.cost.cast_signed();
-            let now = record.decided_at.unwrap_or(0);
-            let mut own = self
-                .account
-                .refusals
-                .iter()
-                .filter(|one| one.now == now && labels.contains(&one.label.as_str()));
+            let mut own = self.refusals_of(record);
             match by {
                 // Of limiters that are asked in turn, the longest wait is told.
                 _ if self.asks_in_turn() => false,
@@ -394,11 +436,18 @@ impl Seen<'_> {
                     let wait = one.wait.map(|wait| Duration::from_micros(wait.cast_unsigned()));
                     one.cost == cost && wait == retry_after
                 }),
-                Origin::Cache => own.next().is_none(),
                 _ => false,
             }
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// What the store refused to the caller's keys at the instant that it was told.
+    fn refusals_of(&self, record: &Record) -> impl Iterator<Item = &Refusal> {
+        let labels = [self.ask(record).key, EVERYBODY];
+        let now = record.decided_at.unwrap_or(0);
+        let all = self.account.refusals.iter();
+        all.filter(move |one| one.now == now && labels.contains(&one.label.as_str()))
     }
 
     /// A caller that asks again when it was told to is admitted if no other came first.
@@ -451,15 +500,143 @@ impl Seen<'_> {
                     label == alike.1 && (first.asked..=second.ended).contains(&since_begin(*now))
                 })
             };
-            let is_overtaking = |(other, _, earlier, second): &&(_, _, i64, &Record)| {
+            let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
+                // Charges of one call are decided in the order in which they were asked.
+                let is_behind =
+                    *decided < second.asked || *when == *decided && first.number < second.number;
                 alike == other
-                    && *decided < second.asked
+                    && is_behind
                     && earlier < at
                     && !is_freed(second)
                     && !self.is_disturbed(first.asked, second.ended)
             };
             if let Some((_, _, _, second)) = admitted.iter().find(is_overtaking) {
                 return Some(format!("{} before {}", self.shown(second), self.shown(first)));
+            }
+        }
+        None
+    }
+
+    /// Who waits goes at its slot: not before it, and not long after it.
+    fn slot(&self) -> Option<String> {
+        if !self.is_exact() || self.has_odd_clocks() {
+            return None;
+        }
+        let is_wrong = |record: &&Record| {
+            let Fate::Admitted { at, .. } = record.fate else { return false };
+            let (slot, ask) = (since_begin(at), self.ask(record));
+            let goes_late = record.ended > slot + SLOT_GRACE
+                && record.ended > record.asked + TIMEOUT + GRACE
+                && !self.was_frozen(record.asked, record.ended);
+            matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
+        };
+        self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// What fails is the store's fault, or load, unless a server says otherwise.
+    fn kind(&self) -> Option<String> {
+        use StrikeKind::{Login, OutOfMemory};
+        let is_odd = |kind| matches!(kind, OutOfMemory | Login);
+        if self.strikes.iter().any(|(_, _, kind)| is_odd(*kind)) {
+            return None;
+        }
+        let is_wrong = |record: &&Record| {
+            let well = [ErrorKind::Infrastructure, ErrorKind::Saturation];
+            matches!(record.fate, Fate::Failed(Some(kind)) if !well.contains(&kind))
+        };
+        self.records.iter().find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// A shadow refuses nobody, and neither does a switch that is not on.
+    fn passes(&self) -> Option<String> {
+        let stack = &self.plan.stack;
+        if stack.is_shadow {
+            let is_wrong = |record: &&Record| {
+                let asks = matches!(self.ask(record).way, Way::Acquire | Way::Layer);
+                asks && matches!(record.fate, Fate::Refused { .. } | Fate::Failed(_))
+            };
+            let refused = self.records.iter().find(is_wrong);
+            return refused.map(|record| self.shown(record));
+        }
+        // Off, in a shadow, on, and so on.
+        for (number, begin) in stack.switches.iter().enumerate() {
+            let end = stack.switches.get(number + 1).copied().unwrap_or(Duration::MAX);
+            let meets = |record: &&Record| {
+                let asks = matches!(self.ask(record).way, Way::Acquire | Way::Layer);
+                asks && *begin + SLOT_GRACE < record.asked
+                    && record.asked + SLOT_GRACE < end
+                    && number + 1 < stack.switches.len()
+                    && !self.was_frozen(*begin, record.ended)
+            };
+            let is_wrong = |record: &&Record| match number % 3 {
+                0 => {
+                    record.fate != Fate::AdmittedBy(Origin::Off)
+                        && record.fate != Fate::Left
+                        && record.fate != Fate::Panicked
+                }
+                1 => matches!(record.fate, Fate::Refused { .. } | Fate::Failed(_)),
+                _ => record.fate == Fate::AdmittedBy(Origin::Off),
+            };
+            if let Some(record) = self.records.iter().filter(meets).find(is_wrong) {
+                return Some(self.shown(record));
+            }
+        }
+        None
+    }
+
+    /// A settlement ends, and says how many units the store gave back.
+    fn settled(&self) -> Option<String> {
+        let mut said: BTreeMap<&str, u64> = BTreeMap::new();
+        for record in self.records {
+            match record.settlement {
+                Some(Settled::Never) => return Some(format!("never: {}", self.shown(record))),
+                Some(Settled::GaveBack(units)) => {
+                    *said.entry(self.ask(record).key).or_default() += units;
+                }
+                Some(Settled::Failed) | None => {}
+            }
+        }
+        if !self.is_exact() {
+            return None;
+        }
+        let mut given: BTreeMap<&str, u64> = BTreeMap::new();
+        for booking in &self.account.bookings {
+            let back = (booking.cost - booking.taken).cast_unsigned();
+            *given.entry(booking.label("api")).or_default() += back;
+        }
+        let is_more = |(key, units): &(&&str, &u64)| given.get(**key).unwrap_or(&0) < *units;
+        let more = said.iter().find(is_more);
+        more.map(|(key, units)| format!("{units} units of {key} were said to be given back"))
+    }
+
+    /// Each operation that is done was done once, and one that failed once at most.
+    fn operated(&self) -> Option<String> {
+        let is_plain = self.plan.stack.switches.is_empty() && !self.asks_in_turn();
+        let names = [
+            (Way::Penalize, "penalize"),
+            (Way::Reset, "reset"),
+            (Way::Block, "block"),
+            (Way::Unblock, "unblock"),
+        ];
+        for (way, name) in names.into_iter().filter(|_| is_plain) {
+            for key in ["hot", "warm", "cold"] {
+                let own =
+                    |record: &&Record| (self.ask(record).way, self.ask(record).key) == (way, key);
+                let done = |record: &&Record| record.fate == Fate::Done;
+                let all = self.records.iter().filter(own).count();
+                let done = self.records.iter().filter(own).filter(done).count();
+                // A settlement that takes more is a penalty.
+                let took_more = |record: &&Record| {
+                    let ask = self.ask(record);
+                    let more = matches!(ask.then, Then::Settle(actual, _) if actual > ask.cost);
+                    way == Way::Penalize && ask.key == key && more
+                };
+                let more = self.records.iter().filter(took_more).count();
+                let booked = self.account.operations.get(&(name, "api", key.to_owned()));
+                let booked = *booked.unwrap_or(&0);
+                if !(done..=all + more).contains(&booked) {
+                    return Some(format!("{name} of {key}: {booked} of {done} to {all} + {more}"));
+                }
             }
         }
         None

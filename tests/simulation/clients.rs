@@ -104,6 +104,7 @@ fn redis<A: InLua>(plan: &Plan, name: &'static str, algorithm: A, pool: &Pool) -
         .decision_timeout(TIMEOUT)
         .max_batch_size(plan.max_batch_size)
         .max_in_flight(plan.max_in_flight)
+        .queue_capacity(plan.queue_capacity)
 }
 
 /// The limiters around it.

@@ -29,6 +29,15 @@ use super::server::{Address, ConnectionId, Server};
 /// When the world begins, in µs since the epoch.
 pub const START: i64 = 1_767_225_600_000_000;
 
+/// Losses that follow each other within this time are of one moment.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A client may lose calls in that many more moments until it leaves a connection.
+const FREE_LOSSES: u32 = 3;
+
+/// A call is given up so long after it was lost.
+const NOTICED: Duration = Duration::from_millis(150);
+
 /// How a host is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
@@ -412,8 +421,11 @@ struct Link {
     stalled_until: Instant,
     /// Nothing arrives any more: the number of the fault.
     lost: Option<usize>,
+    /// When the last piece was lost, and how often one was after a pause.
+    last_lost: Instant,
+    losses: u32,
     /// Pieces that are sent again once the host can be reached.
-    waiting: Vec<Vec<u8>>,
+    waiting: Vec<(u64, Vec<u8>)>,
 }
 
 /// Something that happens at an instant.
@@ -425,6 +437,7 @@ enum Event {
     /// A piece arrives at the host. An empty one fetches what was published.
     Arrive {
         link: u64,
+        order: u64,
         piece: Vec<u8>,
     },
     /// A piece of an answer arrives at the client. The end closes the connection behind it.
@@ -527,8 +540,18 @@ impl Network {
     }
 
     fn schedule(&self, at: Instant, event: Event) {
+        let number = self.next_number();
+        self.events.borrow_mut().insert((at, number), event);
+    }
+
+    /// Lets a piece arrive, at an instant behind those that were sent before it.
+    fn schedule_arrival(&self, at: Instant, link: u64, order: u64, piece: Vec<u8>) {
+        self.events.borrow_mut().insert((at, order), Event::Arrive { link, order, piece });
+    }
+
+    fn next_number(&self) -> u64 {
         self.count.set(self.count.get() + 1);
-        self.events.borrow_mut().insert((at, self.count.get()), event);
+        self.count.get()
     }
 
     /// Takes what clients have sent.
@@ -543,7 +566,7 @@ impl Network {
                         link.arrival
                     });
                     if let Some(at) = arrival {
-                        self.schedule(at, Event::Arrive { link, piece });
+                        self.schedule_arrival(at, link, self.next_number(), piece);
                     }
                 }
                 Sent::End { link } => self.close(link),
@@ -565,22 +588,22 @@ impl Network {
             if link.life != host.life.get() {
                 ended.push(number);
             } else if host.has_news.get() {
-                events.push((now(), Event::Arrive { link: number, piece: Vec::new() }));
+                events.push((now(), number, self.next_number(), Vec::new()));
             }
             if !link.waiting.is_empty() && host.reach.get() != Reach::Silent {
                 // They are sent again, the later the longer the silence was.
                 let pause = Duration::from_millis(self.dice.borrow_mut().u64(1..300));
                 link.arrival = link.arrival.max(now() + pause);
                 link.stalled_until = link.arrival;
-                let arrive = |piece| (link.arrival, Event::Arrive { link: number, piece });
+                let arrive = |(order, piece)| (link.arrival, number, order, piece);
                 events.extend(link.waiting.drain(..).map(arrive));
             }
         }
         for host in self.hosts.borrow().values() {
             host.has_news.set(false);
         }
-        for (at, event) in events {
-            self.schedule(at, event);
+        for (at, link, order, piece) in events {
+            self.schedule_arrival(at, link, order, piece);
         }
         for link in ended {
             self.close(link);
@@ -590,8 +613,8 @@ impl Network {
     fn run(&self, event: Event) {
         match event {
             Event::Dial { host, socket } => self.open_socket(&host, socket),
-            Event::Arrive { link, piece } => {
-                if self.arrive(link, piece).is_break() {
+            Event::Arrive { link, order, piece } => {
+                if self.arrive(link, order, piece).is_break() {
                     self.close(link);
                 }
             }
@@ -638,6 +661,8 @@ impl Network {
                     delivery: now,
                     stalled_until: now,
                     lost: None,
+                    last_lost: now,
+                    losses: 0,
                     waiting: Vec::new(),
                 },
             );
@@ -648,11 +673,12 @@ impl Network {
     }
 
     /// Gives a piece to the host, or loses it. Breaks if the connection ends.
-    fn arrive(&self, number: u64, piece: Vec<u8>) -> ControlFlow<()> {
+    fn arrive(&self, number: u64, order: u64, piece: Vec<u8>) -> ControlFlow<()> {
         let mut links = self.links.borrow_mut();
         let Some(link) = links.get_mut(&number) else { return ControlFlow::Continue(()) };
         let (odds, host) = (self.odds.get(), Rc::clone(&link.session.host));
-        if link.lost.is_some() {
+        if let Some(fault) = link.lost {
+            self.lose(link, fault);
             return ControlFlow::Continue(());
         }
         if let Some(stall) = self.draw_lasting(odds.stall, Fault::Stall) {
@@ -662,17 +688,19 @@ impl Network {
         let from = link.stalled_until.max(now() + host.standing());
         if from > now() {
             // What is behind it in the queue does not overtake it.
-            self.schedule(from, Event::Arrive { link: number, piece });
+            self.schedule_arrival(from, number, order, piece);
             return ControlFlow::Continue(());
         }
         let is_silent = host.reach.get() == Reach::Silent;
         if is_silent && (!link.waiting.is_empty() || self.dice.borrow_mut().bool()) {
-            link.waiting.push(piece);
+            link.waiting.push((order, piece));
             return ControlFlow::Continue(());
         }
         let odds_of_loss = if is_silent { 1 } else { odds.half_open };
         link.lost = self.draw_lasting(odds_of_loss, Fault::HalfOpen);
-        if link.lost.is_some() {
+        if let Some(fault) = link.lost {
+            link.last_lost = now();
+            self.lose(link, fault);
             return ControlFlow::Continue(());
         }
         if self.draw(odds.cut_before, Fault::CutBefore) {
@@ -705,11 +733,20 @@ impl Network {
         ControlFlow::Continue(())
     }
 
+    /// Loses a piece. The client notices by calls without an answer: several of one moment, or one
+    /// of each of few moments. What it loses after that is its own fault.
+    fn lose(&self, link: &mut Link, fault: usize) {
+        if now() > link.last_lost + MOMENT {
+            link.losses += 1;
+        }
+        link.last_lost = now();
+        if link.losses <= FREE_LOSSES {
+            self.disturbances.borrow_mut()[fault].until = elapsed() + NOTICED;
+        }
+    }
+
     fn close(&self, link: u64) {
         let Some(link) = self.links.borrow_mut().remove(&link) else { return };
-        if let Some(fault) = link.lost {
-            self.end(fault);
-        }
         let mut inbox = link.inbox.lock().expect("no panic");
         inbox.is_closed = true;
         inbox.wake();

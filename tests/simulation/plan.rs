@@ -35,6 +35,9 @@ pub struct Plan {
     pub processes: usize,
     pub max_batch_size: usize,
     pub max_in_flight: usize,
+    pub queue_capacity: usize,
+    /// Many ask at once, more than are answered in time, and nothing fails.
+    pub is_flooded: bool,
     /// The faults of the network, and how long they are drawn.
     pub odds: Odds,
     pub odds_until: Duration,
@@ -123,13 +126,17 @@ impl Plan {
             1 => Asking::AllInTurn,
             _ => Asking::Alone,
         };
-        let limits = limits(asking, dice);
         let stack = Stack::draw(asking, dice);
+        let limits = limits(asking, stack.lease.is_some(), dice);
         let last_fault = FIRST_FAULT + MILLISECOND * dice.u32(200..3_000);
-        let (odds, strikes, freezes) = faults(&topology, last_fault, dice);
+        let (mut odds, mut strikes, freezes) = faults(&topology, last_fault, dice);
+        let is_flooded = dice.u32(0..10) == 0;
+        if is_flooded {
+            (odds, strikes) = (Odds::default(), Vec::new());
+        }
         let processes = dice.usize(1..4);
         let end = last_fault + 2 * SECOND;
-        let asks = asks(&limits[0], asking, &stack, processes, end, dice);
+        let asks = asks(&limits[0], is_flooded, &stack, processes, end, dice);
         Self {
             seed: dice.u64(..),
             topology,
@@ -137,8 +144,10 @@ impl Plan {
             asking,
             stack,
             processes,
-            max_batch_size: [1, 2, 8, 64, 64][dice.usize(0..5)],
-            max_in_flight: [1, 2, 8, 8][dice.usize(0..4)],
+            max_batch_size: if is_flooded { 1 } else { [1, 2, 8, 64, 64][dice.usize(0..5)] },
+            max_in_flight: if is_flooded { 1 } else { [1, 2, 8, 8][dice.usize(0..4)] },
+            queue_capacity: if is_flooded { dice.usize(8..200) } else { 16_384 },
+            is_flooded,
             odds,
             odds_until: last_fault,
             strikes,
@@ -206,10 +215,11 @@ impl Plan {
     }
 }
 
-fn limits(asking: Asking, dice: &mut Rng) -> Vec<Limit> {
+fn limits(asking: Asking, is_leased: bool, dice: &mut Rng) -> Vec<Limit> {
     let number = if asking == Asking::Alone && dice.u32(0..4) == 0 { 2 } else { 1 };
     let period = MILLISECOND * dice.u32(20..1_000);
-    let limit = dice.u64(1..12);
+    // Units are leased where many are left.
+    let limit = if is_leased { dice.u64(40..400) } else { dice.u64(1..12) };
     let quota = Quota::new(limit, period);
     let first: Vec<_> = (0..number).map(|_| algorithm(quota, dice)).collect();
     // Charges with a quota of their own have the same period.
@@ -243,6 +253,7 @@ impl Follows for AnyAlgorithm {
 fn algorithm(quota: Quota, dice: &mut Rng) -> AnyAlgorithm {
     loop {
         let algorithm: AnyAlgorithm = match dice.u32(0..12) {
+            0..4 if quota.limit() > 30 => TokenBucket::new(quota.burst(dice.u64(20..200))).into(),
             0..4 => TokenBucket::new(quota.burst(dice.u64(1..8))).into(),
             4 => Budget::new(quota.burst(dice.u64(4..16))).into(),
             5 => FixedWindow::new(quota).into(),
@@ -312,8 +323,15 @@ fn faults(
     }
     let strikes =
         (0..dice.u32(0..4)).map(|_| (instant(dice), Strike::draw(dice, topology))).collect();
-    let freezes = match dice.u32(0..3) {
+    let freezes = match dice.u32(0..6) {
         0 => (0..dice.u32(1..5)).map(|_| (instant(dice), freeze(dice))).collect(),
+        // A process that is busy stands still again and again, also while it connects first.
+        1 => {
+            let span = u32::try_from(last.as_millis()).expect("short");
+            let (at, time) = (MILLISECOND * dice.u32(0..span), MILLISECOND * dice.u32(1..400));
+            let begin = |number| at + (time + 2 * MILLISECOND) * number;
+            (0..dice.u32(2..6)).map(|number| (begin(number), time)).collect()
+        }
         _ => Vec::new(),
     };
     (odds, strikes, freezes)
@@ -327,25 +345,41 @@ fn freeze(dice: &mut Rng) -> Duration {
 
 fn asks(
     limit: &Limit,
-    asking: Asking,
+    is_flooded: bool,
     stack: &Stack,
     processes: usize,
     end: Duration,
     dice: &mut Rng,
 ) -> Vec<Ask> {
     let span = u32::try_from(end.as_micros()).expect("short");
-    let number = [20, 60, 150, 300][dice.usize(0..4)];
+    // A key is leased if it is asked for often.
+    let is_leased = stack.lease.is_some() && !is_flooded;
+    let number = match (is_flooded, is_leased) {
+        (true, _) => 300,
+        (_, true) => 600,
+        _ => [20, 60, 150, 300][dice.usize(0..4)],
+    };
+    let mut begin = 0;
     // Callers come one by one, or many at once.
-    let flood = dice.u32(0..4) == 0;
-    let max_cost = if stack.lease.is_some() { 2 } else { 4 };
+    let flood = dice.u32(0..4) == 0 || is_flooded;
+    let each = if is_flooded { 100 } else { 20 };
+    let max_cost = if stack.lease.is_some() { 3 } else { 4 };
     let operates = dice.u32(0..3) == 0;
+    // Many wait for one key, lose patience, and move up.
+    let is_line = !is_leased && dice.u32(0..6) == 0;
     let mut at = Duration::ZERO;
     let mut asks: Vec<Ask> = (0..number)
         .map(|_| {
-            if !flood || dice.u32(0..20) == 0 {
+            if is_leased {
+                if dice.u32(0..150) == 0 {
+                    begin = dice.u32(0..span);
+                }
+                at = Duration::from_micros(u64::from(begin + dice.u32(0..400_000)));
+            } else if !flood || dice.u32(0..each) == 0 {
                 at = Duration::from_micros(u64::from(dice.u32(0..span)));
             }
             let key = ["hot", "hot", "hot", "warm", "cold"][dice.usize(0..5)];
+            let key = if is_leased && dice.u32(0..10) > 0 { "hot" } else { key };
             let way = match dice.u32(0..40) {
                 0 if operates => Way::Penalize,
                 1 if operates => Way::Reset,
@@ -357,15 +391,17 @@ fn asks(
                 7..14 => Way::Layer,
                 _ => Way::Acquire,
             };
+            let key = if is_line { "hot" } else { key };
             let max_wait = match dice.u32(0..3) {
+                _ if is_line => MILLISECOND * [50, 300, 800][dice.usize(0..3)],
                 0 => MILLISECOND * dice.u32(1..500),
                 _ => Duration::ZERO,
             };
-            let patience = (dice.u32(0..5) == 0).then(|| {
+            let patience = (dice.u32(0..if is_line { 2 } else { 5 }) == 0).then(|| {
                 let most = [3_000, 300_000][dice.usize(0..2)];
                 Duration::from_micros(dice.u64(0..most))
             });
-            let cost = dice.u64(1..max_cost);
+            let cost = if is_line { 1 } else { dice.u64(1..max_cost) };
             let then = match dice.u32(0..6) {
                 0 => Then::Settle(0, MILLISECOND * dice.u32(0..100)),
                 1 => Then::Settle(dice.u64(0..cost + 2), MILLISECOND * dice.u32(0..300)),
@@ -388,7 +424,6 @@ fn asks(
             }
         })
         .collect();
-    let _ = asking;
     asks.sort_by_key(|ask| ask.at);
     asks
 }

@@ -1,7 +1,7 @@
 //! A world: callers of a few processes, a network that fails, and servers that are struck. It lives
 //! a plan, and then all of it is checked against the servers' own books.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
@@ -29,6 +29,9 @@ use super::servers::{Servers, StrikeKind};
 /// How long a decision may take.
 pub const TIMEOUT: Duration = Duration::from_millis(100);
 
+/// A settlement ends within this time, whatever happens.
+const MAX_SETTLEMENT: Duration = Duration::from_secs(10);
+
 /// All tasks of a world have ended by then.
 const END: Duration = Duration::from_secs(120);
 
@@ -37,13 +40,27 @@ const END: Duration = Duration::from_secs(120);
 pub struct Record {
     /// Its place in the plan.
     pub ask: usize,
+    /// Its place among all that ask.
+    pub number: usize,
     pub asked: Duration,
     pub ended: Duration,
     pub fate: Fate,
     /// The instant of the decision, by the clock that decided.
     pub decided_at: Option<i64>,
+    /// When units were given back, or more were taken.
+    pub settled_at: Option<Duration>,
     /// True if it was asked again, since it was told to.
     pub is_second: bool,
+    /// What became of its settlement.
+    pub settlement: Option<Settled>,
+}
+
+/// What became of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    GaveBack(u64),
+    Failed,
+    Never,
 }
 
 /// How a caller fared.
@@ -87,6 +104,8 @@ struct World {
     servers: Rc<Servers>,
     processes: Vec<Process>,
     records: RefCell<Vec<Record>>,
+    /// The number of those who have asked.
+    count: Cell<usize>,
     /// Stretches in which a server was struck, and what struck it.
     strikes: RefCell<Vec<(Duration, Duration, StrikeKind)>>,
     freezes: RefCell<Vec<(Duration, Duration)>>,
@@ -123,6 +142,7 @@ impl World {
             servers,
             processes,
             records: RefCell::default(),
+            count: Cell::default(),
             strikes: RefCell::default(),
             freezes: RefCell::default(),
         });
@@ -224,7 +244,10 @@ impl World {
     async fn ask(&self, index: usize, is_second: bool) -> Option<Duration> {
         let ask = &self.plan.asks[index];
         let process = &self.processes[ask.process];
-        let mut note = Note { world: self, index, is_second, asked: self.elapsed(), answer: None };
+        let number = self.count.get();
+        self.count.set(number + 1);
+        let asked = self.elapsed();
+        let mut note = Note { world: self, index, number, is_second, asked, answer: None };
         let answer = match ask.patience {
             Some(patience) => timeout(patience, self.answer(ask, process)).await,
             None => Ok(self.answer(ask, process).await),
@@ -239,10 +262,19 @@ impl World {
         let place = note.write();
         if let (Then::Settle(actual, time), Some(reservation)) = (ask.then, reservation) {
             sleep(time).await;
-            if process.limiter.settle(reservation, actual).is_ok()
-                && let Fate::Admitted { settled, .. } = &mut self.records.borrow_mut()[place].fate
-            {
-                *settled = Some(actual);
+            if let Ok(settlement) = process.limiter.settle(reservation, actual) {
+                if let record = &mut self.records.borrow_mut()[place]
+                    && let Fate::Admitted { settled, .. } = &mut record.fate
+                {
+                    *settled = Some(actual);
+                    record.settled_at = Some(self.elapsed());
+                }
+                let result = match timeout(MAX_SETTLEMENT, settlement).await {
+                    Ok(Ok(units)) => Settled::GaveBack(units),
+                    Ok(Err(_)) => Settled::Failed,
+                    Err(_) => Settled::Never,
+                };
+                self.records.borrow_mut()[place].settlement = Some(result);
             }
         }
         retry_after
@@ -339,6 +371,7 @@ impl World {
 struct Note<'a> {
     world: &'a World,
     index: usize,
+    number: usize,
     is_second: bool,
     asked: Duration,
     answer: Option<Answer>,
@@ -353,9 +386,20 @@ impl Note<'_> {
 
     fn record(&mut self) {
         let Some(Answer { fate, decided_at, .. }) = self.answer.take() else { return };
-        let Self { index: ask, is_second, asked, .. } = *self;
+        let Self { index: ask, number, is_second, asked, .. } = *self;
         let ended = self.world.elapsed();
-        let record = Record { ask, asked, ended, fate, decided_at, is_second };
+        let (settled_at, settlement) = (None, None);
+        let record = Record {
+            ask,
+            number,
+            asked,
+            ended,
+            fate,
+            decided_at,
+            settled_at,
+            is_second,
+            settlement,
+        };
         self.world.records.borrow_mut().push(record);
     }
 }

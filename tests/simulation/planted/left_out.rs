@@ -9,6 +9,7 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ("01039e7 memory: read the clock under the lock", SEVERAL_THREADS),
     ("c2b8d22 line: drop and clone wakers without the lock", SEVERAL_THREADS),
     ("4662512 redis: a reply ends a silence that begins at that moment", SEVERAL_THREADS),
+    ("46ed495 batcher: keep the flag while a request waits", SEVERAL_THREADS),
     ("ec1edbc redis: refuse rediss:// without a crypto provider", TLS),
     ("b0df3ff server: find out about TLS in the time to connect", TLS),
     ("4153476 redis: replace the connections of a given pool", GIVEN_CONNECTIONS),

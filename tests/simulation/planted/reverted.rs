@@ -841,4 +841,23 @@ impl Drop",
             "if is_busy { u64::MAX - 1 } else { u64::MAX };",
         )],
     ),
+    reverted(
+        "slot_of_before_a_reset_looks_like_one_of_after_it",
+        "6179490 line: leave no slot of before a reset",
+        &[edit(
+            "limiter/named.rs",
+            "        let slot = Slot::new(&decision, wait, mark, known);",
+            "        let _ = known;
+        let slot = Slot::new(&decision, wait, mark, self.lines.known());",
+        )],
+    ),
+    reverted(
+        "pause_since_a_connection_was_looked_at",
+        "c56b30d redis: pause since a connection became useless",
+        &[edit(
+            "limiter/redis/pool_state.rs",
+            "            let since = connection.useless_since().min(now);",
+            "            let since = connection.useless_since().max(now);",
+        )],
+    ),
 ];
