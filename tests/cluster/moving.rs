@@ -89,53 +89,6 @@ async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
     charge_all(&limiter, from_ref(&key)).await;
 }
 
-// Case 37.
-#[tokio::test]
-async fn slots_that_move_under_load_cost_no_error_and_no_unit() {
-    let mut cluster = Cluster::start().await;
-    let new = cluster.add().await;
-    let pool = pool(&cluster);
-    let limiter = patient(pool.clone());
-    let pair = FixedWindow::new(Quota::new(MILLION, YEAR));
-    let pair = Redis::new("pair", (pair, pair), pool).decision_timeout(LONG);
-    let keys: Vec<_> = keys_in(0..=39).take(120).collect();
-    let (stop, stopped) = tokio::sync::watch::channel(());
-    let mut tasks = JoinSet::new();
-    for task in 0..24 {
-        let (limiter, pair, keys, stopped) =
-            (limiter.clone(), pair.clone(), keys.clone(), stopped.clone());
-        tasks.spawn(async move {
-            let mut charged = vec![[0_u64; 2]; keys.len()];
-            for number in task.. {
-                let at = number * 7 % keys.len();
-                let charge = Charge::new(keys[at].as_str());
-                let which = number % 2;
-                let decision = match which {
-                    0 => limiter.check(&charge).await,
-                    _ => pair.check(&charge).await,
-                };
-                assert!(decision.expect("a decision").is_admitted());
-                charged[at][which] += 1;
-                if stopped.has_changed().is_err() {
-                    break;
-                }
-            }
-            charged
-        });
-    }
-    for slot in 0..40 {
-        cluster.move_slot(slot, if slot % 2 == 0 { new } else { 1 }).await;
-    }
-    drop(stop);
-    let all = timeout(LONG, tasks.join_all()).await.expect("decisions");
-    for (at, key) in keys.iter().enumerate() {
-        let [alone, both] =
-            [0, 1].map(|which| all.iter().map(|charged| charged[at][which]).sum::<u64>());
-        assert_eq!(taken(&limiter, key).await, alone, "{key}");
-        assert_eq!(taken(&pair, key).await, both, "{key}");
-    }
-}
-
 #[tokio::test]
 async fn units_come_back_also_in_a_slot_that_moves() {
     let cluster = Cluster::start().await;
