@@ -219,8 +219,10 @@ impl Seen<'_> {
             let ask = self.ask(record);
             let waits = if ask.cost > 0 { ask.max_wait } else { Duration::ZERO };
             let frozen = self.frozen(record.asked, record.ended);
-            // Each limiter that is asked alone has its own time.
-            let members = if self.plan.asking == Asking::AllInTurn { 2 } else { 1 };
+            // Each limiter that is asked alone has its own time, and so has a charge that is asked
+            // alone after a refill.
+            let in_turn = self.plan.asking == Asking::AllInTurn || self.plan.stack.lease.is_some();
+            let members = if in_turn { 2 } else { 1 };
             record.ended > record.asked + waits + TIMEOUT * members + GRACE + frozen
         };
         self.records.iter().find(is_late).map(|record| self.shown(record))
@@ -332,7 +334,13 @@ impl Seen<'_> {
         if self.has_odd_clocks() || self.forgets() {
             return None;
         }
-        let mut open = open.iter().filter(|one| !self.may_be_lost(one, SETTLING));
+        // Of slots that wait, a store takes back the newest alone. The others are kept, and pass.
+        let is_kept = |one: &Booking| {
+            let is_later = |other: &Booking| other.keys == one.keys && other.now >= one.now;
+            let mut all = self.account.bookings.iter();
+            one.at > one.now && all.any(|other| is_later(other) && other.at > one.at)
+        };
+        let mut open = open.iter().filter(|one| !self.may_be_lost(one, SETTLING) && !is_kept(one));
         if self.has_unique_marks() {
             let lost = open.find(|one| one.settlements == 0);
             return lost.map(|booking| format!("never given back: {booking:?}"));
@@ -493,7 +501,16 @@ impl Seen<'_> {
             Some((alike, since_begin(record.decided_at?), at, record))
         });
         let admitted: Vec<_> = admitted.collect();
-        for (alike, decided, at, first) in &admitted {
+        // Before it is connected, what is sent first is not what was asked first.
+        let is_connected = |first: &Record| {
+            let process = self.ask(first).process;
+            let is_before = |one: &&Record| {
+                let was_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
+                was_decided && self.ask(one).process == process && one.ended < first.asked
+            };
+            self.records.iter().any(|one| is_before(&one))
+        };
+        for (alike, decided, at, first) in admitted.iter().filter(|one| is_connected(one.3)) {
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
