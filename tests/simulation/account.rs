@@ -478,7 +478,7 @@ impl Account {
                 }
                 one.taken -= back;
                 if back > 0 {
-                    self.freed.push((charge.label(0).to_owned(), now));
+                    self.free(charge);
                 }
                 if one.taken < 0 {
                     return Err(format!("once: {charge:?}: given back twice"));
@@ -507,7 +507,7 @@ impl Account {
                     let work = works.get_mut(key).expect("it was read");
                     (work.before, work.bookings, work.is_changed) = (None, Vec::new(), false);
                 }
-                self.freed.push((charge.label(0).to_owned(), charge.now));
+                self.free(charge);
                 self.count("reset", charge);
             }
             Op::Unblock => {
@@ -522,6 +522,12 @@ impl Account {
             Op::Block { .. } => clamp(charge, works),
             _ => {}
         }
+    }
+
+    /// Notes that units of a charge's keys are free again.
+    fn free(&mut self, charge: &Charge) {
+        let labels = (0..charge.keys.len()).map(|place| charge.label(place).to_owned());
+        self.freed.extend(labels.map(|label| (label, charge.now)));
     }
 
     /// Notes a block, or the refusal of a check that it caused.

@@ -3,13 +3,14 @@
 
 mod deny_cache;
 mod leases;
+mod shadow;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
-use tower_sluice::{ErrorKind, Origin};
+use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 
 use super::account::{Account, Booking, Refusal};
 use super::clients::EVERYBODY;
@@ -42,6 +43,10 @@ pub struct Seen<'a> {
     /// Strikes on servers: begin, end, kind.
     pub strikes: &'a [(Duration, Duration, StrikeKind)],
     pub freezes: &'a [(Duration, Duration)],
+    /// When the switches were turned.
+    pub modes: &'a [(Duration, SwitchMode)],
+    /// What each process counted in its shadow.
+    pub shadow_counts: &'a [ShadowCounts],
     pub open_connections: usize,
     pub tasks: usize,
 }
@@ -55,9 +60,10 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("once", seen.once()))
         .or_else(|| named("slot", seen.slot()))
         .or_else(|| named("kind", seen.kind()))
-        .or_else(|| named("passes", seen.passes()))
         .or_else(|| named("truth", seen.truth()))
         .or_else(|| named("repeated", seen.repeated()))
+        .or_else(|| named("shadow", seen.shadowed()))
+        .or_else(|| named("switch", seen.switched()))
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
         .or_else(|| named("settled", seen.settled()))
@@ -175,6 +181,10 @@ impl Seen<'_> {
                         || self.is_flooded(record)
                         || self.plan.is_flooded
                 }
+                // For whatever error.
+                Fate::AdmittedBy(Origin::Shadow) => {
+                    is_disturbed || was_frozen || self.is_flooded(record) || self.plan.is_flooded
+                }
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
             };
@@ -231,10 +241,9 @@ impl Seen<'_> {
     /// Each admission was charged once, and what nobody has was given back.
     fn once(&self) -> Option<String> {
         if !self.is_exact() {
-            return match self.plan.stack.is_exact() {
-                true => self.once_in_turn(),
-                false if self.plan.stack.lease.is_some() => self.leased(),
-                false => self.counted(),
+            return match self.plan.stack.lease {
+                None => self.once_in_turn(),
+                Some(_) => self.leased(),
             };
         }
         let mut open: Vec<&Booking> = self.account.bookings.iter().collect();
@@ -405,35 +414,14 @@ impl Seen<'_> {
         own.flat_map(|limit| &limit.algorithms).any(is_unique)
     }
 
-    /// Where admissions do not say which charge is theirs, there are enough, and not too many.
-    fn counted(&self) -> Option<String> {
-        let mut taken: BTreeMap<&str, i64> = BTreeMap::new();
-        for booking in &self.account.bookings {
-            let label = booking.label("api");
-            if !label.is_empty() {
-                *taken.entry(label).or_default() += booking.taken;
-            }
-        }
-        let mut admitted: BTreeMap<&str, i64> = BTreeMap::new();
-        for record in self.records {
-            let ask = self.ask(record);
-            let is_kept = matches!(record.fate, Fate::Admitted { settled: None, .. });
-            if is_kept && matches!(ask.way, Way::Acquire | Way::Layer) {
-                *admitted.entry(ask.key).or_default() += ask.cost.cast_signed();
-            }
-        }
-        let shadows = self.plan.stack.is_shadow || !self.plan.stack.switches.is_empty();
-        let is_more = |(key, units): &(&&str, &i64)| {
-            !shadows && taken.get(**key).copied().unwrap_or(0) < **units
-        };
-        let more = admitted.iter().find(is_more);
-        more.map(|(key, units)| format!("{units} units of {key} were admitted, and fewer charged"))
-    }
-
     /// Each refusal is one that the store made, with the wait that it told.
     fn truth(&self) -> Option<String> {
         let is_wrong = |record: &&Record| {
-            let Fate::Refused { by: Some(by), retry_after } = record.fate else { return false };
+            let (by, retry_after) = match record.fate {
+                Fate::Refused { by: Some(by), retry_after } => (by, retry_after),
+                Fate::Spared { retry_after } => (Origin::Store, retry_after),
+                _ => return false,
+            };
             let ask = self.ask(record);
             let cost = ask.cost.cast_signed();
             let mut own = self.refusals_of(record);
@@ -514,7 +502,8 @@ impl Seen<'_> {
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
-                    label == alike.1 && (first.asked..=second.ended).contains(&since_begin(*now))
+                    [alike.1, EVERYBODY].contains(&label.as_str())
+                        && (first.asked..=second.ended).contains(&since_begin(*now))
                 })
             };
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
@@ -536,7 +525,9 @@ impl Seen<'_> {
 
     /// Who waits goes at its slot: not before it, and not long after it.
     fn slot(&self) -> Option<String> {
-        if !self.is_exact() || self.has_odd_clocks() {
+        // In a shadow nobody waits.
+        let waits = !self.plan.stack.is_shadow && self.plan.stack.switches.is_empty();
+        if !waits || !self.is_exact() || self.has_odd_clocks() {
             return None;
         }
         let is_wrong = |record: &&Record| {
@@ -562,43 +553,6 @@ impl Seen<'_> {
             matches!(record.fate, Fate::Failed(Some(kind)) if !well.contains(&kind))
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
-    }
-
-    /// A shadow refuses nobody, and neither does a switch that is not on.
-    fn passes(&self) -> Option<String> {
-        let stack = &self.plan.stack;
-        if stack.is_shadow {
-            let is_wrong = |record: &&Record| {
-                let asks = matches!(self.ask(record).way, Way::Acquire | Way::Layer);
-                asks && matches!(record.fate, Fate::Refused { .. } | Fate::Failed(_))
-            };
-            let refused = self.records.iter().find(is_wrong);
-            return refused.map(|record| self.shown(record));
-        }
-        // Off, in a shadow, on, and so on.
-        for (number, begin) in stack.switches.iter().enumerate() {
-            let end = stack.switches.get(number + 1).copied().unwrap_or(Duration::MAX);
-            let meets = |record: &&Record| {
-                let asks = matches!(self.ask(record).way, Way::Acquire | Way::Layer);
-                asks && *begin + SLOT_GRACE < record.asked
-                    && record.asked + SLOT_GRACE < end
-                    && number + 1 < stack.switches.len()
-                    && !self.was_frozen(*begin, record.ended)
-            };
-            let is_wrong = |record: &&Record| match number % 3 {
-                0 => {
-                    record.fate != Fate::AdmittedBy(Origin::Off)
-                        && record.fate != Fate::Left
-                        && record.fate != Fate::Panicked
-                }
-                1 => matches!(record.fate, Fate::Refused { .. } | Fate::Failed(_)),
-                _ => record.fate == Fate::AdmittedBy(Origin::Off),
-            };
-            if let Some(record) = self.records.iter().filter(meets).find(is_wrong) {
-                return Some(self.shown(record));
-            }
-        }
-        None
     }
 
     /// A settlement ends, and says how many units the store gave back.

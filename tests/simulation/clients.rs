@@ -9,7 +9,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{AnyAlgorithm, InLua, TokenBucket};
 use tower_sluice::{
     AllAtOnce, AllInTurn, Boxed, Breaker, Charge, DecisionReport, LimiterExt, Memory, Pool,
-    RateLimitLayer, Redis, Switch,
+    RateLimitLayer, Redis, Shadow, ShadowCounts, Switch,
 };
 
 use super::plan::{Asking, MILLISECOND, Plan};
@@ -26,6 +26,7 @@ pub struct Process {
     pub limiter: Boxed,
     pub service: Service,
     pub switch: Switch,
+    shadow: Option<Shadow<Boxed>>,
 }
 
 /// A request's charge, and whether finding its key panics.
@@ -38,7 +39,8 @@ pub struct Question {
 impl Process {
     pub fn new(plan: &Plan, pool: &Pool) -> Self {
         let switch = Switch::new();
-        let limiter = around(plan, in_store(plan, pool), &switch);
+        let mut shadow = None;
+        let limiter = around(plan, in_store(plan, pool), &switch, &mut shadow);
         let key = |request: &Request<()>| {
             let question = request.extensions().get::<Question>().cloned();
             if question.as_ref().is_some_and(|question| question.panics) {
@@ -49,7 +51,15 @@ impl Process {
         };
         let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
         let service = RateLimitLayer::new(limiter.clone(), key).layer(inner);
-        Self { limiter, service: BoxCloneService::new(service), switch }
+        Self { limiter, service: BoxCloneService::new(service), switch, shadow }
+    }
+
+    /// What it counted in its shadow.
+    pub fn shadow_counts(&self) -> ShadowCounts {
+        match &self.shadow {
+            Some(shadow) => shadow.counts(),
+            None => self.switch.shadow_counts(),
+        }
     }
 
     /// Sends a request through the layer.
@@ -108,7 +118,12 @@ fn redis<A: InLua>(plan: &Plan, name: &'static str, algorithm: A, pool: &Pool) -
 }
 
 /// The limiters around it.
-fn around(plan: &Plan, limiter: Boxed, switch: &Switch) -> Boxed {
+fn around(
+    plan: &Plan,
+    limiter: Boxed,
+    switch: &Switch,
+    shadow: &mut Option<Shadow<Boxed>>,
+) -> Boxed {
     let stack = &plan.stack;
     let mut limiter = limiter;
     if let Some(units) = stack.lease {
@@ -125,7 +140,7 @@ fn around(plan: &Plan, limiter: Boxed, switch: &Switch) -> Boxed {
         limiter = limiter.timeout(timeout).boxed();
     }
     if stack.is_shadow {
-        limiter = limiter.shadow().boxed();
+        limiter = shadow.insert(limiter.shadow()).clone().boxed();
     }
     if !stack.switches.is_empty() {
         limiter = limiter.switch(switch).boxed();

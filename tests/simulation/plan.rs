@@ -282,7 +282,7 @@ impl Stack {
             5 => {
                 let mut at = Duration::ZERO;
                 for _ in 0..dice.u32(1..10) {
-                    at += MILLISECOND * dice.u32(1..900);
+                    at += MILLISECOND * dice.u32(1..2_500);
                     stack.switches.push(at);
                 }
             }
@@ -298,9 +298,9 @@ impl Stack {
         stack
     }
 
-    /// True if each admission is one of the store, which says its instant.
+    /// True if each admission of the store has a charge of its own.
     pub fn is_exact(&self) -> bool {
-        self.lease.is_none() && !self.is_shadow && self.switches.is_empty()
+        self.lease.is_none()
     }
 }
 

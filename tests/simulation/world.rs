@@ -15,8 +15,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout, timeout_at};
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Quotas, Refusal,
-    Reservation, SwitchMode,
+    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Outcome, Quotas,
+    Refusal, Reservation, ShadowCounts, SwitchMode,
 };
 
 use super::account::Account;
@@ -73,6 +73,10 @@ pub enum Fate {
     },
     /// Admitted, and not by the store.
     AdmittedBy(Origin),
+    /// Admitted in a shadow, though the store refused it.
+    Spared {
+        retry_after: Option<Duration>,
+    },
     /// An operation that is done.
     Done,
     Refused {
@@ -109,6 +113,10 @@ struct World {
     /// Stretches in which a server was struck, and what struck it.
     strikes: RefCell<Vec<(Duration, Duration, StrikeKind)>>,
     freezes: RefCell<Vec<(Duration, Duration)>>,
+    /// When the switches were turned.
+    modes: RefCell<Vec<(Duration, SwitchMode)>>,
+    /// What each process counted in its shadow.
+    shadow_counts: Vec<ShadowCounts>,
 }
 
 /// Runs the world of a plan in a thread of its own, so that nothing is left of the one before.
@@ -145,6 +153,8 @@ impl World {
             count: Cell::default(),
             strikes: RefCell::default(),
             freezes: RefCell::default(),
+            modes: RefCell::new(vec![(Duration::ZERO, SwitchMode::On)]),
+            shadow_counts: Vec::new(),
         });
         let mut tasks = Vec::new();
         for (index, (_, strike)) in world.plan.strikes.iter().enumerate() {
@@ -168,6 +178,7 @@ impl World {
         let mut world = Rc::into_inner(world).expect("all tasks have ended");
         // Refunds that are under way, leases that end.
         sleep(2 * SECOND).await;
+        world.shadow_counts = world.processes.iter().map(Process::shadow_counts).collect();
         world.processes.clear();
         // Connections that close.
         sleep(5 * SECOND).await;
@@ -220,13 +231,16 @@ impl World {
         let modes = [SwitchMode::Off, SwitchMode::Shadow, SwitchMode::On];
         for (at, mode) in self.plan.stack.switches.iter().zip(modes.iter().cycle()) {
             sleep_until(self.begun + *at).await;
-            for process in &self.processes {
-                process.switch.set(*mode);
-            }
+            self.turn(*mode);
         }
+        self.turn(SwitchMode::On);
+    }
+
+    fn turn(&self, mode: SwitchMode) {
         for process in &self.processes {
-            process.switch.set(SwitchMode::On);
+            process.switch.set(mode);
         }
+        self.modes.borrow_mut().push((self.elapsed(), mode));
     }
 
     /// Asks as planned.
@@ -288,12 +302,7 @@ impl World {
             }
             Way::Acquire => process.limiter.acquire(charge).await.into(),
             Way::Layer | Way::Panic => match process.send(charge, ask.way == Way::Panic).await {
-                Ok(report) if report.origin() == Origin::Store => {
-                    let decided_at = instant(report.decided_at()).expect("of the store");
-                    let waited = instant(Some(report.waited())).expect("short");
-                    Fate::Admitted { at: decided_at + waited, settled: None }.into()
-                }
-                Ok(report) => Fate::AdmittedBy(report.origin()).into(),
+                Ok(report) => Answer::admitted(&report),
                 Err(StatusCode::TOO_MANY_REQUESTS) => {
                     Fate::Refused { by: None, retry_after: None }.into()
                 }
@@ -345,7 +354,7 @@ impl World {
         let servers: Vec<_> = hosts.iter().map(|(_, host)| host.server()).collect();
         let books: Vec<_> = servers.iter().map(|server| server.book()).collect();
         let strikes = self.strikes.take();
-        let freezes = self.freezes.take();
+        let (freezes, modes) = (self.freezes.take(), self.modes.take());
         let read = Account::of(&self.plan.limits, &books);
         let (account, unread) = match read {
             Ok(account) => (account, None),
@@ -358,6 +367,8 @@ impl World {
             disturbances: &disturbances,
             strikes: &strikes,
             freezes: &freezes,
+            modes: &modes,
+            shadow_counts: &self.shadow_counts,
             open_connections: self.network.open(),
             tasks: Handle::current().metrics().num_alive_tasks(),
         };
@@ -420,6 +431,29 @@ struct Answer {
     reservation: Option<Reservation>,
 }
 
+impl Answer {
+    fn admitted(decision: &Decision) -> Self {
+        if decision.origin() != Origin::Store {
+            return Fate::AdmittedBy(decision.origin()).into();
+        }
+        let decided_at = instant(decision.decided_at());
+        let at = |waits| Some(decided_at? + instant(Some(waits))?);
+        let fate = match decision.shadowed() {
+            Some(Ok(Outcome::Deny { retry_after })) => Fate::Spared { retry_after },
+            Some(Ok(Outcome::Retry(pause))) => Fate::Spared { retry_after: Some(pause) },
+            // Its slot is reserved, and nobody waits for it.
+            Some(Ok(Outcome::Wait(wait))) => {
+                Fate::Admitted { at: at(wait).expect("of the store"), settled: None }
+            }
+            _ => {
+                let at = at(decision.waited()).expect("of the store");
+                Fate::Admitted { at, settled: None }
+            }
+        };
+        Self { decided_at, ..fate.into() }
+    }
+}
+
 impl From<Fate> for Answer {
     fn from(fate: Fate) -> Self {
         Self { fate, decided_at: None, reservation: None }
@@ -436,17 +470,9 @@ impl From<Result<Decision, Refusal>> for Answer {
                 Self { decided_at, ..Fate::Refused { by, retry_after }.into() }
             }
             Err(_) => Fate::Failed(None).into(),
-            Ok(decision) if decision.origin() != Origin::Store => {
-                Fate::AdmittedBy(decision.origin()).into()
-            }
             Ok(mut decision) => {
-                let decided_at = instant(decision.decided_at()).expect("of the store");
-                let waited = instant(Some(decision.waited())).expect("short");
-                Self {
-                    fate: Fate::Admitted { at: decided_at + waited, settled: None },
-                    decided_at: Some(decided_at),
-                    reservation: decision.take_reservation(),
-                }
+                let reservation = decision.take_reservation();
+                Self { reservation, ..Self::admitted(&decision) }
             }
         }
     }
