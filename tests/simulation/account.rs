@@ -477,11 +477,11 @@ impl Account {
                     self.taken_more.push((charge.label(0).to_owned(), now));
                 }
                 one.taken -= back;
-                if back > 0 {
-                    self.free(charge);
-                }
                 if one.taken < 0 {
                     return Err(format!("once: {charge:?}: given back twice"));
+                }
+                if back > 0 {
+                    self.free(charge);
                 }
                 keep(charge, state, back > 0, works);
             }
