@@ -33,7 +33,7 @@ impl Seen<'_> {
         }
         for record in self.records {
             if let Fate::Admitted { at, .. } = record.fate {
-                groups.entry((&self.ask(record).key, at)).or_default().holders.push(record);
+                groups.entry((self.ask(record).key, at)).or_default().holders.push(record);
             }
         }
         let outdated = |((_, at), group): (&(&str, i64), &Group<'_>)| {
