@@ -35,7 +35,7 @@ impl Seen<'_> {
             if let Fate::Admitted { at, .. } = record.fate
                 && !self.may_have_moved_up(record)
             {
-                groups.entry((&self.ask(record).key, at)).or_default().holders.push(record);
+                groups.entry((self.ask(record).key, at)).or_default().holders.push(record);
             }
         }
         let outdated = |((_, at), group): (&(&str, i64), &Group<'_>)| {
