@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use std::{env, fs};
+use std::{env, fs, io};
 
 use axum::Router;
 use axum::body::Body;
@@ -72,11 +72,12 @@ async fn serve(settings: Settings) -> Result<(), Box<dyn Error>> {
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
     let address = listener.local_addr()?;
+    let asked_to_end = asked_to_end()?;
     println!("listening on http://{address}, decided in {}", settings.store);
     println!("try: seq 10 | xargs -P10 -I{{}} curl -s -w '%{{http_code}}\\n' http://{address}/");
 
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()).await?;
+    axum::serve(listener, app).with_graceful_shutdown(asked_to_end).await?;
     Ok(())
 }
 
@@ -106,16 +107,16 @@ impl<B, E> Respond<Request<B>, Response<Body>, E> for ShowWait {
     }
 }
 
-async fn shutdown_signal() {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+/// Ends with the first signal. From the call on, signals no longer kill the process.
+fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 // Settings.

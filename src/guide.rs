@@ -1,5 +1,5 @@
-//! Pages that lead through the crate: recipes, failures, what an operator sees, security, bounds,
-//! capacity, and the way from Redisson.
+//! Pages that lead through the crate: recipes, failures, what an operator sees, security, tests,
+//! bounds, capacity, and the way from Redisson.
 
 #[cfg(feature = "redis")]
 #[doc = include_str!("../docs/cookbook.md")]
@@ -24,6 +24,10 @@ pub mod what_an_operator_sees {}
 #[doc = ""]
 #[doc = include_str!("../SECURITY.md")]
 pub mod security {}
+
+#[cfg(feature = "redis")]
+#[doc = include_str!("../docs/how-it-is-tested.md")]
+pub mod how_it_is_tested {}
 
 #[doc = "[cookbook]: crate::guide::cookbook"]
 #[doc = ""]

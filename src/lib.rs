@@ -6,6 +6,7 @@
 #![cfg_attr(feature = "redis", doc = "[bound]: crate::guide::what_the_bound_means")]
 #![cfg_attr(feature = "redis", doc = "[security]: crate::guide::security")]
 #![cfg_attr(feature = "redis", doc = "[redisson-page]: crate::guide::from_redisson")]
+#![cfg_attr(feature = "redis", doc = "[tested]: crate::guide::how_it_is_tested")]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/compare.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../docs/peers.url"))]
 #![cfg_attr(feature = "redis", doc = include_str!("../README.md"))]

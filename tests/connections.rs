@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::faults::*;
-use support::proxy::{Fault, Proxy};
+use support::proxy::Proxy;
 use support::{NOWHERE, Server, stats};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -50,10 +50,11 @@ async fn pauses_longer_than_the_deadline_replace_no_connection() {
 
 // Case 6.
 #[tokio::test]
-async fn a_connection_into_a_black_hole_is_left_within_a_second() {
+async fn connections_into_a_black_hole_are_left_together_within_a_second() {
     let server = Server::start();
     let proxy = Proxy::before(server.port()).await;
-    let limiter = yearly(&proxy.url());
+    // Each alone would take so long.
+    let limiter = over(Pool::builder(&proxy.url()).unwrap().size(10).build().unwrap());
     until_well(&limiter).await;
     proxy.strand();
     let back = until_well(&limiter).await;
@@ -61,18 +62,25 @@ async fn a_connection_into_a_black_hole_is_left_within_a_second() {
     assert!(back < Duration::from_secs(1) + SLACK, "{back:?}");
 }
 
-// Case 140.
+// Cases 22, 23 and 140.
 #[tokio::test]
-async fn a_demoted_primary_is_reconnected_to_with_pauses() {
+async fn a_demoted_primary_is_infrastructure_and_reconnected_to_with_pauses() {
     let server = Server::start();
     let limiter = yearly(&server.url());
     until_well(&limiter).await;
     let mut connection = server.connection().await;
+    let old = others(&mut connection).await;
     let load = Load::on(&limiter, 8);
     run(&mut connection, &["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
     until(&limiter, ErrorKind::Infrastructure).await;
     let (before, begun) = (figure(&mut connection, RECEIVED).await, Instant::now());
-    sleep(Duration::from_secs(3)).await;
+    let patient = limiter.clone().decision_timeout(LONG);
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert_eq!(trouble(&patient, &one()).await.kind(), ErrorKind::Infrastructure);
+        sleep(Duration::from_millis(5)).await;
+    }
+    let kept = others(&mut connection).await.into_iter().filter(|id| old.contains(id)).count();
+    assert_eq!(kept, 0, "it stays connected to a replica");
     let connects = figure(&mut connection, RECEIVED).await - before;
     let seconds = begun.elapsed().as_secs_f64();
     run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
@@ -160,23 +168,6 @@ async fn a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels() {
 }
 
 #[tokio::test]
-async fn killed_connections_are_replaced_before_they_are_used() {
-    let server = Server::start();
-    let limiter = yearly(&server.url()).decision_timeout(LONG);
-    let mut connection = server.connection().await;
-    let begun = Instant::now();
-    for _ in 0..50 {
-        limiter.check(&one()).await.unwrap();
-        cut(&mut connection).await;
-        // The notice travels through this process; it takes turns, not time.
-        while limiter.check(&one()).await.is_err() {
-            assert!(begun.elapsed() < 4 * LONG, "killed connections stay");
-            tokio::task::yield_now().await;
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_hang_is_infrastructure_although_a_password_was_wrong_before() {
     let server = Server::with(&["--requirepass", "first"]);
     let mut connection = {
@@ -218,17 +209,6 @@ async fn a_hang_is_infrastructure_although_a_password_was_wrong_before() {
         }
     }
     server.signal("CONT");
-}
-
-#[tokio::test]
-async fn a_wrong_password_then_a_hang_becomes_infrastructure() {
-    let server = Server::with(&["--requirepass", "first"]);
-    let proxy = Proxy::before(server.port()).await;
-    let pool = Pool::builder(&proxy.url()).unwrap().credentials("default", "second");
-    let limiter = over(pool.build().unwrap());
-    until(&limiter, ErrorKind::Configuration).await;
-    proxy.set(Fault::BlackHole);
-    until(&limiter, ErrorKind::Infrastructure).await;
 }
 
 #[tokio::test]

@@ -42,25 +42,6 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
     assert_eq!(taken(&server).await, 2);
 }
 
-// Cases 22 and 23.
-#[tokio::test]
-async fn a_demoted_primary_is_infrastructure_and_its_connections_go() {
-    let server = Server::start();
-    let limiter = yearly(&server.url()).decision_timeout(LONG);
-    limiter.check(&one()).await.unwrap();
-    let mut connection = server.connection().await;
-    let before = others(&mut connection).await;
-    run(&mut connection, &["REPLICAOF", "127.0.0.1", &NOWHERE.to_string()]).await;
-    let begun = Instant::now();
-    while others(&mut connection).await.iter().any(|id| before.contains(id)) {
-        let error = limiter.check(&one()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Infrastructure);
-        assert!(begun.elapsed() < LONG, "it stays connected to a replica");
-    }
-    run(&mut connection, &["REPLICAOF", "NO", "ONE"]).await;
-    until_decided(&limiter.decision_timeout(D), ErrorKind::Infrastructure).await;
-}
-
 // Case 24.
 #[tokio::test]
 async fn a_loading_server_is_infrastructure() {

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use support::faults::cut;
-use support::proxy::Proxy;
 use support::{NOWHERE, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -83,35 +82,6 @@ async fn no_server() {
     let bare =
         format!("timer_p50_us={} timer_max_us={}", bare[50].as_micros(), bare[99].as_micros());
     assert!(report("1", times, &bare) <= D + Duration::from_millis(20));
-}
-
-// Cases 4 and 5.
-#[tokio::test]
-#[ignore = "measures milliseconds"]
-async fn kill_and_restart() {
-    let mut server = Server::start();
-    let limiter = yearly(&server.url());
-    recovery(&limiter).await;
-    server.kill();
-    let (times, _) = timed(&limiter, 40).await;
-    server.restart();
-    let (back, errors) = recovery(&limiter).await;
-    report("5", times, &format!("back_ms={} errors_after={errors}", back.as_millis()));
-    assert!(back <= Duration::from_secs(1));
-}
-
-// Case 6.
-#[tokio::test]
-#[ignore = "measures milliseconds"]
-async fn black_hole() {
-    let server = Server::start();
-    let proxy = Proxy::before(server.port()).await;
-    let limiter = over(Pool::builder(&proxy.url()).unwrap().size(10).build().unwrap());
-    recovery(&limiter).await;
-    proxy.strand();
-    let (back, errors) = recovery(&limiter).await;
-    println!("\nfault case=6 back_ms={} errors={errors} pool=10", back.as_millis());
-    assert!(back <= Duration::from_secs(1));
 }
 
 // Cases 7 and 8.

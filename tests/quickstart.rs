@@ -210,6 +210,8 @@ async fn without_its_redis_it_answers_503() {
 #[tokio::test]
 async fn signals_end_it_gracefully() {
     for signal in ["INT", "TERM"] {
+        // Also before the first request.
+        assert!(Running::start(&SLOW).end(signal).success(), "{signal} at once");
         let running = Running::start(&SLOW);
         assert_eq!(get(running.address, "/", &[]).await.status, 200);
         assert!(running.end(signal).success(), "{signal}");

@@ -2,56 +2,6 @@
 
 use super::*;
 
-// Case 146.
-#[tokio::test]
-async fn a_charge_whose_connection_is_lost_is_counted_once_at_most() {
-    let cluster = Cluster::start().await;
-    let limiter = patient(pool(&cluster));
-    let mut killers = JoinSet::new();
-    for master in 0..3 {
-        let mut connection = cluster.connection(master).await;
-        killers.spawn(async move {
-            loop {
-                cut(&mut connection).await;
-                sleep(Duration::from_millis(7)).await;
-            }
-        });
-    }
-    let mut tasks = JoinSet::new();
-    for task in 0..32 {
-        let limiter = limiter.clone();
-        tasks.spawn(async move {
-            let mut admitted = Vec::new();
-            for number in 0..150 {
-                let key = format!("{task}-{number}");
-                match limiter.check(&Charge::new(key.as_str())).await {
-                    Ok(decision) => {
-                        assert!(decision.is_admitted());
-                        admitted.push((key, true));
-                    }
-                    Err(error) => {
-                        // On a busy machine each new connection may be cut before anybody uses
-                        // it. Then one is always about to be ready: saturation.
-                        let kinds = [ErrorKind::Infrastructure, ErrorKind::Saturation];
-                        assert!(kinds.contains(&error.kind()), "{error:?}");
-                        admitted.push((key, false));
-                    }
-                }
-            }
-            admitted
-        });
-    }
-    let asked = tasks.join_all().await.concat();
-    killers.abort_all();
-    while killers.join_next().await.is_some() {}
-    assert!(asked.iter().any(|(_, admitted)| !admitted), "connections were cut");
-    let limiter = patient(pool(&cluster));
-    for (key, admitted) in asked {
-        let taken = taken(&limiter, &key).await;
-        assert!(taken <= 1 && (taken == 1 || !admitted), "{key}: {taken} of 1, {admitted}");
-    }
-}
-
 // Case 40.
 #[tokio::test]
 async fn a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted() {

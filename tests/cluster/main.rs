@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use redis::cmd;
 use support::cluster::{Cluster, SLOTS, keys_in, slot_of};
-use support::faults::{LONG, MILLION, cut, eventually, kind, over, run, trouble};
+use support::faults::{LONG, MILLION, eventually, kind, over, run, trouble};
 use support::stats::script_calls;
 use support::{NOWHERE, stats};
 use tokio::runtime::Builder;

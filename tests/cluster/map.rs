@@ -48,6 +48,7 @@ async fn a_master_that_cannot_serve_its_slots_is_left_for_the_one_that_does() {
 }
 
 /// One redirect tells that slots move. The others are not asked for at their old master.
+// Case 37.
 #[tokio::test]
 async fn one_slot_that_has_moved_shows_where_the_others_are() {
     const MOVED: u16 = 100;

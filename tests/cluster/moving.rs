@@ -2,24 +2,6 @@
 
 use super::*;
 
-// Case 37.
-#[tokio::test]
-async fn a_slot_that_has_moved_is_followed_and_counted_once() {
-    let cluster = Cluster::start().await;
-    let limiter = patient(pool(&cluster));
-    let keys: Vec<_> = keys_in(7..=7).take(4).collect();
-    charge_all(&limiter, &keys).await;
-    for to in [1, 2, 0] {
-        cluster.move_slot(7, to).await;
-        charge_all(&limiter, &keys).await;
-        charge_all(&limiter, &keys).await;
-        cluster.until_agreed().await;
-    }
-    for key in &keys {
-        assert_eq!(taken(&limiter, key).await, 7, "{key}");
-    }
-}
-
 // Case 38.
 #[tokio::test]
 async fn keys_of_a_moving_slot_are_decided_wherever_they_are() {
@@ -105,53 +87,6 @@ async fn a_tuple_whose_keys_are_split_waits_for_those_that_still_move() {
     assert!(asked.await.unwrap().expect("a decision").is_admitted());
     cluster.end_move(4, from, 1).await;
     charge_all(&limiter, from_ref(&key)).await;
-}
-
-// Case 37.
-#[tokio::test]
-async fn slots_that_move_under_load_cost_no_error_and_no_unit() {
-    let mut cluster = Cluster::start().await;
-    let new = cluster.add().await;
-    let pool = pool(&cluster);
-    let limiter = patient(pool.clone());
-    let pair = FixedWindow::new(Quota::new(MILLION, YEAR));
-    let pair = Redis::new("pair", (pair, pair), pool).decision_timeout(LONG);
-    let keys: Vec<_> = keys_in(0..=39).take(120).collect();
-    let (stop, stopped) = tokio::sync::watch::channel(());
-    let mut tasks = JoinSet::new();
-    for task in 0..24 {
-        let (limiter, pair, keys, stopped) =
-            (limiter.clone(), pair.clone(), keys.clone(), stopped.clone());
-        tasks.spawn(async move {
-            let mut charged = vec![[0_u64; 2]; keys.len()];
-            for number in task.. {
-                let at = number * 7 % keys.len();
-                let charge = Charge::new(keys[at].as_str());
-                let which = number % 2;
-                let decision = match which {
-                    0 => limiter.check(&charge).await,
-                    _ => pair.check(&charge).await,
-                };
-                assert!(decision.expect("a decision").is_admitted());
-                charged[at][which] += 1;
-                if stopped.has_changed().is_err() {
-                    break;
-                }
-            }
-            charged
-        });
-    }
-    for slot in 0..40 {
-        cluster.move_slot(slot, if slot % 2 == 0 { new } else { 1 }).await;
-    }
-    drop(stop);
-    let all = timeout(LONG, tasks.join_all()).await.expect("decisions");
-    for (at, key) in keys.iter().enumerate() {
-        let [alone, both] =
-            [0, 1].map(|which| all.iter().map(|charged| charged[at][which]).sum::<u64>());
-        assert_eq!(taken(&limiter, key).await, alone, "{key}");
-        assert_eq!(taken(&pair, key).await, both, "{key}");
-    }
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //!
 //! The page is put together from `cases.txt`, from the marks in the tests, such as `// Case 7.`,
 //! and from the figures that tests print. A case needs a test, or a reason why there is none.
+//! `cases.txt` also says what of the simulation belongs to a case: a disturbance, a promise or a
+//! test of `tests/simulation/`, by its name there.
 //!
 //! ```sh
 //! UPDATE=1 cargo test --test fault_table     # writes the page anew
@@ -23,6 +25,10 @@ What the crate must survive, case by case. `tests/fault_table/` writes this page
 tests, such as `// Case 7.`, and from the figures that tests print: edit those. A figure is from one
 run, of the tests as the check runs them, on a machine that did other work beside. [When Redis
 fails](when-redis-fails.md) says what a user sees.
+
+Most tests use real servers. The column `simulated` names disturbances and promises of simulated
+worlds: `CutAnswer` is a fault of a network, `Stand` a strike on a server, and `once` a promise that is
+checked against the servers' books. [How it is tested](how-it-is-tested.md) explains both.
 ";
 
 fn root() -> &'static Path {
@@ -101,6 +107,39 @@ fn tests_by_case() -> BTreeMap<usize, Vec<String>> {
     tests
 }
 
+/// The variants of an enum, each in a line of its own.
+fn variants<'a>(text: &'a str, name: &str) -> BTreeSet<&'a str> {
+    let (_, body) = text.split_once(&format!("pub enum {name} {{\n")).expect("an enum");
+    let (body, _) = body.split_once("\n}").expect("its end");
+    let variant = |line: &'a str| line.trim().strip_suffix(',');
+    body.lines().filter_map(variant).filter(|line| !line.starts_with("//")).collect()
+}
+
+/// All texts between a beginning and the next quotation mark.
+fn quoted<'a>(text: &'a str, begin: &str) -> BTreeSet<&'a str> {
+    text.split(begin).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+/// The names of the simulation: disturbances alone, and all that a case may name.
+fn simulated() -> (BTreeSet<String>, BTreeSet<String>) {
+    let folder = root().join("tests/simulation");
+    let read = |file: &str| fs::read_to_string(folder.join(file)).expect("text");
+    let (strikes, network) = (read("servers/strike.rs"), read("network.rs"));
+    let (world, checks) = (read("world.rs"), read("checks.rs"));
+    let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let mut disturbances = BTreeSet::new();
+    disturbances.extend(owned(variants(&strikes, "StrikeKind")));
+    disturbances.extend(owned(variants(&network, "Fault")));
+    disturbances.extend(owned(quoted(&world, "injected.insert(\"")));
+    let mut all = disturbances.clone();
+    all.extend(owned(quoted(&checks, "named(\"")));
+    for path in sources(&folder) {
+        let text = fs::read_to_string(&path).expect("text");
+        all.extend(text.lines().filter_map(function).map(str::to_owned));
+    }
+    (disturbances, all)
+}
+
 /// What tests printed: lines such as `fault case=7 open_after_ms=900`.
 fn figures_by_case() -> BTreeMap<usize, Vec<&'static str>> {
     let mut figures: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
@@ -115,16 +154,34 @@ fn figures_by_case() -> BTreeMap<usize, Vec<&'static str>> {
 fn page() -> (String, Vec<String>) {
     let (mut tests, mut figures) = (tests_by_case(), figures_by_case());
     let (mut page, mut wrong) = (String::from(BEGIN), Vec::new());
+    let (mut unnamed, known) = simulated();
     for line in CASES.lines() {
         if let Some(group) = line.strip_prefix("# ") {
-            let head = "| case | what happens | tests | figures |\n|---|---|---|---|";
+            let head =
+                "| case | what happens | simulated | tests | figures |\n|---|---|---|---|---|";
             writeln!(page, "\n## {group}\n\n{head}").expect("a text");
             continue;
         }
         let mut fields = line.split(" | ");
         let (case, sentence) = (fields.next(), fields.next().expect("a sentence"));
         let case: usize = case.and_then(|case| case.parse().ok()).expect("a number");
-        let shown = match (tests.remove(&case), fields.next()) {
+        let mut rest = fields.next();
+        let names = rest.and_then(|field| field.strip_prefix("simulated: "));
+        if names.is_some() {
+            rest = fields.next();
+        }
+        let names: Vec<_> = names.into_iter().flat_map(|names| names.split(", ")).collect();
+        for name in &names {
+            if !known.contains(*name) {
+                wrong.push(format!("case {case} names {name}, which is not simulated"));
+            }
+            // A case without a test on real servers does not show that they behave like that.
+            if tests.contains_key(&case) {
+                unnamed.remove(*name);
+            }
+        }
+        let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let shown = match (tests.remove(&case), rest) {
             (Some(tests), reason) => {
                 if reason.is_some() {
                     wrong.push(format!("case {case} has tests and a reason why it has none"));
@@ -138,10 +195,11 @@ fn page() -> (String, Vec<String>) {
             }
         };
         let figures = figures.remove(&case).unwrap_or_default().join("; ");
-        writeln!(page, "| {case} | {sentence} | {shown} | {figures} |").expect("a text");
+        writeln!(page, "| {case} | {sentence} | {names} | {shown} | {figures} |").expect("a text");
     }
     wrong.extend(tests.keys().map(|case| format!("a test is marked with case {case}")));
     wrong.extend(figures.keys().map(|case| format!("a figure is of case {case}")));
+    wrong.extend(unnamed.iter().map(|name| format!("{name} is simulated, and no test is real")));
     (page, wrong)
 }
 
@@ -170,7 +228,9 @@ fn every_test_that_a_page_names_exists() {
         functions.extend(text.lines().filter_map(function).map(str::to_owned));
     }
     let mut missing = Vec::new();
-    for page in ["SECURITY.md", "docs/faults.md", "docs/when-redis-fails.md"] {
+    for page in
+        ["SECURITY.md", "docs/faults.md", "docs/how-it-is-tested.md", "docs/when-redis-fails.md"]
+    {
         let text = fs::read_to_string(root().join(page)).expect("a page");
         // Names of tests are sentences; those of the crate are shorter.
         let names = text.split('`').filter(|name| name.matches('_').count() >= 3);

@@ -168,7 +168,7 @@ impl Host {
 
     /// Reads nothing for a time.
     pub fn stand_for(&self, time: Duration) {
-        self.stands_until.set(Some(now() + time));
+        self.stands_until.set(self.stands_until.get().max(Some(now() + time)));
     }
 
     /// How long it reads nothing yet.
@@ -525,7 +525,7 @@ impl Network {
         while let Some((at, event)) = self.next_event(until) {
             CLOCK.set(Some(CLOCK.get().map_or(at, |last| last.max(at))));
             RUNS_EVENT.set(true);
-            self.run(event);
+            self.run(at, event);
             self.take_sent();
             self.follow_hosts();
             RUNS_EVENT.set(false);
@@ -610,11 +610,11 @@ impl Network {
         }
     }
 
-    fn run(&self, event: Event) {
+    fn run(&self, at: Instant, event: Event) {
         match event {
             Event::Dial { host, socket } => self.open_socket(&host, socket),
             Event::Arrive { link, order, piece } => {
-                if self.arrive(link, order, piece).is_break() {
+                if self.arrive(at, link, order, piece).is_break() {
                     self.close(link);
                 }
             }
@@ -673,7 +673,7 @@ impl Network {
     }
 
     /// Gives a piece to the host, or loses it. Breaks if the connection ends.
-    fn arrive(&self, number: u64, order: u64, piece: Vec<u8>) -> ControlFlow<()> {
+    fn arrive(&self, at: Instant, number: u64, order: u64, piece: Vec<u8>) -> ControlFlow<()> {
         let mut links = self.links.borrow_mut();
         let Some(link) = links.get_mut(&number) else { return ControlFlow::Continue(()) };
         let (odds, host) = (self.odds.get(), Rc::clone(&link.session.host));
@@ -685,8 +685,12 @@ impl Network {
             link.stalled_until = link.stalled_until.max(now() + self.stall());
             self.disturbances.borrow_mut()[stall].until = since_begin(link.stalled_until);
         }
-        let from = link.stalled_until.max(now() + host.standing());
-        if from > now() {
+        if !host.standing().is_zero() {
+            link.stalled_until = link.stalled_until.max(now() + host.standing());
+        }
+        // The clock may be ahead of an event. What came before it on its connection is not.
+        let from = link.stalled_until;
+        if from > at {
             // What is behind it in the queue does not overtake it.
             self.schedule_arrival(from, number, order, piece);
             return ControlFlow::Continue(());
