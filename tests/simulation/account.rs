@@ -102,6 +102,8 @@ pub struct Charge {
     pub op: Op,
     pub answer: Packed,
     rule: Rule,
+    /// Which of its limiter's quotas each key is asked by.
+    quotas: Vec<usize>,
 }
 
 impl Charge {
@@ -142,7 +144,9 @@ fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
 }
 
 fn label_of(key: &str) -> &str {
-    key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(label, _)| label)
+    key.split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map_or("", |(label, _)| label.trim_start_matches('/'))
 }
 
 /// An admission that a server made.
@@ -155,6 +159,8 @@ pub struct Booking {
     /// The labels of its keys by the names of their limiters.
     pub keys: Vec<(&'static str, String)>,
     names: Rc<[String]>,
+    /// Which of its limiter's quotas each key was asked by.
+    pub quotas: Vec<usize>,
     pub cost: i64,
     /// The units that are taken of it still.
     pub taken: i64,
@@ -447,6 +453,7 @@ impl Account {
                         at,
                         keys,
                         names,
+                        quotas: charge.quotas.clone(),
                         cost,
                         taken,
                         settlements,
@@ -583,11 +590,18 @@ impl Account {
 
     /// The charges of a call. `None`: its reply is an error, or it is no limiter's.
     fn charges(&self, server: usize, call: &ScriptCall) -> Result<Option<Vec<Charge>>, String> {
-        let Some(&width) = self.scripts.get(&call.digest) else { return Ok(None) };
         let Reply::Text(packed) = &call.reply else { return Ok(None) };
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
         let words: Vec<String> = call.arguments.iter().map(text).collect();
         let keys: Vec<String> = call.keys.iter().map(text).collect();
+        let (width, on_terms) = match self.scripts.get(&call.digest) {
+            Some(width) => (*width, false),
+            // Policies that decide together, each at its own cost. All keys are theirs in turn.
+            None => match self.width_of(&keys) {
+                Some(width) => (width, true),
+                None => return Ok(None),
+            },
+        };
         let reply = unpack(packed);
         let Packed::Integer(now) = reply[0] else { panic!("{reply:?}") };
         let number = |at: usize| words[at].parse::<i64>().expect("a number");
@@ -596,10 +610,23 @@ impl Account {
             let member = |key: &String| self.limit_of(key).ok_or(format!("whose is {key}?"));
             keys.iter().map(member).collect()
         };
-        let rule_at = |members: &[(usize, usize)], at: &mut usize| -> Result<Rule, String> {
-            members.iter().map(|member| self.rule_at(*member, &words, at)).collect()
+        let rules_at = |members: &[(usize, usize)], at: &mut usize| {
+            let (mut rule, mut quotas, mut terms) = (Rule::new(), Vec::new(), None);
+            for member in members {
+                let (one, quota) = self.rule_at(*member, &words, at)?;
+                rule.push(one);
+                quotas.push(quota);
+                if on_terms {
+                    let own = (number(*at), number(*at + 1));
+                    *at += 2;
+                    if *terms.get_or_insert(own) != own {
+                        return Err(format!("truth: not all costs are alike: {call:?}"));
+                    }
+                }
+            }
+            Ok((rule, quotas, terms))
         };
-        let own = rule_at(&members(&keys[..width])?, &mut at)?;
+        let own = rules_at(&members(&keys[..width])?, &mut at)?;
         let mut charges = Vec::new();
         while key < keys.len() {
             let (alike, segments) = (number(at) as usize, number(at + 1));
@@ -612,11 +639,12 @@ impl Account {
                 for _ in 0..segments {
                     let repeats = number(at);
                     at += 1;
-                    let mut rule = own.clone();
+                    let mut stated = own.clone();
                     if words[at] == "quota" {
                         at += 1;
-                        rule = rule_at(&members, &mut at)?;
+                        stated = rules_at(&members, &mut at)?;
                     }
+                    let (rule, quotas, terms) = stated;
                     let marks = |at: usize| words[at..at + 4 * width].to_vec();
                     let (op, length) = match words[at].as_str() {
                         "refund" => {
@@ -635,14 +663,18 @@ impl Account {
                         "reset" => (Op::Reset, 1),
                         "block" => (Op::Block { time: number(at + 1) }, 2),
                         "unblock" => (Op::Unblock, 1),
-                        _ => (Op::Check { cost: number(at), max_wait: number(at + 1) }, 2),
+                        _ => {
+                            let (cost, max_wait) = terms.unwrap_or((number(at), number(at + 1)));
+                            (Op::Check { cost, max_wait }, 2)
+                        }
                     };
                     at += length;
                     let size = 1 + List::state_elements(&rule);
                     for _ in 0..repeats {
                         let (keys, op, rule) = (Rc::clone(&names), op.clone(), rule.clone());
+                        let quotas = quotas.clone();
                         let answer = reply[place].clone();
-                        charges.push(Charge { server, now, keys, op, answer, rule });
+                        charges.push(Charge { server, now, keys, op, answer, rule, quotas });
                         place += size;
                     }
                 }
@@ -655,23 +687,34 @@ impl Account {
         Ok(Some(charges))
     }
 
-    /// The rule whose numbers stand at a place of the arguments.
+    /// The number of limiters that the keys of a call belong to, if all are limiters'.
+    fn width_of(&self, keys: &[String]) -> Option<usize> {
+        let members: Option<HashSet<_>> = keys.iter().map(|key| self.limit_of(key)).collect();
+        members.map(|members| members.len()).filter(|width| *width > 1)
+    }
+
+    /// The limiters of the world.
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// The rule whose numbers stand at a place of the arguments, and which quota it is of.
     fn rule_at(
         &self,
         (limit, member): (usize, usize),
         words: &[String],
         at: &mut usize,
-    ) -> Result<<AnyAlgorithm as Algorithm>::Rule, String> {
+    ) -> Result<(<AnyAlgorithm as Algorithm>::Rule, usize), String> {
         let Limit { algorithms, own_quotas, .. } = &self.limits[limit];
         let algorithm = algorithms[member];
         let brought = own_quotas.iter().map(|quotas| quotas[member].into());
-        for quota in [algorithm.quota()].into_iter().chain(brought) {
+        for (place, quota) in [algorithm.quota()].into_iter().chain(brought).enumerate() {
             let rule = algorithm.rule(quota).map_err(|error| error.to_string())?;
             let numbers = AnyAlgorithm::arguments(&rule);
             let told = words.get(*at..*at + numbers.len()).unwrap_or_default();
             if numbers.iter().map(i64::to_string).eq(told.iter().cloned()) {
                 *at += numbers.len();
-                return Ok(rule);
+                return Ok((rule, place));
             }
         }
         let told = &words[*at..];

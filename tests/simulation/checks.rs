@@ -15,7 +15,8 @@ use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 use super::account::{Account, Booking, Refusal};
 use super::clients::EVERYBODY;
 use super::network::{Disturbance, START};
-use super::plan::{Ask, Asking, Plan, SECOND, Then, Way};
+use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
+use super::policies::{Table, taken_by_no_table};
 use super::servers::{StrikeKind, Topology};
 use super::world::{Fate, Record, Settled, TIMEOUT};
 
@@ -45,6 +46,8 @@ pub struct Seen<'a> {
     pub freezes: &'a [(Duration, Duration)],
     /// When the switches were turned.
     pub modes: &'a [(Duration, SwitchMode)],
+    /// When tables of policies came into force.
+    pub tables: &'a [At<Table>],
     /// What each process counted in its shadow.
     pub shadow_counts: &'a [ShadowCounts],
     pub open_connections: usize,
@@ -62,6 +65,7 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("kind", seen.kind()))
         .or_else(|| named("truth", seen.truth()))
         .or_else(|| named("repeated", seen.repeated()))
+        .or_else(|| named("policies", seen.policies()))
         .or_else(|| named("shadow", seen.shadowed()))
         .or_else(|| named("switch", seen.switched()))
         .or_else(|| named("obeyed", seen.obeyed()))
@@ -132,7 +136,7 @@ impl Seen<'_> {
     fn asks_in_turn(&self) -> bool {
         let is_cluster = matches!(self.plan.topology, Topology::Cluster { .. });
         match self.plan.asking {
-            Asking::Alone => false,
+            Asking::Alone | Asking::Policies => false,
             Asking::AllAtOnce => is_cluster,
             Asking::AllInTurn => true,
         }
@@ -397,7 +401,11 @@ impl Seen<'_> {
 
     /// True if a mark tells a charge from all others.
     fn has_unique_marks(&self) -> bool {
-        self.plan.limits.iter().any(|limit| self.has_unique_marks_of(limit.name))
+        match self.plan.asking {
+            // Rows come and go, but for the first one.
+            Asking::Policies => self.has_unique_marks_of("api"),
+            _ => self.plan.limits.iter().any(|limit| self.has_unique_marks_of(limit.name)),
+        }
     }
 
     fn has_unique_marks_of(&self, limiter: &str) -> bool {
@@ -479,7 +487,9 @@ impl Seen<'_> {
     /// First come, first served, by key and process: one that was decided before another one asked
     /// goes first.
     fn order(&self) -> Option<String> {
-        if !self.is_exact() || self.has_odd_clocks() {
+        // A table in which there is more room lets others pass.
+        let is_exchanged = self.plan.tables.len() > 1;
+        if is_exchanged || !self.is_exact() || self.has_odd_clocks() {
             return None;
         }
         let admitted = self.records.iter().filter_map(|record| {
@@ -612,6 +622,16 @@ impl Seen<'_> {
             }
         }
         None
+    }
+
+    /// Policies decide by the table in force when a request came.
+    fn policies(&self) -> Option<String> {
+        if self.plan.asking != Asking::Policies || self.has_odd_clocks() {
+            return None;
+        }
+        let is_excused =
+            |from, until| self.is_disturbed(from, until) || self.was_frozen(from, until);
+        taken_by_no_table(self.tables, self.account, is_excused, since_begin)
     }
 
     /// Nothing is left when all clients are gone.

@@ -7,6 +7,7 @@ use http::{Request, Response, StatusCode};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{AnyAlgorithm, InLua, TokenBucket};
+use tower_sluice::policy::Policies;
 use tower_sluice::{
     AllAtOnce, AllInTurn, Boxed, Breaker, Charge, DecisionReport, LimiterExt, Memory, Pool,
     RateLimitLayer, Redis, Shadow, ShadowCounts, Switch,
@@ -26,6 +27,7 @@ pub struct Process {
     pub limiter: Boxed,
     pub service: Service,
     pub switch: Switch,
+    pub policies: Option<Policies>,
     shadow: Option<Shadow<Boxed>>,
 }
 
@@ -40,7 +42,15 @@ impl Process {
     pub fn new(plan: &Plan, pool: &Pool) -> Self {
         let switch = Switch::new();
         let mut shadow = None;
-        let limiter = around(plan, in_store(plan, pool), &switch, &mut shadow);
+        let policies = plan.tables.first().map(|(_, table)| {
+            let policies = Policies::builder().redis(pool.clone()).decision_timeout(TIMEOUT);
+            policies.build(&plan.rows(table)).expect("a table")
+        });
+        let in_store = match &policies {
+            Some(policies) => policies.clone().boxed(),
+            None => in_store(plan, pool),
+        };
+        let limiter = around(plan, in_store, &switch, &mut shadow);
         let key = |request: &Request<()>| {
             let question = request.extensions().get::<Question>().cloned();
             if question.as_ref().is_some_and(|question| question.panics) {
@@ -51,7 +61,7 @@ impl Process {
         };
         let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
         let service = RateLimitLayer::new(limiter.clone(), key).layer(inner);
-        Self { limiter, service: BoxCloneService::new(service), switch, shadow }
+        Self { limiter, service: BoxCloneService::new(service), switch, policies, shadow }
     }
 
     /// What it counted in its shadow.

@@ -3,7 +3,8 @@
 //!
 //! `plan.rs` draws what happens in a world, `world.rs` lives it, and `checks.rs` holds the promises
 //! against the servers' own books, which `account.rs` reads. `clients.rs` is the crate as an
-//! application uses it. `network.rs` is the sockets and their faults, `servers.rs` the servers and
+//! application uses it. `policies.rs` is tables of
+//! policies, which are exchanged. `network.rs` is the sockets and their faults, `servers.rs` the servers and
 //! what strikes them. `server.rs` is one simulated server: a value that runs the real scripts in
 //! the real interpreter; `commands.rs` lists what it understands, and `compared.rs` holds it
 //! against a real one.
@@ -17,7 +18,7 @@
 //! violation. The second shrinks the plan of a violation, and prints a timeline of what is left.
 //! `planted.rs` says whether the worlds find faults that are planted.
 
-#![cfg(feature = "redis")]
+#![cfg(all(feature = "redis", feature = "policies"))]
 #![allow(unreachable_pub, reason = "the modules are private to this test")]
 
 mod account;
@@ -32,6 +33,7 @@ mod network;
 mod packing;
 mod plan;
 mod planted;
+mod policies;
 mod promises;
 mod resp;
 mod server;

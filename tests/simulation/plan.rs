@@ -12,6 +12,7 @@ use tower_sluice::algorithm::{
 
 use super::account::Limit;
 use super::network::Odds;
+use super::policies::Table;
 use super::servers::{Strike, Topology};
 
 pub const MILLISECOND: Duration = Duration::from_millis(1);
@@ -31,6 +32,8 @@ pub struct Plan {
     pub topology: Topology,
     pub limits: Vec<Limit>,
     pub asking: Asking,
+    /// Tables of policies, by the instants at which they come into force.
+    pub tables: Vec<At<Table>>,
     pub stack: Stack,
     pub processes: usize,
     pub max_batch_size: usize,
@@ -54,6 +57,8 @@ pub enum Asking {
     Alone,
     AllAtOnce,
     AllInTurn,
+    /// By the policies of a table.
+    Policies,
 }
 
 /// The limiters around the limiter of a store.
@@ -137,8 +142,9 @@ impl Plan {
         let processes = dice.usize(1..4);
         let end = last_fault + 2 * SECOND;
         let asks = asks(&limits[0], is_flooded, &stack, processes, end, dice);
-        Self {
+        let plan = Self {
             seed: dice.u64(..),
+            tables: Vec::new(),
             topology,
             limits,
             asking,
@@ -153,6 +159,12 @@ impl Plan {
             strikes,
             freezes,
             asks,
+        };
+        // Worlds without policies stay as they are.
+        let mut dice = Rng::with_seed(!seed);
+        match dice.u32(0..10) {
+            0 => plan.under_policies(&mut dice),
+            _ => plan,
         }
     }
 
@@ -186,6 +198,11 @@ impl Plan {
         for index in 0..self.strikes.len() {
             add(&|plan| {
                 plan.strikes.remove(index);
+            });
+        }
+        for index in 1..self.tables.len() {
+            add(&|plan| {
+                plan.tables.remove(index);
             });
         }
         for index in 0..self.freezes.len() {

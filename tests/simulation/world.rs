@@ -10,20 +10,21 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fastrand::Rng;
-use http::StatusCode;
+use http::{Request, StatusCode};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout, timeout_at};
 use tower_sluice::{
-    Charge, Decision, Error, ErrorKind, FailOpen, Limiter, LimiterExt, Origin, Outcome, Quotas,
-    Refusal, Reservation, ShadowCounts, SwitchMode,
+    Charge, Decision, Error, ErrorKind, FailOpen, Head, Keyed, Limiter, LimiterExt, Origin,
+    Outcome, Quotas, Refusal, Reservation, ShadowCounts, SwitchMode,
 };
 
 use super::account::Account;
 use super::checks::{self, Seen};
 use super::clients::Process;
 use super::network::{Network, Odds};
-use super::plan::{Ask, MILLISECOND, Plan, SECOND, Then, Way};
+use super::plan::{Ask, At, MILLISECOND, Plan, SECOND, Then, Way};
+use super::policies::Table;
 use super::servers::{Servers, StrikeKind};
 
 /// How long a decision may take.
@@ -115,6 +116,8 @@ struct World {
     freezes: RefCell<Vec<(Duration, Duration)>>,
     /// When the switches were turned.
     modes: RefCell<Vec<(Duration, SwitchMode)>>,
+    /// When tables of policies came into force.
+    tables: RefCell<Vec<At<Table>>>,
     /// What each process counted in its shadow.
     shadow_counts: Vec<ShadowCounts>,
 }
@@ -154,6 +157,7 @@ impl World {
             strikes: RefCell::default(),
             freezes: RefCell::default(),
             modes: RefCell::new(vec![(Duration::ZERO, SwitchMode::On)]),
+            tables: RefCell::default(),
             shadow_counts: Vec::new(),
         });
         let mut tasks = Vec::new();
@@ -163,6 +167,7 @@ impl World {
         }
         tasks.push(("network".to_owned(), spawn_local(Rc::clone(&world).disturb_network())));
         tasks.push(("freezes".to_owned(), spawn_local(Rc::clone(&world).freeze())));
+        tasks.push(("tables".to_owned(), spawn_local(Rc::clone(&world).exchange_tables())));
         tasks.push(("switches".to_owned(), spawn_local(Rc::clone(&world).turn_switches())));
         for (index, ask) in world.plan.asks.iter().enumerate() {
             let task = spawn_local(Rc::clone(&world).call(index));
@@ -236,6 +241,17 @@ impl World {
         self.turn(SwitchMode::On);
     }
 
+    async fn exchange_tables(self: Rc<Self>) {
+        for (at, table) in &self.plan.tables {
+            sleep_until(self.begun + *at).await;
+            let rows = self.plan.rows(table);
+            for policies in self.processes.iter().filter_map(|process| process.policies.as_ref()) {
+                policies.load(&rows).expect("a table");
+            }
+            self.tables.borrow_mut().push((self.elapsed(), table.clone()));
+        }
+    }
+
     fn turn(&self, mode: SwitchMode) {
         for process in &self.processes {
             process.switch.set(mode);
@@ -295,7 +311,7 @@ impl World {
     }
 
     async fn answer(&self, ask: &Ask, process: &Process) -> Answer {
-        let charge = self.charge(ask);
+        let charge = self.charge(ask, process);
         match ask.way {
             Way::Acquire if ask.fails_open => {
                 process.limiter.clone().or_else(FailOpen).acquire(charge).await.into()
@@ -320,7 +336,14 @@ impl World {
         }
     }
 
-    fn charge(&self, ask: &Ask) -> Charge {
+    fn charge(&self, ask: &Ask, process: &Process) -> Charge {
+        if let Some(policies) = &process.policies {
+            let request = Request::get(format!("/{}", ask.key)).body(()).expect("a path");
+            let Keyed::Charge(charge) = policies.charge(Head::from(&request)) else {
+                panic!("no policy takes a request");
+            };
+            return charge;
+        }
         let charge = Charge::new(ask.key).cost(ask.cost).max_wait(ask.max_wait);
         match ask.own_quota {
             Some(which) => {
@@ -355,6 +378,7 @@ impl World {
         let books: Vec<_> = servers.iter().map(|server| server.book()).collect();
         let strikes = self.strikes.take();
         let (freezes, modes) = (self.freezes.take(), self.modes.take());
+        let tables = self.tables.take();
         let read = Account::of(&self.plan.limits, &books);
         let (account, unread) = match read {
             Ok(account) => (account, None),
@@ -368,6 +392,7 @@ impl World {
             strikes: &strikes,
             freezes: &freezes,
             modes: &modes,
+            tables: &tables,
             shadow_counts: &self.shadow_counts,
             open_connections: self.network.open(),
             tasks: Handle::current().metrics().num_alive_tasks(),
@@ -471,8 +496,10 @@ impl From<Result<Decision, Refusal>> for Answer {
             }
             Err(_) => Fate::Failed(None).into(),
             Ok(mut decision) => {
-                let reservation = decision.take_reservation();
-                Self { reservation, ..Self::admitted(&decision) }
+                let answer = Self::admitted(&decision);
+                let is_of_store = decision.origin() == Origin::Store;
+                let reservation = decision.take_reservation().filter(|_| is_of_store);
+                Self { reservation, ..answer }
             }
         }
     }

@@ -32,7 +32,9 @@ impl Seen<'_> {
             groups.entry((one.label("api"), one.at)).or_default().bookings.push(one);
         }
         for record in self.records {
-            if let Fate::Admitted { at, .. } = record.fate {
+            if let Fate::Admitted { at, .. } = record.fate
+                && !self.may_have_moved_up(record)
+            {
                 groups.entry((self.ask(record).key, at)).or_default().holders.push(record);
             }
         }
@@ -52,6 +54,15 @@ impl Seen<'_> {
             .find_map(outdated)
             .or_else(|| groups.iter().find_map(twice))
             .or_else(|| self.returned(&groups))
+    }
+
+    /// True if a waiter may have got the slot of one who left, which was over when its process ran
+    /// again. Then it tells no slot.
+    fn may_have_moved_up(&self, record: &Record) -> bool {
+        let has_slot = |at| self.account.bookings.iter().any(|one| one.at == at);
+        !self.ask(record).max_wait.is_zero()
+            && self.was_frozen(record.asked, record.ended)
+            && !record.decided_at.is_some_and(has_slot)
     }
 
     /// True if the units were taken too long before the caller asked, or after it was answered.
