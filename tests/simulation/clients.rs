@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use tower::util::BoxCloneService;
@@ -13,6 +14,7 @@ use tower_sluice::{
     RateLimitLayer, Redis, Shadow, ShadowCounts, Switch,
 };
 
+use super::network::micros;
 use super::plan::{Asking, MILLISECOND, Plan};
 use super::world::TIMEOUT;
 
@@ -127,6 +129,11 @@ fn redis<A: InLua>(plan: &Plan, name: &'static str, algorithm: A, pool: &Pool) -
         .queue_capacity(plan.queue_capacity)
 }
 
+/// The time of the world: a limiter in memory decides by the system's clock otherwise.
+fn time() -> Duration {
+    Duration::from_micros(micros().cast_unsigned())
+}
+
 /// The limiters around it.
 fn around(
     plan: &Plan,
@@ -157,7 +164,7 @@ fn around(
     }
     if stack.has_fallback {
         let algorithms = plan.limits[0].algorithms.clone();
-        limiter = limiter.or_else(Memory::new("local", algorithms)).boxed();
+        limiter = limiter.or_else(Memory::new("local", algorithms).clock(time)).boxed();
     }
     limiter
 }
