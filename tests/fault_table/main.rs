@@ -244,6 +244,15 @@ fn every_test_that_a_page_names_exists() {
 }
 
 #[test]
+fn every_check_of_a_world_is_on_the_page_that_explains_them() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("text");
+    let (checks, page) = (read("tests/simulation/checks.rs"), read("docs/how-it-is-tested.md"));
+    let names = quoted(&checks, "named(\"");
+    let lacks = |name: &&&str| !page.contains(&format!("\n| `{name}` | "));
+    assert_eq!(names.iter().filter(lacks).collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+#[test]
 fn marks_are_read_as_they_are_written() {
     let text = "// Cases 1, 2 and 4.\n#[test]\nfn a() {}\n    // Case 7.\n    #[tokio::test]\n    \
                 async fn b() {}\n// Cases 108 to 110.\n#[test]\nfn c() {}\n// Cases end here.\n";

@@ -571,10 +571,11 @@ impl Seen<'_> {
         for record in self.records {
             match record.settlement {
                 Some(Settled::Never) => return Some(format!("never: {}", self.shown(record))),
-                Some(Settled::GaveBack(units)) => {
+                // What a fallback admitted, it gives back itself.
+                Some(Settled::GaveBack(units)) if matches!(record.fate, Fate::Admitted { .. }) => {
                     *said.entry(self.ask(record).key).or_default() += units;
                 }
-                Some(Settled::Failed) | None => {}
+                _ => {}
             }
         }
         if !self.is_exact() {
