@@ -3,11 +3,10 @@
 //!
 //! `plan.rs` draws what happens in a world, `world.rs` lives it, and `checks.rs` holds the promises
 //! against the servers' own books, which `account.rs` reads. `clients.rs` is the crate as an
-//! application uses it. `policies.rs` is tables of
-//! policies, which are exchanged. `network.rs` is the sockets and their faults, `servers.rs` the servers and
-//! what strikes them. `server.rs` is one simulated server: a value that runs the real scripts in
-//! the real interpreter; `commands.rs` lists what it understands, and `compared.rs` holds it
-//! against a real one.
+//! application uses it, and `policies.rs` its tables of policies, which are exchanged. `network.rs`
+//! is the sockets and their faults, `servers.rs` the servers and what strikes them. `server.rs` is
+//! one simulated server: a value that runs the real scripts in the real interpreter; `commands.rs`
+//! lists what it understands, and `compared.rs` holds it against a real one.
 //!
 //! ```sh
 //! SEEDS=1000000 cargo test --release --all-features --test simulation worlds -- --nocapture

@@ -22,8 +22,8 @@ use super::reports::Report;
 use crate::limiter::grace_period::unless_busy;
 use crate::{Error, ErrorKind};
 
-/// How often a sentinel is asked on average, whether or not it says that something has changed. With
-/// a quarter more, what it says wrongly is followed for less than a second.
+/// The average pause between two questions to a sentinel that does not say that anything changed.
+/// With a quarter more, what it says wrongly is followed for less than a second.
 const INTERVAL: Duration = Duration::from_millis(700);
 
 /// How long a sentinel has for an answer.
