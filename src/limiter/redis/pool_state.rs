@@ -101,7 +101,7 @@ pub(super) struct Lost {
     /// The address of its server.
     pub(super) address: String,
     pub(super) reason: &'static str,
-    /// When it became useless.
+    /// The instant since which it is useless.
     pub(super) since: Instant,
 }
 

@@ -22,6 +22,9 @@ pub(super) struct RuntimeConnections {
 /// first may carry the next, long before the first is given up.
 const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(300);
 
+/// So many attempts of one entry are under way at most, however long each of them may take.
+const MAX_ATTEMPTS: usize = 4;
+
 /// A connection, or the attempts to make it.
 #[derive(Clone, Default)]
 pub(super) struct PoolEntry {
@@ -38,7 +41,12 @@ impl PoolEntry {
         self.connection.is_none() && self.attempt.is_none()
     }
 
-    /// When the next attempt may begin, if not now.
+    /// True if another attempt may be needed.
+    fn may_attempt(&self) -> bool {
+        self.connection.is_none() && self.under_way < MAX_ATTEMPTS
+    }
+
+    /// The instant at which the next attempt may begin, if not now.
     fn retry_at(&self, now: Instant) -> Option<Instant> {
         self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)
     }
@@ -80,7 +88,7 @@ impl RuntimeConnections {
         let mut started = Vec::new();
         let mut retry_at = now + MAX_CONNECTION_WAIT;
         for (number, entry) in
-            self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.connection.is_none())
+            self.entries.iter_mut().enumerate().filter(|(_, entry)| entry.may_attempt())
         {
             if let Some(later) = entry.retry_at(now).max(backoff.retry_at(now)) {
                 retry_at = retry_at.min(later);
@@ -128,5 +136,21 @@ mod tests {
         assert_eq!(entry.attempt, Some(next));
         entry.end_attempt(next);
         assert!(entry.is_empty());
+    }
+
+    /// A network that swallows everything collects few of them, whatever the time to connect is.
+    #[tokio::test(start_paused = true)]
+    async fn few_attempts_are_under_way_at_once() {
+        let (mut runtimes, mut backoff) = (Vec::new(), Backoff::default());
+        let all = RuntimeConnections::of(&mut runtimes, Handle::current().id(), 1);
+        let (begun, mut started) = (Instant::now(), 0);
+        for number in 0..100 {
+            let now = begun + number * NEXT_ATTEMPT_AFTER;
+            started += all.begin_attempts(now, &mut backoff).0.len();
+        }
+        assert_eq!(started, MAX_ATTEMPTS);
+        all.entries[0].end_attempt(begun);
+        let later = begun + 100 * NEXT_ATTEMPT_AFTER;
+        assert_eq!(all.begin_attempts(later, &mut backoff).0, [0]);
     }
 }

@@ -207,7 +207,7 @@ async fn a_call_to_a_server_that_is_left_ends_with_what_has_arrived() {
     assert_eq!(health.unless_left(async {}).await, None);
 }
 
-/// What was sent before it stood still was not listened for.
+/// It has not listened for replies to calls that it sent before.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_gives_up_no_connection() {
     let (health, _) = two();
