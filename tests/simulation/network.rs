@@ -45,7 +45,7 @@ pub enum Reach {
     Open,
     /// New connections are refused.
     Refuses,
-    /// Nothing arrives or leaves, and nobody is told.
+    /// Nothing arrives or leaves, and neither side has a sign of it.
     Silent,
     /// Its name leads nowhere.
     Nameless,
@@ -258,7 +258,7 @@ pub struct Odds {
     pub cut_answer: u32,
     /// A piece and all behind it arrive later.
     pub stall: u32,
-    /// Nothing arrives any more, and nobody is told.
+    /// Nothing arrives any more, and neither side has a sign of it.
     pub half_open: u32,
 }
 

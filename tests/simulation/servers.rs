@@ -19,7 +19,7 @@ use tower_sluice::{Pool, PoolBuilder};
 use self::cluster::Cluster;
 use self::replication::Group;
 use self::sentinels::{SERVICE, Sentinels};
-pub use self::strike::{Strike, StrikeKind};
+pub use self::strike::{ANYWHERE, Strike, StrikeKind};
 use super::network::{Dialer, Host, Network, Reach};
 use super::server::{Role, Server};
 

@@ -28,7 +28,7 @@ pub enum StrikeKind {
     OutOfMemory,
     /// All connections are cut, and new ones refused.
     Refuse,
-    /// Nothing arrives or leaves, and nobody is told.
+    /// Nothing arrives or leaves, and neither side has a sign of it.
     Silence,
     /// All connections are cut, and the host's name leads nowhere.
     NameFails,
@@ -66,8 +66,8 @@ pub enum StrikeKind {
 
 use StrikeKind::*;
 
-/// What may happen to servers in each topology.
-const ANYWHERE: &[StrikeKind] = &[
+/// The strikes that may happen in each topology.
+pub const ANYWHERE: &[StrikeKind] = &[
     CrashKeepingData,
     CrashLosingData,
     Stand,
@@ -83,7 +83,7 @@ const ANYWHERE: &[StrikeKind] = &[
     ClockDrift,
 ];
 
-/// What may happen in one topology alone.
+/// The strikes that may happen in one topology alone.
 fn kinds_of(topology: &Topology) -> &'static [StrikeKind] {
     match topology {
         Topology::One => &[ReadOnly],
