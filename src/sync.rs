@@ -19,7 +19,8 @@ pub(crate) mod interleavings {
     pub(crate) use loom::thread;
 
     /// The number of times that a thread is interrupted where it could go on, unless `PREEMPTIONS`
-    /// says another number. Without a bound the numbers explode; faults of two threads take one or two.
+    /// says another number. Without a bound the numbers explode; faults of two threads take one
+    /// or two.
     const DEFAULT_PREEMPTIONS: usize = 3;
 
     /// Runs `test` once for each interleaving, and prints how many there are.
