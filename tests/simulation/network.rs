@@ -468,6 +468,7 @@ impl Network {
     pub fn new(seed: u64) -> Rc<Self> {
         BEGUN.set(Some(Instant::now()));
         CLOCK.set(None);
+        RUNS_EVENT.set(false);
         reset_versions();
         Rc::new(Self {
             hosts: RefCell::default(),
