@@ -35,6 +35,7 @@ mod planted;
 mod policies;
 mod promises;
 mod resp;
+mod runtimes;
 mod server;
 mod servers;
 mod session_commands;
