@@ -404,7 +404,7 @@ impl World {
         };
         let violation = unread.or_else(|| checks::violation(&seen));
         let tells = tells || violation.is_some();
-        let timeline = tells.then(|| checks::timeline(&seen)).unwrap_or_default();
+        let timeline = if tells { checks::timeline(&seen) } else { String::new() };
         Report { simulated, callers: records.len(), injected, violation, timeline }
     }
 }
