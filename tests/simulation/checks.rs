@@ -99,7 +99,11 @@ impl Seen<'_> {
         match kind {
             ScriptFlush | ClockDrift | ClockStepBack | ClockStepForward | TakeSlots => true,
             // A script runs on several keys only where all of them are.
-            MoveSlots => self.plan.limits.iter().all(|limit| limit.algorithms.len() == 1),
+            MoveSlots => {
+                let mut limits = self.plan.limits.iter();
+                let is_together = self.plan.asking == Asking::Policies && limits.len() > 1;
+                !is_together && limits.all(|limit| limit.algorithms.len() == 1)
+            }
             SentinelCrash => {
                 matches!(self.plan.topology, Topology::Sentinels { sentinels: 3.., .. })
             }
