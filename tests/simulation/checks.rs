@@ -5,7 +5,7 @@ mod deny_cache;
 mod leases;
 mod shadow;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -500,30 +500,32 @@ impl Seen<'_> {
             let Fate::Admitted { at, .. } = record.fate else { return None };
             let ask = self.ask(record);
             let alike = (ask.process, ask.key, ask.cost, ask.own_quota);
-            Some((alike, since_begin(record.decided_at?), at, record))
+            // One that takes a slot at hand knows the store's clock but for the way of a reply.
+            let decided = since_begin(record.decided_at?).max(record.asked);
+            Some((alike, decided, at, record))
         });
         let admitted: Vec<_> = admitted.collect();
-        // Before it is connected, what is sent first is not what was asked first.
-        let is_connected = |first: &Record| {
-            let process = self.ask(first).process;
-            let is_before = |one: &&Record| {
-                let was_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
-                was_decided && self.ask(one).process == process && one.ended < first.asked
-            };
-            self.records.iter().any(|one| is_before(&one))
-        };
-        for (alike, decided, at, first) in admitted.iter().filter(|one| is_connected(one.3)) {
+        for (alike, decided, at, first) in &admitted {
+            let reserved = self.reserved(first, *at);
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
                     [alike.1, EVERYBODY].contains(&label.as_str())
-                        && (first.asked..=second.ended).contains(&since_begin(*now))
+                        && (reserved..=second.ended).contains(&since_begin(*now))
                 })
             };
+            // Charges of one call are decided in the order in which they were asked. Of calls that
+            // are under way side by side each may be the first.
+            let is_one_call = || {
+                let own =
+                    self.account.bookings.iter().filter(|one| {
+                        since_begin(one.now) == *decided && one.label("api") == alike.1
+                    });
+                own.map(|one| (one.server, one.call)).collect::<BTreeSet<_>>().len() == 1
+            };
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
-                // Charges of one call are decided in the order in which they were asked.
-                let is_behind =
-                    *decided < second.asked || *when == *decided && first.number < second.number;
+                let is_beside = *when == *decided && first.number < second.number;
+                let is_behind = *decided < second.asked || is_beside && is_one_call();
                 alike == other
                     && is_behind
                     && earlier < at
@@ -535,6 +537,23 @@ impl Seen<'_> {
             }
         }
         None
+    }
+
+    /// When the slot of an admission was reserved: before it was asked for, if it was at hand. A
+    /// reset by its own process voids what is at hand.
+    fn reserved(&self, record: &Record, at: i64) -> Duration {
+        let ask = self.ask(record);
+        let is_its = |one: &&Booking| one.at == at && one.label("api") == ask.key;
+        let own = self.account.bookings.iter().filter(is_its);
+        let reserved = own.map(|one| since_begin(one.now)).min().unwrap_or(record.asked);
+        let voids = |other: &Record| {
+            let (other_ask, is_done) = (self.ask(other), other.fate == Fate::Done);
+            let is_own = (other_ask.process, other_ask.key) == (ask.process, ask.key);
+            let is_between = other.asked > reserved && other.ended < record.asked;
+            is_own && is_done && is_between && other_ask.way == Way::Reset
+        };
+        let is_void = self.records.iter().any(voids);
+        if is_void { record.asked } else { reserved.min(record.asked) }
     }
 
     /// Who waits goes at its slot: not before it, and not long after it.
