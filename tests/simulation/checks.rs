@@ -12,7 +12,7 @@ use std::time::Duration;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 
-use super::account::{Account, Booking, Refusal};
+use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
 use super::network::{Disturbance, START};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
@@ -255,21 +255,22 @@ impl Seen<'_> {
             };
         }
         let mut open: Vec<&Booking> = self.account.bookings.iter().collect();
-        let returned = |record: &&Record| self.has_settled(record);
+        let returned = |record: &&Record| (self.tells_no_slot(record), self.has_settled(record));
         let mut own: Vec<&Record> = self.records.iter().collect();
         own.sort_by_key(returned);
         for record in own {
             let Fate::Admitted { at, .. } = record.fate else { continue };
             let (ask, has_settled) = (self.ask(record), self.has_settled(record));
-            let cost = ask.cost.cast_signed();
+            let (cost, tells_no_slot) = (ask.cost.cast_signed(), self.tells_no_slot(record));
             let is_own = |one: &&&Booking| {
                 let is_kept = one.taken == one.cost || has_settled || !self.has_unique_marks();
-                one.at == at && one.cost == cost && one.label("api") == ask.key && is_kept
+                let is_at = one.at == at || tells_no_slot && one.at < at;
+                is_at && one.cost == cost && one.label("api") == ask.key && is_kept
             };
             // Of charges that are alike, those who keep theirs have one that was not settled.
-            let least = |one: &&&Booking| match has_settled {
-                true => -i64::from(one.settlements),
-                false => i64::from(one.settlements),
+            let least = |one: &&&Booking| {
+                let settlements = i64::from(one.settlements);
+                (at - one.at, if has_settled { -settlements } else { settlements })
             };
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
                 return Some(format!("no charge stands for {}", self.shown(record)));
@@ -287,10 +288,32 @@ impl Seen<'_> {
         self.lost(&open)
     }
 
-    /// True if the caller gave units back.
+    /// True if a waiter may have gone at a slot of before its own decision, as the store's clock has
+    /// it: who had that slot left. It did not wait, so it tells the instant of its decision.
+    fn tells_no_slot(&self, record: &Record) -> bool {
+        let Fate::Admitted { at, .. } = record.fate else { return false };
+        let ask = self.ask(record);
+        let may_wait = !ask.max_wait.is_zero() || self.plan.asking == Asking::Policies;
+        let is_of_then = |one: &&Booking| one.now == at && one.label("api") == ask.key;
+        let mut own = self.account.bookings.iter().filter(is_of_then).peekable();
+        // One that took a slot at hand has reserved none.
+        let took_spare = own.peek().is_none();
+        let cost = ask.cost.cast_signed();
+        may_wait
+            && record.decided_at == Some(at)
+            && (took_spare || own.any(|one| one.cost == cost && one.at > at))
+    }
+
+    /// True if the caller gave units back, or ended a hold.
     fn has_settled(&self, record: &Record) -> bool {
+        self.plan.limits.iter().any(|limit| self.has_settled_at(limit.name, record))
+    }
+
+    /// The same at one limiter.
+    fn has_settled_at(&self, limiter: &str, record: &Record) -> bool {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return false };
-        actual < self.ask(record).cost || self.has_budget()
+        let mut own = self.plan.limits.iter().filter(|limit| limit.name == limiter);
+        actual < self.ask(record).cost || own.any(has_budget)
     }
 
     /// The same for limiters that are asked in turn. A decision says when one of them decided, so a
@@ -311,7 +334,7 @@ impl Seen<'_> {
                     ask.cost == booking.cost.cast_unsigned()
                         && booking.label(limiter) == label
                         && (record.asked..=record.ended).contains(&at)
-                        && (self.has_settled(record) || booking.settlements == 0)
+                        && (self.has_settled_at(limiter, record) || booking.settlements == 0)
                 };
                 let whose = callers.iter().enumerate().filter(|(_, record)| is_whose(record));
                 match whose.min_by_key(|(_, record)| record.ended) {
@@ -398,11 +421,6 @@ impl Seen<'_> {
         self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
     }
 
-    fn has_budget(&self) -> bool {
-        let mut all = self.plan.limits.iter().flat_map(|limit| &limit.algorithms);
-        all.any(|one| matches!(one, AnyAlgorithm::Budget(_)))
-    }
-
     /// True if a mark tells a charge from all others.
     fn has_unique_marks(&self) -> bool {
         match self.plan.asking {
@@ -466,7 +484,7 @@ impl Seen<'_> {
             || self.plan.asking != Asking::Alone
             || self.plan.asks.iter().any(|ask| changes(ask.way) || ask.own_quota.is_some())
             // Nobody knows when what is held is settled.
-            || self.has_budget()
+            || self.plan.limits.iter().any(has_budget)
         {
             return None;
         }
@@ -667,6 +685,10 @@ impl Seen<'_> {
     fn shown(&self, record: &Record) -> String {
         format!("{record:?} of {:?}", self.ask(record))
     }
+}
+
+fn has_budget(limit: &Limit) -> bool {
+    limit.algorithms.iter().any(|one| matches!(one, AnyAlgorithm::Budget(_)))
 }
 
 /// The time of the world at an instant of its clock.

@@ -33,7 +33,7 @@ impl Seen<'_> {
         }
         for record in self.records {
             if let Fate::Admitted { at, .. } = record.fate
-                && !self.may_have_moved_up(record)
+                && !self.tells_no_slot(record)
             {
                 groups.entry((self.ask(record).key, at)).or_default().holders.push(record);
             }
@@ -54,15 +54,6 @@ impl Seen<'_> {
             .find_map(outdated)
             .or_else(|| groups.iter().find_map(twice))
             .or_else(|| self.returned(&groups))
-    }
-
-    /// True if a waiter may have got the slot of one who left, which was over when its process ran
-    /// again. Then it tells no slot.
-    fn may_have_moved_up(&self, record: &Record) -> bool {
-        let has_slot = |at| self.account.bookings.iter().any(|one| one.at == at);
-        !self.ask(record).max_wait.is_zero()
-            && self.was_frozen(record.asked, record.ended)
-            && !record.decided_at.is_some_and(has_slot)
     }
 
     /// True if the units were taken too long before the caller asked, or after it was answered.
