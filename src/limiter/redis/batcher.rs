@@ -29,8 +29,12 @@ use super::worker;
 use crate::settlement::Settler;
 use crate::{Error, ErrorKind};
 
-/// The future of a charge that its own task sends.
-pub(super) type InlineSend = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A charge that its own task sends.
+pub(super) struct InlineSend {
+    /// Its timers and its connection live there.
+    pub(super) runtime: runtime::Id,
+    pub(super) future: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
 
 /// Receives the answer to one request.
 pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
@@ -92,8 +96,9 @@ impl Batcher {
             // No other charge keeps it from its server, even if it waits for a connection.
             queued.record(Stage::Sent);
             if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
-                let inline = send_inline(Arc::clone(self), queued, connection, permit);
-                return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), progress });
+                let future = Box::pin(send_inline(Arc::clone(self), queued, connection, permit));
+                let inline = InlineSend { runtime: worker.runtime, future };
+                return Ok(Submitted { receiver, inline: Some(inline), progress });
             }
         }
         self.enqueue(&worker, queued)?;
