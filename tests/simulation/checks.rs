@@ -270,7 +270,8 @@ impl Seen<'_> {
             // Of charges that are alike, those who keep theirs have one that was not settled.
             let least = |one: &&&Booking| {
                 let settlements = i64::from(one.settlements);
-                (at - one.at, if has_settled { -settlements } else { settlements })
+                let settled = if has_settled { -settlements } else { settlements };
+                (at - one.at, settled, one.taken)
             };
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
                 return Some(format!("no charge stands for {}", self.shown(record)));
@@ -584,9 +585,10 @@ impl Seen<'_> {
         let is_wrong = |record: &&Record| {
             let Fate::Admitted { at, .. } = record.fate else { return false };
             let (slot, ask) = (since_begin(at), self.ask(record));
+            // A slot is due as late as its reply came.
             let goes_late = record.ended > slot + SLOT_GRACE
                 && record.ended > record.asked + TIMEOUT + GRACE
-                && !self.was_frozen(record.asked, record.ended);
+                && !self.was_frozen(self.reserved(record, at), record.ended);
             matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
