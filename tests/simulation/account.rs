@@ -212,8 +212,6 @@ struct Work {
     bookings: Vec<usize>,
     /// The call has to write the key.
     is_changed: bool,
-    /// The state that a charge would have left that failed.
-    in_doubt: Option<MemberState>,
 }
 
 type Works = HashMap<String, Work>;
@@ -355,19 +353,16 @@ impl Account {
                 };
                 let known = before.and_then(|version| self.nodes.get(&version));
                 let standing = known.map(|node| node.standing.clone()).unwrap_or_default();
-                let (bookings, is_changed, in_doubt) = (Vec::new(), false, None);
-                let work = Work { before, standing, bookings, is_changed, in_doubt };
+                let (bookings, is_changed) = (Vec::new(), false);
+                let work = Work { before, standing, bookings, is_changed };
                 works.insert(key.clone(), work);
             }
         }
         for charge in charges {
             self.judge(&charge, &mut works)?;
         }
-        for (key, mut work) in works {
-            if let (Some(state), false) = (work.in_doubt, work.is_changed) {
-                work.standing.state = state;
-            }
-            let Work { before, mut standing, bookings, is_changed, .. } = work;
+        for (key, work) in works {
+            let Work { before, mut standing, bookings, is_changed } = work;
             // A write removes a block that is over.
             standing.blocked_until = standing.blocked_until.filter(|until| *until > call.at);
             let written = current.get(&key).and_then(|current| current.version);
@@ -405,14 +400,13 @@ impl Account {
                     false => Err(format!("truth: {charge:?}: blocked until {until:?}")),
                 };
             }
-            // Why this charge failed, such as a lack of memory. A key may be written for all that.
+            // Why this charge failed, such as a lack of memory. Another of its keys may be written
+            // for all that, and what is behind it in the call was decided as if all were.
             _ => {
                 if let Op::Check { cost, max_wait } = *op {
                     let (mut state, check) = (state_of(charge, works), Check { cost, max_wait });
                     List::step(rule, &mut state, now, check);
-                    for (key, state) in charge.keys.iter().zip(state.unwrap_or_default()) {
-                        works.get_mut(key).expect("it was read").in_doubt = Some(state);
-                    }
+                    keep(charge, state, false, works);
                 }
                 return Ok(());
             }
