@@ -12,7 +12,7 @@ use std::time::Duration;
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 
-use super::account::{Account, Booking, Refusal};
+use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
 use super::network::{Disturbance, START};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
@@ -99,7 +99,12 @@ impl Seen<'_> {
         match kind {
             ScriptFlush | ClockDrift | ClockStepBack | ClockStepForward | TakeSlots => true,
             // A script runs on several keys only where all of them are.
-            MoveSlots => self.plan.limits.iter().all(|limit| limit.algorithms.len() == 1),
+            MoveSlots => {
+                let is_one = |limit: &Limit| limit.algorithms.len() == 1;
+                let is_together =
+                    self.plan.asking == Asking::Policies && self.plan.limits.len() > 1;
+                self.plan.limits.iter().all(is_one) && !is_together
+            }
             SentinelCrash => {
                 matches!(self.plan.topology, Topology::Sentinels { sentinels: 3.., .. })
             }
@@ -171,24 +176,16 @@ impl Seen<'_> {
             // Its timer fires in time, and nothing shows that the process had none.
             let had_no_time = self.frozen(record.asked, record.ended) >= TIMEOUT * 4 / 5;
             let is_disturbed = is_disturbed || is_hasty || had_no_time || self.may_be_open(record);
+            // Load of this process may keep it from asking.
+            let is_loaded = || was_frozen || self.plan.is_flooded || self.is_flooded(record);
             let is_excused = match record.fate {
                 Fate::AdmittedBy(Origin::FailOpen) => is_disturbed,
-                // Load of this process may keep it from asking.
-                Fate::AdmittedBy(Origin::Local) | Fate::Refused { by: Some(Origin::Local), .. } => {
-                    is_disturbed || was_frozen || self.plan.is_flooded
-                }
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
-                    let has_timeout = self.plan.stack.timeout.is_some();
-                    is_disturbed
-                        || was_frozen
-                        || has_timeout
-                        || self.is_flooded(record)
-                        || self.plan.is_flooded
+                    is_disturbed || is_loaded() || self.plan.stack.timeout.is_some()
                 }
-                // For whatever error.
-                Fate::AdmittedBy(Origin::Shadow) => {
-                    is_disturbed || was_frozen || self.is_flooded(record) || self.plan.is_flooded
-                }
+                // For either error.
+                Fate::AdmittedBy(Origin::Local | Origin::Shadow)
+                | Fate::Refused { by: Some(Origin::Local), .. } => is_disturbed || is_loaded(),
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
             };
