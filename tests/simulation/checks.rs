@@ -173,9 +173,7 @@ impl Seen<'_> {
             let was_frozen = self.was_frozen(record.asked, record.ended);
             // In so short a time a server that is well need not answer.
             let is_hasty = self.plan.stack.timeout.is_some_and(|time| time < MIN_TIMEOUT);
-            // Its timer fires in time, and nothing shows that the process had none.
-            let had_no_time = self.frozen(record.asked, record.ended) >= TIMEOUT * 4 / 5;
-            let is_disturbed = is_disturbed || is_hasty || had_no_time || self.may_be_open(record);
+            let is_disturbed = is_disturbed || is_hasty || self.may_be_open(record);
             // Load of this process may keep it from asking.
             let is_loaded = || was_frozen || self.plan.is_flooded || self.is_flooded(record);
             let is_excused = match record.fate {
