@@ -172,27 +172,17 @@ impl Seen<'_> {
             let was_frozen = self.was_frozen(record.asked, record.ended);
             // In so short a time a server that is well need not answer.
             let is_hasty = self.plan.stack.timeout.is_some_and(|time| time < MIN_TIMEOUT);
-            // Its timer fires in time, and nothing shows that the process had none.
-            let had_no_time = self.frozen(record.asked, record.ended) >= TIMEOUT * 4 / 5;
-            let is_disturbed = is_disturbed || is_hasty || had_no_time || self.may_be_open(record);
+            let is_disturbed = is_disturbed || is_hasty || self.may_be_open(record);
+            // Load of this process may keep it from asking.
+            let is_loaded = || was_frozen || self.plan.is_flooded || self.is_flooded(record);
             let is_excused = match record.fate {
                 Fate::AdmittedBy(Origin::FailOpen) => is_disturbed,
-                // Load of this process may keep it from asking.
-                Fate::AdmittedBy(Origin::Local) | Fate::Refused { by: Some(Origin::Local), .. } => {
-                    is_disturbed || was_frozen || self.plan.is_flooded
-                }
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
-                    let has_timeout = self.plan.stack.timeout.is_some();
-                    is_disturbed
-                        || was_frozen
-                        || has_timeout
-                        || self.is_flooded(record)
-                        || self.plan.is_flooded
+                    is_disturbed || is_loaded() || self.plan.stack.timeout.is_some()
                 }
-                // For whatever error.
-                Fate::AdmittedBy(Origin::Shadow) => {
-                    is_disturbed || was_frozen || self.is_flooded(record) || self.plan.is_flooded
-                }
+                // For either error.
+                Fate::AdmittedBy(Origin::Local | Origin::Shadow)
+                | Fate::Refused { by: Some(Origin::Local), .. } => is_disturbed || is_loaded(),
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
             };

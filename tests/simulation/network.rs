@@ -739,6 +739,13 @@ impl Network {
         ControlFlow::Continue(())
     }
 
+    /// The client stood still: it does not know how long what it has lost was silent.
+    pub fn stood_still(&self) {
+        for link in self.links.borrow_mut().values_mut() {
+            link.losses = link.losses.saturating_sub(1);
+        }
+    }
+
     /// Loses a piece. The client notices by calls without an answer: several of one moment, or one
     /// of each of few moments. What it loses after that is its own fault.
     fn lose(&self, link: &mut Link, fault: usize) {

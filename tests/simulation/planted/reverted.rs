@@ -890,4 +890,35 @@ impl Drop",
             "            let since = connection.useless_since().max(now);",
         )],
     ),
+    reverted(
+        "pause_since_the_end_of_a_slow_attempt",
+        "redis: pause since an attempt began, not since it failed",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "            Some(Err(failure)) => {
+                backoff.record_failure(self.begun);",
+            "            Some(Err(failure)) => {
+                backoff.record_failure(now);",
+        )],
+    ),
+    reverted(
+        "process_that_stands_still_until_the_deadline_blames_the_server",
+        "redis: see a process that stands still until a deadline",
+        &[edit(
+            "limiter/redis/pending.rs",
+            "                            deadline.record_half(pool);
+",
+            "",
+        )],
+    ),
+    reverted(
+        "last_operation_in_turn_blames_the_server",
+        "all_in_turn: take no lack of time for a fault of the store",
+        &[edit(
+            "limiter/all_in_turn.rs",
+            "                let answer = after_others(answer, &member.charge, &mut answered).await?;",
+            "                answered |= member.charge.get_cost() > 0;
+                let answer = answer.await?;",
+        )],
+    ),
 ];
