@@ -25,6 +25,9 @@ const DEFAULT_SEEDS: u64 = 200;
 /// So many worlds run in one process.
 const WORLDS: u64 = 50;
 
+/// The worlds of one fault run no longer, unless `SECONDS` says another time.
+const MAX_SECONDS: u64 = 120;
+
 /// Worlds of one process that take longer, on any machine, do not end.
 const MAX_TIME: Duration = Duration::from_secs(120);
 
@@ -135,15 +138,12 @@ fn planted_faults_are_found() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let first: u64 = number("SEED").unwrap_or_default();
     let seeds = first..first + number("SEEDS").unwrap_or(DEFAULT_SEEDS);
+    let max_time = Duration::from_secs(number("SECONDS").unwrap_or(MAX_SECONDS));
     let copy = Copy::new();
-    if is_wanted("nothing") {
-        let outcome = copy.outcome(&BTreeMap::new(), seeds.clone());
-        assert_eq!(outcome, Outcome::NotFound, "the worlds fail without a fault");
-    }
     let (mut found, mut all) = (0, 0);
     let mut broken = Vec::new();
     for fault in faults().filter(|fault| is_wanted(fault.name)) {
-        let outcome = copy.outcome(&fault.apply().expect("it fits"), seeds.clone());
+        let outcome = copy.outcome(&fault.apply().expect("it fits"), seeds.clone(), max_time);
         let name = fault.name;
         all += 1;
         match &outcome {
@@ -151,8 +151,7 @@ fn planted_faults_are_found() {
                 found += 1;
                 println!("planted name={name} found_after_seeds={seeds} check={check}");
             }
-            Outcome::NotFound => {
-                let seeds = seeds.end - seeds.start;
+            Outcome::NotFound { seeds } => {
                 println!("planted name={name} found_after_seeds=never seeds={seeds}");
             }
             Outcome::NotBuilt(errors) => {
@@ -174,46 +173,80 @@ enum Outcome {
         seeds: u64,
         check: String,
     },
-    NotFound,
+    /// So many worlds ran.
+    NotFound {
+        seeds: u64,
+    },
     /// The errors of the compiler.
     NotBuilt(String),
 }
 
-/// A copy of the package, where faults are planted.
+/// A copy of the package, where faults are planted, with its own objects.
 struct Copy {
     folder: PathBuf,
+    /// The worlds of the crate as it is.
+    unplanted: PathBuf,
 }
 
 impl Copy {
     /// Copies the package, or what has changed since the last time.
     fn new() -> Self {
-        // One for each copy of the sources, so that its objects are of use again.
-        let number: u32 = package()
-            .as_os_str()
-            .as_encoded_bytes()
-            .iter()
-            .fold(0, |hash: u32, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
-        let folder = std::env::temp_dir().join(format!("tower-sluice-planted-{number:x}"));
+        let folder = package().join("target/planted");
         for name in COPIED.iter().chain(&["src"]) {
             copy(&package().join(name), &folder.join("package").join(name));
         }
-        Self { folder }
+        let copy = Self { unplanted: folder.join("unplanted"), folder };
+        let binary = copy.build().unwrap_or_else(|errors| panic!("{errors}"));
+        fs::copy(binary, &copy.unplanted).expect("a copy");
+        copy
     }
 
     /// Plants changes, and lets worlds find them.
-    fn outcome(&self, changes: &BTreeMap<PathBuf, String>, seeds: std::ops::Range<u64>) -> Outcome {
+    fn outcome(
+        &self,
+        changes: &BTreeMap<PathBuf, String>,
+        seeds: std::ops::Range<u64>,
+        max_time: Duration,
+    ) -> Outcome {
         let path = |file: &PathBuf| self.folder.join("package").join(file);
         for (file, text) in changes {
             fs::write(path(file), text).expect("a file");
         }
         let outcome = match self.build() {
-            Ok(binary) => find(&binary, seeds),
+            Ok(binary) => self.find(&binary, seeds, max_time),
             Err(errors) => Outcome::NotBuilt(errors),
         };
         for file in changes.keys() {
             copy(&package().join(file), &path(file));
         }
         outcome
+    }
+
+    /// Lets worlds run until one fails that does not fail so without the fault.
+    fn find(&self, binary: &Path, seeds: std::ops::Range<u64>, max_time: Duration) -> Outcome {
+        let (begun, mut next) = (Instant::now(), seeds.start);
+        while next < seeds.end && begun.elapsed() < max_time {
+            let count = WORLDS.min(seeds.end - next);
+            let found = match run(binary, next, count, MAX_TIME) {
+                Some(found) => found,
+                // One of them does not end.
+                None => (next..next + count).find_map(|seed| {
+                    let hang = (seed, "hang".to_owned());
+                    run(binary, seed, 1, MAX_TIME_OF_ONE).unwrap_or(Some(hang))
+                }),
+            };
+            let Some((seed, check)) = found else {
+                next += count;
+                continue;
+            };
+            next = seed + 1;
+            let without = run(&self.unplanted, seed, 1, MAX_TIME_OF_ONE);
+            let is_new = !matches!(without, Some(Some((_, other))) if other == check);
+            if is_new {
+                return Outcome::Found { seeds: next - seeds.start, check };
+            }
+        }
+        Outcome::NotFound { seeds: next - seeds.start }
     }
 
     /// Builds this test, and returns its binary. The error: what the compiler says.
@@ -262,6 +295,7 @@ fn copy(from: &Path, to: &Path) {
     if !from.is_dir() {
         let bytes = fs::read(from).expect("a file");
         if fs::read(to).ok().as_ref() != Some(&bytes) {
+            fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
             fs::write(to, bytes).expect("a copy");
         }
         return;
@@ -280,27 +314,6 @@ fn copy(from: &Path, to: &Path) {
     for name in there {
         copy(&from.join(&name), &to.join(&name));
     }
-}
-
-/// Lets worlds run until one fails.
-fn find(binary: &Path, seeds: std::ops::Range<u64>) -> Outcome {
-    let mut next = seeds.start;
-    while next < seeds.end {
-        let count = WORLDS.min(seeds.end - next);
-        let found = match run(binary, next, count, MAX_TIME) {
-            Some(found) => found,
-            // One of them does not end.
-            None => (next..next + count).find_map(|seed| {
-                let hang = (seed, "hang".to_owned());
-                run(binary, seed, 1, MAX_TIME_OF_ONE).unwrap_or(Some(hang))
-            }),
-        };
-        if let Some((seed, check)) = found {
-            return Outcome::Found { seeds: seed + 1 - seeds.start, check };
-        }
-        next += count;
-    }
-    Outcome::NotFound
 }
 
 /// Runs worlds until one fails: returns its seed and the check that failed. `None`: they do not
