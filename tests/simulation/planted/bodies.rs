@@ -60,6 +60,10 @@ impl Bodies {
         let planted = self.files.iter().map(|(file, one)| (path(file), one.planted()));
         let mut texts: BTreeMap<_, _> = planted.collect();
         let root = texts.entry(path("lib.rs")).or_insert_with(|| File::read("lib.rs").text);
+        let named = self.names.iter().zip(1..);
+        root.push_str(
+            &named.map(|(name, number)| format!("// {number} {name}\n")).collect::<String>(),
+        );
         root.push_str(CHOOSE);
         texts
     }
