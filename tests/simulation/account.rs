@@ -4,7 +4,9 @@
 //! A state is known by the version of the stored value that it stands for. So the account follows
 //! values to replicas and to other nodes of a cluster, and knows what a failover has lost.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, InLua, Mark, Refund, Verdict};
@@ -245,23 +247,31 @@ pub struct Account {
     scripts: HashMap<String, usize>,
 }
 
+thread_local! {
+    /// The digests of the scripts of each list of algorithms that a world of this thread had.
+    static DIGESTS: RefCell<HashMap<Vec<Discriminant<AnyAlgorithm>>, [String; 2]>> =
+        RefCell::default();
+}
+
+/// The digests of the scripts that limiters with these algorithms run.
+fn digests(algorithms: &List) -> [String; 2] {
+    let kinds = algorithms.iter().map(discriminant).collect();
+    let assemble = || {
+        let texts = match &algorithms[..] {
+            [one] => script_texts(one),
+            _ => script_texts(algorithms),
+        };
+        texts.map(|text| digest(text.as_bytes()))
+    };
+    DIGESTS.with_borrow_mut(|known| known.entry(kinds).or_insert_with(assemble).clone())
+}
+
 /// A digest for each script that the limiters run, alone and together.
 fn scripts(limits: &[Limit]) -> HashMap<String, usize> {
-    let mut scripts = HashMap::new();
-    let mut add = |texts: [String; 2], keys| {
-        scripts.extend(texts.map(|text| (digest(text.as_bytes()), keys)));
-    };
-    for limit in limits {
-        match &limit.algorithms[..] {
-            [one] => add(script_texts(one), 1),
-            several => add(script_texts(&several.to_vec()), several.len()),
-        }
-    }
-    if limits.len() > 1 {
-        let together: List = limits.iter().map(|limit| limit.algorithms[0]).collect();
-        add(script_texts(&together), limits.len());
-    }
-    scripts
+    let together: List = limits.iter().map(|limit| limit.algorithms[0]).collect();
+    let lists = limits.iter().map(|limit| &limit.algorithms);
+    let lists = lists.chain((limits.len() > 1).then_some(&together));
+    lists.flat_map(|list| digests(list).map(|digest| (digest, list.len()))).collect()
 }
 
 impl Account {

@@ -35,6 +35,7 @@ mod planted;
 mod policies;
 mod promises;
 mod resp;
+mod runtimes;
 mod server;
 mod servers;
 mod session_commands;
@@ -131,7 +132,7 @@ fn print_shrunk(plan: &Plan, violation: &str) {
     let plan = plan.shrunk(|plan| {
         world::run(plan).violation.is_some_and(|violation| promise(&violation) == broken)
     });
-    let report = world::run(&plan);
+    let report = world::run_and_tell(&plan, true);
     println!("{plan:#?}\n{}\n{:?}", report.timeline, report.violation);
 }
 
@@ -145,7 +146,7 @@ fn has_an_order_of_its_own(plan: &Plan) -> bool {
 fn a_seed_happens_again_in_the_same_way() {
     let plans = (0..40).map(|seed| (seed, Plan::draw(seed)));
     for (seed, plan) in plans.filter(|(_, plan)| !has_an_order_of_its_own(plan)).take(10) {
-        let (once, again) = (world::run(&plan), world::run(&plan));
+        let (once, again) = (world::run_and_tell(&plan, true), world::run_and_tell(&plan, true));
         let pairs = once.timeline.lines().zip(again.timeline.lines());
         for (line, (one, other)) in pairs.enumerate() {
             assert_eq!(one, other, "seed {seed}, line {line}");

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -20,7 +20,6 @@ use fastrand::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::keyspace::reset_versions;
@@ -219,7 +218,7 @@ thread_local! {
 }
 
 /// The instant of the world. It never goes back.
-fn now() -> Instant {
+pub fn now() -> Instant {
     let last = CLOCK.get();
     if RUNS_EVENT.get() {
         return last.expect("the instant of an event");
@@ -477,6 +476,7 @@ impl Network {
     pub fn new(seed: u64) -> Rc<Self> {
         BEGUN.set(Some(Instant::now()));
         CLOCK.set(None);
+        RUNS_EVENT.set(false);
         reset_versions();
         Rc::new(Self {
             hosts: RefCell::default(),
@@ -516,21 +516,23 @@ impl Network {
         self.links.borrow().len()
     }
 
-    /// Serves those who dial.
-    pub fn dialer(self: &Rc<Self>) -> Dialer {
-        let (network, bell) = (Rc::downgrade(self), Arc::clone(&self.outbox.bell));
-        spawn_local(async move {
-            while let Some(network) = network.upgrade() {
-                network.run_until(Instant::now());
-                let next = network.events.borrow().keys().next().map(|(at, _)| *at);
-                drop(network);
-                match next {
-                    Some(next) => drop(timeout_at(next, bell.notified()).await),
-                    None => bell.notified().await,
-                }
-            }
-        });
+    /// Opens sockets for clients, while somebody serves them.
+    pub fn dialer(&self) -> Dialer {
         Dialer(self.outbox.clone())
+    }
+
+    /// Serves the clients until the network is dropped.
+    pub async fn serve(network: Weak<Self>) {
+        while let Some(this) = network.upgrade() {
+            this.run_until(Instant::now());
+            let next = this.events.borrow().keys().next().map(|(at, _)| *at);
+            let bell = Arc::clone(&this.outbox.bell);
+            drop(this);
+            match next {
+                Some(next) => drop(timeout_at(next, bell.notified()).await),
+                None => bell.notified().await,
+            }
+        }
     }
 
     /// Runs all events up to an instant, each at its own.

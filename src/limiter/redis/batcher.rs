@@ -27,8 +27,12 @@ use super::worker;
 use crate::settlement::Settler;
 use crate::{Error, ErrorKind};
 
-/// The future of a charge that its own task sends.
-pub(super) type InlineSend = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A charge that its own task sends.
+pub(super) struct InlineSend {
+    /// Its timers and its connection live there.
+    pub(super) runtime: runtime::Id,
+    pub(super) future: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
 
 /// Receives the answer to one request.
 pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
@@ -87,8 +91,9 @@ impl Batcher {
             && !matches!(queued.request.op, Op::Refund { .. })
         {
             queued.record(Stage::Sent);
-            let inline = send_inline(Arc::clone(self), queued, permit);
-            return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), progress });
+            let future = Box::pin(send_inline(Arc::clone(self), queued, permit));
+            let inline = InlineSend { runtime: worker.runtime, future };
+            return Ok(Submitted { receiver, inline: Some(inline), progress });
         }
         self.enqueue(&worker, queued)?;
         Ok(Submitted { receiver, inline: None, progress })
