@@ -253,6 +253,8 @@ pub struct Account {
     pub operations: BTreeMap<(&'static str, &'static str, String), usize>,
     /// Units that were taken whether or not they fit: a key's label, and when.
     pub taken_more: Vec<(String, i64)>,
+    /// The units of all penalties, by the limiter and the label.
+    pub penalties: BTreeMap<(&'static str, String), i64>,
     /// Units that were given back, and keys that were reset: a key's label, and when.
     pub freed: Vec<(String, i64)>,
     nodes: HashMap<u64, Node>,
@@ -542,6 +544,9 @@ impl Account {
                 keep(charge, state, false, works);
                 self.taken_more.push((charge.label(0).to_owned(), charge.now));
                 self.count("penalize", charge);
+                let limit = self.limit_of(&charge.keys[0]).expect("known").0;
+                let key = (self.limits[limit].name, charge.label(0).to_owned());
+                *self.penalties.entry(key).or_default() += cost;
             }
             Op::Reset => {
                 keep(charge, None, false, works);

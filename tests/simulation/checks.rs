@@ -3,7 +3,9 @@
 
 mod deny_cache;
 mod leases;
+mod settlements;
 mod shadow;
+mod silence;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +16,7 @@ use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 
 use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
-use super::network::{Disturbance, START};
+use super::network::{Disturbance, Fault, START};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
 use super::policies::{Table, taken_by_no_table};
 use super::servers::{StrikeKind, Topology};
@@ -31,6 +33,9 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 
 /// Timers of a process that is on time fire that much later, and answers take as long.
 const SLOT_GRACE: Duration = Duration::from_millis(20);
+
+/// An answer may be so late, and is awaited still.
+const LATENESS: Duration = Duration::from_millis(300);
 
 /// How late a settlement may reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
@@ -50,6 +55,8 @@ pub struct Seen<'a> {
     pub tables: &'a [At<Table>],
     /// What each process counted in its shadow.
     pub shadow_counts: &'a [ShadowCounts],
+    /// When clients dialled, and which host.
+    pub dials: &'a [(Duration, String)],
     pub open_connections: usize,
     pub tasks: usize,
 }
@@ -71,6 +78,10 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
         .or_else(|| named("settled", seen.settled()))
+        .or_else(|| named("settled", seen.settled_exactly()))
+        .or_else(|| named("silence", seen.silence()))
+        .or_else(|| named("panics", seen.panics()))
+        .or_else(|| named("connects", seen.connects()))
         .or_else(|| named("operated", seen.operated()))
         .or_else(|| named("leak", seen.leak()))
 }
@@ -83,11 +94,21 @@ impl Seen<'_> {
     /// True if a server or the network failed in this stretch, or so shortly before it that it may
     /// still be felt.
     fn is_disturbed(&self, from: Duration, until: Duration) -> bool {
-        let recovered = |end: Duration| end + RECOVERY + self.frozen(end, from);
-        let meets = |begin: Duration, end: Duration| begin <= until && recovered(end) >= from;
-        let is_felt = |kind: &StrikeKind| !self.is_harmless(*kind);
-        self.strikes.iter().any(|(begin, end, kind)| is_felt(kind) && meets(*begin, *end))
-            || self.disturbances.iter().any(|one| meets(one.from, one.until))
+        let mut disturbances = self.disturbances.iter();
+        self.is_struck(from, until)
+            || disturbances.any(|one| self.is_felt(one.from, one.until, from, until))
+    }
+
+    /// True if a server was struck in this stretch, or so shortly before.
+    fn is_struck(&self, from: Duration, until: Duration) -> bool {
+        self.strikes.iter().any(|(begin, end, kind)| {
+            !self.is_harmless(*kind) && self.is_felt(*begin, *end, from, until)
+        })
+    }
+
+    /// True if what begins and ends at such instants may be felt in a stretch.
+    fn is_felt(&self, begin: Duration, end: Duration, from: Duration, until: Duration) -> bool {
+        begin <= until && end + RECOVERY + self.frozen(end, from) >= from
     }
 
     /// True if no charge fails for a strike of this kind.
@@ -218,7 +239,15 @@ impl Seen<'_> {
             let is_between = one.asked > last && one.ended < record.asked;
             is_between && self.ask(one).process == process && is_decided(&one.fate)
         };
-        self.plan.stack.has_breaker && !self.records.iter().any(closes)
+        let is_beside = |one: &Record| {
+            let is_other = one.ask != record.ask && self.ask(one).process == process;
+            is_other && one.asked <= record.asked && one.ended + SECOND >= record.asked
+        };
+        // After so long the next call is a probe, unless there is one already.
+        let is_soon = last + RECOVERY + SECOND > record.asked;
+        self.plan.stack.has_breaker
+            && !self.records.iter().any(closes)
+            && (is_soon || self.records.iter().any(is_beside))
     }
 
     /// Every decision ends in time.
@@ -266,6 +295,9 @@ impl Seen<'_> {
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
                 return Some(format!("no charge stands for {}", self.shown(record)));
             };
+            if let Some(wrong) = self.settled_wrongly(record, one) {
+                return Some(wrong);
+            }
             open.retain(|other| !std::ptr::eq(*other, one));
         }
         let mut unknown = self.unknown();
@@ -353,7 +385,8 @@ impl Seen<'_> {
                 _ => false,
             };
             let ask = self.ask(record);
-            if may_be_charged && matches!(ask.way, Way::Acquire | Way::Layer) {
+            let charges = [Way::Acquire, Way::Layer, Way::Unready, Way::Refunded];
+            if may_be_charged && charges.contains(&ask.way) {
                 *unknown.entry((ask.key.to_owned(), ask.cost)).or_default() += 1;
             }
         }
@@ -409,7 +442,14 @@ impl Seen<'_> {
         let at = since_begin(one.now);
         let until = since_begin(one.at) + settling;
         // A process that stood still sends late, and waits for the answer no more.
-        self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
+        // An answer that is late for no longer is awaited.
+        let is_awaited = |one: &Disturbance| {
+            one.fault == Fault::Stall && one.until - one.from < LATENESS && self.is_exact()
+        };
+        let mut felt = self.disturbances.iter().filter(|one| !is_awaited(one));
+        self.is_struck(at, until)
+            || felt.any(|one| self.is_felt(one.from, one.until, at, until))
+            || self.was_frozen(at.saturating_sub(TIMEOUT), until)
     }
 
     /// True if a mark tells a charge from all others.
@@ -586,8 +626,8 @@ impl Seen<'_> {
 
     /// What fails is the store's fault, or load, unless a server says otherwise.
     fn kind(&self) -> Option<String> {
-        use StrikeKind::{Login, OutOfMemory};
-        let is_odd = |kind| matches!(kind, OutOfMemory | Login);
+        use StrikeKind::{DialerPanics, Login, OutOfMemory};
+        let is_odd = |kind| matches!(kind, OutOfMemory | Login | DialerPanics);
         if self.strikes.iter().any(|(_, _, kind)| is_odd(*kind)) {
             return None;
         }
@@ -651,6 +691,11 @@ impl Seen<'_> {
                 let booked = *booked.unwrap_or(&0);
                 if !(done..=all + more).contains(&booked) {
                     return Some(format!("{name} of {key}: {booked} of {done} to {all} + {more}"));
+                }
+                if way == Way::Penalize
+                    && let Some(wrong) = self.penalized(key)
+                {
+                    return Some(wrong);
                 }
             }
         }

@@ -48,6 +48,8 @@ pub enum Reach {
     Silent,
     /// Its name leads nowhere.
     Nameless,
+    /// What asks for its name panics.
+    Panics,
 }
 
 /// A server, and the clock and the place in the network that it has.
@@ -307,7 +309,12 @@ impl Dialer {
     pub async fn dial(self, host: String) -> io::Result<Socket> {
         let (socket, opened) = oneshot::channel();
         self.0.send(Sent::Dial { host, socket });
-        opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()))
+        let opened = opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()));
+        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Other) {
+            // Without the message that a hook would print.
+            std::panic::resume_unwind(Box::new("as planned"));
+        }
+        opened
     }
 }
 
@@ -458,6 +465,8 @@ pub struct Network {
     /// The number of links and of events so far.
     count: Cell<u64>,
     outbox: Outbox,
+    /// When clients dialled, and which host.
+    dials: RefCell<Vec<(Duration, String)>>,
     /// Dials that nobody answers, and the number of the fault if one was drawn.
     silent: RefCell<Vec<(Opening, Option<usize>)>>,
 }
@@ -478,6 +487,7 @@ impl Network {
             events: RefCell::default(),
             count: Cell::default(),
             outbox: Outbox::default(),
+            dials: RefCell::default(),
             silent: RefCell::default(),
         })
     }
@@ -494,6 +504,11 @@ impl Network {
     /// The faults that were drawn.
     pub fn disturbances(&self) -> Vec<Disturbance> {
         self.disturbances.borrow().clone()
+    }
+
+    /// When clients dialled, and which host.
+    pub fn dials(&self) -> Vec<(Duration, String)> {
+        self.dials.borrow().clone()
     }
 
     /// The number of open connections.
@@ -561,7 +576,10 @@ impl Network {
         for sent in self.outbox.take() {
             let at = now() + self.latency();
             match sent {
-                Sent::Dial { host, socket } => self.schedule(at, Event::Dial { host, socket }),
+                Sent::Dial { host, socket } => {
+                    self.dials.borrow_mut().push((elapsed(), host.clone()));
+                    self.schedule(at, Event::Dial { host, socket });
+                }
                 Sent::Piece { link, piece } => {
                     let arrival = self.links.borrow_mut().get_mut(&link).map(|link| {
                         link.arrival = link.arrival.max(at);
@@ -642,7 +660,10 @@ impl Network {
         let is_refused = self.draw(odds.refuse, Fault::Refuse);
         let session = match host.as_ref().map(|host| host.reach.get()) {
             Some(Reach::Silent) => return self.silent.borrow_mut().push((socket, None)),
-            Some(Reach::Nameless) | None => Err(io::Error::other("the name does not resolve")),
+            Some(Reach::Nameless) | None => {
+                Err(io::Error::new(io::ErrorKind::NotFound, "the name does not resolve"))
+            }
+            Some(Reach::Panics) => Err(io::Error::other("a panic")),
             Some(Reach::Open) if !is_refused => {
                 let session = host.and_then(|host| host.connect());
                 session.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())

@@ -337,6 +337,12 @@ impl World {
                 }
                 Err(_) => Fate::Failed(None).into(),
             },
+            Way::Unready | Way::Refunded => {
+                let is_ready = ask.way == Way::Refunded;
+                let most = ask.max_wait + TIMEOUT + TIMEOUT / 2;
+                drop(timeout(most, process.send_in_vain(charge, is_ready)).await);
+                Fate::Left.into()
+            }
             Way::Peek => process.limiter.peek(charge).await.into(),
             Way::Estimate => process.limiter.estimate(charge).await.into(),
             Way::Penalize => process.limiter.penalize(charge).await.into(),
@@ -407,6 +413,7 @@ impl World {
             modes: &modes,
             tables: &tables,
             shadow_counts: &self.shadow_counts,
+            dials: &self.network.dials(),
             open_connections: self.network.open(),
             tasks: Handle::current().metrics().num_alive_tasks(),
         };
