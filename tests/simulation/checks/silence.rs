@@ -12,8 +12,9 @@ use crate::world::{Fate, Record};
 /// So long after a silence begins, all that came before it is answered, or given up.
 const SETTING_IN: Duration = Duration::from_millis(400);
 
-/// So often a process dials one host within a second.
-const MAX_CONNECTS: usize = 12;
+/// So often a process dials one host within a second: for two connections at first, ten times after
+/// a failure, and to replace connections that were cut.
+const MAX_CONNECTS: usize = 16;
 
 impl Seen<'_> {
     /// While the one server is silent, and this process is well, no charge fails as by load.
