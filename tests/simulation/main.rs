@@ -27,6 +27,7 @@ mod checks;
 mod clients;
 mod commands;
 mod compared;
+mod endurance;
 mod keyspace;
 mod lua;
 mod network;
