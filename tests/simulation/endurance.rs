@@ -1,7 +1,6 @@
 //! A world that goes on: over 10^4 faults a process keeps its memory, its tasks and its connections.
 
 use std::process::Command;
-use std::rc::Rc;
 
 use fastrand::Rng;
 use tokio::runtime::{Builder, Handle};
@@ -40,8 +39,7 @@ fn memory() -> u64 {
 /// Lives until so many faults have happened. Returns the memory then.
 async fn endure(topology: &Topology) -> (usize, u64, u64) {
     let mut dice = Rng::with_seed(1);
-    let network = Network::new(dice.u64(..));
-    spawn_local(Network::serve(Rc::downgrade(&network)));
+    let network = Network::start(dice.u64(..));
     let servers = Servers::start(topology, &network, dice.u64(..));
     let pool = servers.pool(&network.dialer()).build().expect("a pool");
     let bucket = TokenBucket::new(Quota::new(5, SECOND / 10));

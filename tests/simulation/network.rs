@@ -20,6 +20,7 @@ use fastrand::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::keyspace::reset_versions;
@@ -490,6 +491,13 @@ impl Network {
             dials: RefCell::default(),
             silent: RefCell::default(),
         })
+    }
+
+    /// Begins a world, and serves its clients until it is dropped.
+    pub fn start(seed: u64) -> Rc<Self> {
+        let network = Self::new(seed);
+        spawn_local(Self::serve(Rc::downgrade(&network)));
+        network
     }
 
     pub fn add_host(&self, name: &str, host: Rc<Host>) {

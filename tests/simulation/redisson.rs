@@ -114,8 +114,7 @@ struct Seen {
 
 async fn live(seed: u64) -> Seen {
     let mut dice = Rng::with_seed(seed);
-    let network = Network::new(dice.u64(..));
-    spawn_local(Network::serve(Rc::downgrade(&network)));
+    let network = Network::start(dice.u64(..));
     let topology = match dice.u32(0..3) {
         0 => Topology::Cluster { masters: 3, replicas: 0 },
         _ => Topology::One,

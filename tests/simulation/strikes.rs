@@ -47,7 +47,7 @@ fn live_through(topology: &Topology, seed: u64, strikes: &[(Duration, Strike)]) 
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let world = async {
         fastrand::seed(seed);
-        let network = Network::new(seed);
+        let network = Network::start(seed);
         let servers = Servers::start(topology, &network, seed);
         let dialer = network.dialer();
         let pool = servers.pool(&dialer).build().expect("a pool");
@@ -126,7 +126,7 @@ fn live_through(topology: &Topology, seed: u64, strikes: &[(Duration, Strike)]) 
 fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let world = async {
-        let network = Network::new(7);
+        let network = Network::start(7);
         let servers = Servers::start(&Topology::One, &network, 7);
         let pool = servers.pool(&network.dialer()).build().expect("a pool");
         let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
@@ -149,7 +149,7 @@ fn charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers(
     for seed in 0..20 {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let world = async {
-            let network = Network::new(seed);
+            let network = Network::start(seed);
             let servers = Servers::start(&Topology::One, &network, seed);
             let pool = servers.pool(&network.dialer()).build().expect("a pool");
             let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
@@ -295,7 +295,7 @@ fn change_of(event: &Event) -> Option<&Change> {
 fn a_subscriber_hears_of_a_switch_without_asking() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let world = async {
-        let network = Network::new(1);
+        let network = Network::start(1);
         let mut server = Server::new("sentinel", 26_379);
         server.mode = Mode::Sentinel(BTreeMap::new());
         let host = Host::new(server);

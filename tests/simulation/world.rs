@@ -146,9 +146,8 @@ pub fn run_and_tell(plan: &Plan, tells: bool) -> Report {
 impl World {
     async fn live(plan: Plan, tells: bool) -> Report {
         let mut dice = Rng::with_seed(plan.seed);
-        let network = Network::new(dice.u64(..));
+        let network = Network::start(dice.u64(..));
         let servers = Servers::start(&plan.topology, &network, dice.u64(..));
-        spawn_local(Network::serve(Rc::downgrade(&network)));
         let dialer = network.dialer();
         let processes = (0..plan.processes)
             .map(|_| Process::new(&plan, &servers.pool(&dialer).build().expect("a pool")))
