@@ -538,9 +538,14 @@ impl Seen<'_> {
         let is_wrong = |record: &&Record| {
             let Fate::Admitted { at, .. } = record.fate else { return false };
             let (slot, ask) = (since_begin(at), self.ask(record));
+            // One that moved up has the slot of a caller that left. A process that stood still read
+            // late that it has the slot, and waits from then on.
+            let of_slot = |one: &&Booking| one.at == at && one.label("api") == ask.key;
+            let taken = self.account.bookings.iter().filter(of_slot).map(|one| one.now).min();
+            let since = taken.map_or(record.asked, |now| since_begin(now).min(record.asked));
             let goes_late = record.ended > slot + SLOT_GRACE
                 && record.ended > record.asked + TIMEOUT + GRACE
-                && !self.was_frozen(record.asked, record.ended);
+                && !self.was_frozen(since, record.ended);
             matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
