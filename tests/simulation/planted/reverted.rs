@@ -910,4 +910,13 @@ impl Drop",
                 let deadline = timeout::deadline(charge, own);",
         )],
     ),
+    reverted(
+        "server_that_was_no_primary_is_left_out_after_a_switch",
+        "sentinel: follow a later switch to a server that was no primary",
+        &[edit(
+            "limiter/redis/sentinel/reports.rs",
+            "self.epoch_of(host).is_none_or(|now| now <= *epoch)",
+            "self.epoch_of(host).is_none_or(|_| *epoch > 0)",
+        )],
+    ),
 ];
