@@ -79,8 +79,9 @@ use self::shared::Shared;
 ///
 /// The breaker opens when five calls have failed and nothing was answered for a second. If others
 /// are answered meanwhile, it opens when at least half of the calls of each last second have
-/// failed, for a second on end. Slow calls open it at once when they are half. A call is counted
-/// where it ends. Where calls are rare, five failures in a row open it, however long they take.
+/// failed, for a second on end, and another one fails. Slow calls open it at once when they are
+/// half. A call is counted where it ends. Where calls are rare, five failures in a row open it,
+/// however long they take.
 ///
 /// # While it is open
 ///

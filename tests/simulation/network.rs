@@ -628,7 +628,8 @@ impl Network {
                 // They are sent again, the later the longer the silence was.
                 let pause = Duration::from_millis(self.dice.borrow_mut().u64(1..300));
                 link.arrival = link.arrival.max(now() + pause);
-                link.stalled_until = link.arrival;
+                // What was stalled before arrives behind them.
+                link.stalled_until = link.stalled_until.max(link.arrival);
                 let arrive = |(order, piece)| (link.arrival, number, order, piece);
                 events.extend(link.waiting.drain(..).map(arrive));
             }

@@ -79,7 +79,9 @@ impl Window {
         if ends.answered > 0 && trouble == Some(Trouble::SomeErrors) {
             // A store that falls silent looks the same, until its last answers have expired.
             let since = *self.some_fail_since.get_or_insert(now);
-            return trouble.filter(|_| now.saturating_sub(since) >= settings.window);
+            let is_long = now.saturating_sub(since) >= settings.window;
+            // An answer may well be the first of a store that is back.
+            return trouble.filter(|_| is_long && outcome != Outcome::Answered);
         }
         self.some_fail_since = None;
         match (outcome, ends.answered) {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::batcher::Batcher;
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::pending::Pending;
+use super::pool::MAX_TIMEOUT;
 use super::queued::{CompletedRequest, QueuedRequest};
 use super::reply::{ReplyEntry, malformed_reply};
 use super::request::{Op, Request};
@@ -88,10 +89,11 @@ impl<A: InLua> Inner<A> {
         self.batcher.config().pool.reply_timeout(self.decision_timeout)
     }
 
+    /// `deadline`: the charge's own.
     pub(super) fn send(&self, request: Request, deadline: Instant) -> Pending {
         let pool = &self.batcher.config().pool;
         let queued = QueuedRequest::without_receiver(pool, request, deadline);
-        Pending::new(Arc::clone(&self.batcher), queued)
+        Pending::new(Arc::clone(&self.batcher), queued, self.reply_timeout())
     }
 
     /// Sends what settles a reservation. The error: nothing can be sent.
@@ -184,7 +186,7 @@ impl<A: InLua> RedisFuture<A> {
     ) -> Self {
         match request {
             Ok((request, quota)) => {
-                let deadline = timeout::deadline(charge, inner.reply_timeout());
+                let deadline = timeout::deadline(charge, MAX_TIMEOUT);
                 let known = inner.named.known();
                 let (pending, quota) = (inner.send(request, deadline), Some(quota));
                 Self { inner: Arc::clone(inner), state: State::Asking { pending, quota, known } }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
@@ -34,7 +35,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State {
-        Starting { queued: Option<Box<QueuedRequest>> },
+        Starting { queued: Option<Box<QueuedRequest>>, timeout: Duration },
         Waiting {
             // None once the charge is given up at its deadline.
             receiver: Option<Receiver>,
@@ -52,14 +53,19 @@ pin_project! {
 }
 
 impl Pending {
-    pub(super) fn new(batcher: Arc<Batcher>, queued: Box<QueuedRequest>) -> Self {
-        Self { batcher, state: State::Starting { queued: Some(queued) } }
+    /// One that ends so long after its first poll, or at the deadline of the request.
+    pub(super) fn new(
+        batcher: Arc<Batcher>,
+        queued: Box<QueuedRequest>,
+        timeout: Duration,
+    ) -> Self {
+        Self { batcher, state: State::Starting { queued: Some(queued), timeout } }
     }
 
     /// The request, as long as nothing was sent.
     pub(super) fn unsent(&self) -> Option<&Request> {
         match &self.state {
-            State::Starting { queued } => queued.as_ref().map(|queued| &queued.request),
+            State::Starting { queued, .. } => queued.as_ref().map(|queued| &queued.request),
             _ => None,
         }
     }
@@ -97,8 +103,9 @@ impl Future for Pending {
         loop {
             let mut this = self.as_mut().project();
             let next = match this.state.as_mut().project() {
-                StateProj::Starting { queued } => {
-                    let queued = queued.take().expect("submitted once");
+                StateProj::Starting { queued, timeout } => {
+                    let mut queued = queued.take().expect("submitted once");
+                    queued.deadline = queued.deadline.min(Instant::now() + *timeout);
                     let pool = &this.batcher.config().pool;
                     let deadline = Deadline::new(queued.deadline, pool, queued.hash_slot);
                     if deadline.is_over() {

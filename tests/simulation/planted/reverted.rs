@@ -921,4 +921,32 @@ impl Drop",
                 let answer = answer.await?;",
         )],
     ),
+    reverted(
+        "first_answer_after_a_fault_opens_a_breaker",
+        "breaker: open with a failure, and never with an answer",
+        &[edit(
+            "limiter/breaker/window.rs",
+            "            return trouble.filter(|_| is_long && outcome != Outcome::Answered);",
+            "            return trouble.filter(|_| is_long);",
+        )],
+    ),
+    reverted(
+        "time_of_a_decision_begins_before_it_is_asked",
+        "redis: let the time of a decision begin with its first poll",
+        &[edit(
+            "limiter/redis/future.rs",
+            "                let deadline = timeout::deadline(charge, MAX_TIMEOUT);",
+            "                let own = inner.reply_timeout().min(MAX_TIMEOUT);
+                let deadline = timeout::deadline(charge, own);",
+        )],
+    ),
+    reverted(
+        "server_that_was_no_primary_is_left_out_after_a_switch",
+        "sentinel: follow a later switch to a server that was no primary",
+        &[edit(
+            "limiter/redis/sentinel/reports.rs",
+            "self.epoch_of(host).is_none_or(|now| now <= *epoch)",
+            "self.epoch_of(host).is_none_or(|_| *epoch > 0)",
+        )],
+    ),
 ];

@@ -1,7 +1,5 @@
 //! The errors of callers whose answer never comes, in paused time.
 
-use std::time::Duration;
-
 use tokio::runtime::Builder;
 use tokio::time::advance;
 
@@ -53,6 +51,18 @@ async fn a_process_that_is_on_time_gives_up_at_the_deadline() {
         let late = begun.elapsed().checked_sub(timeout).expect("no error before the deadline");
         assert!(late <= Duration::from_millis(1), "{late:?} after {timeout:?}");
     }
+}
+
+/// Whoever asks in turn polls the second question when the first is answered.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_decision_begins_with_its_first_poll() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    let asked = limiter.decision_timeout(D).check(&Charge::new("a"));
+    advance(D).await;
+    let begun = Instant::now();
+    let error = asked.await.expect_err("no answer");
+    assert_eq!((begun.elapsed(), error.kind()), (D, ErrorKind::Infrastructure));
 }
 
 /// A server of a cluster is silent, and others answer. What it was asked has no answer for its

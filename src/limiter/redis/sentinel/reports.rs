@@ -38,8 +38,8 @@ pub(super) struct Reports {
     all: Vec<Entry>,
     /// The primary that connections were made to, and its epoch.
     followed: Option<(Host, u64)>,
-    /// A server that is no primary, and until when it is left out.
-    refuted: Option<(Host, Instant)>,
+    /// A server that is no primary, in which epoch, and until when it is left out.
+    refuted: Option<(Host, u64, Instant)>,
 }
 
 #[derive(Debug)]
@@ -136,7 +136,8 @@ impl Reports {
 
     /// Records that the server at `host` is no primary.
     pub(super) fn refute(&mut self, host: &Host, now: Instant) {
-        self.refuted = Some((host.clone(), now + REFUTED_FOR));
+        let epoch = self.epoch_of(host).unwrap_or(u64::MAX);
+        self.refuted = Some((host.clone(), epoch, now + REFUTED_FOR));
     }
 
     /// Whether sentinels still disagree about `host` after a while.
@@ -194,8 +195,11 @@ impl Reports {
         candidates.iter().find(|candidate| candidate.host == host).map(|one| one.epoch)
     }
 
+    /// A later switch may have made it the primary.
     fn is_refuted(&self, host: &Host, now: Instant) -> bool {
-        self.refuted.as_ref().is_some_and(|(refuted, until)| refuted == host && *until > now)
+        self.refuted.as_ref().is_some_and(|(refuted, epoch, until)| {
+            refuted == host && *until > now && self.epoch_of(host).is_none_or(|now| now <= *epoch)
+        })
     }
 }
 

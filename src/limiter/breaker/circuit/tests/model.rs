@@ -27,7 +27,8 @@ pub(super) enum Model {
 pub(super) fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
     let (now, last) = *ends.last()?;
     match (last, trouble_at(ends)) {
-        (Outcome::Saturated | Outcome::Unknown, _) => None,
+        // An answer opens nothing.
+        (Outcome::Answered | Outcome::Saturated | Outcome::Unknown, _) => None,
         (_, Some(Trouble::SomeErrors)) => {
             // Each end since then that says something showed the same.
             let telling =
@@ -39,7 +40,6 @@ pub(super) fn trouble(ends: &[(u32, Outcome)]) -> Option<Trouble> {
             let since = held.last().map_or(now, |len| ends[len - 1].0);
             (now - since >= WINDOW).then_some(Trouble::SomeErrors)
         }
-        (Outcome::Answered, _) => None,
         (_, trouble) => trouble,
     }
 }

@@ -106,6 +106,9 @@ fn a_server_that_is_no_primary_is_left_out() {
     reports.refute(&host("replica"), now);
     assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
     assert_eq!(chosen(&reports, now + REFUTED_FOR).as_deref(), Some("one"));
+    // A later switch makes it the primary all the same.
+    reports.record(0, says("replica", 7), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("replica"));
 }
 
 #[test]
