@@ -140,6 +140,14 @@ impl Seen<'_> {
         self.freezes.iter().map(overlap).sum()
     }
 
+    /// The end of a stretch in which the process ran for so long.
+    fn after(&self, from: Duration, time: Duration) -> Duration {
+        self.freezes.iter().fold(from + time, |until, (begin, end)| {
+            let is_within = *end > from && *begin <= until;
+            if is_within { until + (*end - (*begin).max(from)) } else { until }
+        })
+    }
+
     fn was_frozen(&self, from: Duration, until: Duration) -> bool {
         // What has waited meanwhile is answered after it.
         self.freezes.iter().any(|(begin, end)| *begin <= until && *end + TIMEOUT >= from)
@@ -398,13 +406,8 @@ impl Seen<'_> {
         if self.has_odd_clocks() || self.forgets() {
             return None;
         }
-        // Of slots that wait, a store takes back the newest alone. The others are kept, and pass.
-        let is_kept = |one: &Booking| {
-            let is_later = |other: &Booking| other.keys == one.keys && other.now >= one.now;
-            let mut all = self.account.bookings.iter();
-            one.at > one.now && all.any(|other| is_later(other) && other.at > one.at)
-        };
-        let mut open = open.iter().filter(|one| !self.may_be_lost(one, SETTLING) && !is_kept(one));
+        let mut open =
+            open.iter().filter(|one| !self.may_be_lost(one, SETTLING) && !self.is_kept(one));
         if self.has_unique_marks() {
             let lost = open.find(|one| one.settlements == 0);
             return lost.map(|booking| format!("never given back: {booking:?}"));
@@ -416,10 +419,11 @@ impl Seen<'_> {
         }
         for record in self.records {
             let ask = self.ask(record);
-            if self.has_settled(record)
+            if let Some(at) = record.settled_at.filter(|_| self.has_settled(record))
                 && let Some(count) = missing.get_mut(&(ask.key, ask.cost.cast_signed()))
             {
-                *count += i64::from(!self.is_disturbed(record.asked, record.ended + SECOND));
+                let until = self.after(at, SETTLING);
+                *count += i64::from(!self.is_disturbed(at, until));
             }
         }
         for one in &self.account.bookings {
@@ -429,6 +433,14 @@ impl Seen<'_> {
         }
         let lost = missing.into_iter().find(|(_, count)| *count > 0);
         lost.map(|((key, cost), count)| format!("{count} of {cost} for {key} never given back"))
+    }
+
+    /// True if the process of a waiter who left kept the slot: of slots that wait, a store takes
+    /// back the newest alone.
+    fn is_kept(&self, one: &Booking) -> bool {
+        let is_later = |other: &Booking| other.keys == one.keys && other.now >= one.now;
+        let mut all = self.account.bookings.iter();
+        one.at > one.now && all.any(|other| is_later(other) && other.at > one.at)
     }
 
     /// True if somebody makes the store forget charges.

@@ -120,8 +120,9 @@ impl Seen<'_> {
             if self.has_unique_marks() && taken < kept {
                 return Some(format!("{taken} of {kept} units at {at} are left of {key}"));
             }
-            let is_lost =
-                |one: &&&Booking| one.settlements == 0 && !self.may_be_lost(one, SETTLING);
+            let is_lost = |one: &&&Booking| {
+                one.settlements == 0 && !self.may_be_lost(one, SETTLING) && !self.is_kept(one)
+            };
             let unsettled: i64 = group.bookings.iter().filter(is_lost).map(|one| one.cost).sum();
             let sums = keys.entry(key).or_default();
             sums.kept += kept;
