@@ -191,6 +191,9 @@ impl Plan {
         self.stack.max_keys = (dice.u32(0..3) == 0).then(|| dice.usize(1..3));
         let slow_after = MILLISECOND * dice.u32(20..150);
         self.stack.slow_after = (dice.u32(0..3) == 0).then_some(slow_after);
+        if dice.u32(0..6) == 0 && !self.is_flooded {
+            self.queue_capacity = dice.usize(20..60);
+        }
         // Nothing fails but that answers are late.
         if dice.u32(0..8) == 0 && !self.is_flooded {
             self.odds = Odds { stall: dice.u32(5..60), ..Odds::default() };

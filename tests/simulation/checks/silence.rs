@@ -9,11 +9,14 @@ use crate::plan::{SECOND, Way};
 use crate::servers::{StrikeKind, Topology};
 use crate::world::{Fate, Record};
 
-/// So long after a silence begins, all that came before it is answered, or given up.
-const SETTING_IN: Duration = Duration::from_millis(400);
+/// So long after a silence begins, what was answered before it has arrived.
+const SETTING_IN: Duration = Duration::from_millis(20);
+
+/// So long after connections are cut, what was sent over them is given up.
+const GIVING_UP: Duration = Duration::from_millis(400);
 
 /// So often a process dials one host within a second.
-const MAX_CONNECTS: usize = 12;
+const MAX_CONNECTS: usize = 20;
 
 impl Seen<'_> {
     /// While the one server is silent, and this process is well, no charge fails as by load.
@@ -47,7 +50,7 @@ impl Seen<'_> {
         let strikes = || self.strikes.iter().filter(|(_, _, kind)| !self.is_harmless(*kind));
         let mut own = strikes().filter(|(_, _, kind)| is_panicking(*kind));
         own.find_map(|(begin, end, _)| {
-            let begin = *begin + SETTING_IN;
+            let begin = *begin + GIVING_UP;
             let is_felt = |one: &(Duration, Duration)| self.is_felt(one.0, one.1, begin, *end);
             let others = strikes().filter(|(_, _, kind)| !is_panicking(*kind));
             let mut others = others
