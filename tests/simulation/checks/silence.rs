@@ -27,10 +27,24 @@ impl Seen<'_> {
         if !is_plain || !has_one || self.plan.is_flooded {
             return None;
         }
+        // A process that has no connection yet takes a dial that nobody answers for a slow one.
+        let is_connected = |record: &Record, by: Duration| {
+            let process = self.ask(record).process;
+            self.records.iter().any(|one| {
+                let is_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
+                is_decided && self.ask(one).process == process && one.ended < by
+            })
+        };
         let is_silent = |record: &&Record| {
             self.strikes.iter().any(|(begin, end, kind)| {
                 let says_nothing = matches!(kind, StrikeKind::Stand | StrikeKind::Silence);
-                says_nothing && *begin + SETTING_IN < record.asked && record.ended < *end
+                let is_within = *begin + SETTING_IN < record.asked && record.ended < *end;
+                // What cut its connection before leaves it without one.
+                let strikes = self.strikes.iter();
+                let others = strikes.filter(|(_, _, other)| other != kind).count();
+                let is_cut = self.disturbances.iter().any(|one| one.from < *begin);
+                let is_alone = others == 0 && !is_cut;
+                says_nothing && is_within && is_alone && is_connected(record, *begin)
             })
         };
         let is_wrong = |record: &&Record| {
