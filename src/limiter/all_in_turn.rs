@@ -173,7 +173,8 @@ impl<const N: usize, F> AllInTurn<N, F> {
                     continue;
                 }
                 let peek = charge.clone().peek();
-                let peeked = ask_member(&tentative.limiters[*index], &peek, &mut answered).await?;
+                let peeking = tentative.limiters[*index].check(&peek);
+                let peeked = after_others(peeking, &peek, &mut answered).await?;
                 match peeked.remaining().is_some_and(|left| left < charge.get_cost()) {
                     true => members[..=place].rotate_right(1),
                     false => *answer = Some(peeked),
@@ -181,8 +182,9 @@ impl<const N: usize, F> AllInTurn<N, F> {
             }
             for place in 0..members.len() {
                 let Member { index, charge, answer, taken } = &mut members[place];
-                let decision = ask_member(&tentative.limiters[*index], charge, &mut answered);
-                let mut decision = decision.await?.without_retry();
+                let decision = tentative.limiters[*index].check(charge);
+                let decision = after_others(decision, charge, &mut answered).await?;
+                let mut decision = decision.without_retry();
                 if !decision.is_admitted() {
                     *answer = Some(decision);
                     return refused(&tentative.limiters[..], members, &policies).await;
@@ -223,13 +225,13 @@ fn wrap_reservation(
     }
 }
 
-/// Asks one member, perhaps after another one has answered.
-async fn ask_member(
-    limiter: &Boxed,
+/// The answer of one member, perhaps after another one has answered.
+async fn after_others(
+    answer: impl Future<Output = Result<Decision, Error>>,
     charge: &Charge,
     answered: &mut bool,
 ) -> Result<Decision, Error> {
-    match limiter.check(charge).await {
+    match answer.await {
         Err(error) if *answered => Err(after_other_calls(error, charge)),
         answer => {
             *answered = true;
@@ -302,8 +304,10 @@ impl<const N: usize, F> AllInTurn<N, F> {
         let mut members = Member::of_charges(charges.clone());
         let policies = Arc::clone(&self.policies);
         Some(Box::pin(async move {
+            let mut answered = false;
             for (member, answer) in members.iter_mut().zip(answers) {
-                member.answer = Some(answer.await?.without_retry());
+                let answer = after_others(answer, &member.charge, &mut answered).await?;
+                member.answer = Some(answer.without_retry());
             }
             joined(members, &policies)
         }))

@@ -98,6 +98,7 @@ pub enum Op {
 #[derive(Clone, Debug)]
 pub struct Charge {
     pub server: usize,
+    call: usize,
     pub now: i64,
     /// The names of its keys: one for each quota.
     pub keys: Rc<[String]>,
@@ -139,6 +140,21 @@ fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Wor
     }
 }
 
+/// The admission that a mark stands for. Marks of windows are alike: then any of them, but one that
+/// is not settled yet.
+fn booking_of<'a>(
+    bookings: &'a mut [Booking],
+    charge: &Charge,
+    cost: i64,
+    mark: &[String],
+) -> Option<&'a mut Booking> {
+    let own = |one: &&mut Booking| {
+        one.cost == cost && one.names == charge.keys && one.mark.words() == mark
+    };
+    let least = |one: &&mut Booking| (one.settlements, -one.taken);
+    bookings.iter_mut().rev().filter(own).min_by_key(least)
+}
+
 /// When the block of a charge's keys ends that lasts longest.
 fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
     let until = charge.keys.iter().filter_map(|key| works[key].standing.blocked_until).max();
@@ -155,6 +171,8 @@ fn label_of(key: &str) -> &str {
 #[derive(Clone, Debug)]
 pub struct Booking {
     pub server: usize,
+    /// The place of its call's changes in the server's book.
+    pub call: usize,
     /// The instants of the decision and of its slot, by the server's clock.
     pub now: i64,
     pub at: i64,
@@ -214,8 +232,6 @@ struct Work {
     bookings: Vec<usize>,
     /// The call has to write the key.
     is_changed: bool,
-    /// The state that a charge would have left that failed.
-    in_doubt: Option<MemberState>,
 }
 
 type Works = HashMap<String, Work>;
@@ -367,19 +383,16 @@ impl Account {
                 };
                 let known = before.and_then(|version| self.nodes.get(&version));
                 let standing = known.map(|node| node.standing.clone()).unwrap_or_default();
-                let (bookings, is_changed, in_doubt) = (Vec::new(), false, None);
-                let work = Work { before, standing, bookings, is_changed, in_doubt };
+                let (bookings, is_changed) = (Vec::new(), false);
+                let work = Work { before, standing, bookings, is_changed };
                 works.insert(key.clone(), work);
             }
         }
         for charge in charges {
             self.judge(&charge, &mut works)?;
         }
-        for (key, mut work) in works {
-            if let (Some(state), false) = (work.in_doubt, work.is_changed) {
-                work.standing.state = state;
-            }
-            let Work { before, mut standing, bookings, is_changed, .. } = work;
+        for (key, work) in works {
+            let Work { before, mut standing, bookings, is_changed } = work;
             // A write removes a block that is over.
             standing.blocked_until = standing.blocked_until.filter(|until| *until > call.at);
             let written = current.get(&key).and_then(|current| current.version);
@@ -417,15 +430,9 @@ impl Account {
                     false => Err(format!("truth: {charge:?}: blocked until {until:?}")),
                 };
             }
-            // Why this charge failed, such as a lack of memory. A key may be written for all that.
+            // Why this charge failed, such as a lack of memory: one of its keys was not written.
             _ => {
-                if let Op::Check { cost, max_wait } = *op {
-                    let (mut state, check) = (state_of(charge, works), Check { cost, max_wait });
-                    List::step(rule, &mut state, now, check);
-                    for (key, state) in charge.keys.iter().zip(state.unwrap_or_default()) {
-                        works.get_mut(key).expect("it was read").in_doubt = Some(state);
-                    }
-                }
+                self.fail(charge, works);
                 return Ok(());
             }
         };
@@ -458,9 +465,10 @@ impl Account {
                         works.get_mut(key).expect("it was read").bookings.push(index);
                     }
                     let (server, keys) = (charge.server, self.named(charge));
-                    let (taken, settlements) = (cost, 0);
+                    let (call, taken, settlements) = (charge.call, cost, 0);
                     self.bookings.push(Booking {
                         server,
+                        call,
                         now,
                         at,
                         keys,
@@ -477,12 +485,7 @@ impl Account {
                 }
             }
             Op::Settle { used, cost, mark } => {
-                let own = |one: &&mut Booking| {
-                    one.cost == *cost && one.names == charge.keys && one.mark.words() == *mark
-                };
-                // Marks of windows are alike: then any of them, but one that is not settled yet.
-                let least = |one: &&mut Booking| (one.settlements, -one.taken);
-                let Some(one) = self.bookings.iter_mut().rev().filter(own).min_by_key(least) else {
+                let Some(one) = booking_of(&mut self.bookings, charge, *cost, mark) else {
                     return Err(format!("once: {charge:?}: nothing of it was taken"));
                 };
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
@@ -508,6 +511,28 @@ impl Account {
             Op::Penalize { .. } | Op::Reset | Op::Unblock => self.operate(charge, works),
         }
         Ok(())
+    }
+
+    /// Does what a charge did that failed. The script decided it before it wrote, so the charges
+    /// behind it, and its keys that were written, know it all the same.
+    fn fail(&mut self, charge: &Charge, works: &mut Works) {
+        let (now, rule, mut state) = (charge.now, &charge.rule, state_of(charge, works));
+        match &charge.op {
+            Op::Check { cost, max_wait } => {
+                let check = Check { cost: *cost, max_wait: *max_wait };
+                List::step(rule, &mut state, now, check);
+            }
+            Op::Penalize { cost } => {
+                List::penalize(rule, &mut state, now, *cost);
+            }
+            Op::Settle { used, cost, mark } => {
+                let Some(one) = booking_of(&mut self.bookings, charge, *cost, mark) else { return };
+                let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
+                List::settle(rule, &mut state, now, &refund);
+            }
+            _ => return,
+        }
+        keep(charge, state, false, works);
     }
 
     /// Does what is no check, and what a block does not hinder.
@@ -687,9 +712,9 @@ impl Account {
                     let size = 1 + List::state_elements(&rule);
                     for _ in 0..repeats {
                         let (keys, op, rule) = (Rc::clone(&names), op.clone(), rule.clone());
-                        let quotas = quotas.clone();
+                        let (quotas, call) = (quotas.clone(), call.first_change);
                         let answer = reply[place].clone();
-                        charges.push(Charge { server, now, keys, op, answer, rule, quotas });
+                        charges.push(Charge { server, call, now, keys, op, answer, rule, quotas });
                         place += size;
                     }
                 }

@@ -7,14 +7,14 @@ mod settlements;
 mod shadow;
 mod silence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm};
 use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 
-use super::account::{Account, Booking, Refusal};
+use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
 use super::network::{Disturbance, Fault, START};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
@@ -120,7 +120,11 @@ impl Seen<'_> {
         match kind {
             ScriptFlush | ClockDrift | ClockStepBack | ClockStepForward | TakeSlots => true,
             // A script runs on several keys only where all of them are.
-            MoveSlots => self.plan.limits.iter().all(|limit| limit.algorithms.len() == 1),
+            MoveSlots => {
+                let mut limits = self.plan.limits.iter();
+                let is_together = self.plan.asking == Asking::Policies && limits.len() > 1;
+                !is_together && limits.all(|limit| limit.algorithms.len() == 1)
+            }
             SentinelCrash => {
                 matches!(self.plan.topology, Topology::Sentinels { sentinels: 3.., .. })
             }
@@ -189,27 +193,17 @@ impl Seen<'_> {
             let was_frozen = self.was_frozen(record.asked, record.ended);
             // In so short a time a server that is well need not answer.
             let is_hasty = self.plan.stack.timeout.is_some_and(|time| time < MIN_TIMEOUT);
-            // Its timer fires in time, and nothing shows that the process had none.
-            let had_no_time = self.frozen(record.asked, record.ended) >= TIMEOUT * 4 / 5;
-            let is_disturbed = is_disturbed || is_hasty || had_no_time || self.may_be_open(record);
+            let is_disturbed = is_disturbed || is_hasty || self.may_be_open(record);
+            // Load of this process may keep it from asking.
+            let is_loaded = || was_frozen || self.plan.is_flooded || self.is_flooded(record);
             let is_excused = match record.fate {
                 Fate::AdmittedBy(Origin::FailOpen) => is_disturbed,
-                // Load of this process may keep it from asking.
-                Fate::AdmittedBy(Origin::Local) | Fate::Refused { by: Some(Origin::Local), .. } => {
-                    is_disturbed || was_frozen || self.plan.is_flooded
-                }
                 Fate::Failed(Some(ErrorKind::Saturation) | None) => {
-                    let has_timeout = self.plan.stack.timeout.is_some();
-                    is_disturbed
-                        || was_frozen
-                        || has_timeout
-                        || self.is_flooded(record)
-                        || self.plan.is_flooded
+                    is_disturbed || is_loaded() || self.plan.stack.timeout.is_some()
                 }
-                // For whatever error.
-                Fate::AdmittedBy(Origin::Shadow) => {
-                    is_disturbed || was_frozen || self.is_flooded(record) || self.plan.is_flooded
-                }
+                // For either error.
+                Fate::AdmittedBy(Origin::Local | Origin::Shadow)
+                | Fate::Refused { by: Some(Origin::Local), .. } => is_disturbed || is_loaded(),
                 Fate::Failed(_) => is_disturbed,
                 _ => true,
             };
@@ -281,21 +275,23 @@ impl Seen<'_> {
             };
         }
         let mut open: Vec<&Booking> = self.account.bookings.iter().collect();
-        let returned = |record: &&Record| self.has_settled(record);
+        let returned = |record: &&Record| (self.tells_no_slot(record), self.has_settled(record));
         let mut own: Vec<&Record> = self.records.iter().collect();
         own.sort_by_key(returned);
         for record in own {
             let Fate::Admitted { at, .. } = record.fate else { continue };
             let (ask, has_settled) = (self.ask(record), self.has_settled(record));
-            let cost = ask.cost.cast_signed();
+            let (cost, tells_no_slot) = (ask.cost.cast_signed(), self.tells_no_slot(record));
             let is_own = |one: &&&Booking| {
                 let is_kept = one.taken == one.cost || has_settled || !self.has_unique_marks();
-                one.at == at && one.cost == cost && one.label("api") == ask.key && is_kept
+                let is_at = one.at == at || tells_no_slot && one.at < at;
+                is_at && one.cost == cost && one.label("api") == ask.key && is_kept
             };
             // Of charges that are alike, those who keep theirs have one that was not settled.
-            let least = |one: &&&Booking| match has_settled {
-                true => -i64::from(one.settlements),
-                false => i64::from(one.settlements),
+            let least = |one: &&&Booking| {
+                let settlements = i64::from(one.settlements);
+                let settled = if has_settled { -settlements } else { settlements };
+                (at - one.at, settled, one.taken)
             };
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
                 return Some(format!("no charge stands for {}", self.shown(record)));
@@ -316,10 +312,32 @@ impl Seen<'_> {
         self.lost(&open)
     }
 
-    /// True if the caller gave units back.
+    /// True if a waiter may have gone at a slot of before its own decision, as the store's clock has
+    /// it: who had that slot left. It did not wait, so it tells the instant of its decision.
+    fn tells_no_slot(&self, record: &Record) -> bool {
+        let Fate::Admitted { at, .. } = record.fate else { return false };
+        let ask = self.ask(record);
+        let may_wait = !ask.max_wait.is_zero() || self.plan.asking == Asking::Policies;
+        let is_of_then = |one: &&Booking| one.now == at && one.label("api") == ask.key;
+        let mut own = self.account.bookings.iter().filter(is_of_then).peekable();
+        // One that took a slot at hand has reserved none.
+        let took_spare = own.peek().is_none();
+        let cost = ask.cost.cast_signed();
+        may_wait
+            && record.decided_at == Some(at)
+            && (took_spare || own.any(|one| one.cost == cost && one.at > at))
+    }
+
+    /// True if the caller gave units back, or ended a hold.
     fn has_settled(&self, record: &Record) -> bool {
+        self.plan.limits.iter().any(|limit| self.has_settled_at(limit.name, record))
+    }
+
+    /// The same at one limiter.
+    fn has_settled_at(&self, limiter: &str, record: &Record) -> bool {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return false };
-        actual < self.ask(record).cost || self.has_budget()
+        let mut own = self.plan.limits.iter().filter(|limit| limit.name == limiter);
+        actual < self.ask(record).cost || own.any(has_budget)
     }
 
     /// The same for limiters that are asked in turn. A decision says when one of them decided, so a
@@ -340,7 +358,7 @@ impl Seen<'_> {
                     ask.cost == booking.cost.cast_unsigned()
                         && booking.label(limiter) == label
                         && (record.asked..=record.ended).contains(&at)
-                        && (self.has_settled(record) || booking.settlements == 0)
+                        && (self.has_settled_at(limiter, record) || booking.settlements == 0)
                 };
                 let whose = callers.iter().enumerate().filter(|(_, record)| is_whose(record));
                 match whose.min_by_key(|(_, record)| record.ended) {
@@ -435,11 +453,6 @@ impl Seen<'_> {
             || self.was_frozen(at.saturating_sub(TIMEOUT), until)
     }
 
-    fn has_budget(&self) -> bool {
-        let mut all = self.plan.limits.iter().flat_map(|limit| &limit.algorithms);
-        all.any(|one| matches!(one, AnyAlgorithm::Budget(_)))
-    }
-
     /// True if a mark tells a charge from all others.
     fn has_unique_marks(&self) -> bool {
         match self.plan.asking {
@@ -503,7 +516,7 @@ impl Seen<'_> {
             || self.plan.asking != Asking::Alone
             || self.plan.asks.iter().any(|ask| changes(ask.way) || ask.own_quota.is_some())
             // Nobody knows when what is held is settled.
-            || self.has_budget()
+            || self.plan.limits.iter().any(has_budget)
         {
             return None;
         }
@@ -537,30 +550,32 @@ impl Seen<'_> {
             let Fate::Admitted { at, .. } = record.fate else { return None };
             let ask = self.ask(record);
             let alike = (ask.process, ask.key, ask.cost, ask.own_quota);
-            Some((alike, since_begin(record.decided_at?), at, record))
+            // One that takes a slot at hand knows the store's clock but for the way of a reply.
+            let decided = since_begin(record.decided_at?).max(record.asked);
+            Some((alike, decided, at, record))
         });
         let admitted: Vec<_> = admitted.collect();
-        // Before it is connected, what is sent first is not what was asked first.
-        let is_connected = |first: &Record| {
-            let process = self.ask(first).process;
-            let is_before = |one: &&Record| {
-                let was_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
-                was_decided && self.ask(one).process == process && one.ended < first.asked
-            };
-            self.records.iter().any(|one| is_before(&one))
-        };
-        for (alike, decided, at, first) in admitted.iter().filter(|one| is_connected(one.3)) {
+        for (alike, decided, at, first) in &admitted {
+            let reserved = self.reserved(first, *at);
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
                     [alike.1, EVERYBODY].contains(&label.as_str())
-                        && (first.asked..=second.ended).contains(&since_begin(*now))
+                        && (reserved..=second.ended).contains(&since_begin(*now))
                 })
             };
+            // Charges of one call are decided in the order in which they were asked. Of calls that
+            // are under way side by side each may be the first.
+            let is_one_call = || {
+                let own =
+                    self.account.bookings.iter().filter(|one| {
+                        since_begin(one.now) == *decided && one.label("api") == alike.1
+                    });
+                own.map(|one| (one.server, one.call)).collect::<BTreeSet<_>>().len() == 1
+            };
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
-                // Charges of one call are decided in the order in which they were asked.
-                let is_behind =
-                    *decided < second.asked || *when == *decided && first.number < second.number;
+                let is_beside = *when == *decided && first.number < second.number;
+                let is_behind = *decided < second.asked || is_beside && is_one_call();
                 alike == other
                     && is_behind
                     && earlier < at
@@ -574,6 +589,23 @@ impl Seen<'_> {
         None
     }
 
+    /// When the slot of an admission was reserved: before it was asked for, if it was at hand. A
+    /// reset by its own process voids what is at hand.
+    fn reserved(&self, record: &Record, at: i64) -> Duration {
+        let ask = self.ask(record);
+        let is_its = |one: &&Booking| one.at == at && one.label("api") == ask.key;
+        let own = self.account.bookings.iter().filter(is_its);
+        let reserved = own.map(|one| since_begin(one.now)).min().unwrap_or(record.asked);
+        let voids = |other: &Record| {
+            let (other_ask, is_done) = (self.ask(other), other.fate == Fate::Done);
+            let is_own = (other_ask.process, other_ask.key) == (ask.process, ask.key);
+            let is_between = other.asked > reserved && other.ended < record.asked;
+            is_own && is_done && is_between && other_ask.way == Way::Reset
+        };
+        let is_void = self.records.iter().any(voids);
+        if is_void { record.asked } else { reserved.min(record.asked) }
+    }
+
     /// Who waits goes at its slot: not before it, and not long after it.
     fn slot(&self) -> Option<String> {
         // In a shadow nobody waits.
@@ -584,9 +616,10 @@ impl Seen<'_> {
         let is_wrong = |record: &&Record| {
             let Fate::Admitted { at, .. } = record.fate else { return false };
             let (slot, ask) = (since_begin(at), self.ask(record));
+            // A slot is due as late as its reply came.
             let goes_late = record.ended > slot + SLOT_GRACE
                 && record.ended > record.asked + TIMEOUT + GRACE
-                && !self.was_frozen(record.asked, record.ended);
+                && !self.was_frozen(self.reserved(record, at), record.ended);
             matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
@@ -690,6 +723,10 @@ impl Seen<'_> {
     fn shown(&self, record: &Record) -> String {
         format!("{record:?} of {:?}", self.ask(record))
     }
+}
+
+fn has_budget(limit: &Limit) -> bool {
+    limit.algorithms.iter().any(|one| matches!(one, AnyAlgorithm::Budget(_)))
 }
 
 /// The time of the world at an instant of its clock.

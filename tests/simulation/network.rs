@@ -511,6 +511,12 @@ impl Network {
         self.dials.borrow().clone()
     }
 
+    /// Forgets the faults that were drawn and the dials. Returns how many faults there were.
+    pub fn forget(&self) -> usize {
+        self.dials.borrow_mut().clear();
+        std::mem::take(&mut *self.disturbances.borrow_mut()).len()
+    }
+
     /// The number of open connections.
     pub fn open(&self) -> usize {
         self.links.borrow().len()
@@ -760,6 +766,13 @@ impl Network {
         ControlFlow::Continue(())
     }
 
+    /// The client stood still: it does not know how long what it has lost was silent.
+    pub fn stood_still(&self) {
+        for link in self.links.borrow_mut().values_mut() {
+            link.losses = link.losses.saturating_sub(1);
+        }
+    }
+
     /// Loses a piece. The client notices by calls without an answer: several of one moment, or one
     /// of each of few moments. What it loses after that is its own fault.
     fn lose(&self, link: &mut Link, fault: usize) {
@@ -768,7 +781,7 @@ impl Network {
         }
         link.last_lost = now();
         if link.losses <= FREE_LOSSES {
-            self.disturbances.borrow_mut()[fault].until = elapsed() + NOTICED;
+            self.last_until(fault, elapsed() + NOTICED);
         }
     }
 
@@ -809,7 +822,14 @@ impl Network {
         })
     }
 
+    /// Says when a fault ends, unless it is forgotten.
+    fn last_until(&self, fault: usize, until: Duration) {
+        if let Some(one) = self.disturbances.borrow_mut().get_mut(fault) {
+            one.until = until;
+        }
+    }
+
     fn end(&self, disturbance: usize) {
-        self.disturbances.borrow_mut()[disturbance].until = elapsed();
+        self.last_until(disturbance, elapsed());
     }
 }

@@ -31,6 +31,9 @@ use super::servers::{Servers, StrikeKind};
 /// How long a decision may take.
 pub const TIMEOUT: Duration = Duration::from_millis(100);
 
+/// A process that stands still for longer finds its timers late.
+const NOTICEABLE: Duration = Duration::from_millis(10);
+
 /// A settlement ends within this time, whatever happens.
 const MAX_SETTLEMENT: Duration = Duration::from_secs(10);
 
@@ -224,6 +227,8 @@ impl World {
         for (at, time) in freezes {
             sleep_until(self.begun + at).await;
             let begun = self.elapsed();
+            // What was written before has left.
+            self.network.run_until(Instant::now());
             let mut advancing = pin!(advance(time));
             // The clock goes on with the first poll. Before any task runs, the network does.
             poll_fn(|cx| {
@@ -233,6 +238,9 @@ impl World {
             .await;
             self.network.run_until(Instant::now());
             advancing.await;
+            if time > NOTICEABLE {
+                self.network.stood_still();
+            }
             self.freezes.borrow_mut().push((begun, self.elapsed()));
         }
     }

@@ -52,12 +52,13 @@ impl Backoff {
         self.was_unusable = true;
     }
 
-    /// Records that connecting failed.
-    pub(super) fn record_failure(&mut self, now: Instant) {
-        self.was_unusable &= self.in_trouble(now);
-        self.failures = if self.in_trouble(now) { self.failures.saturating_add(1) } else { 0 };
-        self.failed = self.failed.max(Some(now));
-        self.next = self.next.max(Some(now + self.pause()));
+    /// Records that an attempt failed that began at `begun`. The pause counts from there: one that
+    /// got no answer for long says nothing about the server now.
+    pub(super) fn record_failure(&mut self, begun: Instant) {
+        self.was_unusable &= self.in_trouble(begun);
+        self.failures = if self.in_trouble(begun) { self.failures.saturating_add(1) } else { 0 };
+        self.failed = self.failed.max(Some(begun));
+        self.next = self.next.max(Some(begun + self.pause()));
     }
 
     /// Lets no attempt begin before `instant`.
@@ -109,6 +110,17 @@ mod tests {
         let pause = backoff.retry_at(later);
         backoff.record_unusable(now);
         assert_eq!(backoff.retry_at(later), pause);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_took_long_is_no_reason_to_pause() {
+        let (mut backoff, begun) = (Backoff::default(), Instant::now());
+        backoff.record_attempt(begun);
+        let ended = begun + MAX_FIRST_PAUSE;
+        backoff.record_failure(begun);
+        assert_eq!(backoff.retry_at(ended), None);
+        backoff.record_attempt(ended);
+        assert!(backoff.retry_at(ended).is_some(), "the next one is an attempt in trouble");
     }
 
     #[test]

@@ -84,7 +84,20 @@ impl Deadline {
         pool.liveness().was_busy_since(self.start)
     }
 
-    /// When the caller's timer is to fire, so that it catches up.
+    /// When half of the time is over. The caller's timer is to fire there first.
+    pub(super) fn half(&self) -> Instant {
+        self.start + self.at.saturating_duration_since(self.start) / 2
+    }
+
+    /// Records that half of the time was over long ago, if it was. A process that stands still for
+    /// most of a charge's time may go on just before the deadline, and then is in time for that.
+    pub(super) fn record_half(&self, pool: &Pool) {
+        if GracePeriod::new(self.half()).is_late() {
+            pool.liveness().record_busy();
+        }
+    }
+
+    /// When the caller's timer is to fire at last, so that it catches up.
     pub(super) fn timer(&self) -> Instant {
         self.grace_period.begin()
     }
@@ -97,8 +110,7 @@ impl Deadline {
             return error;
         }
         // A process that was busy at first had little time left to send it again.
-        let half = self.start + self.at.saturating_duration_since(self.start) / 2;
-        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= half) {
+        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {
             let message = "the cluster is moving the key to another server";
             return Error::new(ErrorKind::Infrastructure, message);
         }
@@ -123,6 +135,10 @@ impl Deadline {
         pool: &Pool,
         mut future: Pin<&mut F>,
     ) -> Option<F::Output> {
+        if let Ok(output) = timeout_at(self.half(), &mut future).await {
+            return Some(output);
+        }
+        self.record_half(pool);
         if let Ok(output) = timeout_at(self.timer(), &mut future).await {
             return Some(output);
         }

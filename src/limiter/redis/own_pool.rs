@@ -240,13 +240,13 @@ impl Drop for ConnectAttempt {
                 backoff.hold_until(now + INTERRUPTED_PAUSE);
             }
             Some(Err(failure)) => {
-                backoff.record_failure(now);
+                backoff.record_failure(self.begun);
                 *last_error = Some(no_connection(&failure.address, failure.cause.clone()));
                 *last_took = self.begun.elapsed();
                 ended = Some(Err(failure));
             }
             None if std::thread::panicking() => {
-                backoff.record_failure(now);
+                backoff.record_failure(self.begun);
                 let message = "a panic ended the attempt to connect to redis";
                 let cause = Error::new(ErrorKind::Configuration, message);
                 *last_error = Some(no_connection(&pool.target.address(), cause));

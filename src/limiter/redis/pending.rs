@@ -43,7 +43,8 @@ pin_project! {
             deadline: Deadline,
             #[pin]
             timer: Sleep,
-            // Runs once the timer has fired.
+            is_half_over: bool,
+            // Runs once the timer has fired for the second time.
             grace_period: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
         },
         Done,
@@ -105,13 +106,14 @@ impl Future for Pending {
                         return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));
                     }
                     let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
-                    let (receiver, timer) = (Some(receiver), sleep_until(deadline.timer()));
+                    let (receiver, timer) = (Some(receiver), sleep_until(deadline.half()));
                     State::Waiting {
                         receiver,
                         inline,
                         progress,
                         deadline,
                         timer,
+                        is_half_over: false,
                         grace_period: None,
                     }
                 }
@@ -120,7 +122,8 @@ impl Future for Pending {
                     inline,
                     progress,
                     deadline,
-                    timer,
+                    mut timer,
+                    is_half_over,
                     grace_period,
                 } => {
                     if let Some(sending) = inline
@@ -141,7 +144,13 @@ impl Future for Pending {
                     }
                     let pool = &this.batcher.config().pool;
                     let Some(grace_period) = grace_period else {
-                        ready!(timer.poll(cx));
+                        ready!(timer.as_mut().poll(cx));
+                        if !*is_half_over {
+                            deadline.record_half(pool);
+                            timer.reset(deadline.timer());
+                            *is_half_over = true;
+                            continue;
+                        }
                         *grace_period = Some(Box::pin(deadline.catch_up(pool.clone())));
                         continue;
                     };

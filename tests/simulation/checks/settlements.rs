@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::has_budget;
 use super::{SETTLING, Seen};
 use crate::account::Booking;
 use crate::network::Fault;
@@ -71,7 +72,8 @@ impl Seen<'_> {
             is_of_key && (other.at, other.cost) == (booking.at, booking.cost)
         };
         let is_only = self.account.bookings.iter().filter(is_alike).count() == 1;
-        let is_told = self.has_unique_marks() && !self.has_budget() && !self.forgets();
+        let is_told =
+            self.has_unique_marks() && !self.plan.limits.iter().any(has_budget) && !self.forgets();
         let Some(Settled::GaveBack(units)) = record.settlement else { return None };
         let back = booking.cost - booking.taken;
         let most = booking.cost - actual.cast_signed().min(booking.cost);
@@ -90,7 +92,7 @@ impl Seen<'_> {
                 Fate::Admitted { settled: Some(actual), .. } => actual.saturating_sub(ask.cost),
                 _ => 0,
             };
-            let is_of_store = self.is_exact() && !self.has_budget();
+            let is_of_store = self.is_exact() && !self.plan.limits.iter().any(has_budget);
             let is_done = match record.settlement {
                 Some(Settled::GaveBack(_)) => is_of_store,
                 _ => record.fate == Fate::Done,

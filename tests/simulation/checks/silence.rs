@@ -15,8 +15,9 @@ const SETTING_IN: Duration = Duration::from_millis(20);
 /// So long after connections are cut, what was sent over them is given up.
 const GIVING_UP: Duration = Duration::from_millis(400);
 
-/// So often a process dials one host within a second.
-const MAX_CONNECTS: usize = 20;
+/// So often a process dials one host within a second: for two connections at first, ten times after
+/// a failure, and to replace connections that were cut.
+const MAX_CONNECTS: usize = 16;
 
 impl Seen<'_> {
     /// While the one server is silent, and this process is well, no charge fails as by load.

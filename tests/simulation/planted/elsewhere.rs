@@ -20,6 +20,72 @@ const fn by(fault: &'static str, target: &'static str, test: &'static str) -> El
 
 pub(super) const ELSEWHERE: &[Elsewhere] = &[
     unit(
+        "silent_server_taken_for_a_silent_connection",
+        "limiter::redis::health::tests::a_useless_connection_says_since_when",
+    ),
+    unit(
+        "read_only_connection_kept",
+        "limiter::redis::health::tests::a_failed_call_ends_a_connection_that_is_closed_or_takes_no_writes",
+    ),
+    unit(
+        "oldest_epoch_followed",
+        "limiter::redis::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
+    ),
+    by(
+        "lease_outlives_a_reset",
+        "lease",
+        "ending::after_a_reset_in_doubt_nothing_is_leased_for_a_while",
+    ),
+    by(
+        "waiter_for_a_refill_never_answered",
+        "lease",
+        "waiting::an_error_goes_to_all_that_wait_and_valid_units_are_spent_on",
+    ),
+    by(
+        "grant_of_a_waiter_who_left_lost",
+        "lease",
+        "waiting::who_leaves_takes_nothing_and_keeps_nobody_waiting",
+    ),
+    by(
+        "lease_takes_more_for_nothing",
+        "lease",
+        "settling::more_is_taken_from_the_lease_and_else_of_the_inner_limiter",
+    ),
+    by(
+        "deny_cache_repeats_for_too_long",
+        "deny_cache",
+        "bounds::a_refusal_that_is_over_makes_room_before_others",
+    ),
+    unit(
+        "probe_of_a_caller_who_left_never_ends",
+        "limiter::breaker::circuit::tests::no_order_of_three_callers_grants_two_probes_or_blocks_the_circuit",
+    ),
+    by("backstop_fires_far_too_late", "limiters", "a_silent_limiter_fails_at_its_deadline"),
+    by(
+        "deadline_of_the_charge_ignored",
+        "limiters",
+        "the_earliest_deadline_travels_with_the_charge",
+    ),
+    unit(
+        "slot_that_the_store_could_not_take_lost",
+        "limiter::line::tests::a_kept_slot_that_is_given_back_is_kept_again",
+    ),
+    by(
+        "units_asked_for_before_a_block_stay_taken",
+        "block",
+        "a_block_gives_back_what_a_lease_asked_for",
+    ),
+    by(
+        "held_units_of_a_late_leaver_expire",
+        "budget",
+        "layer::a_waiter_that_leaves_late_settles_nothing",
+    ),
+    by(
+        "held_units_of_a_failed_reset_expire",
+        "budget",
+        "layer::what_a_failed_reset_leaves_is_settled",
+    ),
+    unit(
         "slots_outlive_resets_and_blocks_of_others",
         "limiter::line::tests::a_slot_of_several_keys_is_forgotten_with_each_of_them",
     ),
@@ -51,6 +117,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "hang_hides_that_the_server_was_away",
         "limiter::redis::pool_state::tests::an_attempt_that_hangs_hides_neither_a_fault_of_the_server_nor_load",
     ),
+    by(
+        "fault_stays_while_load_ends_all_attempts",
+        "busy_process",
+        "a_fault_of_the_server_that_is_over_admits_nobody_under_load",
+    ),
     unit(
         "arrived_answers_lost_at_a_switch",
         "limiter::redis::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
@@ -60,16 +131,37 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "limiter::redis::health::tests::a_call_to_a_server_that_is_left_ends_with_what_has_arrived",
     ),
     unit(
-        "end_within_a_reply_taken_for_an_odd_reply",
-        "limiter::redis::error::tests::only_the_end_of_a_connection_within_a_reply_is_infrastructure",
-    ),
-    unit(
         "ticks_of_timers_count_as_load",
         "limiter::grace_period::tests::a_short_time_to_connect_is_no_load",
     ),
     unit(
         "dead_sentinel_hides_load",
         "limiter::redis::sentinel::reports::tests::errors_say_what_is_wrong",
+    ),
+    by(
+        "map_that_is_read_late_is_the_servers_fault",
+        "busy_process",
+        "a_busy_process_that_connects_admits_nobody",
+    ),
+    by(
+        "panic_while_the_map_is_read_is_the_servers_fault",
+        "connections",
+        "a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
+    ),
+    by(
+        "panic_before_sentinels_is_their_fault",
+        "connections",
+        "a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
+    ),
+    by("late_calls_in_turn_fail_open", "limiters", "limiters_in_turn_get_what_is_left_of_the_time"),
+    by(
+        "every_policy_settled_by_the_same_units",
+        "policies",
+        "settling::a_part_of_a_large_cost_is_given_back_under_every_policy",
+    ),
+    unit(
+        "burst_held_back_behind_a_dead_connection",
+        "limiter::redis::worker::tests::charges_are_not_held_back_behind_a_dead_connection",
     ),
     unit(
         "slot_of_a_cluster_waits_for_a_silent_refund",
@@ -95,6 +187,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "wrong_sentinel_believed_when_it_comes_back",
         "limiter::redis::sentinel::reports::tests::at_the_start_most_votes_win",
     ),
+    by("retry_of_a_member_repeated", "deny_cache", "repeats::a_retry_of_a_member_is_not_repeated"),
     unit(
         "silence_begins_before_the_last_reply",
         "limiter::redis::health::tests::a_silence_begins_after_the_last_reply",
@@ -103,6 +196,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "silence_of_a_busy_process_is_short",
         "limiter::redis::health::tests::a_busy_process_waits_longer",
     ),
+    by(
+        "slow_attempt_to_connect_is_the_servers_fault",
+        "busy_process",
+        "a_busy_process_that_connects_admits_nobody",
+    ),
     unit(
         "first_missed_deadline_dated_by_the_start",
         "limiter::redis::deadline::tests::in_a_cluster_a_silent_server_shows_after_a_while",
@@ -110,6 +208,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     unit(
         "late_timer_counts_for_its_own_charge_alone",
         "limiter::redis::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
+    ),
+    by(
+        "demoted_server_connected_to_without_pauses",
+        "connections",
+        "a_demoted_primary_is_infrastructure_and_reconnected_to_with_pauses",
     ),
     unit(
         "call_without_a_reply_keeps_its_place_in_flight",
@@ -131,8 +234,50 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "silence_counts_for_one_connection_alone",
         "limiter::redis::health::tests::a_useless_connection_says_since_when",
     ),
+    by(
+        "short_caller_of_a_lease_waits_for_a_long_refill",
+        "lease",
+        "waiting::who_has_less_time_than_a_refill_asks_alone",
+    ),
     unit(
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
         "limiter::redis::deadline::tests::a_cluster_that_turns_a_charge_away_for_most_of_its_time_is_at_fault",
+    ),
+    unit(
+        "word_to_a_waiter_of_redisson_who_is_gone_lost",
+        "redisson::queues::tests::a_wakeup_of_a_dropped_waiter_wakes_the_next",
+    ),
+    by(
+        "deny_cache_outlives_the_table",
+        "policies",
+        "wrapped::a_deny_cache_repeats_no_refusal_of_another_table_or_switch",
+    ),
+    by(
+        "policies_in_a_shadow_charged_for_refused_requests",
+        "policies",
+        "over_redis::a_shadow_takes_nothing_of_requests_that_another_policy_refuses",
+    ),
+    by(
+        "lease_around_policies_takes_several_units",
+        "policies",
+        "several::a_charge_of_another_limiter_is_an_error",
+    ),
+    by(
+        "pause_begins_when_a_useless_connection_is_noticed",
+        "simulation",
+        "strikes::an_idle_process_is_decided_at_once_when_the_server_is_well",
+    ),
+    unit(
+        "an_attempt_that_hangs_keeps_others_waiting",
+        "limiter::redis::runtime_connections::tests::an_attempt_that_hangs_gets_another_beside_it",
+    ),
+    unit(
+        "time_of_a_process_that_stood_still_is_silence",
+        "limiter::redis::health::tests::a_process_that_stood_still_gives_up_no_connection",
+    ),
+    by(
+        "pause_since_a_connection_was_looked_at",
+        "simulation",
+        "strikes::an_idle_process_is_decided_at_once_when_the_server_is_well",
     ),
 ];

@@ -4,6 +4,36 @@ use super::{Fault, edit, reverted};
 
 pub(super) const FAULTS: &[Fault] = &[
     reverted(
+        "charge_that_connects_is_overtaken",
+        "c998c62 redis: queue a charge that finds no connection ready",
+        &[
+            edit(
+                "limiter/redis/batcher.rs",
+                "            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {",
+                "            let connection = self.config.pool.ready_connection(queued.hash_slot);
+            {",
+            ),
+            edit(
+                "limiter/redis/batcher.rs",
+                "    connection: Arc<dyn SharedConnection>,
+    permit: OwnedSemaphorePermit,
+) {
+    let (config, hash_slot) = (&batcher.config, queued.hash_slot);",
+                "    connection: Option<Arc<dyn SharedConnection>>,
+    permit: OwnedSemaphorePermit,
+) {
+    let (config, hash_slot) = (&batcher.config, queued.hash_slot);
+    let connection = match connection {
+        Some(connection) => connection,
+        None => match config.pool.connection(hash_slot).await {
+            Ok(connection) => connection,
+            Err(error) => return queued.fail(error),
+        },
+    };",
+            ),
+        ],
+    ),
+    reverted(
         "units_asked_for_before_a_block_stay_taken",
         "00555bf lease: give back what was asked for before a block",
         &[edit(
@@ -853,6 +883,37 @@ impl Drop",
             "limiter/redis/pool_state.rs",
             "            let since = connection.useless_since().min(now);",
             "            let since = connection.useless_since().max(now);",
+        )],
+    ),
+    reverted(
+        "pause_since_the_end_of_a_slow_attempt",
+        "redis: pause since an attempt began, not since it failed",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "            Some(Err(failure)) => {
+                backoff.record_failure(self.begun);",
+            "            Some(Err(failure)) => {
+                backoff.record_failure(now);",
+        )],
+    ),
+    reverted(
+        "process_that_stands_still_until_the_deadline_blames_the_server",
+        "redis: see a process that stands still until a deadline",
+        &[edit(
+            "limiter/redis/pending.rs",
+            "                            deadline.record_half(pool);
+",
+            "",
+        )],
+    ),
+    reverted(
+        "last_operation_in_turn_blames_the_server",
+        "all_in_turn: take no lack of time for a fault of the store",
+        &[edit(
+            "limiter/all_in_turn.rs",
+            "                let answer = after_others(answer, &member.charge, &mut answered).await?;",
+            "                answered |= member.charge.get_cost() > 0;
+                let answer = answer.await?;",
         )],
     ),
 ];

@@ -85,8 +85,8 @@ impl Refreshes {
     /// `None`: the attempt was not finished.
     fn end(&self, runtime: runtime::Id, result: Option<Result<(), Error>>) {
         let (mut state, now) = (self.lock(), Instant::now());
-        let begun = state.running.iter().find(|(running, _)| *running == runtime);
-        let took = begun.map(|(_, begun)| now - *begun).unwrap_or_default();
+        let attempt = state.running.iter().find(|(running, _)| *running == runtime);
+        let begun = attempt.map_or(now, |(_, begun)| *begun);
         state.running.retain(|(running, _)| *running != runtime);
         match result {
             Some(Ok(())) => {
@@ -96,8 +96,8 @@ impl Refreshes {
                 state.backoff.hold_until(now + pause);
             }
             Some(Err(error)) => {
-                (state.last_error, state.last_took) = (Some(error), took);
-                state.backoff.record_failure(now);
+                (state.last_error, state.last_took) = (Some(error), now - begun);
+                state.backoff.record_failure(begun);
             }
             None => {}
         }

@@ -1,5 +1,7 @@
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::advance;
@@ -7,6 +9,8 @@ use tokio::time::advance;
 use super::super::connections::MAX_CONNECTION_WAIT;
 use super::super::silent::Silent;
 use super::*;
+use crate::algorithm::FixedWindow;
+use crate::{Charge, Limiter, Quota, Redis};
 
 const D: Duration = Duration::from_millis(20);
 
@@ -46,6 +50,20 @@ async fn a_late_timer_is_load_for_every_charge_of_the_moment() {
     let later = deadline(&pool);
     advance(D).await;
     assert_eq!(later.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+}
+
+/// It goes on in time for the deadline, and has done nothing for the charge.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stands_still_until_the_deadline_is_busy() {
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
+    let limiter = limiter.decision_timeout(5 * D);
+    for (stands_still, kind) in [(D / 4, ErrorKind::Infrastructure), (5 * D, ErrorKind::Saturation)]
+    {
+        let mut asked = Box::pin(limiter.check(&Charge::new("a")));
+        assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
+        advance(stands_still).await;
+        assert_eq!(asked.await.expect_err("no answer").kind(), kind, "{stands_still:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,16 +64,17 @@ impl Watch {
                 None => unless_busy(end, self.connect(end)).await,
             };
             let took = begun.elapsed();
-            let error = match connected {
+            let (error, failed) = match connected {
                 Ok((connection, news)) => {
                     backoff.record_success();
-                    self.ask_again_and_again(connection, &news).await?
+                    let error = self.ask_again_and_again(connection, &news).await?;
+                    (error, Instant::now())
                 }
-                Err(error) => error,
+                Err(error) => (error, begun),
             };
             // After load, a slow attempt may well be load again.
             last_took = Some(took).filter(|_| error.kind() != ErrorKind::Saturation);
-            backoff.record_failure(Instant::now());
+            backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;
         }
     }
