@@ -228,7 +228,8 @@ impl Seen<'_> {
             self.ask(one).process == process && one.asked <= record.ended && one.ended >= begin
         };
         let carried = self.plan.max_batch_size * self.plan.max_in_flight;
-        self.records.iter().filter(is_beside).count() > 5 * carried
+        let most = self.plan.queue_capacity.min(5 * carried);
+        self.records.iter().filter(is_beside).count() > most
     }
 
     /// True if a breaker may have opened in a fault, and had no success since that would close it.

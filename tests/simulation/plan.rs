@@ -191,10 +191,22 @@ impl Plan {
         self.stack.max_keys = (dice.u32(0..3) == 0).then(|| dice.usize(1..3));
         let slow_after = MILLISECOND * dice.u32(20..150);
         self.stack.slow_after = (dice.u32(0..3) == 0).then_some(slow_after);
+        if dice.u32(0..6) == 0 && !self.is_flooded {
+            self.queue_capacity = dice.usize(20..60);
+        }
         // Nothing fails but that answers are late.
         if dice.u32(0..8) == 0 && !self.is_flooded {
             self.odds = Odds { stall: dice.u32(5..60), ..Odds::default() };
             (self.strikes, self.freezes) = (Vec::new(), Vec::new());
+        }
+        // Slots move again and again, under many that ask.
+        if dice.u32(0..2) == 0 && matches!(self.topology, Topology::Cluster { .. }) {
+            for _ in 0..dice.u32(1..5) {
+                let kinds = [StrikeKind::MoveSlots, StrikeKind::MoveSlots, StrikeKind::TakeSlots];
+                let lasting = MILLISECOND * dice.u32(50..1_000);
+                let strike = Strike { kind: kinds[dice.usize(0..3)], place: dice.u32(..), lasting };
+                self.strikes.push((FIRST_FAULT + MILLISECOND * dice.u32(1..2_000), strike));
+            }
         }
         // What opens connections panics.
         if dice.u32(0..12) == 0 && !self.is_flooded {

@@ -2,16 +2,20 @@
 //! the worlds of that copy have to fail with each of them.
 //!
 //! A copy of the crate is built once: each function that faults edit has all its bodies, and a
-//! variable of the environment chooses one. A fault that edits more than bodies is built alone.
+//! variable of the environment chooses one.
 //!
 //! `PLANTED=1 SEEDS=1000 cargo test --release --all-features --test simulation planted --
 //! --nocapture` plants all of them, one after another, and says how many seeds each took.
 //! `PLANTED=name,name` plants those whose names contain one of the words. `SEED` is the first seed.
 //!
+//! Where a world cannot hold what a fault needs, `planted/elsewhere.rs` names a test of the crate
+//! that fails with it, and that test runs instead.
+//!
 //! The table stands in `planted/`, by the parts of the crate that it edits.
 
 mod bodies;
 mod cluster;
+mod elsewhere;
 mod left_out;
 mod limiters;
 mod redis;
@@ -28,6 +32,12 @@ use bodies::{Bodies, CHOICE};
 
 /// How many worlds have the chance to find a fault, unless `SEEDS` says another number.
 const DEFAULT_SEEDS: u64 = 200;
+
+/// The test that holds the worlds.
+const WORLDS_OF: &str = "simulation";
+
+/// Chooses the unit tests.
+const LIB: &str = "--lib";
 
 /// So many worlds run in one process.
 const WORLDS: u64 = 50;
@@ -129,11 +139,14 @@ fn package() -> &'static Path {
 
 #[test]
 fn planted_faults_fit_the_sources() {
+    let bodies = Bodies::of(faults());
+    assert!(faults().all(|fault| bodies.number_of(fault) > 0));
     let misfits: Vec<String> = faults().filter_map(|fault| fault.apply().err()).collect();
     assert!(misfits.is_empty(), "\n{}", misfits.join("\n"));
     let names: BTreeSet<&str> = faults().map(|fault| fault.name).collect();
     assert_eq!(names.len(), faults().count(), "two faults have one name");
     assert!(faults().filter(|fault| fault.kind == Kind::Planted).count() >= 25);
+    assert!(elsewhere::ELSEWHERE.iter().all(|one| names.contains(one.fault)));
     let undone = mends();
     assert!(left_out::LEFT_OUT.iter().all(|(mend, why)| !undone.contains(mend) && !why.is_empty()));
 }
@@ -147,18 +160,19 @@ fn planted_faults_are_found() {
     let seeds = first..first + number("SEEDS").unwrap_or(DEFAULT_SEEDS);
     let max_time = Duration::from_secs(number("SECONDS").unwrap_or(MAX_SECONDS));
     let bodies = Bodies::of(faults());
-    let [together, alone] = ["together", "alone"].map(Copy::new);
-    let together = together.plant(&bodies.texts()).unwrap_or_else(|errors| panic!("{errors}"));
+    let copy = Copy::with(&bodies.texts());
+    let worlds = copy.build(WORLDS_OF).unwrap_or_else(|errors| panic!("{errors}"));
     let (mut found, mut all) = (0, 0);
     let mut broken = Vec::new();
     for fault in faults().filter(|fault| is_wanted(fault.name)) {
+        let other = elsewhere::ELSEWHERE.iter().find(|one| one.fault == fault.name);
+        let target = other.map_or(WORLDS_OF, |other| other.target);
         let (number, seeds) = (bodies.number_of(fault), seeds.clone());
-        let outcome = match number {
-            Some(number) => find((&together, number), &together, seeds, max_time),
-            None => match alone.plant(&fault.apply().expect("it fits")) {
-                Ok(binary) => find((&binary, 0), &together, seeds, max_time),
-                Err(errors) => Outcome::NotBuilt(errors),
-            },
+        let binary = if target == WORLDS_OF { Ok(worlds.clone()) } else { copy.build(target) };
+        let outcome = match (&binary, other) {
+            (Err(errors), _) => Outcome::NotBuilt(errors.clone()),
+            (Ok(binary), None) => find((binary, number), seeds, max_time),
+            (Ok(binary), Some(other)) => fails((binary, number), other.test),
         };
         let name = fault.name;
         all += 1;
@@ -166,6 +180,10 @@ fn planted_faults_are_found() {
             Outcome::Found { seeds, check } => {
                 found += 1;
                 println!("planted name={name} found_after_seeds={seeds} check={check}");
+            }
+            Outcome::FoundBy(test) => {
+                found += 1;
+                println!("planted name={name} found_by={target}::{test}");
             }
             Outcome::NotFound { seeds } => {
                 println!("planted name={name} found_after_seeds=never seeds={seeds}");
@@ -189,6 +207,8 @@ enum Outcome {
         seeds: u64,
         check: String,
     },
+    /// By another test than the worlds.
+    FoundBy(&'static str),
     /// So many worlds ran.
     NotFound {
         seeds: u64,
@@ -201,20 +221,16 @@ enum Outcome {
 struct Copy(PathBuf);
 
 impl Copy {
-    fn new(name: &str) -> Self {
-        Self(package().join("target/planted").join(name))
-    }
-
-    /// Plants changes instead of those of before, and builds this test. Returns its binary.
-    fn plant(&self, changes: &BTreeMap<PathBuf, String>) -> Result<PathBuf, String> {
+    fn with(changes: &BTreeMap<PathBuf, String>) -> Self {
+        let folder = package().join("target/planted/together");
         for name in COPIED.iter().chain(&["src"]) {
-            copy(Path::new(name), &self.0, changes);
+            copy(Path::new(name), &folder, changes);
         }
-        self.build()
+        Self(folder)
     }
 
-    /// Builds this test, and returns its binary. The error: what the compiler says.
-    fn build(&self) -> Result<PathBuf, String> {
+    /// Builds a test, and returns its binary. The error: what the compiler says.
+    fn build(&self, target: &str) -> Result<PathBuf, String> {
         // An assertion of the crate is no find of a world.
         let settings = [
             ("CARGO_TARGET_DIR", self.0.with_file_name("target").into_os_string()),
@@ -223,11 +239,14 @@ impl Copy {
             ("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false".into()),
             ("CARGO_PROFILE_DEV_OVERFLOW_CHECKS", "false".into()),
         ];
+        // Many worlds run, and each other test once.
+        let speed = u8::from(target == WORLDS_OF);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["test", "--all-features", "--test", "simulation", "--no-run"])
+            .args(["test", "--all-features", "--no-run"])
+            .args(if target == LIB { vec![LIB] } else { vec!["--test", target] })
             .arg("--message-format=json")
-            .args(["--config", "profile.dev.opt-level=1"])
+            .args(["--config", &format!("profile.dev.opt-level={speed}")])
             .args(["--config", "profile.dev.package.\"*\".opt-level=1"])
             .current_dir(&self.0)
             .envs(settings)
@@ -286,12 +305,7 @@ fn copy(path: &Path, to: &Path, changes: &BTreeMap<PathBuf, String>) {
 }
 
 /// Lets worlds run until one fails that does not fail so without the fault.
-fn find(
-    planted: (&Path, usize),
-    unplanted: &Path,
-    seeds: Range<u64>,
-    max_time: Duration,
-) -> Outcome {
+fn find(planted: (&Path, usize), seeds: Range<u64>, max_time: Duration) -> Outcome {
     let (begun, mut next) = (Instant::now(), seeds.start);
     while next < seeds.end && begun.elapsed() < max_time {
         let count = WORLDS.min(seeds.end - next);
@@ -308,13 +322,27 @@ fn find(
             continue;
         };
         next = seed + 1;
-        let without = run((unplanted, 0), seed, 1, MAX_TIME_OF_ONE);
+        let without = run((planted.0, 0), seed, 1, MAX_TIME_OF_ONE);
         let is_new = !matches!(without, Some(Some((_, other))) if other == check);
         if is_new {
             return Outcome::Found { seeds: next - seeds.start, check };
         }
     }
     Outcome::NotFound { seeds: next - seeds.start }
+}
+
+/// Runs a test with a fault.
+fn fails((binary, fault): (&Path, usize), test: &'static str) -> Outcome {
+    let run = |fault: usize| {
+        let mut run = Command::new(binary);
+        run.args([test, "--exact"]).env_remove("PLANTED").env(CHOICE, fault.to_string());
+        run.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("a test").success()
+    };
+    // A name that no test has fails neither with the fault nor without it.
+    if !run(0) || run(fault) {
+        return Outcome::NotFound { seeds: 0 };
+    }
+    Outcome::FoundBy(test)
 }
 
 /// Runs worlds until one fails: returns its seed and the check that failed. `None`: they do not

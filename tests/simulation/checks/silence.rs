@@ -9,8 +9,11 @@ use crate::plan::{SECOND, Way};
 use crate::servers::{StrikeKind, Topology};
 use crate::world::{Fate, Record};
 
-/// So long after a silence begins, all that came before it is answered, or given up.
-const SETTING_IN: Duration = Duration::from_millis(400);
+/// So long after a silence begins, what was answered before it has arrived.
+const SETTING_IN: Duration = Duration::from_millis(20);
+
+/// So long after connections are cut, what was sent over them is given up.
+const GIVING_UP: Duration = Duration::from_millis(400);
 
 /// So often a process dials one host within a second: for two connections at first, ten times after
 /// a failure, and to replace connections that were cut.
@@ -25,10 +28,24 @@ impl Seen<'_> {
         if !is_plain || !has_one || self.plan.is_flooded {
             return None;
         }
+        // A process that has no connection yet takes a dial that nobody answers for a slow one.
+        let is_connected = |record: &Record, by: Duration| {
+            let process = self.ask(record).process;
+            self.records.iter().any(|one| {
+                let is_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
+                is_decided && self.ask(one).process == process && one.ended < by
+            })
+        };
         let is_silent = |record: &&Record| {
             self.strikes.iter().any(|(begin, end, kind)| {
                 let says_nothing = matches!(kind, StrikeKind::Stand | StrikeKind::Silence);
-                says_nothing && *begin + SETTING_IN < record.asked && record.ended < *end
+                let is_within = *begin + SETTING_IN < record.asked && record.ended < *end;
+                // What cut its connection before leaves it without one.
+                let strikes = self.strikes.iter();
+                let others = strikes.filter(|(_, _, other)| other != kind).count();
+                let is_cut = self.disturbances.iter().any(|one| one.from < *begin);
+                let is_alone = others == 0 && !is_cut;
+                says_nothing && is_within && is_alone && is_connected(record, *begin)
             })
         };
         let is_wrong = |record: &&Record| {
@@ -48,7 +65,7 @@ impl Seen<'_> {
         let strikes = || self.strikes.iter().filter(|(_, _, kind)| !self.is_harmless(*kind));
         let mut own = strikes().filter(|(_, _, kind)| is_panicking(*kind));
         own.find_map(|(begin, end, _)| {
-            let begin = *begin + SETTING_IN;
+            let begin = *begin + GIVING_UP;
             let is_felt = |one: &(Duration, Duration)| self.is_felt(one.0, one.1, begin, *end);
             let others = strikes().filter(|(_, _, kind)| !is_panicking(*kind));
             let mut others = others

@@ -49,9 +49,9 @@ impl Bodies {
         bodies
     }
 
-    /// The number of a fault, if it is planted with others.
-    pub(super) fn number_of(&self, fault: &Fault) -> Option<usize> {
-        self.names.iter().position(|name| *name == fault.name).map(|place| place + 1)
+    /// The number of a fault. 0: it edits more than bodies, and is not planted.
+    pub(super) fn number_of(&self, fault: &Fault) -> usize {
+        self.names.iter().position(|name| *name == fault.name).map_or(0, |place| place + 1)
     }
 
     /// The texts of the files with all faults.

@@ -54,8 +54,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "charge_dropped_on_its_way_with_its_caller",
         &[edit(
             "limiter/redis/pending.rs",
-            "                runtime.spawn(inline);",
-            "                drop((runtime, inline));",
+            "                runtime.spawn(inline.future);",
+            "                drop((runtime, inline.future));",
         )],
     ),
     planted(
@@ -416,9 +416,9 @@ pub(super) const FAULTS: &[Fault] = &[
     planted(
         "queue_full_after_a_few_charges",
         &[edit(
-            "limiter/redis/config.rs",
-            "const DEFAULT_QUEUE_CAPACITY: usize = 16_384;",
-            "const DEFAULT_QUEUE_CAPACITY: usize = 1;",
+            "limiter/redis/limiter.rs",
+            "Semaphore::new(charges.clamp(1, Semaphore::MAX_PERMITS))",
+            "Semaphore::new(charges.clamp(1, 4))",
         )],
     ),
     planted(

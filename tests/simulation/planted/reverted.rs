@@ -239,19 +239,14 @@ pub(super) const FAULTS: &[Fault] = &[
     reverted(
         "map_that_is_read_late_is_the_servers_fault",
         "29c2f61 redis: a slot map that is read late opens no gate",
-        &[
-            edit(
-                "limiter/redis/cluster/candidate.rs",
-                "        unless_busy(end, self.read_map(end)).await",
-                "        self.read_map(end).await",
-            ),
-            edit(
-                "limiter/redis/cluster/candidate.rs",
-                "use crate::limiter::grace_period::unless_busy;
-",
-                "",
-            ),
-        ],
+        &[edit(
+            "limiter/redis/cluster/candidate.rs",
+            "        unless_busy(end, self.read_map(end)).await",
+            "        match end.elapsed().is_zero() {
+            true => self.read_map(end).await,
+            false => unless_busy(end, self.read_map(end)).await,
+        }",
+        )],
     ),
     reverted(
         "sentinel_that_is_read_late_is_at_fault",
@@ -327,8 +322,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "a8cafd0 worker: bound what waits for a connection",
         &[edit(
             "limiter/redis/worker/hold.rs",
-            "const MAX_HOLD: Duration = Duration::from_millis(5);",
-            "const MAX_HOLD: Duration = Duration::from_millis(100);",
+            "        let end = first_sent + MAX_HOLD;",
+            "        let end = first_sent + 20 * MAX_HOLD;",
         )],
     ),
     reverted(
@@ -858,8 +853,8 @@ impl Drop",
         "redis: connect again beside an attempt that hangs",
         &[edit(
             "limiter/redis/runtime_connections.rs",
-            "Duration::from_millis(300);",
-            "Duration::from_millis(1_300);",
+            "        self.newest.map(|begun| begun + NEXT_ATTEMPT_AFTER).filter(|next| *next > now)",
+            "        self.newest.map(|begun| begun + 5 * NEXT_ATTEMPT_AFTER).filter(|next| *next > now)",
         )],
     ),
     reverted(
