@@ -433,10 +433,11 @@ fn asks(
     let span = u32::try_from(end.as_micros()).expect("short");
     // A key is leased if it is asked for often.
     let is_leased = stack.lease.is_some() && !is_flooded;
+    // Small worlds are many, and their violations short.
     let number = match (is_flooded, is_leased) {
-        (true, _) => 300,
-        (_, true) => 600,
-        _ => [20, 60, 150, 300][dice.usize(0..4)],
+        (true, _) => 250,
+        (_, true) => [200, 400][dice.usize(0..2)],
+        _ => [10, 30, 60, 200][dice.usize(0..4)],
     };
     let mut begin = 0;
     // Callers come one by one, or many at once.
