@@ -4,7 +4,9 @@
 //! A state is known by the version of the stored value that it stands for. So the account follows
 //! values to replicas and to other nodes of a cluster, and knows what a failover has lost.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
 use tower_sluice::algorithm::{Algorithm, AnyAlgorithm, Check, InLua, Mark, Refund, Verdict};
@@ -96,6 +98,7 @@ pub enum Op {
 #[derive(Clone, Debug)]
 pub struct Charge {
     pub server: usize,
+    call: usize,
     pub now: i64,
     /// The names of its keys: one for each quota.
     pub keys: Rc<[String]>,
@@ -137,6 +140,21 @@ fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Wor
     }
 }
 
+/// The admission that a mark stands for. Marks of windows are alike: then any of them, but one that
+/// is not settled yet.
+fn booking_of<'a>(
+    bookings: &'a mut [Booking],
+    charge: &Charge,
+    cost: i64,
+    mark: &[String],
+) -> Option<&'a mut Booking> {
+    let own = |one: &&mut Booking| {
+        one.cost == cost && one.names == charge.keys && one.mark.words() == mark
+    };
+    let least = |one: &&mut Booking| (one.settlements, -one.taken);
+    bookings.iter_mut().rev().filter(own).min_by_key(least)
+}
+
 /// When the block of a charge's keys ends that lasts longest.
 fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
     let until = charge.keys.iter().filter_map(|key| works[key].standing.blocked_until).max();
@@ -153,6 +171,8 @@ fn label_of(key: &str) -> &str {
 #[derive(Clone, Debug)]
 pub struct Booking {
     pub server: usize,
+    /// The place of its call's changes in the server's book.
+    pub call: usize,
     /// The instants of the decision and of its slot, by the server's clock.
     pub now: i64,
     pub at: i64,
@@ -233,6 +253,8 @@ pub struct Account {
     pub operations: BTreeMap<(&'static str, &'static str, String), usize>,
     /// Units that were taken whether or not they fit: a key's label, and when.
     pub taken_more: Vec<(String, i64)>,
+    /// The units of all penalties, by the limiter and the label.
+    pub penalties: BTreeMap<(&'static str, String), i64>,
     /// Units that were given back, and keys that were reset: a key's label, and when.
     pub freed: Vec<(String, i64)>,
     nodes: HashMap<u64, Node>,
@@ -241,23 +263,31 @@ pub struct Account {
     scripts: HashMap<String, usize>,
 }
 
+thread_local! {
+    /// The digests of the scripts of each list of algorithms that a world of this thread had.
+    static DIGESTS: RefCell<HashMap<Vec<Discriminant<AnyAlgorithm>>, [String; 2]>> =
+        RefCell::default();
+}
+
+/// The digests of the scripts that limiters with these algorithms run.
+fn digests(algorithms: &List) -> [String; 2] {
+    let kinds = algorithms.iter().map(discriminant).collect();
+    let assemble = || {
+        let texts = match &algorithms[..] {
+            [one] => script_texts(one),
+            _ => script_texts(algorithms),
+        };
+        texts.map(|text| digest(text.as_bytes()))
+    };
+    DIGESTS.with_borrow_mut(|known| known.entry(kinds).or_insert_with(assemble).clone())
+}
+
 /// A digest for each script that the limiters run, alone and together.
 fn scripts(limits: &[Limit]) -> HashMap<String, usize> {
-    let mut scripts = HashMap::new();
-    let mut add = |texts: [String; 2], keys| {
-        scripts.extend(texts.map(|text| (digest(text.as_bytes()), keys)));
-    };
-    for limit in limits {
-        match &limit.algorithms[..] {
-            [one] => add(script_texts(one), 1),
-            several => add(script_texts(&several.to_vec()), several.len()),
-        }
-    }
-    if limits.len() > 1 {
-        let together: List = limits.iter().map(|limit| limit.algorithms[0]).collect();
-        add(script_texts(&together), limits.len());
-    }
-    scripts
+    let together: List = limits.iter().map(|limit| limit.algorithms[0]).collect();
+    let lists = limits.iter().map(|limit| &limit.algorithms);
+    let lists = lists.chain((limits.len() > 1).then_some(&together));
+    lists.flat_map(|list| digests(list).map(|digest| (digest, list.len()))).collect()
 }
 
 impl Account {
@@ -400,14 +430,9 @@ impl Account {
                     false => Err(format!("truth: {charge:?}: blocked until {until:?}")),
                 };
             }
-            // Why this charge failed, such as a lack of memory. Another of its keys may be written
-            // for all that, and what is behind it in the call was decided as if all were.
+            // Why this charge failed, such as a lack of memory: one of its keys was not written.
             _ => {
-                if let Op::Check { cost, max_wait } = *op {
-                    let (mut state, check) = (state_of(charge, works), Check { cost, max_wait });
-                    List::step(rule, &mut state, now, check);
-                    keep(charge, state, false, works);
-                }
+                self.fail(charge, works);
                 return Ok(());
             }
         };
@@ -440,9 +465,10 @@ impl Account {
                         works.get_mut(key).expect("it was read").bookings.push(index);
                     }
                     let (server, keys) = (charge.server, self.named(charge));
-                    let (taken, settlements) = (cost, 0);
+                    let (call, taken, settlements) = (charge.call, cost, 0);
                     self.bookings.push(Booking {
                         server,
+                        call,
                         now,
                         at,
                         keys,
@@ -459,12 +485,7 @@ impl Account {
                 }
             }
             Op::Settle { used, cost, mark } => {
-                let own = |one: &&mut Booking| {
-                    one.cost == *cost && one.names == charge.keys && one.mark.words() == *mark
-                };
-                // Marks of windows are alike: then any of them, but one that is not settled yet.
-                let least = |one: &&mut Booking| (one.settlements, -one.taken);
-                let Some(one) = self.bookings.iter_mut().rev().filter(own).min_by_key(least) else {
+                let Some(one) = booking_of(&mut self.bookings, charge, *cost, mark) else {
                     return Err(format!("once: {charge:?}: nothing of it was taken"));
                 };
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
@@ -492,6 +513,28 @@ impl Account {
         Ok(())
     }
 
+    /// Does what a charge did that failed. The script decided it before it wrote, so the charges
+    /// behind it, and its keys that were written, know it all the same.
+    fn fail(&mut self, charge: &Charge, works: &mut Works) {
+        let (now, rule, mut state) = (charge.now, &charge.rule, state_of(charge, works));
+        match &charge.op {
+            Op::Check { cost, max_wait } => {
+                let check = Check { cost: *cost, max_wait: *max_wait };
+                List::step(rule, &mut state, now, check);
+            }
+            Op::Penalize { cost } => {
+                List::penalize(rule, &mut state, now, *cost);
+            }
+            Op::Settle { used, cost, mark } => {
+                let Some(one) = booking_of(&mut self.bookings, charge, *cost, mark) else { return };
+                let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
+                List::settle(rule, &mut state, now, &refund);
+            }
+            _ => return,
+        }
+        keep(charge, state, false, works);
+    }
+
     /// Does what is no check, and what a block does not hinder.
     fn operate(&mut self, charge: &Charge, works: &mut Works) {
         match charge.op {
@@ -501,6 +544,9 @@ impl Account {
                 keep(charge, state, false, works);
                 self.taken_more.push((charge.label(0).to_owned(), charge.now));
                 self.count("penalize", charge);
+                let limit = self.limit_of(&charge.keys[0]).expect("known").0;
+                let key = (self.limits[limit].name, charge.label(0).to_owned());
+                *self.penalties.entry(key).or_default() += cost;
             }
             Op::Reset => {
                 keep(charge, None, false, works);
@@ -666,9 +712,9 @@ impl Account {
                     let size = 1 + List::state_elements(&rule);
                     for _ in 0..repeats {
                         let (keys, op, rule) = (Rc::clone(&names), op.clone(), rule.clone());
-                        let quotas = quotas.clone();
+                        let (quotas, call) = (quotas.clone(), call.first_change);
                         let answer = reply[place].clone();
-                        charges.push(Charge { server, now, keys, op, answer, rule, quotas });
+                        charges.push(Charge { server, call, now, keys, op, answer, rule, quotas });
                         place += size;
                     }
                 }

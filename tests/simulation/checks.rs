@@ -3,9 +3,11 @@
 
 mod deny_cache;
 mod leases;
+mod settlements;
 mod shadow;
+mod silence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use tower_sluice::{ErrorKind, Origin, ShadowCounts, SwitchMode};
 
 use super::account::{Account, Booking, Limit, Refusal};
 use super::clients::EVERYBODY;
-use super::network::{Disturbance, START};
+use super::network::{Disturbance, Fault, START};
 use super::plan::{Ask, Asking, At, Plan, SECOND, Then, Way};
 use super::policies::{Table, taken_by_no_table};
 use super::servers::{StrikeKind, Topology};
@@ -31,6 +33,9 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 
 /// Timers of a process that is on time fire that much later, and answers take as long.
 const SLOT_GRACE: Duration = Duration::from_millis(20);
+
+/// An answer may be so late, and is awaited still.
+const LATENESS: Duration = Duration::from_millis(300);
 
 /// How late a settlement may reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
@@ -50,6 +55,8 @@ pub struct Seen<'a> {
     pub tables: &'a [At<Table>],
     /// What each process counted in its shadow.
     pub shadow_counts: &'a [ShadowCounts],
+    /// When clients dialled, and which host.
+    pub dials: &'a [(Duration, String)],
     pub open_connections: usize,
     pub tasks: usize,
 }
@@ -71,6 +78,10 @@ pub fn violation(seen: &Seen<'_>) -> Option<String> {
         .or_else(|| named("obeyed", seen.obeyed()))
         .or_else(|| named("order", seen.order()))
         .or_else(|| named("settled", seen.settled()))
+        .or_else(|| named("settled", seen.settled_exactly()))
+        .or_else(|| named("silence", seen.silence()))
+        .or_else(|| named("panics", seen.panics()))
+        .or_else(|| named("connects", seen.connects()))
         .or_else(|| named("operated", seen.operated()))
         .or_else(|| named("leak", seen.leak()))
 }
@@ -83,11 +94,21 @@ impl Seen<'_> {
     /// True if a server or the network failed in this stretch, or so shortly before it that it may
     /// still be felt.
     fn is_disturbed(&self, from: Duration, until: Duration) -> bool {
-        let recovered = |end: Duration| end + RECOVERY + self.frozen(end, from);
-        let meets = |begin: Duration, end: Duration| begin <= until && recovered(end) >= from;
-        let is_felt = |kind: &StrikeKind| !self.is_harmless(*kind);
-        self.strikes.iter().any(|(begin, end, kind)| is_felt(kind) && meets(*begin, *end))
-            || self.disturbances.iter().any(|one| meets(one.from, one.until))
+        let mut disturbances = self.disturbances.iter();
+        self.is_struck(from, until)
+            || disturbances.any(|one| self.is_felt(one.from, one.until, from, until))
+    }
+
+    /// True if a server was struck in this stretch, or so shortly before.
+    fn is_struck(&self, from: Duration, until: Duration) -> bool {
+        self.strikes.iter().any(|(begin, end, kind)| {
+            !self.is_harmless(*kind) && self.is_felt(*begin, *end, from, until)
+        })
+    }
+
+    /// True if what begins and ends at such instants may be felt in a stretch.
+    fn is_felt(&self, begin: Duration, end: Duration, from: Duration, until: Duration) -> bool {
+        begin <= until && end + RECOVERY + self.frozen(end, from) >= from
     }
 
     /// True if no charge fails for a strike of this kind.
@@ -100,10 +121,9 @@ impl Seen<'_> {
             ScriptFlush | ClockDrift | ClockStepBack | ClockStepForward | TakeSlots => true,
             // A script runs on several keys only where all of them are.
             MoveSlots => {
-                let is_one = |limit: &Limit| limit.algorithms.len() == 1;
-                let is_together =
-                    self.plan.asking == Asking::Policies && self.plan.limits.len() > 1;
-                self.plan.limits.iter().all(is_one) && !is_together
+                let mut limits = self.plan.limits.iter();
+                let is_together = self.plan.asking == Asking::Policies && limits.len() > 1;
+                !is_together && limits.all(|limit| limit.algorithms.len() == 1)
             }
             SentinelCrash => {
                 matches!(self.plan.topology, Topology::Sentinels { sentinels: 3.., .. })
@@ -219,7 +239,15 @@ impl Seen<'_> {
             let is_between = one.asked > last && one.ended < record.asked;
             is_between && self.ask(one).process == process && is_decided(&one.fate)
         };
-        self.plan.stack.has_breaker && !self.records.iter().any(closes)
+        let is_beside = |one: &Record| {
+            let is_other = one.ask != record.ask && self.ask(one).process == process;
+            is_other && one.asked <= record.asked && one.ended + SECOND >= record.asked
+        };
+        // After so long the next call is a probe, unless there is one already.
+        let is_soon = last + RECOVERY + SECOND > record.asked;
+        self.plan.stack.has_breaker
+            && !self.records.iter().any(closes)
+            && (is_soon || self.records.iter().any(is_beside))
     }
 
     /// Every decision ends in time.
@@ -246,25 +274,30 @@ impl Seen<'_> {
             };
         }
         let mut open: Vec<&Booking> = self.account.bookings.iter().collect();
-        let returned = |record: &&Record| self.has_settled(record);
+        let returned = |record: &&Record| (self.tells_no_slot(record), self.has_settled(record));
         let mut own: Vec<&Record> = self.records.iter().collect();
         own.sort_by_key(returned);
         for record in own {
             let Fate::Admitted { at, .. } = record.fate else { continue };
             let (ask, has_settled) = (self.ask(record), self.has_settled(record));
-            let cost = ask.cost.cast_signed();
+            let (cost, tells_no_slot) = (ask.cost.cast_signed(), self.tells_no_slot(record));
             let is_own = |one: &&&Booking| {
                 let is_kept = one.taken == one.cost || has_settled || !self.has_unique_marks();
-                one.at == at && one.cost == cost && one.label("api") == ask.key && is_kept
+                let is_at = one.at == at || tells_no_slot && one.at < at;
+                is_at && one.cost == cost && one.label("api") == ask.key && is_kept
             };
             // Of charges that are alike, those who keep theirs have one that was not settled.
-            let least = |one: &&&Booking| match has_settled {
-                true => -i64::from(one.settlements),
-                false => i64::from(one.settlements),
+            let least = |one: &&&Booking| {
+                let settlements = i64::from(one.settlements);
+                let settled = if has_settled { -settlements } else { settlements };
+                (at - one.at, settled, one.taken)
             };
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
                 return Some(format!("no charge stands for {}", self.shown(record)));
             };
+            if let Some(wrong) = self.settled_wrongly(record, one) {
+                return Some(wrong);
+            }
             open.retain(|other| !std::ptr::eq(*other, one));
         }
         let mut unknown = self.unknown();
@@ -278,10 +311,32 @@ impl Seen<'_> {
         self.lost(&open)
     }
 
-    /// True if the caller gave units back.
+    /// True if a waiter may have gone at a slot of before its own decision, as the store's clock has
+    /// it: who had that slot left. It did not wait, so it tells the instant of its decision.
+    fn tells_no_slot(&self, record: &Record) -> bool {
+        let Fate::Admitted { at, .. } = record.fate else { return false };
+        let ask = self.ask(record);
+        let may_wait = !ask.max_wait.is_zero() || self.plan.asking == Asking::Policies;
+        let is_of_then = |one: &&Booking| one.now == at && one.label("api") == ask.key;
+        let mut own = self.account.bookings.iter().filter(is_of_then).peekable();
+        // One that took a slot at hand has reserved none.
+        let took_spare = own.peek().is_none();
+        let cost = ask.cost.cast_signed();
+        may_wait
+            && record.decided_at == Some(at)
+            && (took_spare || own.any(|one| one.cost == cost && one.at > at))
+    }
+
+    /// True if the caller gave units back, or ended a hold.
     fn has_settled(&self, record: &Record) -> bool {
+        self.plan.limits.iter().any(|limit| self.has_settled_at(limit.name, record))
+    }
+
+    /// The same at one limiter.
+    fn has_settled_at(&self, limiter: &str, record: &Record) -> bool {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return false };
-        actual < self.ask(record).cost || self.has_budget()
+        let mut own = self.plan.limits.iter().filter(|limit| limit.name == limiter);
+        actual < self.ask(record).cost || own.any(has_budget)
     }
 
     /// The same for limiters that are asked in turn. A decision says when one of them decided, so a
@@ -302,7 +357,7 @@ impl Seen<'_> {
                     ask.cost == booking.cost.cast_unsigned()
                         && booking.label(limiter) == label
                         && (record.asked..=record.ended).contains(&at)
-                        && (self.has_settled(record) || booking.settlements == 0)
+                        && (self.has_settled_at(limiter, record) || booking.settlements == 0)
                 };
                 let whose = callers.iter().enumerate().filter(|(_, record)| is_whose(record));
                 match whose.min_by_key(|(_, record)| record.ended) {
@@ -330,7 +385,8 @@ impl Seen<'_> {
                 _ => false,
             };
             let ask = self.ask(record);
-            if may_be_charged && matches!(ask.way, Way::Acquire | Way::Layer) {
+            let charges = [Way::Acquire, Way::Layer, Way::Unready, Way::Refunded];
+            if may_be_charged && charges.contains(&ask.way) {
                 *unknown.entry((ask.key.to_owned(), ask.cost)).or_default() += 1;
             }
         }
@@ -386,12 +442,14 @@ impl Seen<'_> {
         let at = since_begin(one.now);
         let until = since_begin(one.at) + settling;
         // A process that stood still sends late, and waits for the answer no more.
-        self.is_disturbed(at, until) || self.was_frozen(at.saturating_sub(TIMEOUT), until)
-    }
-
-    fn has_budget(&self) -> bool {
-        let mut all = self.plan.limits.iter().flat_map(|limit| &limit.algorithms);
-        all.any(|one| matches!(one, AnyAlgorithm::Budget(_)))
+        // An answer that is late for no longer is awaited.
+        let is_awaited = |one: &Disturbance| {
+            one.fault == Fault::Stall && one.until - one.from < LATENESS && self.is_exact()
+        };
+        let mut felt = self.disturbances.iter().filter(|one| !is_awaited(one));
+        self.is_struck(at, until)
+            || felt.any(|one| self.is_felt(one.from, one.until, at, until))
+            || self.was_frozen(at.saturating_sub(TIMEOUT), until)
     }
 
     /// True if a mark tells a charge from all others.
@@ -457,7 +515,7 @@ impl Seen<'_> {
             || self.plan.asking != Asking::Alone
             || self.plan.asks.iter().any(|ask| changes(ask.way) || ask.own_quota.is_some())
             // Nobody knows when what is held is settled.
-            || self.has_budget()
+            || self.plan.limits.iter().any(has_budget)
         {
             return None;
         }
@@ -491,30 +549,32 @@ impl Seen<'_> {
             let Fate::Admitted { at, .. } = record.fate else { return None };
             let ask = self.ask(record);
             let alike = (ask.process, ask.key, ask.cost, ask.own_quota);
-            Some((alike, since_begin(record.decided_at?), at, record))
+            // One that takes a slot at hand knows the store's clock but for the way of a reply.
+            let decided = since_begin(record.decided_at?).max(record.asked);
+            Some((alike, decided, at, record))
         });
         let admitted: Vec<_> = admitted.collect();
-        // Before it is connected, what is sent first is not what was asked first.
-        let is_connected = |first: &Record| {
-            let process = self.ask(first).process;
-            let is_before = |one: &&Record| {
-                let was_decided = matches!(one.fate, Fate::Admitted { .. } | Fate::Done);
-                was_decided && self.ask(one).process == process && one.ended < first.asked
-            };
-            self.records.iter().any(|one| is_before(&one))
-        };
-        for (alike, decided, at, first) in admitted.iter().filter(|one| is_connected(one.3)) {
+        for (alike, decided, at, first) in &admitted {
+            let reserved = self.reserved(first, *at);
             let is_freed = |second: &Record| {
                 let mut freed = self.account.freed.iter();
                 freed.any(|(label, now)| {
                     [alike.1, EVERYBODY].contains(&label.as_str())
-                        && (first.asked..=second.ended).contains(&since_begin(*now))
+                        && (reserved..=second.ended).contains(&since_begin(*now))
                 })
             };
+            // Charges of one call are decided in the order in which they were asked. Of calls that
+            // are under way side by side each may be the first.
+            let is_one_call = || {
+                let own =
+                    self.account.bookings.iter().filter(|one| {
+                        since_begin(one.now) == *decided && one.label("api") == alike.1
+                    });
+                own.map(|one| (one.server, one.call)).collect::<BTreeSet<_>>().len() == 1
+            };
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
-                // Charges of one call are decided in the order in which they were asked.
-                let is_behind =
-                    *decided < second.asked || *when == *decided && first.number < second.number;
+                let is_beside = *when == *decided && first.number < second.number;
+                let is_behind = *decided < second.asked || is_beside && is_one_call();
                 alike == other
                     && is_behind
                     && earlier < at
@@ -528,6 +588,23 @@ impl Seen<'_> {
         None
     }
 
+    /// When the slot of an admission was reserved: before it was asked for, if it was at hand. A
+    /// reset by its own process voids what is at hand.
+    fn reserved(&self, record: &Record, at: i64) -> Duration {
+        let ask = self.ask(record);
+        let is_its = |one: &&Booking| one.at == at && one.label("api") == ask.key;
+        let own = self.account.bookings.iter().filter(is_its);
+        let reserved = own.map(|one| since_begin(one.now)).min().unwrap_or(record.asked);
+        let voids = |other: &Record| {
+            let (other_ask, is_done) = (self.ask(other), other.fate == Fate::Done);
+            let is_own = (other_ask.process, other_ask.key) == (ask.process, ask.key);
+            let is_between = other.asked > reserved && other.ended < record.asked;
+            is_own && is_done && is_between && other_ask.way == Way::Reset
+        };
+        let is_void = self.records.iter().any(voids);
+        if is_void { record.asked } else { reserved.min(record.asked) }
+    }
+
     /// Who waits goes at its slot: not before it, and not long after it.
     fn slot(&self) -> Option<String> {
         // In a shadow nobody waits.
@@ -538,14 +615,10 @@ impl Seen<'_> {
         let is_wrong = |record: &&Record| {
             let Fate::Admitted { at, .. } = record.fate else { return false };
             let (slot, ask) = (since_begin(at), self.ask(record));
-            // One that moved up has the slot of a caller that left. A process that stood still read
-            // late that it has the slot, and waits from then on.
-            let of_slot = |one: &&Booking| one.at == at && one.label("api") == ask.key;
-            let taken = self.account.bookings.iter().filter(of_slot).map(|one| one.now).min();
-            let since = taken.map_or(record.asked, |now| since_begin(now).min(record.asked));
+            // A slot is due as late as its reply came.
             let goes_late = record.ended > slot + SLOT_GRACE
                 && record.ended > record.asked + TIMEOUT + GRACE
-                && !self.was_frozen(since, record.ended);
+                && !self.was_frozen(self.reserved(record, at), record.ended);
             matches!(ask.way, Way::Acquire | Way::Layer) && (record.ended < slot || goes_late)
         };
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
@@ -553,8 +626,8 @@ impl Seen<'_> {
 
     /// What fails is the store's fault, or load, unless a server says otherwise.
     fn kind(&self) -> Option<String> {
-        use StrikeKind::{Login, OutOfMemory};
-        let is_odd = |kind| matches!(kind, OutOfMemory | Login);
+        use StrikeKind::{DialerPanics, Login, OutOfMemory};
+        let is_odd = |kind| matches!(kind, OutOfMemory | Login | DialerPanics);
         if self.strikes.iter().any(|(_, _, kind)| is_odd(*kind)) {
             return None;
         }
@@ -619,6 +692,11 @@ impl Seen<'_> {
                 if !(done..=all + more).contains(&booked) {
                     return Some(format!("{name} of {key}: {booked} of {done} to {all} + {more}"));
                 }
+                if way == Way::Penalize
+                    && let Some(wrong) = self.penalized(key)
+                {
+                    return Some(wrong);
+                }
             }
         }
         None
@@ -644,6 +722,10 @@ impl Seen<'_> {
     fn shown(&self, record: &Record) -> String {
         format!("{record:?} of {:?}", self.ask(record))
     }
+}
+
+fn has_budget(limit: &Limit) -> bool {
+    limit.algorithms.iter().any(|one| matches!(one, AnyAlgorithm::Budget(_)))
 }
 
 /// The time of the world at an instant of its clock.

@@ -1,7 +1,8 @@
 //! The client of a world: for each process a limiter as a plan describes it, and a layer around it.
 
 use std::convert::Infallible;
-use std::future::ready;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -10,8 +11,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_sluice::algorithm::{AnyAlgorithm, InLua, TokenBucket};
 use tower_sluice::policy::Policies;
 use tower_sluice::{
-    AllAtOnce, AllInTurn, Boxed, Breaker, Charge, DecisionReport, LimiterExt, Memory, Pool,
-    RateLimitLayer, Redis, Shadow, ShadowCounts, Switch,
+    AllAtOnce, AllInTurn, Boxed, Breaker, Charge, Decision, DecisionReport, LimiterExt, Memory,
+    Pool, RateLimitLayer, Redis, Shadow, ShadowCounts, Switch,
 };
 
 use super::network::micros;
@@ -22,12 +23,43 @@ use super::world::TIMEOUT;
 pub const EVERYBODY: &str = "all";
 
 /// The service behind a layer, and in front of it.
-pub type Service = BoxCloneService<Request<()>, Response<()>, Infallible>;
+pub type Service = BoxCloneService<Request<()>, Response<()>, Never>;
+
+/// The error of a service that is never ready.
+#[derive(Debug)]
+pub struct Never;
+
+/// A service that is never ready. Every second copy fails to become so.
+struct Unready(bool);
+
+impl Clone for Unready {
+    fn clone(&self) -> Self {
+        Self(fastrand::bool())
+    }
+}
+
+impl tower::Service<Request<()>> for Unready {
+    type Response = Response<()>;
+    type Error = Never;
+    type Future = Ready<Result<Response<()>, Never>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Never>> {
+        if self.0 { Poll::Ready(Err(Never)) } else { Poll::Pending }
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Err(Never))
+    }
+}
 
 /// The limiters of one process, which share what a process shares.
 pub struct Process {
     pub limiter: Boxed,
     pub service: Service,
+    /// One whose inner service is never ready, or fails to become so.
+    unready: Service,
+    /// One that refunds each request.
+    refunding: Service,
     pub switch: Switch,
     pub policies: Option<Policies>,
     shadow: Option<Shadow<Boxed>>,
@@ -62,8 +94,19 @@ impl Process {
             question.map(|question| question.charge)
         };
         let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
-        let service = RateLimitLayer::new(limiter.clone(), key).layer(inner);
-        Self { limiter, service: BoxCloneService::new(service), switch, policies, shadow }
+        let layer = RateLimitLayer::new(limiter.clone(), key);
+        let refunding = layer.clone().refund_if(|_: &Decision, _: &Response<()>| true).layer(inner);
+        Self {
+            limiter,
+            service: BoxCloneService::new(
+                layer.clone().layer(inner).map_err(|never| match never {}),
+            ),
+            unready: BoxCloneService::new(layer.layer(Unready(false))),
+            refunding: BoxCloneService::new(refunding.map_err(|never| match never {})),
+            switch,
+            policies,
+            shadow,
+        }
     }
 
     /// What it counted in its shadow.
@@ -72,6 +115,14 @@ impl Process {
             Some(shadow) => shadow.counts(),
             None => self.switch.shadow_counts(),
         }
+    }
+
+    /// Sends a request that keeps nothing of what it is charged, if it returns at all.
+    pub async fn send_in_vain(&self, charge: Charge, is_ready: bool) {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(Question { charge, panics: false });
+        let service = if is_ready { &self.refunding } else { &self.unready };
+        let _ = service.clone().oneshot(request).await;
     }
 
     /// Sends a request through the layer.
@@ -147,11 +198,18 @@ fn around(
         limiter = limiter.lease(units).boxed();
     }
     if stack.has_deny_cache {
-        limiter = limiter.deny_cache().boxed();
+        let cache = limiter.deny_cache();
+        limiter = match stack.max_keys {
+            Some(keys) => cache.max_keys(keys).boxed(),
+            None => cache.boxed(),
+        };
     }
     if stack.has_breaker {
         let breaker = Breaker::new().min_failures(3).pause(100 * MILLISECOND);
-        limiter = limiter.breaker(breaker).boxed();
+        limiter = match stack.slow_after {
+            Some(time) => limiter.breaker(breaker.slow_after(time)).boxed(),
+            None => limiter.breaker(breaker).boxed(),
+        };
     }
     if let Some(timeout) = stack.timeout {
         limiter = limiter.timeout(timeout).boxed();

@@ -15,7 +15,8 @@
 //!
 //! The first runs many worlds, from `SEED` on, on all processors; with `STOP=1` until the first
 //! violation. The second shrinks the plan of a violation, and prints a timeline of what is left.
-//! `planted.rs` says whether the worlds find faults that are planted.
+//! `planted.rs` says whether the worlds find faults that are planted. `runtimes.rs` and `redisson.rs`
+//! are smaller worlds of their own.
 
 #![cfg(all(feature = "redis", feature = "policies"))]
 #![allow(unreachable_pub, reason = "the modules are private to this test")]
@@ -26,6 +27,7 @@ mod checks;
 mod clients;
 mod commands;
 mod compared;
+mod endurance;
 mod keyspace;
 mod lua;
 mod network;
@@ -34,7 +36,10 @@ mod plan;
 mod planted;
 mod policies;
 mod promises;
+#[cfg(feature = "redisson")]
+mod redisson;
 mod resp;
+mod runtimes;
 mod server;
 mod servers;
 mod session_commands;
@@ -131,7 +136,7 @@ fn print_shrunk(plan: &Plan, violation: &str) {
     let plan = plan.shrunk(|plan| {
         world::run(plan).violation.is_some_and(|violation| promise(&violation) == broken)
     });
-    let report = world::run(&plan);
+    let report = world::run_and_tell(&plan, true);
     println!("{plan:#?}\n{}\n{:?}", report.timeline, report.violation);
 }
 
@@ -145,7 +150,7 @@ fn has_an_order_of_its_own(plan: &Plan) -> bool {
 fn a_seed_happens_again_in_the_same_way() {
     let plans = (0..40).map(|seed| (seed, Plan::draw(seed)));
     for (seed, plan) in plans.filter(|(_, plan)| !has_an_order_of_its_own(plan)).take(10) {
-        let (once, again) = (world::run(&plan), world::run(&plan));
+        let (once, again) = (world::run_and_tell(&plan, true), world::run_and_tell(&plan, true));
         let pairs = once.timeline.lines().zip(again.timeline.lines());
         for (line, (one, other)) in pairs.enumerate() {
             assert_eq!(one, other, "seed {seed}, line {line}");

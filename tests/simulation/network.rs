@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -20,7 +20,6 @@ use fastrand::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::keyspace::reset_versions;
@@ -49,6 +48,8 @@ pub enum Reach {
     Silent,
     /// Its name leads nowhere.
     Nameless,
+    /// What asks for its name panics.
+    Panics,
 }
 
 /// A server, and the clock and the place in the network that it has.
@@ -217,7 +218,7 @@ thread_local! {
 }
 
 /// The instant of the world. It never goes back.
-fn now() -> Instant {
+pub fn now() -> Instant {
     let last = CLOCK.get();
     if RUNS_EVENT.get() {
         return last.expect("the instant of an event");
@@ -308,7 +309,12 @@ impl Dialer {
     pub async fn dial(self, host: String) -> io::Result<Socket> {
         let (socket, opened) = oneshot::channel();
         self.0.send(Sent::Dial { host, socket });
-        opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()))
+        let opened = opened.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionRefused.into()));
+        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Other) {
+            // Without the message that a hook would print.
+            std::panic::resume_unwind(Box::new("as planned"));
+        }
+        opened
     }
 }
 
@@ -459,6 +465,8 @@ pub struct Network {
     /// The number of links and of events so far.
     count: Cell<u64>,
     outbox: Outbox,
+    /// When clients dialled, and which host.
+    dials: RefCell<Vec<(Duration, String)>>,
     /// Dials that nobody answers, and the number of the fault if one was drawn.
     silent: RefCell<Vec<(Opening, Option<usize>)>>,
 }
@@ -468,6 +476,7 @@ impl Network {
     pub fn new(seed: u64) -> Rc<Self> {
         BEGUN.set(Some(Instant::now()));
         CLOCK.set(None);
+        RUNS_EVENT.set(false);
         reset_versions();
         Rc::new(Self {
             hosts: RefCell::default(),
@@ -478,6 +487,7 @@ impl Network {
             events: RefCell::default(),
             count: Cell::default(),
             outbox: Outbox::default(),
+            dials: RefCell::default(),
             silent: RefCell::default(),
         })
     }
@@ -496,26 +506,39 @@ impl Network {
         self.disturbances.borrow().clone()
     }
 
+    /// When clients dialled, and which host.
+    pub fn dials(&self) -> Vec<(Duration, String)> {
+        self.dials.borrow().clone()
+    }
+
+    /// Forgets the faults that were drawn and the dials. Returns how many faults there were.
+    pub fn forget(&self) -> usize {
+        self.dials.borrow_mut().clear();
+        std::mem::take(&mut *self.disturbances.borrow_mut()).len()
+    }
+
     /// The number of open connections.
     pub fn open(&self) -> usize {
         self.links.borrow().len()
     }
 
-    /// Serves those who dial.
-    pub fn dialer(self: &Rc<Self>) -> Dialer {
-        let (network, bell) = (Rc::downgrade(self), Arc::clone(&self.outbox.bell));
-        spawn_local(async move {
-            while let Some(network) = network.upgrade() {
-                network.run_until(Instant::now());
-                let next = network.events.borrow().keys().next().map(|(at, _)| *at);
-                drop(network);
-                match next {
-                    Some(next) => drop(timeout_at(next, bell.notified()).await),
-                    None => bell.notified().await,
-                }
-            }
-        });
+    /// Opens sockets for clients, while somebody serves them.
+    pub fn dialer(&self) -> Dialer {
         Dialer(self.outbox.clone())
+    }
+
+    /// Serves the clients until the network is dropped.
+    pub async fn serve(network: Weak<Self>) {
+        while let Some(this) = network.upgrade() {
+            this.run_until(Instant::now());
+            let next = this.events.borrow().keys().next().map(|(at, _)| *at);
+            let bell = Arc::clone(&this.outbox.bell);
+            drop(this);
+            match next {
+                Some(next) => drop(timeout_at(next, bell.notified()).await),
+                None => bell.notified().await,
+            }
+        }
     }
 
     /// Runs all events up to an instant, each at its own.
@@ -559,7 +582,10 @@ impl Network {
         for sent in self.outbox.take() {
             let at = now() + self.latency();
             match sent {
-                Sent::Dial { host, socket } => self.schedule(at, Event::Dial { host, socket }),
+                Sent::Dial { host, socket } => {
+                    self.dials.borrow_mut().push((elapsed(), host.clone()));
+                    self.schedule(at, Event::Dial { host, socket });
+                }
                 Sent::Piece { link, piece } => {
                     let arrival = self.links.borrow_mut().get_mut(&link).map(|link| {
                         link.arrival = link.arrival.max(at);
@@ -641,7 +667,10 @@ impl Network {
         let is_refused = self.draw(odds.refuse, Fault::Refuse);
         let session = match host.as_ref().map(|host| host.reach.get()) {
             Some(Reach::Silent) => return self.silent.borrow_mut().push((socket, None)),
-            Some(Reach::Nameless) | None => Err(io::Error::other("the name does not resolve")),
+            Some(Reach::Nameless) | None => {
+                Err(io::Error::new(io::ErrorKind::NotFound, "the name does not resolve"))
+            }
+            Some(Reach::Panics) => Err(io::Error::other("a panic")),
             Some(Reach::Open) if !is_refused => {
                 let session = host.and_then(|host| host.connect());
                 session.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
@@ -753,7 +782,7 @@ impl Network {
         }
         link.last_lost = now();
         if link.losses <= FREE_LOSSES {
-            self.disturbances.borrow_mut()[fault].until = elapsed() + NOTICED;
+            self.last_until(fault, elapsed() + NOTICED);
         }
     }
 
@@ -794,7 +823,14 @@ impl Network {
         })
     }
 
+    /// Says when a fault ends, unless it is forgotten.
+    fn last_until(&self, fault: usize, until: Duration) {
+        if let Some(one) = self.disturbances.borrow_mut().get_mut(fault) {
+            one.until = until;
+        }
+    }
+
     fn end(&self, disturbance: usize) {
-        self.disturbances.borrow_mut()[disturbance].until = elapsed();
+        self.last_until(disturbance, elapsed());
     }
 }

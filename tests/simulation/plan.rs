@@ -13,7 +13,7 @@ use tower_sluice::algorithm::{
 use super::account::Limit;
 use super::network::Odds;
 use super::policies::Table;
-use super::servers::{Strike, Topology};
+use super::servers::{Strike, StrikeKind, Topology};
 
 pub const MILLISECOND: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -66,7 +66,11 @@ pub enum Asking {
 pub struct Stack {
     pub lease: Option<u64>,
     pub has_deny_cache: bool,
+    /// The number of keys that the deny cache holds at most, if not its default.
+    pub max_keys: Option<usize>,
     pub has_breaker: bool,
+    /// After this time the breaker counts a call as slow.
+    pub slow_after: Option<Duration>,
     pub timeout: Option<Duration>,
     pub is_shadow: bool,
     /// Instants at which a switch goes off, into a shadow, on, and so on.
@@ -98,6 +102,10 @@ pub enum Way {
     Layer,
     /// The same, and the closure that finds the key panics.
     Panic,
+    /// Through a layer whose inner service is never ready, or fails to become so.
+    Unready,
+    /// Through a layer that refunds each request.
+    Refunded,
     Peek,
     Estimate,
     Penalize,
@@ -162,10 +170,50 @@ impl Plan {
         };
         // Worlds without policies stay as they are.
         let mut dice = Rng::with_seed(!seed);
-        match dice.u32(0..10) {
+        let plan = match dice.u32(0..10) {
             0 => plan.under_policies(&mut dice),
             _ => plan,
+        };
+        let mut dice = Rng::with_seed(seed.rotate_left(32));
+        plan.varied(last_fault, &mut dice)
+    }
+
+    /// The same world, with what only some worlds have.
+    fn varied(mut self, last_fault: Duration, dice: &mut Rng) -> Self {
+        let passes_all = self.stack.is_shadow || !self.stack.switches.is_empty();
+        if dice.u32(0..5) == 0 && !passes_all {
+            for ask in &mut self.asks {
+                if matches!(ask.way, Way::Acquire | Way::Layer) && dice.u32(0..6) == 0 {
+                    ask.way = if dice.bool() { Way::Unready } else { Way::Refunded };
+                }
+            }
         }
+        self.stack.max_keys = (dice.u32(0..3) == 0).then(|| dice.usize(1..3));
+        let slow_after = MILLISECOND * dice.u32(20..150);
+        self.stack.slow_after = (dice.u32(0..3) == 0).then_some(slow_after);
+        // Nothing fails but that answers are late.
+        if dice.u32(0..8) == 0 && !self.is_flooded {
+            self.odds = Odds { stall: dice.u32(5..60), ..Odds::default() };
+            (self.strikes, self.freezes) = (Vec::new(), Vec::new());
+        }
+        // What opens connections panics.
+        if dice.u32(0..12) == 0 && !self.is_flooded {
+            let lasting = MILLISECOND * dice.u32(100..1_500);
+            let strike = Strike { kind: StrikeKind::DialerPanics, place: dice.u32(..), lasting };
+            self.strikes.push((FIRST_FAULT + MILLISECOND * dice.u32(1..500), strike));
+        }
+        // Some ask again, when all has been quiet for long.
+        if dice.u32(0..4) == 0 && !self.is_flooded {
+            let plain = self.asks.iter().filter(|ask| ask.way == Way::Acquire).cloned();
+            let plain: Vec<_> = plain.collect();
+            for _ in 0..dice.usize(1..30).min(plain.len()) {
+                let ask = plain[dice.usize(0..plain.len())].clone();
+                let at = last_fault + MILLISECOND * dice.u32(2_500..6_000);
+                self.asks.push(Ask { at, ..ask });
+            }
+            self.asks.sort_by_key(|ask| ask.at);
+        }
+        self
     }
 
     /// The smallest plan that is found which breaks a promise as this one does.
@@ -218,6 +266,8 @@ impl Plan {
         add(&|plan| plan.stack.lease = None);
         add(&|plan| plan.stack.has_deny_cache = false);
         add(&|plan| plan.stack.has_breaker = false);
+        add(&|plan| plan.stack.slow_after = None);
+        add(&|plan| plan.stack.max_keys = None);
         add(&|plan| plan.stack.timeout = None);
         add(&|plan| plan.stack.has_fallback = false);
         add(&|plan| plan.topology = Topology::One);

@@ -1,5 +1,8 @@
-//! Proof that the worlds find faults: each fault of a table is planted in a copy of the crate, and
-//! the worlds of that copy have to fail.
+//! Proof that the worlds find faults: all faults of a table are planted in a copy of the crate, and
+//! the worlds of that copy have to fail with each of them.
+//!
+//! A copy of the crate is built once: each function that faults edit has all its bodies, and a
+//! variable of the environment chooses one. A fault that edits more than bodies is built alone.
 //!
 //! `PLANTED=1 SEEDS=1000 cargo test --release --all-features --test simulation planted --
 //! --nocapture` plants all of them, one after another, and says how many seeds each took.
@@ -7,6 +10,7 @@
 //!
 //! The table stands in `planted/`, by the parts of the crate that it edits.
 
+mod bodies;
 mod cluster;
 mod left_out;
 mod limiters;
@@ -15,15 +19,21 @@ mod reverted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use bodies::{Bodies, CHOICE};
 
 /// How many worlds have the chance to find a fault, unless `SEEDS` says another number.
 const DEFAULT_SEEDS: u64 = 200;
 
 /// So many worlds run in one process.
 const WORLDS: u64 = 50;
+
+/// The worlds of one fault run no longer, unless `SECONDS` says another time.
+const MAX_SECONDS: u64 = 120;
 
 /// Worlds of one process that take longer, on any machine, do not end.
 const MAX_TIME: Duration = Duration::from_secs(120);
@@ -135,15 +145,21 @@ fn planted_faults_are_found() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let first: u64 = number("SEED").unwrap_or_default();
     let seeds = first..first + number("SEEDS").unwrap_or(DEFAULT_SEEDS);
-    let copy = Copy::new();
-    if is_wanted("nothing") {
-        let outcome = copy.outcome(&BTreeMap::new(), seeds.clone());
-        assert_eq!(outcome, Outcome::NotFound, "the worlds fail without a fault");
-    }
+    let max_time = Duration::from_secs(number("SECONDS").unwrap_or(MAX_SECONDS));
+    let bodies = Bodies::of(faults());
+    let [together, alone] = ["together", "alone"].map(Copy::new);
+    let together = together.plant(&bodies.texts()).unwrap_or_else(|errors| panic!("{errors}"));
     let (mut found, mut all) = (0, 0);
     let mut broken = Vec::new();
     for fault in faults().filter(|fault| is_wanted(fault.name)) {
-        let outcome = copy.outcome(&fault.apply().expect("it fits"), seeds.clone());
+        let (number, seeds) = (bodies.number_of(fault), seeds.clone());
+        let outcome = match number {
+            Some(number) => find((&together, number), &together, seeds, max_time),
+            None => match alone.plant(&fault.apply().expect("it fits")) {
+                Ok(binary) => find((&binary, 0), &together, seeds, max_time),
+                Err(errors) => Outcome::NotBuilt(errors),
+            },
+        };
         let name = fault.name;
         all += 1;
         match &outcome {
@@ -151,8 +167,7 @@ fn planted_faults_are_found() {
                 found += 1;
                 println!("planted name={name} found_after_seeds={seeds} check={check}");
             }
-            Outcome::NotFound => {
-                let seeds = seeds.end - seeds.start;
+            Outcome::NotFound { seeds } => {
                 println!("planted name={name} found_after_seeds=never seeds={seeds}");
             }
             Outcome::NotBuilt(errors) => {
@@ -174,53 +189,35 @@ enum Outcome {
         seeds: u64,
         check: String,
     },
-    NotFound,
+    /// So many worlds ran.
+    NotFound {
+        seeds: u64,
+    },
     /// The errors of the compiler.
     NotBuilt(String),
 }
 
-/// A copy of the package, where faults are planted.
-struct Copy {
-    folder: PathBuf,
-}
+/// A copy of the package with changes, whose objects stay for the next time.
+struct Copy(PathBuf);
 
 impl Copy {
-    /// Copies the package, or what has changed since the last time.
-    fn new() -> Self {
-        // One for each copy of the sources, so that its objects are of use again.
-        let number: u32 = package()
-            .as_os_str()
-            .as_encoded_bytes()
-            .iter()
-            .fold(0, |hash: u32, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
-        let folder = std::env::temp_dir().join(format!("tower-sluice-planted-{number:x}"));
-        for name in COPIED.iter().chain(&["src"]) {
-            copy(&package().join(name), &folder.join("package").join(name));
-        }
-        Self { folder }
+    fn new(name: &str) -> Self {
+        Self(package().join("target/planted").join(name))
     }
 
-    /// Plants changes, and lets worlds find them.
-    fn outcome(&self, changes: &BTreeMap<PathBuf, String>, seeds: std::ops::Range<u64>) -> Outcome {
-        let path = |file: &PathBuf| self.folder.join("package").join(file);
-        for (file, text) in changes {
-            fs::write(path(file), text).expect("a file");
+    /// Plants changes instead of those of before, and builds this test. Returns its binary.
+    fn plant(&self, changes: &BTreeMap<PathBuf, String>) -> Result<PathBuf, String> {
+        for name in COPIED.iter().chain(&["src"]) {
+            copy(Path::new(name), &self.0, changes);
         }
-        let outcome = match self.build() {
-            Ok(binary) => find(&binary, seeds),
-            Err(errors) => Outcome::NotBuilt(errors),
-        };
-        for file in changes.keys() {
-            copy(&package().join(file), &path(file));
-        }
-        outcome
+        self.build()
     }
 
     /// Builds this test, and returns its binary. The error: what the compiler says.
     fn build(&self) -> Result<PathBuf, String> {
         // An assertion of the crate is no find of a world.
         let settings = [
-            ("CARGO_TARGET_DIR", self.folder.join("target").into_os_string()),
+            ("CARGO_TARGET_DIR", self.0.with_file_name("target").into_os_string()),
             ("CARGO_INCREMENTAL", "1".into()),
             ("CARGO_PROFILE_DEV_DEBUG", "0".into()),
             ("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false".into()),
@@ -230,10 +227,9 @@ impl Copy {
         let built = Command::new(cargo)
             .args(["test", "--all-features", "--test", "simulation", "--no-run"])
             .arg("--message-format=json")
-            // The package is built once for each fault, and all else once.
-            .args(["--config", "profile.dev.opt-level=0"])
+            .args(["--config", "profile.dev.opt-level=1"])
             .args(["--config", "profile.dev.package.\"*\".opt-level=1"])
-            .current_dir(self.folder.join("package"))
+            .current_dir(&self.0)
             .envs(settings)
             .output()
             .expect("cargo");
@@ -254,62 +250,86 @@ impl Copy {
     }
 }
 
-/// Copies a file or a folder, except for what is equal: its time stays.
-fn copy(from: &Path, to: &Path) {
-    if from.file_name().is_some_and(|name| name == "target" || name == ".git") {
+/// Writes a file, unless it is equal: then its time stays.
+fn write(to: &Path, bytes: &[u8]) {
+    if fs::read(to).is_ok_and(|there| there == bytes) {
         return;
     }
+    fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+    fs::write(to, bytes).expect("a file");
+}
+
+/// Copies a file or a folder of the package, with changes.
+fn copy(path: &Path, to: &Path, changes: &BTreeMap<PathBuf, String>) {
+    if path.file_name().is_some_and(|name| name == "target" || name == ".git") {
+        return;
+    }
+    let (from, to_path) = (package().join(path), to.join(path));
     if !from.is_dir() {
-        let bytes = fs::read(from).expect("a file");
-        if fs::read(to).ok().as_ref() != Some(&bytes) {
-            fs::write(to, bytes).expect("a copy");
-        }
-        return;
+        let changed = changes.get(path).map(|text| text.clone().into_bytes());
+        return write(&to_path, &changed.unwrap_or_else(|| fs::read(&from).expect("a file")));
     }
-    fs::create_dir_all(to).expect("a folder");
+    fs::create_dir_all(&to_path).expect("a folder");
     let names = |folder: &Path| -> BTreeSet<_> {
         let entries = fs::read_dir(folder).expect("a folder");
         entries.map(|entry| entry.expect("an entry").file_name()).collect()
     };
-    let there = names(from);
-    for name in names(to).difference(&there) {
-        let gone = to.join(name);
+    let there = names(&from);
+    for name in names(&to_path).difference(&there) {
+        let gone = to_path.join(name);
         let removed = if gone.is_dir() { fs::remove_dir_all(gone) } else { fs::remove_file(gone) };
         removed.expect("removed");
     }
     for name in there {
-        copy(&from.join(&name), &to.join(&name));
+        copy(&path.join(name), to, changes);
     }
 }
 
-/// Lets worlds run until one fails.
-fn find(binary: &Path, seeds: std::ops::Range<u64>) -> Outcome {
-    let mut next = seeds.start;
-    while next < seeds.end {
+/// Lets worlds run until one fails that does not fail so without the fault.
+fn find(
+    planted: (&Path, usize),
+    unplanted: &Path,
+    seeds: Range<u64>,
+    max_time: Duration,
+) -> Outcome {
+    let (begun, mut next) = (Instant::now(), seeds.start);
+    while next < seeds.end && begun.elapsed() < max_time {
         let count = WORLDS.min(seeds.end - next);
-        let found = match run(binary, next, count, MAX_TIME) {
+        let found = match run(planted, next, count, MAX_TIME) {
             Some(found) => found,
             // One of them does not end.
             None => (next..next + count).find_map(|seed| {
                 let hang = (seed, "hang".to_owned());
-                run(binary, seed, 1, MAX_TIME_OF_ONE).unwrap_or(Some(hang))
+                run(planted, seed, 1, MAX_TIME_OF_ONE).unwrap_or(Some(hang))
             }),
         };
-        if let Some((seed, check)) = found {
-            return Outcome::Found { seeds: seed + 1 - seeds.start, check };
+        let Some((seed, check)) = found else {
+            next += count;
+            continue;
+        };
+        next = seed + 1;
+        let without = run((unplanted, 0), seed, 1, MAX_TIME_OF_ONE);
+        let is_new = !matches!(without, Some(Some((_, other))) if other == check);
+        if is_new {
+            return Outcome::Found { seeds: next - seeds.start, check };
         }
-        next += count;
     }
-    Outcome::NotFound
+    Outcome::NotFound { seeds: next - seeds.start }
 }
 
 /// Runs worlds until one fails: returns its seed and the check that failed. `None`: they do not
 /// end.
-fn run(binary: &Path, seed: u64, seeds: u64, within: Duration) -> Option<Option<(u64, String)>> {
+fn run(
+    (binary, fault): (&Path, usize),
+    seed: u64,
+    seeds: u64,
+    within: Duration,
+) -> Option<Option<(u64, String)>> {
     let output = tempfile(binary);
     let mut child = Command::new(binary)
         .args(["worlds_keep_every_promise", "--exact", "--nocapture"])
         .env_remove("PLANTED")
+        .env(CHOICE, fault.to_string())
         .env("SEED", seed.to_string())
         .env("SEEDS", seeds.to_string())
         .env("STOP", "1")

@@ -359,6 +359,11 @@ impl Server {
         &self.data.book
     }
 
+    /// Begins the book anew, so that a long world needs little memory.
+    pub fn forget_book(&mut self) {
+        self.data.book = Book::default();
+    }
+
     /// What a key holds and when it expires in ms, old or not.
     pub fn stored(&self, key: &[u8]) -> Option<(&Stored, Option<i64>)> {
         self.data.peek(key).map(|entry| (&*entry.stored, entry.expires_at))

@@ -208,6 +208,10 @@ impl Servers {
                 self.host_at(place).cut();
                 self.lose(self.host_at(place), Reach::Nameless, lasting).await;
             }
+            StrikeKind::DialerPanics => {
+                self.host_at(place).cut();
+                self.lose(self.host_at(place), Reach::Panics, lasting).await;
+            }
             StrikeKind::Login => {
                 host.server().password = Some(OTHER_PASSWORD.to_owned());
                 host.cut();

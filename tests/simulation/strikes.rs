@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::TokenBucket;
-use tower_sluice::{Charge, LimiterExt, Quota, Redis};
+use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
 
 use super::book::{Change, Event};
 use super::keyspace::Entry;
@@ -141,6 +141,29 @@ fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
         limiter.acquire("a").await.expect("a decision");
     };
     LocalSet::new().block_on(&runtime.expect("a runtime"), world);
+}
+
+/// Those who ask before there is a connection wait for the same one.
+#[test]
+fn charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers() {
+    for seed in 0..20 {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let world = async {
+            let network = Network::new(seed);
+            let servers = Servers::start(&Topology::One, &network, seed);
+            let pool = servers.pool(&network.dialer()).build().expect("a pool");
+            let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
+            let charge = || Charge::new("a").cost(900).max_wait(Duration::from_secs(9));
+            let check = |_| spawn_local(limiter.check(&charge()));
+            let mut last = None;
+            for asked in (0..5).map(check).collect::<Vec<_>>() {
+                let decided = asked.await.expect("no panic").expect("a decision");
+                assert!(Some(decided.waited()) > last, "seed {seed}: {decided:?}");
+                last = Some(decided.waited());
+            }
+        };
+        LocalSet::new().block_on(&runtime.expect("a runtime"), world);
+    }
 }
 
 /// Lives through some strikes at some places.

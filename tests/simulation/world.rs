@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::{Future as _, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -101,7 +102,7 @@ pub struct Report {
     pub injected: BTreeMap<String, u64>,
     /// What is wrong, if anything is: the name of the check, and why.
     pub violation: Option<String>,
-    /// What happened, in order: equal for equal seeds.
+    /// What happened, in order: equal for equal seeds. Empty if nobody asked for it.
     pub timeline: String,
 }
 
@@ -125,25 +126,29 @@ struct World {
     shadow_counts: Vec<ShadowCounts>,
 }
 
-/// Runs the world of a plan in a thread of its own, so that nothing is left of the one before.
+/// Runs the world of a plan. Its report holds a timeline if a promise was broken.
 pub fn run(plan: &Plan) -> Report {
-    let plan = plan.clone();
-    let world = move || {
+    run_and_tell(plan, false)
+}
+
+/// Runs the world of a plan, and tells its timeline also if all promises were kept.
+pub fn run_and_tell(plan: &Plan, tells: bool) -> Report {
+    let world = || {
         fastrand::seed(plan.seed);
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime");
-        LocalSet::new().block_on(&runtime, World::live(plan))
+        LocalSet::new().block_on(&runtime, World::live(plan.clone(), tells))
     };
-    std::thread::spawn(world)
-        .join()
+    catch_unwind(AssertUnwindSafe(world))
         .unwrap_or_else(|_| Report { violation: Some("panic".to_owned()), ..Report::default() })
 }
 
 impl World {
-    async fn live(plan: Plan) -> Report {
+    async fn live(plan: Plan, tells: bool) -> Report {
         let mut dice = Rng::with_seed(plan.seed);
         let network = Network::new(dice.u64(..));
         let servers = Servers::start(&plan.topology, &network, dice.u64(..));
+        spawn_local(Network::serve(Rc::downgrade(&network)));
         let dialer = network.dialer();
         let processes = (0..plan.processes)
             .map(|_| Process::new(&plan, &servers.pool(&dialer).build().expect("a pool")))
@@ -192,7 +197,7 @@ impl World {
         sleep(5 * SECOND).await;
         world.servers.shut_down();
         sleep(MILLISECOND).await;
-        world.report()
+        world.report(tells)
     }
 
     fn elapsed(&self) -> Duration {
@@ -332,6 +337,12 @@ impl World {
                 }
                 Err(_) => Fate::Failed(None).into(),
             },
+            Way::Unready | Way::Refunded => {
+                let is_ready = ask.way == Way::Refunded;
+                let most = ask.max_wait + TIMEOUT + TIMEOUT / 2;
+                drop(timeout(most, process.send_in_vain(charge, is_ready)).await);
+                Fate::Left.into()
+            }
             Way::Peek => process.limiter.peek(charge).await.into(),
             Way::Estimate => process.limiter.estimate(charge).await.into(),
             Way::Penalize => process.limiter.penalize(charge).await.into(),
@@ -363,7 +374,7 @@ impl World {
     }
 
     /// Checks what happened.
-    fn report(self) -> Report {
+    fn report(self, tells: bool) -> Report {
         let mut records = self.records.take();
         records.sort_by_key(|record| (record.asked, record.ask));
         let mut injected: BTreeMap<String, u64> = BTreeMap::new();
@@ -402,11 +413,13 @@ impl World {
             modes: &modes,
             tables: &tables,
             shadow_counts: &self.shadow_counts,
+            dials: &self.network.dials(),
             open_connections: self.network.open(),
             tasks: Handle::current().metrics().num_alive_tasks(),
         };
         let violation = unread.or_else(|| checks::violation(&seen));
-        let timeline = checks::timeline(&seen);
+        let tells = tells || violation.is_some();
+        let timeline = if tells { checks::timeline(&seen) } else { String::new() };
         Report { simulated, callers: records.len(), injected, violation, timeline }
     }
 }

@@ -1,8 +1,9 @@
 //! Gathers the charges of one limiter into script calls.
 //!
-//! A charge that finds the limiter idle is sent at once, by its own task. All others go to a
-//! worker, which sends those that wait in batches: no timer delays a charge, and the busier the
-//! limiter, the larger its batches. `partitions/partition.rs` says how large they are.
+//! A charge that finds the limiter idle and a connection ready is sent at once, by its own task.
+//! All others go to a worker, which sends those that wait in batches: no timer delays a charge, and
+//! the busier the limiter, the larger its batches. `partitions/partition.rs` says how large they
+//! are.
 //!
 //! Each runtime has its own worker, so a runtime that has ended or stands still delays no other.
 
@@ -19,6 +20,7 @@ use super::batch::{Batch, Call};
 use super::busy::Busy;
 use super::call::{follow, send_call};
 use super::config::Config;
+use super::connections::SharedConnection;
 use super::deadline::{Progress, Stage};
 use super::eval::LATE_REPLY_TIMEOUT;
 use super::queued::{CompletedRequest, QueuedRequest, ReplyTo};
@@ -27,8 +29,12 @@ use super::worker;
 use crate::settlement::Settler;
 use crate::{Error, ErrorKind};
 
-/// The future of a charge that its own task sends.
-pub(super) type InlineSend = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A charge that its own task sends.
+pub(super) struct InlineSend {
+    /// Its timers and its connection live there.
+    pub(super) runtime: runtime::Id,
+    pub(super) future: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
 
 /// Receives the answer to one request.
 pub(super) type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
@@ -67,8 +73,9 @@ impl Batcher {
         &self.config
     }
 
-    /// Accepts a charge. If it found the limiter idle, the caller polls the
-    /// future that sends it.
+    /// Accepts a charge. If it found the limiter idle and a connection ready, the caller polls the
+    /// future that sends it. One that has to wait for a connection waits in the queue, so that no
+    /// later charge passes it.
     ///
     /// # Errors
     ///
@@ -86,9 +93,13 @@ impl Batcher {
         if let Some(permit) = worker.inline_permit()
             && !matches!(queued.request.op, Op::Refund { .. })
         {
+            // No other charge keeps it from its server, even if it waits for a connection.
             queued.record(Stage::Sent);
-            let inline = send_inline(Arc::clone(self), queued, permit);
-            return Ok(Submitted { receiver, inline: Some(Box::pin(inline)), progress });
+            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {
+                let future = Box::pin(send_inline(Arc::clone(self), queued, connection, permit));
+                let inline = InlineSend { runtime: worker.runtime, future };
+                return Ok(Submitted { receiver, inline: Some(inline), progress });
+            }
         }
         self.enqueue(&worker, queued)?;
         Ok(Submitted { receiver, inline: None, progress })
@@ -181,16 +192,10 @@ impl Worker {
 async fn send_inline(
     batcher: Arc<Batcher>,
     queued: Box<QueuedRequest>,
+    connection: Arc<dyn SharedConnection>,
     permit: OwnedSemaphorePermit,
 ) {
     let (config, hash_slot) = (&batcher.config, queued.hash_slot);
-    let connection = match config.pool.ready_connection(hash_slot) {
-        Some(connection) => connection,
-        None => match config.pool.connection(hash_slot).await {
-            Ok(connection) => connection,
-            Err(error) => return queued.fail(error),
-        },
-    };
     let batches = vec![Batch { hash_slot, requests: vec![queued] }];
     let call = Call { partition: config.pool.partition(hash_slot), requests: 1, batches };
     let mut ended = send_call(Arc::clone(config), connection, call).await;

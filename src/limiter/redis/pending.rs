@@ -83,11 +83,13 @@ impl Pending {
                 let _ = this.batcher.send_and_forget(request);
             }
             // A call that was sent runs on without its caller, and refunds what it took. It ends
-            // soon after its deadline. After a panic there is nothing left to do.
+            // soon after its deadline. After a panic, or in another runtime than its own, which may
+            // be ending, there is nothing left to do.
             if let (Some(inline), Ok(runtime)) = (inline.take(), Handle::try_current())
+                && inline.runtime == runtime.id()
                 && !std::thread::panicking()
             {
-                runtime.spawn(inline);
+                runtime.spawn(inline.future);
             }
         }
         this.state.set(State::Done);
@@ -132,7 +134,7 @@ impl Future for Pending {
                     grace_period,
                 } => {
                     if let Some(sending) = inline
-                        && sending.as_mut().poll(cx).is_ready()
+                        && sending.future.as_mut().poll(cx).is_ready()
                     {
                         *inline = None;
                     }

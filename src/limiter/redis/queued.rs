@@ -57,10 +57,11 @@ impl QueuedRequest {
         }
     }
 
-    /// Whether the answer is still wanted.
-    pub(super) fn is_wanted(&self) -> bool {
+    /// Whether the answer is still wanted at this instant. A process that stood still may find
+    /// charges whose time is over: nobody would hold what they take.
+    pub(super) fn is_wanted(&self, now: Instant) -> bool {
         match &self.reply_to {
-            ReplyTo::Caller(caller) => !caller.is_closed(),
+            ReplyTo::Caller(caller) => !caller.is_closed() && now < self.deadline,
             ReplyTo::Settler(_) | ReplyTo::Nobody => true,
         }
     }

@@ -23,16 +23,17 @@ pub(super) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// The call for a batch. Requests whose callers have left are dropped.
+    /// The call for a batch. Requests that nobody waits for any more are dropped.
     pub(super) fn new(config: &Config, batch: Batch) -> Self {
-        let Batch { hash_slot, mut requests } = batch;
-        requests.retain(|queued| queued.is_wanted());
+        let (Batch { hash_slot, mut requests }, now) = (batch, Instant::now());
+        requests.retain(|queued| queued.is_wanted(now));
         Self { hash_slot, requests: grouped(requests, config.key_prefixes.len()) }
     }
 
     /// Whether an answer is still wanted.
     pub(super) fn is_wanted(&self) -> bool {
-        self.requests.iter().any(|queued| queued.is_wanted())
+        let now = Instant::now();
+        self.requests.iter().any(|queued| queued.is_wanted(now))
     }
 
     pub(super) fn script<'a>(&self, config: &'a Config) -> &'a Script {

@@ -31,11 +31,16 @@ impl Seen<'_> {
         for one in &self.account.bookings {
             groups.entry((one.label("api"), one.at)).or_default().bookings.push(one);
         }
-        for record in self.records {
-            if let Fate::Admitted { at, .. } = record.fate
-                && !self.may_have_moved_up(record)
-            {
-                groups.entry((self.ask(record).key, at)).or_default().holders.push(record);
+        let mut own: Vec<&Record> = self.records.iter().collect();
+        own.sort_by_key(|record| self.tells_no_slot(record));
+        let mut elsewhere = Vec::new();
+        for record in own {
+            let Fate::Admitted { at, .. } = record.fate else { continue };
+            let group = groups.entry((self.ask(record).key, at)).or_default();
+            group.holders.push(record);
+            // It has a slot of another instant, or is alike to one that has.
+            if self.tells_no_slot(record) && self.most_held(&group.holders) > group.cost() {
+                elsewhere.extend(group.holders.pop());
             }
         }
         let outdated = |((_, at), group): (&(&str, i64), &Group<'_>)| {
@@ -53,16 +58,7 @@ impl Seen<'_> {
             .iter()
             .find_map(outdated)
             .or_else(|| groups.iter().find_map(twice))
-            .or_else(|| self.returned(&groups))
-    }
-
-    /// True if a waiter may have got the slot of one who left, which was over when its process ran
-    /// again. Then it tells no slot.
-    fn may_have_moved_up(&self, record: &Record) -> bool {
-        let has_slot = |at| self.account.bookings.iter().any(|one| one.at == at);
-        !self.ask(record).max_wait.is_zero()
-            && self.was_frozen(record.asked, record.ended)
-            && !record.decided_at.is_some_and(has_slot)
+            .or_else(|| self.returned(&groups, &elsewhere))
     }
 
     /// True if the units were taken too long before the caller asked, or after it was answered.
@@ -108,7 +104,12 @@ impl Seen<'_> {
     }
 
     /// What was given back was not spent, and for what was not spent the store was asked.
-    fn returned(&self, groups: &BTreeMap<(&str, i64), Group<'_>>) -> Option<String> {
+    /// `elsewhere` hold units of instants that they do not tell.
+    fn returned(
+        &self,
+        groups: &BTreeMap<(&str, i64), Group<'_>>,
+        elsewhere: &[&Record],
+    ) -> Option<String> {
         if self.has_odd_clocks() || self.forgets() {
             return None;
         }
@@ -128,6 +129,11 @@ impl Seen<'_> {
             sums.unsettled += unsettled;
             sums.missing += (unsettled - kept).max(0);
             sums.more += group.holders.iter().map(|record| self.more(record)).sum::<i64>();
+        }
+        for record in elsewhere {
+            let sums = keys.entry(self.ask(record).key).or_default();
+            sums.kept += self.kept(record);
+            sums.missing -= self.kept(record);
         }
         keys.into_iter().find_map(|(key, sums)| {
             if sums.taken < sums.kept {

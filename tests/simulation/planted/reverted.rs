@@ -4,6 +4,36 @@ use super::{Fault, edit, reverted};
 
 pub(super) const FAULTS: &[Fault] = &[
     reverted(
+        "charge_that_connects_is_overtaken",
+        "c998c62 redis: queue a charge that finds no connection ready",
+        &[
+            edit(
+                "limiter/redis/batcher.rs",
+                "            if let Some(connection) = self.config.pool.ready_connection(queued.hash_slot) {",
+                "            let connection = self.config.pool.ready_connection(queued.hash_slot);
+            {",
+            ),
+            edit(
+                "limiter/redis/batcher.rs",
+                "    connection: Arc<dyn SharedConnection>,
+    permit: OwnedSemaphorePermit,
+) {
+    let (config, hash_slot) = (&batcher.config, queued.hash_slot);",
+                "    connection: Option<Arc<dyn SharedConnection>>,
+    permit: OwnedSemaphorePermit,
+) {
+    let (config, hash_slot) = (&batcher.config, queued.hash_slot);
+    let connection = match connection {
+        Some(connection) => connection,
+        None => match config.pool.connection(hash_slot).await {
+            Ok(connection) => connection,
+            Err(error) => return queued.fail(error),
+        },
+    };",
+            ),
+        ],
+    ),
+    reverted(
         "units_asked_for_before_a_block_stay_taken",
         "00555bf lease: give back what was asked for before a block",
         &[edit(

@@ -32,6 +32,8 @@ pub enum StrikeKind {
     Silence,
     /// All connections are cut, and the host's name leads nowhere.
     NameFails,
+    /// All connections are cut, and what opens new ones for the client panics.
+    DialerPanics,
     /// All connections are cut, and another password holds for new ones.
     Login,
     /// A primary refuses writes, as a replica does.

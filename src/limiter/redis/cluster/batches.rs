@@ -159,7 +159,7 @@ impl Step {
         let now = Instant::now();
         self.call.requests.retain(|queued| {
             let is_late = queued.is_settlement() && begun + MAX_REFUND_TIME < now;
-            queued.is_wanted() && now < queued.deadline && !is_late
+            queued.is_wanted(now) && now < queued.deadline && !is_late
         });
         !self.call.requests.is_empty()
     }

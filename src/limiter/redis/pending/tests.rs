@@ -1,5 +1,6 @@
 //! The errors of callers whose answer never comes, in paused time.
 
+use tokio::runtime::Builder;
 use tokio::time::advance;
 
 use super::super::health::MAX_SILENCE;
@@ -19,6 +20,23 @@ async fn a_call_that_is_given_up_at_the_deadline_missed_it() {
     assert_eq!(early.kind(), ErrorKind::State);
     advance(D).await;
     assert!(dropped_error(&deadline).is_none());
+}
+
+/// Its timers and its connection live there, and end with it.
+#[test]
+fn a_call_whose_caller_leaves_stays_in_its_runtime() {
+    let [own, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build());
+    let [own, other] = [own.expect("a runtime"), other.expect("a runtime")];
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    for (place, tasks) in [(&own, 1), (&other, 0)] {
+        let mut asked = tokio_test::task::spawn(limiter.check(&Charge::new("a")));
+        own.block_on(async { assert!(asked.poll().is_pending()) });
+        let before = place.handle().metrics().num_alive_tasks();
+        let _context = place.enter();
+        drop(asked);
+        assert_eq!(place.handle().metrics().num_alive_tasks(), before + tasks);
+    }
 }
 
 /// It catches up before its deadline, and not after it.

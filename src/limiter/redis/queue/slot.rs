@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use tokio::time::Instant;
+
 use super::super::batch::Requests;
 use super::super::deadline::Stage;
 use super::super::partitions::Partition;
@@ -44,16 +46,16 @@ impl SlotQueue {
         }
     }
 
-    /// The next requests, at most `size`: refunds first, the latest before all. Those whose callers
-    /// have left are dropped.
+    /// The next requests, at most `size`: refunds first, the latest before all. Those that nobody
+    /// waits for any more are dropped.
     pub(super) fn take(&mut self, size: usize) -> Requests {
-        let mut requests = Vec::with_capacity(size.min(self.len()));
+        let (mut requests, now) = (Vec::with_capacity(size.min(self.len())), Instant::now());
         while requests.len() < size
             && let Some(mut queued) = self.pop()
         {
             queued.queue_permit = None;
             queued.record(Stage::Sent);
-            if queued.is_wanted() {
+            if queued.is_wanted(now) {
                 requests.push(queued);
             }
         }

@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, advance};
 
 use super::super::queued::{CompletedRequest, ReplyTo};
 use super::super::reply::ReplyEntry;
@@ -8,12 +10,14 @@ use super::*;
 use crate::ErrorKind;
 use crate::algorithm::{Answer, Report, Verdict};
 
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 type Receiver = oneshot::Receiver<Result<CompletedRequest, Error>>;
 
 fn queued(hash_slot: u16, op: Op) -> (Box<QueuedRequest>, Receiver) {
     let (reply_to, receiver) = oneshot::channel();
     let request = Request { key: String::from("{k}"), quota: None, rule: None, op };
-    let deadline = Instant::now();
+    let deadline = Instant::now() + TIMEOUT;
     let reply_to = ReplyTo::Caller(reply_to);
     let (queue_permit, progress) = (None, None);
     let queued = QueuedRequest { request, hash_slot, deadline, reply_to, queue_permit, progress };
@@ -69,6 +73,19 @@ fn charges_leave_in_order_of_arrival() {
     assert_eq!(ops(Some(call)), [check(1), check(2)]);
     assert_eq!(ops(next_call(&mut queue, false)), [check(3)]);
     assert_eq!(ops(next_call(&mut queue, false)), []);
+}
+
+/// A process that stood still finds it: nobody would hold what it takes.
+#[tokio::test(start_paused = true)]
+async fn a_charge_whose_time_is_over_never_leaves() {
+    let (mut queue, _receivers) = queue(4, [check(1)]);
+    let (mut settlement, _receiver) = queued(0, refund(10));
+    settlement.reply_to = ReplyTo::Nobody;
+    queue.push(settlement);
+    advance(TIMEOUT).await;
+    let (fresh, _receiver) = queued(0, check(2));
+    queue.push(fresh);
+    assert_eq!(ops(next_call(&mut queue, false)), [refund(10), check(2)]);
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! A server that says nothing is at fault, and not this process.
+
+use std::time::Duration;
+
+use tower_sluice::{ErrorKind, Origin};
+
+use super::Seen;
+use crate::plan::{SECOND, Way};
+use crate::servers::{StrikeKind, Topology};
+use crate::world::{Fate, Record};
+
+/// So long after a silence begins, all that came before it is answered, or given up.
+const SETTING_IN: Duration = Duration::from_millis(400);
+
+/// So often a process dials one host within a second: for two connections at first, ten times after
+/// a failure, and to replace connections that were cut.
+const MAX_CONNECTS: usize = 16;
+
+impl Seen<'_> {
+    /// While the one server is silent, and this process is well, no charge fails as by load.
+    pub(super) fn silence(&self) -> Option<String> {
+        let stack = &self.plan.stack;
+        let is_plain = !stack.has_breaker && stack.timeout.is_none() && stack.lease.is_none();
+        let has_one = self.plan.topology == Topology::One;
+        if !is_plain || !has_one || self.plan.is_flooded {
+            return None;
+        }
+        let is_silent = |record: &&Record| {
+            self.strikes.iter().any(|(begin, end, kind)| {
+                let says_nothing = matches!(kind, StrikeKind::Stand | StrikeKind::Silence);
+                says_nothing && *begin + SETTING_IN < record.asked && record.ended < *end
+            })
+        };
+        let is_wrong = |record: &&Record| {
+            let is_load = matches!(record.fate, Fate::Failed(Some(ErrorKind::Saturation)));
+            let is_charge = self.ask(record).way == Way::Acquire;
+            let before = record.asked.saturating_sub(SECOND);
+            let is_well = self.frozen(before, record.ended).is_zero() && !self.is_flooded(record);
+            is_load && is_charge && is_well
+        };
+        let mut all = self.records.iter().filter(is_silent);
+        all.find(is_wrong).map(|record| self.shown(record))
+    }
+
+    /// While what opens connections panics, and all else is well, nothing is the server's fault.
+    pub(super) fn panics(&self) -> Option<String> {
+        let is_panicking = |kind| kind == StrikeKind::DialerPanics;
+        let strikes = || self.strikes.iter().filter(|(_, _, kind)| !self.is_harmless(*kind));
+        let mut own = strikes().filter(|(_, _, kind)| is_panicking(*kind));
+        own.find_map(|(begin, end, _)| {
+            let begin = *begin + SETTING_IN;
+            let is_felt = |one: &(Duration, Duration)| self.is_felt(one.0, one.1, begin, *end);
+            let others = strikes().filter(|(_, _, kind)| !is_panicking(*kind));
+            let mut others = others
+                .map(|(begin, end, _)| (*begin, *end))
+                .chain(self.disturbances.iter().map(|one| (one.from, one.until)));
+            if others.any(|one| is_felt(&one)) {
+                return None;
+            }
+            let is_within = |record: &&Record| begin < record.asked && record.ended < *end;
+            let is_wrong = |record: &&Record| {
+                let by_store = Fate::Failed(Some(ErrorKind::Infrastructure));
+                let is_wrong =
+                    [by_store, Fate::AdmittedBy(Origin::FailOpen)].contains(&record.fate);
+                is_wrong && !self.plan.stack.has_breaker
+            };
+            let mut all = self.records.iter().filter(is_within);
+            all.find(is_wrong).map(|record| self.shown(record))
+        })
+    }
+
+    /// A process dials a host that fails seldom enough.
+    pub(super) fn connects(&self) -> Option<String> {
+        for (place, (from, host)) in self.dials.iter().enumerate() {
+            let is_own = |(at, other): &&(Duration, String)| other == host && *at < *from + SECOND;
+            let count = self.dials[place..].iter().filter(is_own).count();
+            if count > MAX_CONNECTS * self.plan.processes {
+                return Some(format!("{count} within a second of {from:?} to {host}"));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,104 @@
+//! A world that goes on: over 10^4 faults a process keeps its memory, its tasks and its connections.
+
+use std::process::Command;
+use std::rc::Rc;
+
+use fastrand::Rng;
+use tokio::runtime::{Builder, Handle};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{sleep, timeout};
+use tower_sluice::algorithm::TokenBucket;
+use tower_sluice::{Charge, Limiter, LimiterExt, Quota, Redis};
+
+use super::network::{Network, Odds};
+use super::plan::{MILLISECOND, SECOND};
+use super::servers::{Servers, Topology};
+use super::world::TIMEOUT;
+
+/// Says that this process is the one that is measured.
+const MEASURED: &str = "SLUICE_ENDURES";
+
+/// Faults until all that is kept has been made once, and those after it.
+const WARM_UP: usize = 3_000;
+const FAULTS: usize = 10_000;
+
+/// What the process may grow meanwhile: less than 60 bytes for each fault.
+const MAX_GROWTH: u64 = 600_000;
+
+/// Tasks and connections that a quiet process keeps.
+const MAX_TASKS: usize = 20;
+const MAX_CONNECTIONS: usize = 8;
+
+/// The memory of this process in bytes.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("it is Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    let kilobytes = line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+    kilobytes * 1_024
+}
+
+/// Lives until so many faults have happened. Returns the memory then.
+async fn endure(topology: &Topology) -> (usize, u64, u64) {
+    let mut dice = Rng::with_seed(1);
+    let network = Network::new(dice.u64(..));
+    spawn_local(Network::serve(Rc::downgrade(&network)));
+    let servers = Servers::start(topology, &network, dice.u64(..));
+    let pool = servers.pool(&network.dialer()).build().expect("a pool");
+    let bucket = TokenBucket::new(Quota::new(5, SECOND / 10));
+    let limiter = Redis::new("api", bucket, pool).decision_timeout(TIMEOUT);
+    let (mut odds, mut faults, mut warm) = (Odds::default(), 0, None);
+    odds.all_mut().into_iter().for_each(|odd| *odd = 12);
+    loop {
+        network.set_odds(odds);
+        for _ in 0..200 {
+            let (limiter, key) = (limiter.clone(), ["a", "b", "c"][dice.usize(0..3)]);
+            let charge = Charge::new(key).max_wait(MILLISECOND * dice.u32(0..200));
+            let patience = MILLISECOND * dice.u32(1..300);
+            let settles = dice.bool();
+            spawn_local(async move {
+                let asked = timeout(patience, limiter.acquire(charge)).await;
+                let Ok(Ok(mut decision)) = asked else { return };
+                if let (true, Some(reservation)) = (settles, decision.take_reservation()) {
+                    drop(limiter.settle(reservation, 0));
+                }
+            });
+            sleep(MILLISECOND * dice.u32(1..20)).await;
+        }
+        network.set_odds(Odds::default());
+        sleep(4 * SECOND).await;
+        let (tasks, open) = (Handle::current().metrics().num_alive_tasks(), network.open());
+        assert!(tasks <= MAX_TASKS, "{tasks} tasks are left when all is quiet");
+        assert!(open <= MAX_CONNECTIONS, "{open} connections are left when all is quiet");
+        servers.hosts().iter().for_each(|(_, host)| host.server().forget_book());
+        faults += network.forget();
+        match warm {
+            None if faults >= WARM_UP => warm = Some((faults, memory())),
+            Some((from, begin)) if faults >= from + FAULTS => {
+                return (faults - from, begin, memory());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_faults_leave_nothing_behind() {
+    if std::env::var_os(MEASURED).is_none() {
+        let name = std::thread::current().name().expect("a test").to_owned();
+        let mut own = Command::new(std::env::current_exe().expect("a program"));
+        let child = own.args([&name, "--exact", "--nocapture"]).env(MEASURED, "1").output();
+        let child = child.expect("it runs");
+        print!("{}", String::from_utf8_lossy(&child.stdout));
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+        return;
+    }
+    for topology in [Topology::One, Topology::Cluster { masters: 3, replicas: 0 }] {
+        fastrand::seed(1);
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime");
+        let (faults, begin, end) = LocalSet::new().block_on(&runtime, endure(&topology));
+        let growth = end.saturating_sub(begin);
+        println!("endurance faults={faults} bytes={begin} grown_by={growth}");
+        assert!(growth <= MAX_GROWTH, "{growth} bytes more after {faults} faults");
+    }
+}
