@@ -753,8 +753,8 @@ impl Drop",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
             "limiter/redis/deadline.rs",
-            "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= half) {",
-            "        if matches!(stage, Stage::TurnedAway { since } if since <= half) {",
+            "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
+            "        if matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
         )],
     ),
     reverted(
