@@ -100,7 +100,9 @@ impl Sentinels {
         }
     }
 
-    /// Returns how often the primary, or the user there, has changed.
+    /// Returns how often a sentinel has named another primary, or the user there has changed. What
+    /// this process found out by itself is not counted: two servers that both are no primary would
+    /// be asked in turn, without a pause.
     pub(super) fn switches(&self) -> u64 {
         self.switches.load(Relaxed) + self.connector.login.changes()
     }
@@ -191,8 +193,9 @@ impl Sentinels {
     fn record(&self, sentinel: usize, report: Report) {
         let (mut reports, now) = (self.reports(), Instant::now());
         reports.record(sentinel, report, now);
-        if self.primary.borrow().is_some() || reports.are_complete() {
-            self.choose(&reports, now);
+        let may_choose = self.primary.borrow().is_some() || reports.are_complete();
+        if may_choose && self.choose(&reports, now) {
+            self.switches.fetch_add(1, Relaxed);
         }
         self.name_none.store(reports.name_none(), Relaxed);
         if self.primary.borrow().is_none() {
@@ -201,14 +204,15 @@ impl Sentinels {
         }
     }
 
-    /// Follows the primary that the reports name, and leaves the one before.
-    fn choose(&self, reports: &Reports, now: Instant) {
-        let Some(host) = reports.choose(now) else { return };
+    /// Follows the primary that the reports name, and leaves the one before. Returns whether it is
+    /// another.
+    fn choose(&self, reports: &Reports, now: Instant) -> bool {
+        let Some(host) = reports.choose(now) else { return false };
         let current = self.primary.borrow().clone();
         if current.as_ref().is_some_and(|current| current.host == host) {
-            return;
+            return false;
         }
-        let Ok(server) = self.connector.server(&host) else { return };
+        let Ok(server) = self.connector.server(&host) else { return false };
         let server = server.of_kind(ServerKind::Primary);
         let address = server.address();
         self.primary.send_replace(Some(Primary { host, server }));
@@ -216,7 +220,7 @@ impl Sentinels {
             old.server.leave();
             primary_changed(&self.service_name, &address);
         }
-        self.switches.fetch_add(1, Relaxed);
+        true
     }
 
     fn reports(&self) -> MutexGuard<'_, Reports> {
