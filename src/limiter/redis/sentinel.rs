@@ -230,25 +230,29 @@ impl Sentinels {
 
 /// Watches all sentinels until another task does, or the pool is gone.
 async fn watch_all(sentinels: Weak<Sentinels>, mut watcher: channel::Receiver<u64>) -> Option<()> {
-    let mut tasks = JoinSet::new();
-    {
+    loop {
+        let mut tasks = JoinSet::new();
         let all = sentinels.upgrade()?;
         for (number, server) in all.servers.iter().cloned().enumerate() {
             let (service_name, doubts) = (Arc::clone(&all.service_name), Arc::clone(&all.doubts));
             let sentinels = Weak::clone(&sentinels);
             tasks.spawn(Watch { number, server, service_name, sentinels, doubts }.run());
         }
-    }
-    loop {
-        let all = sentinels.upgrade()?;
-        all.heartbeat.store(all.start.elapsed().as_millis() as u64 + 1, Relaxed);
         drop(all);
-        select! {
-            // Another watches, or the pool is gone.
-            _ = watcher.changed() => return None,
-            // Only a panic ends one of them. After a while all begin anew.
-            _ = tasks.join_next() => return None,
-            () = sleep(HEARTBEAT) => {}
+        let mut has_panicked = false;
+        while !has_panicked {
+            let all = sentinels.upgrade()?;
+            all.heartbeat.store(all.start.elapsed().as_millis() as u64 + 1, Relaxed);
+            drop(all);
+            select! {
+                // Another watches, or the pool is gone.
+                _ = watcher.changed() => return None,
+                // Only a panic ends one of them, such as that of a resolver. All begin anew soon:
+                // an idle process follows its primary, too.
+                _ = tasks.join_next() => has_panicked = true,
+                () = sleep(HEARTBEAT) => {}
+            }
         }
+        sleep(HEARTBEAT).await;
     }
 }
