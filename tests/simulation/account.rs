@@ -98,7 +98,7 @@ pub enum Op {
 #[derive(Clone, Debug)]
 pub struct Charge {
     pub server: usize,
-    call: usize,
+    session: u64,
     pub now: i64,
     /// The names of its keys: one for each quota.
     pub keys: Rc<[String]>,
@@ -171,8 +171,8 @@ fn label_of(key: &str) -> &str {
 #[derive(Clone, Debug)]
 pub struct Booking {
     pub server: usize,
-    /// The place of its call's changes in the server's book.
-    pub call: usize,
+    /// The number of the connection that asked for it.
+    pub session: u64,
     /// The instants of the decision and of its slot, by the server's clock.
     pub now: i64,
     pub at: i64,
@@ -465,10 +465,10 @@ impl Account {
                         works.get_mut(key).expect("it was read").bookings.push(index);
                     }
                     let (server, keys) = (charge.server, self.named(charge));
-                    let (call, taken, settlements) = (charge.call, cost, 0);
+                    let (session, taken, settlements) = (charge.session, cost, 0);
                     self.bookings.push(Booking {
                         server,
-                        call,
+                        session,
                         now,
                         at,
                         keys,
@@ -712,9 +712,18 @@ impl Account {
                     let size = 1 + List::state_elements(&rule);
                     for _ in 0..repeats {
                         let (keys, op, rule) = (Rc::clone(&names), op.clone(), rule.clone());
-                        let (quotas, call) = (quotas.clone(), call.first_change);
+                        let (quotas, session) = (quotas.clone(), call.session);
                         let answer = reply[place].clone();
-                        charges.push(Charge { server, call, now, keys, op, answer, rule, quotas });
+                        charges.push(Charge {
+                            server,
+                            session,
+                            now,
+                            keys,
+                            op,
+                            answer,
+                            rule,
+                            quotas,
+                        });
                         place += size;
                     }
                 }

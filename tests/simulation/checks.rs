@@ -576,18 +576,18 @@ impl Seen<'_> {
                         && (reserved..=second.ended).contains(&since_begin(*now))
                 })
             };
-            // Charges of one call are decided in the order in which they were asked. Of calls that
-            // are under way side by side each may be the first.
-            let is_one_call = || {
+            // Charges over one connection are decided in the order in which they were asked. Of
+            // several each may be the first.
+            let is_one_connection = || {
                 let own =
                     self.account.bookings.iter().filter(|one| {
                         since_begin(one.now) == *decided && one.label("api") == alike.1
                     });
-                own.map(|one| (one.server, one.call)).collect::<BTreeSet<_>>().len() == 1
+                own.map(|one| (one.server, one.session)).collect::<BTreeSet<_>>().len() == 1
             };
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
                 let is_beside = *when == *decided && first.number < second.number;
-                let is_behind = *decided < second.asked || is_beside && is_one_call();
+                let is_behind = *decided < second.asked || is_beside && is_one_connection();
                 alike == other
                     && is_behind
                     && earlier < at

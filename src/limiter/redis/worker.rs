@@ -158,23 +158,18 @@ impl Worker {
         }
     }
 
-    /// Sends a call.
+    /// Sends a call. A connection answers its calls in order: so no charge is decided before one
+    /// that left earlier over the same one, nor before a refund that was made earlier. In a cluster
+    /// all calls of a slot share one connection.
     async fn send_call(&mut self, connection: Arc<dyn SharedConnection>, call: Call) {
-        // A connection answers its calls in order: so no charge is decided before a refund that was
-        // made earlier. In a cluster all calls of a slot share one connection.
-        let (has_refunds, hash_slot) = (call.has_refunds(), call.batches[0].hash_slot);
+        let hash_slot = call.batches[0].hash_slot;
         let same = self.refunding.get(&hash_slot).filter(|same| same.is_alive());
-        let keeps_order = has_refunds || same.is_some();
         let connection = same.map_or(connection, Arc::clone);
-        if has_refunds && !self.config.pool.is_routed() {
+        if call.has_refunds() && !self.config.pool.is_routed() {
             self.refunding.insert(hash_slot, Arc::clone(&connection));
         }
         let call = send_call(Arc::clone(&self.config), connection, call);
-        if keeps_order {
-            self.calls.spawn(sent_now(call).await);
-        } else {
-            self.calls.spawn(call);
-        }
+        self.calls.spawn(sent_now(call).await);
     }
 
     fn connected(&mut self, partitions: Vec<Partition>, outcome: ConnectionResult) {
