@@ -177,9 +177,9 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinel_that_was_away_not_asked_again",
         &[edit(
             "limiter/redis/sentinel/watch.rs",
-            "            backoff.record_failure(Instant::now());
+            "            backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;",
-            "            backoff.record_failure(Instant::now());
+            "            backoff.record_failure(failed);
             self.report(Report::Unreachable(error))?;
             sleep(INTERVAL.mul_f64(1e6)).await;",
         )],

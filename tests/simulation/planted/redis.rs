@@ -209,13 +209,11 @@ pub(super) const FAULTS: &[Fault] = &[
         "timer_of_a_caller_not_polled",
         &[edit(
             "limiter/redis/pending.rs",
-            "                    let Some(grace_period) = grace_period else {
-                        ready!(timer.poll(cx));",
-            "                    let Some(grace_period) = grace_period else {
-                        if receiver.is_some() {
+            "                        ready!(timer.as_mut().poll(cx));",
+            "                        if receiver.is_some() {
                             return Poll::Pending;
                         }
-                        ready!(timer.poll(cx));",
+                        ready!(timer.as_mut().poll(cx));",
         )],
     ),
     planted(
@@ -302,8 +300,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "pause_between_attempts_never_ends",
         &[edit(
             "limiter/redis/backoff.rs",
-            "        self.next = self.next.max(Some(now + self.pause()));",
-            "        self.next = self.next.max(Some(now + 100 * self.pause()));",
+            "        self.next = self.next.max(Some(begun + self.pause()));",
+            "        self.next = self.next.max(Some(begun + 100 * self.pause()));",
         )],
     ),
     planted(

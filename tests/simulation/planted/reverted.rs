@@ -106,17 +106,6 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     ),
     reverted(
-        "settler_wakes_after_its_observers",
-        "96ff34f settlement: wake before observers are called",
-        &[edit(
-            "settlement.rs",
-            "        waker.into_iter().for_each(Waker::wake);
-        observers.into_iter().for_each(|observer| observer(&result));",
-            "        observers.into_iter().for_each(|observer| observer(&result));
-        waker.into_iter().for_each(Waker::wake);",
-        )],
-    ),
-    reverted(
         "refused_greeting_taken_for_a_silent_one",
         "d380ecf greeting: see that a HELLO was refused",
         &[edit(
@@ -753,8 +742,8 @@ impl Drop",
         "aa136d3 Mend what users, operators and attackers met in the crate",
         &[edit(
             "limiter/redis/deadline.rs",
-            "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= half) {",
-            "        if matches!(stage, Stage::TurnedAway { since } if since <= half) {",
+            "        if !is_busy && matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
+            "        if matches!(stage, Stage::TurnedAway { since } if since <= self.half()) {",
         )],
     ),
     reverted(
