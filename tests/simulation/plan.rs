@@ -208,8 +208,9 @@ impl Plan {
                 self.strikes.push((FIRST_FAULT + MILLISECOND * dice.u32(1..2_000), strike));
             }
         }
-        // What opens connections panics.
-        if dice.u32(0..12) == 0 && !self.is_flooded {
+        // What opens connections panics. What watches sentinels begins anew some time later.
+        let has_sentinels = matches!(self.topology, Topology::Sentinels { .. });
+        if dice.u32(0..12) == 0 && !self.is_flooded && !has_sentinels {
             let lasting = MILLISECOND * dice.u32(100..1_500);
             let strike = Strike { kind: StrikeKind::DialerPanics, place: dice.u32(..), lasting };
             self.strikes.push((FIRST_FAULT + MILLISECOND * dice.u32(1..500), strike));
