@@ -24,6 +24,9 @@ pub(crate) fn is_planted(number: usize) -> bool {
 }
 ";
 
+/// What a fault edits of each body: by its file, begin and end.
+type Changes = BTreeMap<(&'static str, usize, usize), Vec<(Range<usize>, &'static str)>>;
+
 /// Faults that edit nothing but bodies, by their numbers, and the files that they edit.
 #[derive(Default)]
 pub(super) struct Bodies {
@@ -70,8 +73,7 @@ impl Bodies {
 
     /// Plants a fault. `None`: it edits more than bodies.
     fn plant(&mut self, fault: &'static Fault) -> Option<()> {
-        let mut changes: BTreeMap<(&str, usize, usize), Vec<(Range<usize>, &str)>> =
-            BTreeMap::new();
+        let mut changes = Changes::new();
         for edit in fault.edits {
             let file = self.files.entry(edit.file).or_insert_with(|| File::read(edit.file));
             let change = file.change(edit)?;

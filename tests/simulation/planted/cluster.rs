@@ -124,10 +124,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "sentinels_switch_ignored",
         &[edit(
             "limiter/redis/sentinel.rs",
-            "        let Some(host) = reports.choose(now) else { return };",
-            "        let Some(host) = reports.choose(now) else { return };
+            "        let Some(host) = reports.choose(now) else { return false };",
+            "        let Some(host) = reports.choose(now) else { return false };
         if self.primary.borrow().is_some() {
-            return;
+            return false;
         }",
         )],
     ),

@@ -31,11 +31,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "oldest_epoch_followed",
         "limiter::redis::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
     ),
-    by(
-        "lease_outlives_a_reset",
-        "lease",
-        "ending::after_a_reset_in_doubt_nothing_is_leased_for_a_while",
-    ),
+    by("lease_outlives_a_reset", "lease", "ending::reset_forgets_leased_units"),
     by(
         "waiter_for_a_refill_never_answered",
         "lease",
@@ -279,5 +275,34 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "pause_since_a_connection_was_looked_at",
         "simulation",
         "strikes::an_idle_process_is_decided_at_once_when_the_server_is_well",
+    ),
+    by(
+        "try_again_is_an_error",
+        "cluster",
+        "moving::a_tuple_whose_keys_are_split_waits_for_those_that_still_move",
+    ),
+    by(
+        "cluster_leaves_the_server_that_lives",
+        "cluster",
+        "lost::what_a_replaced_master_still_admits_reaches_nobody",
+    ),
+    by(
+        "map_read_once_and_never_again",
+        "cluster",
+        "lost::a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted",
+    ),
+    by(
+        "old_primary_not_left",
+        "sentinel",
+        "left::what_a_replaced_primary_still_admits_reaches_nobody",
+    ),
+    by(
+        "attempt_that_failed_keeps_its_place",
+        "connections",
+        "a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
+    ),
+    unit(
+        "late_timer_not_seen",
+        "limiter::redis::deadline::tests::a_late_timer_is_load_for_every_charge_of_the_moment",
     ),
 ];

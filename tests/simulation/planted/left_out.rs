@@ -29,6 +29,7 @@ pub(super) const LEFT_OUT: &[(&str, &str)] = &[
     ("812db53 sliding_counter: restore only what nobody was booked into", ARITHMETIC),
     ("5bc2d6e policy: let the longest wait say if it is reserved", ARITHMETIC),
     ("18d8fc5 policy: give all policies of a process one clock", ARITHMETIC),
+    ("96ff34f settlement: wake before observers are called", OBSERVERS),
     ("5186a99 line: wake one waiter for a change, not all behind it", WORK_ALONE),
     ("5f0b75f line: look for past slots once all of them are past", WORK_ALONE),
     ("1641a11 breaker: keep the failure itself as the cause", WORK_ALONE),
@@ -45,6 +46,7 @@ const TWO_RUNTIMES: &str = "a world has one runtime";
 const SEVERAL_THREADS: &str = "a world has one thread";
 const TLS: &str = "a simulated socket has no TLS";
 const GIVEN_CONNECTIONS: &str = "a world opens the connections of the crate's own pool";
+const OBSERVERS: &str = "a world installs no recorder and no subscriber, which could panic";
 const OTHER_SERVERS: &str = "simulated servers answer as Redis 7.0, and correctly";
 const RIGHTS: &str = "simulated servers have one user with all rights";
 const PLACE_IS_GONE: &str = "the code was replaced since, and what it did has no place";

@@ -209,10 +209,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "timer_of_a_caller_not_polled",
         &[edit(
             "limiter/redis/pending.rs",
-            "                    let Some(grace_period) = grace_period else {
-                        ready!(timer.as_mut().poll(cx));",
-            "                    let Some(grace_period) = grace_period else {
-                        if receiver.is_some() {
+            "                        ready!(timer.as_mut().poll(cx));",
+            "                        if receiver.is_some() {
                             return Poll::Pending;
                         }
                         ready!(timer.as_mut().poll(cx));",

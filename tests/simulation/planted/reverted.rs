@@ -106,17 +106,6 @@ pub(super) const FAULTS: &[Fault] = &[
         )],
     ),
     reverted(
-        "settler_wakes_after_its_observers",
-        "96ff34f settlement: wake before observers are called",
-        &[edit(
-            "settlement.rs",
-            "        waker.into_iter().for_each(Waker::wake);
-        observers.into_iter().for_each(|observer| observer(&result));",
-            "        observers.into_iter().for_each(|observer| observer(&result));
-        waker.into_iter().for_each(Waker::wake);",
-        )],
-    ),
-    reverted(
         "refused_greeting_taken_for_a_silent_one",
         "d380ecf greeting: see that a HELLO was refused",
         &[edit(
@@ -673,15 +662,63 @@ impl Drop",
         &[
             edit(
                 "limiter/redis/worker.rs",
-                "        if has_refunds && !self.config.pool.is_routed() {",
-                "        if has_refunds && !self.config.pool.is_routed() && hash_slot == u16::MAX {",
+                "        if call.has_refunds() && !self.config.pool.is_routed() {",
+                "        if call.has_refunds() && hash_slot == u16::MAX {",
             ),
             edit(
                 "limiter/redis/worker.rs",
-                "        if keeps_order {",
-                "        if keeps_order && hash_slot == u16::MAX {",
+                "        self.calls.spawn(sent_now(call).await);",
+                "        self.calls.spawn(call);",
             ),
         ],
+    ),
+    reverted(
+        "call_with_refunds_overtakes_others",
+        "9795b90 redis: let calls leave in the order in which they were put together",
+        &[edit(
+            "limiter/redis/worker.rs",
+            "        let call = send_call(Arc::clone(&self.config), connection, call);
+        self.calls.spawn(sent_now(call).await);",
+            "        let keeps_order = call.has_refunds();
+        let call = send_call(Arc::clone(&self.config), connection, call);
+        if keeps_order {
+            self.calls.spawn(sent_now(call).await);
+        } else {
+            self.calls.spawn(call);
+        }",
+        )],
+    ),
+    reverted(
+        "two_servers_that_are_no_primary_asked_without_a_pause",
+        "5e555b0 sentinel: pause between servers that both are no primary",
+        &[edit(
+            "limiter/redis/sentinel.rs",
+            "            primary_changed(&self.service_name, &address);
+        }
+        true",
+            "            primary_changed(&self.service_name, &address);
+        }
+        self.switches.fetch_add(1, Relaxed);
+        true",
+        )],
+    ),
+    reverted(
+        "sentinels_not_watched_after_a_panic",
+        "2c57efa sentinel: watch on soon after a panic",
+        &[edit(
+            "limiter/redis/sentinel.rs",
+            "                _ = tasks.join_next() => has_panicked = true,",
+            "                _ = tasks.join_next() => return None,",
+        )],
+    ),
+    reverted(
+        "charge_sent_after_its_time",
+        "5363a83 redis: send no charge whose time is over",
+        &[edit(
+            "limiter/redis/queued.rs",
+            "!caller.is_closed() && now < self.deadline,",
+            "!caller.is_closed(),",
+        )],
     ),
     reverted(
         "refunds_wait_behind_charges",
