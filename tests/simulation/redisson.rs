@@ -287,7 +287,8 @@ impl Seen {
             };
             let own = grants.swap_remove(own);
             let is_right = (own.left == 0) == gave_back;
-            if !is_right && !(gave_back && self.may_lose(own.at, record.ended + 500_000)) {
+            let is_excused = gave_back && self.may_lose(own.at, record.ended + 500_000);
+            if !is_right && !is_excused {
                 return Some(format!("once: {record:?} holds {own:?}"));
             }
         }
