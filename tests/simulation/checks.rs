@@ -320,8 +320,8 @@ impl Seen<'_> {
         self.lost(&open)
     }
 
-    /// True if a waiter may have gone at a slot of before its own decision, as the store's clock has
-    /// it: who had that slot left. It did not wait, so it tells the instant of its decision.
+    /// True if a waiter may have gone at a slot of before its own decision, as the store's clock
+    /// has it: who had that slot left. It did not wait, so it tells the instant of its decision.
     fn tells_no_slot(&self, record: &Record) -> bool {
         let Fate::Admitted { at, .. } = record.fate else { return false };
         let ask = self.ask(record);

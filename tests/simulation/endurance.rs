@@ -1,4 +1,5 @@
-//! A world that goes on: over 10^4 faults a process keeps its memory, its tasks and its connections.
+//! A world that goes on: after 10^4 faults a process has the memory, the tasks and the connections
+//! that it had before.
 
 use std::process::Command;
 

@@ -237,8 +237,8 @@ impl Seen {
         self.disturbances.iter().any(|one| meets(one, from, until))
     }
 
-    /// True if a refund of that time may be lost. What only comes late is not, unless its connection
-    /// was left meanwhile.
+    /// True if a refund of that time may be lost. What only comes late is not, unless its
+    /// connection was left meanwhile.
     fn may_lose(&self, from: i64, until: i64) -> bool {
         let is_loss =
             |one: &&Disturbance| one.fault != Fault::Stall || one.until - one.from > LEFT_AFTER;

@@ -1,5 +1,7 @@
 //! The errors of callers whose answer never comes, in paused time.
 
+use std::future::poll_fn;
+
 use tokio::runtime::Builder;
 use tokio::time::advance;
 
@@ -30,8 +32,9 @@ fn a_call_whose_caller_leaves_stays_in_its_runtime() {
     let pool = Pool::new(Arc::<Silent>::default(), None);
     let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
     for (place, tasks) in [(&own, 1), (&other, 0)] {
-        let mut asked = tokio_test::task::spawn(limiter.check(&Charge::new("a")));
-        own.block_on(async { assert!(asked.poll().is_pending()) });
+        let mut asked = Box::pin(limiter.check(&Charge::new("a")));
+        let poll = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending()));
+        assert!(own.block_on(poll));
         let before = place.handle().metrics().num_alive_tasks();
         let _context = place.enter();
         drop(asked);
