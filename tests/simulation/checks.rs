@@ -212,12 +212,19 @@ impl Seen<'_> {
                 // For either error.
                 Fate::AdmittedBy(Origin::Local | Origin::Shadow)
                 | Fate::Refused { by: Some(Origin::Local), .. } => is_disturbed || is_loaded(),
-                Fate::Failed(_) => is_disturbed,
+                Fate::Failed(_) => is_disturbed || self.had_no_time(record),
                 _ => true,
             };
             !is_excused
         };
         self.records.iter().find(is_broken).map(|record| self.shown(record))
+    }
+
+    /// True if the process stood still again and again while it was asked, each time too shortly to
+    /// be noticed, and had nearly no time for it.
+    fn had_no_time(&self, record: &Record) -> bool {
+        let frozen = self.frozen(record.asked, record.ended);
+        10 * frozen >= 8 * (record.ended - record.asked)
     }
 
     /// True if the process asked more at once than its calls carry.
@@ -232,12 +239,18 @@ impl Seen<'_> {
         self.records.iter().filter(is_beside).count() > most
     }
 
-    /// True if a breaker may have opened in a fault, and had no success since that would close it.
+    /// True if a breaker may have opened in a fault, or since calls were slow, and had no success
+    /// since that would close it.
     fn may_be_open(&self, record: &Record) -> bool {
         let process = self.ask(record).process;
         let ends = self.strikes.iter().map(|(_, end, _)| *end);
         let ends = ends.chain(self.disturbances.iter().map(|one| one.until));
         let ends = ends.chain(self.freezes.iter().map(|(_, end)| *end));
+        let is_slow = |one: &&Record| {
+            let slow_after = self.plan.stack.slow_after.unwrap_or(Duration::MAX);
+            self.ask(one).process == process && one.ended - one.asked >= slow_after
+        };
+        let ends = ends.chain(self.records.iter().filter(is_slow).map(|one| one.ended));
         let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
         let is_decided = |fate: &Fate| match fate {
             Fate::Admitted { .. } | Fate::Done => true,
@@ -585,9 +598,13 @@ impl Seen<'_> {
                     });
                 own.map(|one| (one.server, one.session)).collect::<BTreeSet<_>>().len() == 1
             };
+            // A server of a cluster may have turned both away: then each goes on alone.
+            let may_be_redirected =
+                self.strikes.iter().any(|(begin, _, kind)| moves_slots(*kind) && begin < decided);
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
                 let is_beside = *when == *decided && first.number < second.number;
-                let is_behind = *decided < second.asked || is_beside && is_one_connection();
+                let is_beside = is_beside && !may_be_redirected && is_one_connection();
+                let is_behind = *decided < second.asked || is_beside;
                 alike == other
                     && is_behind
                     && earlier < at
@@ -824,4 +841,10 @@ pub fn timeline(seen: &Seen<'_>) -> String {
         let _ = writeln!(text, "{:>12.6} s  {line}", at.as_secs_f64());
         text
     })
+}
+
+/// True if keys of a cluster may have another server since such a strike.
+fn moves_slots(kind: StrikeKind) -> bool {
+    use StrikeKind::{MoveSlots, NodeFailover, SlotMapStale, TakeSlots};
+    matches!(kind, MoveSlots | NodeFailover | SlotMapStale | TakeSlots)
 }

@@ -50,7 +50,9 @@ impl Seen<'_> {
         };
         let is_wrong = |record: &&Record| {
             let is_load = matches!(record.fate, Fate::Failed(Some(ErrorKind::Saturation)));
-            let is_charge = self.ask(record).way == Way::Acquire;
+            // One that finds the queue full has its answer at once.
+            let is_full = record.ended == record.asked;
+            let is_charge = self.ask(record).way == Way::Acquire && !is_full;
             let before = record.asked.saturating_sub(SECOND);
             let is_well = self.frozen(before, record.ended).is_zero() && !self.is_flooded(record);
             is_load && is_charge && is_well
