@@ -466,7 +466,15 @@ impl Seen<'_> {
     /// True if a fault explains that nothing of a charge came back within this time.
     fn may_be_lost(&self, one: &Booking, settling: Duration) -> bool {
         let at = since_begin(one.now);
-        let until = since_begin(one.at) + settling;
+        // Who waits for a service that is never ready may leave much later.
+        let leaves = |record: &&Record| {
+            let ask = self.ask(record);
+            record.fate == Fate::Left
+                && (ask.key, ask.cost.cast_signed()) == (one.label("api"), one.cost)
+                && (record.asked..=record.ended).contains(&at)
+        };
+        let left = self.records.iter().filter(leaves).map(|record| record.ended).max();
+        let until = since_begin(one.at).max(left.unwrap_or_default()) + settling;
         // A process that stood still sends late, and waits for the answer no more.
         // An answer that is late for no longer is awaited.
         let is_awaited = |one: &Disturbance| {

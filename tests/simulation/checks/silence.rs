@@ -5,6 +5,7 @@ use std::time::Duration;
 use tower_sluice::{ErrorKind, Origin};
 
 use super::Seen;
+use crate::network::{Disturbance, Fault};
 use crate::plan::{SECOND, Way};
 use crate::servers::{StrikeKind, Topology};
 use crate::world::{Fate, Record};
@@ -15,8 +16,9 @@ const SETTING_IN: Duration = Duration::from_millis(20);
 /// So long after connections are cut, what was sent over them is given up.
 const GIVING_UP: Duration = Duration::from_millis(400);
 
-/// So often a process dials one host within a second: for two connections at first, ten times after
-/// a failure, and to replace connections that were cut.
+/// So often a process dials one host within a second, beside what replaces connections that the
+/// network cut: for two connections at first, ten times after a failure, and for those that a strike
+/// cut.
 const MAX_CONNECTS: usize = 16;
 
 impl Seen<'_> {
@@ -93,7 +95,12 @@ impl Seen<'_> {
         for (place, (from, host)) in self.dials.iter().enumerate() {
             let is_own = |(at, other): &&(Duration, String)| other == host && *at < *from + SECOND;
             let count = self.dials[place..].iter().filter(is_own).count();
-            if count > MAX_CONNECTS * self.plan.processes {
+            let is_cut = |one: &&Disturbance| {
+                let is_cut = !matches!(one.fault, Fault::Stall | Fault::Silence | Fault::Refuse);
+                is_cut && (*from..*from + SECOND).contains(&one.from)
+            };
+            let cut = self.disturbances.iter().filter(is_cut).count();
+            if count > MAX_CONNECTS * self.plan.processes + cut {
                 return Some(format!("{count} within a second of {from:?} to {host}"));
             }
         }
