@@ -16,9 +16,9 @@ const SETTING_IN: Duration = Duration::from_millis(20);
 /// So long after connections are cut, what was sent over them is given up.
 const GIVING_UP: Duration = Duration::from_millis(400);
 
-/// So often a process dials one host within a second, beside what replaces connections that the
-/// network cut: for two connections at first, ten times after a failure, and for those that a strike
-/// cut.
+/// So often a process dials one host within a second: for two connections at first, ten times
+/// after a failure, and for those that a strike cut. What replaces connections that the network
+/// cut comes on top.
 const MAX_CONNECTS: usize = 16;
 
 impl Seen<'_> {
