@@ -45,8 +45,12 @@ async fn redissons_keys_are_decided_by_the_master_of_their_name() {
     let (asking, charge) = (redisson.clone(), Charge::new(name).cost(5));
     let asking = tokio::spawn(async move { asking.check(&charge).await });
     let hasty = redisson.clone().decision_timeout(Duration::from_millis(100));
-    let error = trouble(&hasty, &Charge::new(name)).await;
-    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error:?}");
+    // A busy machine may take it for load first.
+    let mut kind = ErrorKind::Saturation;
+    while kind == ErrorKind::Saturation {
+        kind = trouble(&hasty, &Charge::new(name)).await.kind();
+    }
+    assert_eq!(kind, ErrorKind::Infrastructure);
     cluster.move_keys(slot, from, to).await;
     cluster.end_move(slot, from, to).await;
     assert!(asking.await.expect("no panic").expect("a decision").is_admitted());
