@@ -89,10 +89,12 @@ impl Deadline {
         self.start + self.at.saturating_duration_since(self.start) / 2
     }
 
-    /// Records that half of the time was over long ago, if it was. A process that stands still for
-    /// most of a charge's time may go on just before the deadline, and then is in time for that.
+    /// Records that the process is busy if less than a quarter of the time is left now, though its
+    /// timer was to fire at half of it. One that stands still for most of a charge's time may go on
+    /// just before the deadline, and then is in time for that.
     pub(super) fn record_half(&self, pool: &Pool) {
-        if GracePeriod::new(self.half()).is_late() {
+        let quarter = self.half().saturating_duration_since(self.start) / 2;
+        if self.half().elapsed() > quarter && GracePeriod::new(self.half()).is_late() {
             pool.liveness().record_busy();
         }
     }
