@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ConnectionAddr, Pipeline, RedisError};
@@ -16,6 +17,7 @@ pub(super) struct Connection {
     health: Arc<Health>,
     address: Arc<ConnectionAddr>,
     is_primary: bool,
+    made_at: Instant,
 }
 
 impl Connection {
@@ -25,7 +27,13 @@ impl Connection {
         address: ConnectionAddr,
         is_primary: bool,
     ) -> Self {
-        Self { socket, health, address: Arc::new(address), is_primary }
+        let made_at = Instant::now();
+        Self { socket, health, address: Arc::new(address), is_primary, made_at }
+    }
+
+    /// How long it has been ready.
+    pub(super) fn age(&self) -> Duration {
+        self.made_at.elapsed()
     }
 
     /// Where it leads, for errors.

@@ -25,6 +25,10 @@ use crate::limiter::grace_period::{GracePeriod, unless_busy};
 use crate::observe::ConnectionWatch;
 use crate::{Error, ErrorKind};
 
+/// A younger connection has hardly been used: that it brought no reply says nothing about its
+/// server.
+const MIN_AGE: Duration = Duration::from_millis(50);
+
 /// The pause after an attempt to connect that ended with its runtime, or that load ended.
 const INTERRUPTED_PAUSE: Duration = Duration::from_millis(10);
 
@@ -161,20 +165,23 @@ impl Connections for OwnPool {
 
     fn no_reply_error(&self, _: u16) -> Error {
         let state = self.lock();
-        let is_connected = state.entries().any(|entry| entry.connection.is_some());
+        let ages = state.entries().filter_map(|entry| Some(entry.connection.as_ref()?.age()));
+        let age = ages.max();
         let oldest_attempt = state.entries().filter_map(|entry| entry.attempt).min();
         let hangs = state.attempt_hangs();
         drop(state);
-        if is_connected {
+        if age.is_some_and(|age| age >= MIN_AGE) {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
         }
         if let Some(error) = self.connect_error(0) {
             return error;
         }
-        // An attempt that has just begun says nothing about the server yet.
+        // Nor does an attempt that has just begun say anything about the server yet.
         let address = self.target.address();
         match oldest_attempt {
-            Some(started) if hangs || started.elapsed() >= MAX_CONNECTION_WAIT => {
+            Some(started)
+                if age.is_none() && (hangs || started.elapsed() >= MAX_CONNECTION_WAIT) =>
+            {
                 let message = format!("no connection to {address} in time");
                 Error::new(ErrorKind::Infrastructure, message)
             }
