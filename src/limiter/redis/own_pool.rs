@@ -263,3 +263,6 @@ impl Drop for ConnectAttempt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
