@@ -196,6 +196,17 @@ mod tests {
         }
     }
 
+    /// It is late itself, and what has arrived waits for its turn.
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_process_reads_what_has_arrived() {
+        let grace_period = GracePeriod::new(Instant::now());
+        advance(2 * SLACK).await;
+        assert!(grace_period.is_late());
+        let arrived = tokio::spawn(yield_now());
+        grace_period.catch_up().await;
+        assert!(arrived.is_finished());
+    }
+
     /// An answer that it delayed needs time, even if the thread goes on just before the
     /// deadline.
     #[test]

@@ -502,3 +502,41 @@ pub(super) fn micros(duration: Duration) -> i64 {
 fn duration(micros: i64) -> Duration {
     Duration::from_micros(micros.max(0).cast_unsigned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::TokenBucket;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A store that can take nothing back.
+    struct Keeps;
+
+    impl Reclaim for Keeps {
+        fn reclaim(&self, _: &str, _: &Quotas, _: u64, _: Mark) -> Settlement {
+            Settlement::gave_back(0)
+        }
+    }
+
+    /// The store answers a charge, and the key is reset before this is heard.
+    #[tokio::test(start_paused = true)]
+    async fn no_charge_finds_a_slot_that_was_given_before_a_reset() {
+        for is_reset in [false, true] {
+            let bucket = TokenBucket::new(Quota::per_second(1));
+            let named = NamedAlgorithm::new("api".into(), bucket).expect("an algorithm");
+            let known = named.known();
+            if is_reset {
+                named.forget("key", true);
+            }
+            let taken = Taken { key: Key::Constant("key"), quota: None, mark: Mark::default() };
+            let decision = Decision::new(Outcome::Wait(SECOND));
+            let decision = decision.with_reservation(named.reservation(1, taken));
+            let decision = named.line_up(decision, known, |_| "key".to_owned(), || Arc::new(Keeps));
+            let place = decision.reservation().and_then(Reservation::turn).expect("a place");
+            place.add();
+            assert!(place.leave().is_some());
+            assert_eq!(named.lines.have_spares(), !is_reset);
+        }
+    }
+}

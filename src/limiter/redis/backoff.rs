@@ -123,6 +123,17 @@ mod tests {
         assert!(backoff.retry_at(ended).is_some(), "the next one is an attempt in trouble");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_success_ends_the_pauses_unless_connections_are_unusable() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        backoff.record_failure(now);
+        backoff.record_success();
+        assert_eq!(backoff.retry_at(now), None);
+        backoff.record_unusable(now);
+        backoff.record_success();
+        assert!(backoff.retry_at(now).is_some());
+    }
+
     #[test]
     fn a_silent_server_is_given_up_within_half_a_second() {
         let most = super::super::health::MAX_SILENCE + MAX_FIRST_PAUSE;

@@ -270,3 +270,6 @@ impl Drop for ConnectAttempt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,6 +188,7 @@ impl Drop for Attempt {
 #[cfg(test)]
 mod tests {
     use redis::Value;
+    use tokio::time::advance;
 
     use super::super::super::connections::Connections as _;
     use super::super::super::key::HASH_SLOTS;
@@ -213,5 +214,18 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert!(error.to_string().ends_with("holds the key"), "{error}");
         assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Infrastructure);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_attempt_may_begin_whatever_ended_the_last_one() {
+        let (refreshes, runtime) = (Refreshes::default(), Handle::current().id());
+        let failed = Err(Error::new(ErrorKind::Infrastructure, "away"));
+        for result in [Some(failed), None, Some(Ok(()))] {
+            assert!(refreshes.begin(runtime).is_ok());
+            assert!(refreshes.begin(runtime).is_err(), "one at a time");
+            refreshes.end(runtime, result);
+            advance(Duration::from_secs(1)).await;
+        }
+        assert!(refreshes.begin(runtime).is_ok());
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::advance;
 
 use super::super::connections::MAX_CONNECTION_WAIT;
+use super::super::health::{BUSY_FACTOR, MAX_SILENCE};
 use super::super::silent::Silent;
 use super::*;
 use crate::algorithm::FixedWindow;
@@ -129,6 +130,18 @@ async fn in_a_cluster_a_silent_server_shows_after_a_while() {
     advance(D).await;
     pool.liveness().record_reply(7);
     assert_eq!(sent.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Saturation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_cluster_a_busy_process_takes_longer_to_find_a_server_silent() {
+    let pool = pool().clustered();
+    let liveness = pool.liveness();
+    assert!(!liveness.is_silent(0), "since now");
+    liveness.record_busy();
+    advance(MAX_SILENCE).await;
+    assert!(!liveness.is_silent(0));
+    advance(MAX_SILENCE * (BUSY_FACTOR - 1)).await;
+    assert!(liveness.is_silent(0));
 }
 
 /// Its last timer may fire in time by chance, and callers that have missed their deadlines may not

@@ -68,6 +68,16 @@ async fn the_time_of_a_decision_begins_with_its_first_poll() {
     assert_eq!((begun.elapsed(), error.kind()), (D, ErrorKind::Infrastructure));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_charge_whose_time_ends_before_it_is_sent_blames_no_server() {
+    let pool = Pool::new(Arc::<Silent>::default(), None);
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool);
+    let charge = Charge::new("a").with_deadline((Instant::now() + D).into_std());
+    let asked = limiter.check(&charge);
+    advance(D).await;
+    assert_eq!(asked.await.expect_err("no time").kind(), ErrorKind::Saturation);
+}
+
 /// A server of a cluster is silent, and others answer. What it was asked has no answer for its
 /// sake. What was never sent has none since the process asks too much.
 #[tokio::test(start_paused = true)]
