@@ -428,11 +428,6 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "callers_without_a_permit_give_up_after_max_wait",
     ),
     by(
-        "charge_that_connects_is_overtaken",
-        "simulation",
-        "strikes::charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers",
-    ),
-    by(
         "sentinel_that_refused_and_is_silent_since",
         "sentinel",
         "watching::a_sentinel_that_refused_to_answer_and_is_silent_since_is_away",
