@@ -323,6 +323,24 @@ async fn in_turn_late_replies_never_open_the_gate() {
     assert!(answers.into_iter().all(|answer| kind(answer) == ErrorKind::Saturation));
 }
 
+/// One of them alone answers in time, and both together do not.
+#[tokio::test]
+async fn members_in_several_slots_share_one_deadline() {
+    const LATE: Duration = Duration::from_millis(150);
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let pool = Pool::connect(&proxy.url()).unwrap().clustered();
+    let both = |timeout: Duration| {
+        let (user, everybody) = (user(&pool, 90), everybody(&pool, 90));
+        let members = (user.decision_timeout(timeout), everybody.decision_timeout(timeout));
+        AllAtOnce::new(members, keys)
+    };
+    assert!(both(PATIENT).check(&Charge::new("alice")).await.unwrap().is_admitted());
+    proxy.set(Fault::Delay(LATE));
+    let error = both(LATE * 5 / 3).check(&Charge::new("alice")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Saturation);
+}
+
 /// What asking in turn costs on a busy key:
 /// `cargo test --release --test together -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]

@@ -103,6 +103,32 @@ async fn limiters_in_turn_get_what_is_left_of_the_time() {
     assert_eq!(ask(SECOND / 2).await, (Err(ErrorKind::Infrastructure), SECOND / 2));
 }
 
+/// Changes keys as slowly as it decides.
+struct SlowToChange(Boxed);
+
+impl Limiter for SlowToChange {
+    type Future = <Boxed as Limiter>::Future;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.0.check(charge)
+    }
+
+    fn operate(&self, _: Operation, charge: &Charge) -> Option<Self::Future> {
+        Some(self.0.check(charge))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_in_turn_blame_no_store_for_the_time_of_the_others() {
+    let kind = async |deadline: Duration| {
+        let members = [(); 2].map(|()| SlowToChange(slow(SECOND)).boxed());
+        let all = AllInTurn::new(members, |charge| [charge.clone(), Charge::new("all")]);
+        all.timeout(deadline).penalize(one()).await.unwrap_err().kind()
+    };
+    assert_eq!(kind(SECOND * 3 / 2).await, ErrorKind::Saturation);
+    assert_eq!(kind(SECOND / 2).await, ErrorKind::Infrastructure);
+}
+
 // Case 118.
 #[tokio::test(start_paused = true)]
 async fn only_infrastructure_opens_the_gate() {

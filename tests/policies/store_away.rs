@@ -134,3 +134,23 @@ async fn late_replies_to_policies_in_turn_never_open_the_gate() {
     let mut errors = answers.into_iter().filter_map(Result::err);
     assert!(errors.all(|error| error.kind() == ErrorKind::Saturation));
 }
+
+/// Two calls do not fit into the time for a decision. The only server answers the first.
+#[tokio::test]
+async fn a_late_reply_to_the_last_policies_of_many_never_opens_the_gate() {
+    const LATE: Duration = Duration::from_millis(100);
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let row = |number: u32| {
+        format!("[[policy]]\nname = 'p{number}'\nlimit = 100\nperiod = '1h'\non_error = 'allow'\n")
+    };
+    let pool = Pool::connect(&proxy.url()).unwrap();
+    let policies = Policies::builder().redis(pool).decision_timeout(PATIENT);
+    let policies = policies.build(&rows(&(0..12).map(row).collect::<String>())).unwrap();
+    let call = request("GET", "/", &[]);
+    assert!(decide(&policies, &call).await.is_admitted());
+    proxy.set(Fault::Delay(LATE));
+    let Keyed::Charge(charge) = policies.charge(Head::from(&call)) else { panic!("no charge") };
+    let error = policies.timeout(LATE * 8 / 5).check(&charge).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Saturation);
+}

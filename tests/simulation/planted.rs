@@ -179,7 +179,11 @@ fn planted_faults_are_found() {
         let outcome = match (&binary, other) {
             (Err(errors), _) => Outcome::NotBuilt(errors.clone()),
             (Ok(binary), None) => find((binary, number), &worlds, seeds, max_time),
-            (Ok(binary), Some(other)) => fails((binary, number), other.test),
+            (Ok(binary), Some(other)) => {
+                // A fault that is built alone is in its binary, whichever is chosen.
+                let unplanted = if target == WORLDS_OF { &worlds } else { binary };
+                fails((binary, number), unplanted, other.test)
+            }
         };
         let name = fault.name;
         all += 1;
@@ -343,15 +347,15 @@ fn find(
     Outcome::NotFound { seeds: next - seeds.start }
 }
 
-/// Runs a test with a fault.
-fn fails((binary, fault): (&Path, usize), test: &'static str) -> Outcome {
-    let run = |fault: usize| {
+/// Runs a test without a fault and with it.
+fn fails((binary, fault): (&Path, usize), unplanted: &Path, test: &'static str) -> Outcome {
+    let run = |binary: &Path, fault: usize| {
         let mut run = Command::new(binary);
         run.args([test, "--exact"]).env_remove("PLANTED").env(CHOICE, fault.to_string());
         run.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("a test").success()
     };
     // A name that no test has fails neither with the fault nor without it.
-    if !run(0) || run(fault) {
+    if !run(unplanted, 0) || run(binary, fault) {
         return Outcome::NotFound { seeds: 0 };
     }
     Outcome::FoundBy(test)

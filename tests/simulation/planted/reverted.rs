@@ -520,8 +520,10 @@ pub(super) const FAULTS: &[Fault] = &[
         "0568e51 redis: judge silence by evidence that load cannot make",
         &[edit(
             "limiter/redis/call.rs",
-            "        EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }",
-            "        let refunds_done: Vec<u16> = Vec::new();
+            "        let late_reply = self.late_reply(sending, sent, connection);
+        EndedCall { partition, late_reply: Some(Box::pin(late_reply)), ..EndedCall::default() }",
+            "        let refunds_done = self.refund_slots.clone();
+        let late_reply = self.late_reply(sending, sent, connection);
         EndedCall {
             partition,
             refunds_done,
@@ -937,10 +939,9 @@ impl Drop",
         "process_that_stands_still_until_the_deadline_blames_the_server",
         "redis: see a process that stands still until a deadline",
         &[edit(
-            "limiter/redis/pending.rs",
-            "                            deadline.record_half(pool);
-",
-            "",
+            "limiter/redis/deadline.rs",
+            "        if GracePeriod::new(self.half()).is_late() {",
+            "        if GracePeriod::new(self.half()).is_late() && self.is_over() {",
         )],
     ),
     reverted(
