@@ -46,11 +46,11 @@ async fn redissons_keys_are_decided_by_the_master_of_their_name() {
     let asking = tokio::spawn(async move { asking.check(&charge).await });
     let hasty = redisson.clone().decision_timeout(Duration::from_millis(100));
     // A busy machine may take it for load first.
-    let mut kind = ErrorKind::Saturation;
-    while kind == ErrorKind::Saturation {
-        kind = trouble(&hasty, &Charge::new(name)).await.kind();
+    let mut kinds = Vec::new();
+    while kinds.len() < 10 && kinds.last() != Some(&ErrorKind::Infrastructure) {
+        kinds.push(trouble(&hasty, &Charge::new(name)).await.kind());
     }
-    assert_eq!(kind, ErrorKind::Infrastructure);
+    assert_eq!(kinds.last(), Some(&ErrorKind::Infrastructure), "{kinds:?}");
     cluster.move_keys(slot, from, to).await;
     cluster.end_move(slot, from, to).await;
     assert!(asking.await.expect("no panic").expect("a decision").is_admitted());

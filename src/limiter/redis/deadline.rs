@@ -137,10 +137,13 @@ impl Deadline {
         pool: &Pool,
         mut future: Pin<&mut F>,
     ) -> Option<F::Output> {
-        if let Ok(output) = timeout_at(self.half(), &mut future).await {
-            return Some(output);
+        // One that is sent again may begin to wait after half of the time.
+        if Instant::now() < self.half() {
+            if let Ok(output) = timeout_at(self.half(), &mut future).await {
+                return Some(output);
+            }
+            self.record_half(pool);
         }
-        self.record_half(pool);
         if let Ok(output) = timeout_at(self.timer(), &mut future).await {
             return Some(output);
         }

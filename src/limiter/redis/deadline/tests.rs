@@ -67,6 +67,17 @@ async fn a_process_that_stands_still_until_the_deadline_is_busy() {
     }
 }
 
+/// What a cluster has turned away is sent again and again within one deadline.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_begins_late_is_no_load() {
+    let pool = pool();
+    let deadline = Deadline::new(Instant::now() + 5 * D, &pool, 0);
+    advance(4 * D).await;
+    let pending = std::future::pending::<()>();
+    assert!(deadline.wait_for(&pool, pin!(pending)).await.is_none());
+    assert_eq!(deadline.missed_error(&pool, Stage::Sent).kind(), ErrorKind::Infrastructure);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reply_meanwhile_is_load() {
     let pool = pool();
