@@ -940,7 +940,7 @@ impl Drop",
         "redis: see a process that stands still until a deadline",
         &[edit(
             "limiter/redis/deadline.rs",
-            "        if GracePeriod::new(self.half()).is_late() {",
+            "        if self.half().elapsed() > quarter && GracePeriod::new(self.half()).is_late() {",
             "        if GracePeriod::new(self.half()).is_late() && self.is_over() {",
         )],
     ),
