@@ -224,7 +224,7 @@ impl Seen<'_> {
     /// be noticed, and had nearly no time for it.
     fn had_no_time(&self, record: &Record) -> bool {
         let frozen = self.frozen(record.asked, record.ended);
-        10 * frozen >= 8 * (record.ended - record.asked)
+        !frozen.is_zero() && 10 * frozen >= 8 * (record.ended - record.asked)
     }
 
     /// True if the process asked more at once than its calls carry.
