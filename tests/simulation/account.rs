@@ -197,6 +197,19 @@ impl Booking {
     }
 }
 
+impl Account {
+    /// True if another admission has the same mark, as after a reset within one microsecond: then a
+    /// settlement may be of either.
+    pub fn has_twin(&self, booking: &Booking) -> bool {
+        let is_alike = |one: &Booking| {
+            let is_of_key = one.cost == booking.cost && one.names == booking.names;
+            is_of_key && one.mark.words() == booking.mark.words()
+        };
+        let mut all = self.bookings.iter();
+        all.any(|one| !std::ptr::eq(one, booking) && is_alike(one))
+    }
+}
+
 /// A refusal that a server made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Refusal {

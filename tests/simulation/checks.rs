@@ -304,7 +304,8 @@ impl Seen<'_> {
             let (ask, has_settled) = (self.ask(record), self.has_settled(record));
             let (cost, tells_no_slot) = (ask.cost.cast_signed(), self.tells_no_slot(record));
             let is_own = |one: &&&Booking| {
-                let is_kept = one.taken == one.cost || has_settled || !self.has_unique_marks();
+                let is_known = || self.has_unique_marks() && !self.account.has_twin(one);
+                let is_kept = one.taken == one.cost || has_settled || !is_known();
                 let is_at = one.at == at || tells_no_slot && one.at < at;
                 is_at && one.cost == cost && one.label("api") == ask.key && is_kept
             };
@@ -403,6 +404,8 @@ impl Seen<'_> {
             let may_be_charged = match record.fate {
                 Fate::Left | Fate::Failed(_) | Fate::Panicked => true,
                 Fate::AdmittedBy(origin) => origin != Origin::Off,
+                // The layer does not tell who refused.
+                Fate::Refused { by: None, .. } => self.plan.stack.has_fallback,
                 Fate::Refused { by, .. } => by == Some(Origin::Local),
                 _ => false,
             };
@@ -606,9 +609,13 @@ impl Seen<'_> {
                     });
                 own.map(|one| (one.server, one.session)).collect::<BTreeSet<_>>().len() == 1
             };
-            // A server of a cluster may have turned both away: then each goes on alone.
-            let may_be_redirected =
-                self.strikes.iter().any(|(begin, _, kind)| moves_slots(*kind) && begin < decided);
+            // A server may have turned both away, since the slot moved or it did not know the
+            // script: then each goes on alone. Of a cluster, one server at a time learns a script.
+            let forgets_scripts = |kind| kind == StrikeKind::ScriptFlush;
+            let mut before = self.strikes.iter().filter(|(begin, _, _)| begin < decided);
+            let may_be_redirected = matches!(self.plan.topology, Topology::Cluster { .. })
+                && self.is_first_there(first)
+                || before.any(|(_, _, kind)| moves_slots(*kind) || forgets_scripts(*kind));
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
                 let is_beside = *when == *decided && first.number < second.number;
                 let is_beside = is_beside && !may_be_redirected && is_one_connection();
@@ -624,6 +631,16 @@ impl Seen<'_> {
             }
         }
         None
+    }
+
+    /// True if nothing was decided by the admission's server before it.
+    fn is_first_there(&self, record: &Record) -> bool {
+        let bookings = &self.account.bookings;
+        let is_its = |one: &&Booking| Some(one.now) == record.decided_at;
+        let own = bookings.iter().find(is_its);
+        own.is_none_or(|own| {
+            !bookings.iter().any(|one| one.server == own.server && one.now < own.now)
+        })
     }
 
     /// When the slot of an admission was reserved: before it was asked for, if it was at hand. A

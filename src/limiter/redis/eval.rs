@@ -1,4 +1,5 @@
-//! One script call: EVALSHA, then EVAL if the server does not know the script; or EVAL at once.
+//! One script call: EVAL until a server has run the script; then EVALSHA, and EVAL if the server
+//! that is asked does not know it.
 //!
 //! A call that the server may have run is never sent again: only NOSCRIPT proves that it did
 //! not run.

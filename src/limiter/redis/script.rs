@@ -19,7 +19,7 @@ use crate::algorithm::{InLua, ScriptPart};
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     source: Arc<Source>,
-    /// Whether the server is taken to know the digest.
+    /// A server has run it, so that a call may begin with the digest.
     is_known: Arc<AtomicBool>,
 }
 
@@ -61,19 +61,13 @@ impl Script {
         Self::new(Source::new([&[HEAD], sources].concat().join("\n")))
     }
 
+    /// Its first calls send the text. A digest that the server does not know takes two round trips,
+    /// and a later call could come in between.
     fn new(source: Arc<Source>) -> Self {
-        Self { source, is_known: Arc::new(AtomicBool::new(true)) }
+        Self { source, is_known: Arc::default() }
     }
 
-    /// A script whose first call sends the text. A digest that the server does not know takes two
-    /// round trips, and a later call could come in between.
-    fn sent_as_text_first(source: Arc<Source>) -> Self {
-        let script = Self::new(source);
-        script.is_known.store(false, Relaxed);
-        script
-    }
-
-    /// Whether a call may begin with the digest.
+    /// True if a call may begin with the digest.
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Relaxed)
     }
@@ -114,8 +108,8 @@ pub fn texts<A: InLua>(algorithm: &A) -> [String; 2] {
 
 impl Scripts {
     pub(super) fn of<A: InLua>(algorithm: &A) -> Self {
-        let [checks, complete] = Source::shared(&algorithm.parts());
-        Self { checks: Script::new(checks), complete: Script::sent_as_text_first(complete) }
+        let [checks, complete] = Source::shared(&algorithm.parts()).map(Script::new);
+        Self { checks, complete }
     }
 
     /// The script for a call: nearly all carry checks and nothing else.

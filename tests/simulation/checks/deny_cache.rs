@@ -96,6 +96,7 @@ impl Seen<'_> {
             let (at, lost_since, is_settling) = match other.fate {
                 // A breaker answers before the cache is asked.
                 Fate::Failed(_) if self.plan.stack.has_breaker => return None,
+                Fate::Left if self.may_be_open(other) => return None,
                 Fate::Admitted { settled: Some(actual), .. } if actual != ask.cost => {
                     (other.settled_at?, None, true)
                 }

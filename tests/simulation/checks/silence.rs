@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_sluice::{ErrorKind, Origin};
 
-use super::Seen;
+use super::{Seen, moves_slots};
 use crate::network::{Disturbance, Fault};
 use crate::plan::{SECOND, Way};
 use crate::servers::{StrikeKind, Topology};
@@ -66,16 +66,18 @@ impl Seen<'_> {
     /// While what opens connections panics, and all else is well, nothing is the server's fault.
     pub(super) fn panics(&self) -> Option<String> {
         let is_panicking = |kind| kind == StrikeKind::DialerPanics;
-        let strikes = || self.strikes.iter().filter(|(_, _, kind)| !self.is_harmless(*kind));
+        // A slot may move to a server that was never dialled.
+        let is_felt = |kind| moves_slots(kind) || !self.is_harmless(kind);
+        let strikes = || self.strikes.iter().filter(|(_, _, kind)| is_felt(*kind));
         let mut own = strikes().filter(|(_, _, kind)| is_panicking(*kind));
         own.find_map(|(begin, end, _)| {
             let begin = *begin + GIVING_UP;
-            let is_felt = |one: &(Duration, Duration)| self.is_felt(one.0, one.1, begin, *end);
+            let is_beside = |one: &(Duration, Duration)| self.is_felt(one.0, one.1, begin, *end);
             let others = strikes().filter(|(_, _, kind)| !is_panicking(*kind));
             let mut others = others
                 .map(|(begin, end, _)| (*begin, *end))
                 .chain(self.disturbances.iter().map(|one| (one.from, one.until)));
-            if others.any(|one| is_felt(&one)) {
+            if others.any(|one| is_beside(&one)) {
                 return None;
             }
             let is_within = |record: &&Record| begin < record.asked && record.ended < *end;
