@@ -40,27 +40,66 @@ const TICK: Duration = Duration::from_millis(1);
 #[cfg(feature = "redis")]
 const LEAD: Duration = Duration::from_millis(2);
 
-/// So many timers are watched in the time of an attempt to connect: it takes about as many steps.
+/// So many timers are watched in the time of a wait: an attempt to connect takes about as many steps.
 #[cfg(feature = "redis")]
 const WATCHED_TIMERS: u32 = 10;
 
-/// Runs what is to end by `deadline`, and says whether this process was too busy for it: it took
-/// longer, and a quarter of its time passed after timers were to fire. One timer alone may fire in
+/// The timers that fire one after another while something is awaited. One timer alone may fire in
 /// time by chance.
 #[cfg(feature = "redis")]
+#[derive(Debug)]
+pub(super) struct Timers {
+    interval: Duration,
+    /// When the next one is to fire.
+    next: Instant,
+    end: Instant,
+    /// How much time passed after they were to fire.
+    late: Duration,
+}
+
+#[cfg(feature = "redis")]
+impl Timers {
+    pub(super) fn until(end: Instant) -> Self {
+        let begun = Instant::now();
+        let interval = (end.saturating_duration_since(begun) / WATCHED_TIMERS).max(TICK);
+        Self { interval, next: (begun + interval).min(end), end, late: Duration::ZERO }
+    }
+
+    /// When the next one is to fire; at the end for the last time.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Records that one has fired. Returns whether it was the last one.
+    pub(super) fn record(&mut self) -> bool {
+        // One on time fires up to two ticks later.
+        self.late += self.next.elapsed().saturating_sub(2 * TICK);
+        let was_last = self.next >= self.end;
+        self.next = (Instant::now() + self.interval).min(self.end);
+        was_last
+    }
+
+    /// True if a quarter of the time passed after they were to fire: this process was too busy.
+    pub(super) fn show_load(&self) -> bool {
+        4 * self.late > self.interval * WATCHED_TIMERS
+    }
+}
+
+/// Runs what is to end by `deadline`, and says whether this process was too busy for it, and it
+/// took longer.
+#[cfg(feature = "redis")]
 pub(super) async fn watch_timers<F: Future>(deadline: Instant, attempt: F) -> (F::Output, bool) {
-    let (mut attempt, begun, mut late) = (pin!(attempt), Instant::now(), Duration::ZERO);
-    let interval = deadline.saturating_duration_since(begun) / WATCHED_TIMERS;
+    let (mut attempt, mut timers) = (pin!(attempt), Timers::until(deadline));
     let output = loop {
-        let tick = Instant::now() + interval.max(TICK);
-        let output = timeout_at(tick, &mut attempt).await;
-        // On time, it fires up to two ticks later.
-        late += tick.elapsed().saturating_sub(2 * TICK);
-        if let Ok(output) = output {
-            break output;
+        let output = timeout_at(timers.next(), &mut attempt).await;
+        let was_last = timers.record();
+        match output {
+            Ok(output) => break output,
+            Err(_) if was_last => break attempt.await,
+            Err(_) => {}
         }
     };
-    (output, deadline <= Instant::now() && 4 * late > begun.elapsed())
+    (output, deadline <= Instant::now() && timers.show_load())
 }
 
 /// Runs an attempt to connect that is to end by `deadline`. If this process was too busy for it,

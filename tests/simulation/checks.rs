@@ -212,19 +212,12 @@ impl Seen<'_> {
                 // For either error.
                 Fate::AdmittedBy(Origin::Local | Origin::Shadow)
                 | Fate::Refused { by: Some(Origin::Local), .. } => is_disturbed || is_loaded(),
-                Fate::Failed(_) => is_disturbed || self.had_no_time(record),
+                Fate::Failed(_) => is_disturbed,
                 _ => true,
             };
             !is_excused
         };
         self.records.iter().find(is_broken).map(|record| self.shown(record))
-    }
-
-    /// True if the process stood still again and again while it was asked, each time too shortly to
-    /// be noticed, and had nearly no time for it.
-    fn had_no_time(&self, record: &Record) -> bool {
-        let frozen = self.frozen(record.asked, record.ended);
-        !frozen.is_zero() && 10 * frozen >= 8 * (record.ended - record.asked)
     }
 
     /// True if the process asked more at once than its calls carry.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 #[cfg(feature = "redisson")]
 use super::connections::SharedConnection;
 use super::pool::Pool;
-use crate::limiter::grace_period::GracePeriod;
+use crate::limiter::grace_period::{GracePeriod, Timers};
 use crate::{Error, ErrorKind};
 
 /// The stage of a charge.
@@ -84,24 +84,25 @@ impl Deadline {
         pool.liveness().was_busy_since(self.start)
     }
 
-    /// When half of the time is over. The caller's timer is to fire there first.
-    pub(super) fn half(&self) -> Instant {
+    /// When half of the time is over.
+    fn half(&self) -> Instant {
         self.start + self.at.saturating_duration_since(self.start) / 2
     }
 
-    /// Records that the process is busy if less than a quarter of the time is left now, though its
-    /// timer was to fire at half of it. One that stands still for most of a charge's time may go on
-    /// just before the deadline, and then is in time for that.
-    pub(super) fn record_half(&self, pool: &Pool) {
-        let quarter = self.half().saturating_duration_since(self.start) / 2;
-        if self.half().elapsed() > quarter && GracePeriod::new(self.half()).is_late() {
-            pool.liveness().record_busy();
-        }
+    /// The timers of the wait, the last of which fires early enough to catch up.
+    pub(super) fn timers(&self) -> Timers {
+        Timers::until(self.grace_period.begin())
     }
 
-    /// When the caller's timer is to fire at last, so that it catches up.
-    pub(super) fn timer(&self) -> Instant {
-        self.grace_period.begin()
+    /// Records that one of them has fired, and whether they show that the process is busy. One that
+    /// stands still for much of a charge's time may be in time for its end. Returns whether it was
+    /// the last one.
+    pub(super) fn record_timer(&self, timers: &mut Timers, pool: &Pool) -> bool {
+        let was_last = timers.record();
+        if timers.show_load() {
+            pool.liveness().record_busy();
+        }
+        was_last
     }
 
     /// The error of a charge that has no answer now. For one that was not sent, the replies of all
@@ -137,15 +138,14 @@ impl Deadline {
         pool: &Pool,
         mut future: Pin<&mut F>,
     ) -> Option<F::Output> {
-        // One that is sent again may begin to wait after half of the time.
-        if Instant::now() < self.half() {
-            if let Ok(output) = timeout_at(self.half(), &mut future).await {
+        let mut timers = self.timers();
+        loop {
+            if let Ok(output) = timeout_at(timers.next(), &mut future).await {
                 return Some(output);
             }
-            self.record_half(pool);
-        }
-        if let Ok(output) = timeout_at(self.timer(), &mut future).await {
-            return Some(output);
+            if self.record_timer(&mut timers, pool) {
+                break;
+            }
         }
         select! {
             biased;

@@ -15,6 +15,7 @@ use super::batcher::{Batcher, InlineSend, Receiver, Submitted};
 use super::deadline::{Deadline, Progress, Stage};
 use super::queued::{CompletedRequest, QueuedRequest};
 use super::request::Request;
+use crate::limiter::grace_period::Timers;
 use crate::{Error, ErrorKind};
 
 pin_project! {
@@ -44,8 +45,8 @@ pin_project! {
             deadline: Deadline,
             #[pin]
             timer: Sleep,
-            is_half_over: bool,
-            // Runs once the timer has fired for the second time.
+            timers: Timers,
+            // Runs once the last of the timers has fired.
             grace_period: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
         },
         Done,
@@ -113,14 +114,15 @@ impl Future for Pending {
                         return Poll::Ready(Err(Error::new(ErrorKind::Saturation, message)));
                     }
                     let Submitted { receiver, inline, progress } = this.batcher.submit(queued)?;
-                    let (receiver, timer) = (Some(receiver), sleep_until(deadline.half()));
+                    let timers = deadline.timers();
+                    let (receiver, timer) = (Some(receiver), sleep_until(timers.next()));
                     State::Waiting {
                         receiver,
                         inline,
                         progress,
                         deadline,
                         timer,
-                        is_half_over: false,
+                        timers,
                         grace_period: None,
                     }
                 }
@@ -130,7 +132,7 @@ impl Future for Pending {
                     progress,
                     deadline,
                     mut timer,
-                    is_half_over,
+                    timers,
                     grace_period,
                 } => {
                     if let Some(sending) = inline
@@ -152,10 +154,8 @@ impl Future for Pending {
                     let pool = &this.batcher.config().pool;
                     let Some(grace_period) = grace_period else {
                         ready!(timer.as_mut().poll(cx));
-                        if !*is_half_over {
-                            deadline.record_half(pool);
-                            timer.reset(deadline.timer());
-                            *is_half_over = true;
+                        if !deadline.record_timer(timers, pool) {
+                            timer.reset(timers.next());
                             continue;
                         }
                         *grace_period = Some(Box::pin(deadline.catch_up(pool.clone())));

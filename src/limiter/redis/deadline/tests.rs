@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 
 use super::super::connections::MAX_CONNECTION_WAIT;
 use super::super::health::{BUSY_FACTOR, MAX_SILENCE};
@@ -64,6 +64,29 @@ async fn a_process_that_stands_still_until_the_deadline_is_busy() {
         assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
         advance(stands_still).await;
         assert_eq!(asked.await.expect_err("no answer").kind(), kind, "{stands_still:?}");
+    }
+}
+
+/// It stands still again and again, each time too shortly to miss one timer by much.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_has_next_to_no_time_is_busy() {
+    let limiter = Redis::new("api", FixedWindow::new(Quota::per_second(9)), pool());
+    let limiter = limiter.decision_timeout(5 * D);
+    for (stands_still, kind) in
+        [(D / 20, ErrorKind::Infrastructure), (2 * D, ErrorKind::Saturation)]
+    {
+        let standing = async {
+            loop {
+                sleep(D / 10).await;
+                advance(stands_still).await;
+            }
+        };
+        let asked = limiter.check(&Charge::new("a"));
+        let answer = select! {
+            answer = asked => answer,
+            () = standing => unreachable!("it stands still for ever"),
+        };
+        assert_eq!(answer.expect_err("no answer").kind(), kind, "{stands_still:?}");
     }
 }
 
