@@ -140,21 +140,6 @@ fn keep(charge: &Charge, state: Option<State>, is_changed: bool, works: &mut Wor
     }
 }
 
-/// The admission that a mark stands for. Marks of windows are alike: then any of them, but one that
-/// is not settled yet.
-fn booking_of<'a>(
-    bookings: &'a mut [Booking],
-    charge: &Charge,
-    cost: i64,
-    mark: &[String],
-) -> Option<&'a mut Booking> {
-    let own = |one: &&mut Booking| {
-        one.cost == cost && one.names == charge.keys && one.mark.words() == mark
-    };
-    let least = |one: &&mut Booking| (one.settlements, -one.taken);
-    bookings.iter_mut().rev().filter(own).min_by_key(least)
-}
-
 /// When the block of a charge's keys ends that lasts longest.
 fn blocked_until(charge: &Charge, works: &Works) -> Option<i64> {
     let until = charge.keys.iter().filter_map(|key| works[key].standing.blocked_until).max();
@@ -426,6 +411,32 @@ impl Account {
         self.nodes.get(&version?)?.before
     }
 
+    /// The admission that a mark stands for. Marks of windows are alike, and a server that lost
+    /// charges may give their marks anew: then one that the key's value has seen, and that is not
+    /// settled yet.
+    fn booking_of(
+        &self,
+        charge: &Charge,
+        works: &Works,
+        cost: i64,
+        mark: &[String],
+    ) -> Option<usize> {
+        let work = &works[&charge.keys[0]];
+        let mut seen: HashSet<usize> = work.bookings.iter().copied().collect();
+        let mut next = work.before;
+        while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
+            seen.extend(&node.bookings);
+            next = node.before;
+        }
+        let own = |(_, one): &(usize, &Booking)| {
+            one.cost == cost && one.names == charge.keys && one.mark.words() == mark
+        };
+        let least =
+            |(index, one): &(usize, &Booking)| (!seen.contains(index), one.settlements, -one.taken);
+        let bookings = self.bookings.iter().enumerate().rev();
+        bookings.filter(own).min_by_key(least).map(|(index, _)| index)
+    }
+
     /// Compares one answer with the reference, and takes the charge.
     fn judge(&mut self, charge: &Charge, works: &mut Works) -> Result<(), String> {
         let Charge { now, op, rule, .. } = charge;
@@ -498,9 +509,10 @@ impl Account {
                 }
             }
             Op::Settle { used, cost, mark } => {
-                let Some(one) = booking_of(&mut self.bookings, charge, *cost, mark) else {
+                let Some(index) = self.booking_of(charge, works, *cost, mark) else {
                     return Err(format!("once: {charge:?}: nothing of it was taken"));
                 };
+                let one = &mut self.bookings[index];
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
                 let mut state = state_of(charge, works);
                 let back = List::settle(rule, &mut state, now, &refund).unwrap_or(0);
@@ -539,7 +551,8 @@ impl Account {
                 List::penalize(rule, &mut state, now, *cost);
             }
             Op::Settle { used, cost, mark } => {
-                let Some(one) = booking_of(&mut self.bookings, charge, *cost, mark) else { return };
+                let Some(index) = self.booking_of(charge, works, *cost, mark) else { return };
+                let one = &self.bookings[index];
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
                 List::settle(rule, &mut state, now, &refund);
             }

@@ -803,11 +803,11 @@ fn excess(bookings: &[&Booking], algorithm: AnyAlgorithm) -> Option<String> {
     taken.sort_by_key(|one| one.at);
     for (index, last) in taken.iter().enumerate() {
         let mut units = 0;
-        for first in taken[..=index].iter().rev() {
+        for (begin, first) in taken[..=index].iter().enumerate().rev() {
             units += first.taken;
             match most(last.at - first.at) {
                 Some(most) if units > most => {
-                    return Some(format!("{units} units from {first:?} to {last:?}"));
+                    return Some(format!("{units} units, not {most}: {:?}", &taken[begin..=index]));
                 }
                 Some(_) => {}
                 None => break,
