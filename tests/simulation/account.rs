@@ -171,6 +171,8 @@ pub struct Booking {
     pub taken: i64,
     /// How often it was settled.
     pub settlements: u32,
+    /// A settlement failed, and may have given back its units of some of its keys.
+    pub was_settled_in_part: bool,
     mark: Mark,
 }
 
@@ -501,6 +503,7 @@ impl Account {
                         cost,
                         taken,
                         settlements,
+                        was_settled_in_part: false,
                         mark,
                     });
                 } else if let Verdict::Deny(_) | Verdict::Never = said.verdict {
@@ -552,7 +555,8 @@ impl Account {
             }
             Op::Settle { used, cost, mark } => {
                 let Some(index) = self.booking_of(charge, works, *cost, mark) else { return };
-                let one = &self.bookings[index];
+                let one = &mut self.bookings[index];
+                one.was_settled_in_part = true;
                 let refund = Refund { units: cost - used, cost: *cost, mark: &one.mark };
                 List::settle(rule, &mut state, now, &refund);
             }

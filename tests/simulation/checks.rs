@@ -799,7 +799,8 @@ fn excess(bookings: &[&Booking], algorithm: AnyAlgorithm) -> Option<String> {
         }
         _ => return None,
     };
-    let mut taken: Vec<&&Booking> = bookings.iter().filter(|one| one.taken > 0).collect();
+    let is_taken = |one: &&&Booking| one.taken > 0 && !one.was_settled_in_part;
+    let mut taken: Vec<&&Booking> = bookings.iter().filter(is_taken).collect();
     taken.sort_by_key(|one| one.at);
     for (index, last) in taken.iter().enumerate() {
         let mut units = 0;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -24,6 +25,8 @@ pub struct Sentinels {
     /// The number of the last switch.
     epoch: Cell<u64>,
     primary: Cell<usize>,
+    /// Held during a failover: there is one at a time.
+    failover: Mutex<()>,
 }
 
 impl Sentinels {
@@ -36,7 +39,8 @@ impl Sentinels {
             Host::new(server)
         };
         let hosts = (1..=count).map(sentinel).collect();
-        Self { group: Rc::clone(group), hosts, epoch: Cell::new(1), primary: Cell::new(0) }
+        let (epoch, primary, failover) = (Cell::new(1), Cell::new(0), Mutex::default());
+        Self { group: Rc::clone(group), hosts, epoch, primary, failover }
     }
 
     pub fn primary(&self) -> usize {
@@ -49,6 +53,7 @@ impl Sentinels {
 
     /// The primary dies or stands. After a time to detect it another takes its place.
     pub async fn fail_over(&self, dies: bool, keeps_data: bool, detection: Duration) {
+        let _turn = self.failover.lock().await;
         let group = &self.group;
         let old = self.primary();
         let after = group.draw(1..600);
@@ -69,6 +74,7 @@ impl Sentinels {
 
     /// Nothing is lost: the old primary stops writing when the new one has all.
     pub async fn fail_over_by_hand(&self, closes_connections: bool) {
+        let _turn = self.failover.lock().await;
         let old = self.primary();
         self.group.wait_for(old).await;
         self.switch(true).await;
@@ -80,6 +86,7 @@ impl Sentinels {
 
     /// The old primary goes on for a while.
     pub async fn split(&self, lasting: Duration) {
+        let _turn = self.failover.lock().await;
         let old = self.primary();
         self.switch(false).await;
         sleep(lasting).await;

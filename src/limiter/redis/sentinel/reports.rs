@@ -136,7 +136,9 @@ impl Reports {
 
     /// Records that the server at `host` is no primary.
     pub(super) fn refute(&mut self, host: &Host, now: Instant) {
-        let epoch = self.epoch_of(host).unwrap_or(u64::MAX);
+        // They may name another one by now: a switch after that may make it the primary again.
+        let epoch_of_other = || self.candidates(now).iter().map(|other| other.epoch).max();
+        let epoch = self.epoch_of(host).or_else(epoch_of_other).unwrap_or(0);
         self.refuted = Some((host.clone(), epoch, now + REFUTED_FOR));
     }
 

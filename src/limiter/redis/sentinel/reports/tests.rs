@@ -111,6 +111,18 @@ fn a_server_that_is_no_primary_is_left_out() {
     assert_eq!(chosen(&reports, now).as_deref(), Some("replica"));
 }
 
+/// The attempt to connect to it ended after a switch that made it a replica.
+#[test]
+fn a_server_that_was_left_out_late_becomes_the_primary_again() {
+    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("one", 5)]);
+    reports.follow(&host("one"));
+    (0..3).for_each(|sentinel| reports.record(sentinel, says("two", 6), now));
+    reports.refute(&host("one"), now);
+    reports.follow(&host("two"));
+    (0..3).for_each(|sentinel| reports.record(sentinel, says("one", 7), now));
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+}
+
 #[test]
 fn when_all_are_away_nothing_changes() {
     let (mut reports, now) = reports([says("one", 5), away(), away()]);
