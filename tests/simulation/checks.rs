@@ -243,10 +243,18 @@ impl Seen<'_> {
             let slow_after = self.plan.stack.slow_after.unwrap_or(Duration::MAX);
             self.ask(one).process == process && one.ended - one.asked >= slow_after
         };
-        let ends = ends.chain(self.records.iter().filter(is_slow).map(|one| one.ended));
+        let is_failed = |one: &&Record| {
+            self.ask(one).process == process
+                && matches!(one.fate, Fate::Failed(_) | Fate::AdmittedBy(Origin::FailOpen))
+                && self.is_disturbed(one.asked, one.ended)
+        };
+        let opens = |one: &&Record| is_slow(one) || is_failed(one);
+        let ends = ends.chain(self.records.iter().filter(opens).map(|one| one.ended));
         let Some(last) = ends.filter(|end| *end < record.asked).max() else { return false };
         let is_decided = |fate: &Fate| match fate {
             Fate::Admitted { .. } | Fate::Done => true,
+            // The layer does not tell who refused.
+            Fate::Refused { by: None, .. } => !self.plan.stack.has_fallback,
             Fate::Refused { by, .. } => *by != Some(Origin::Local),
             _ => false,
         };

@@ -181,7 +181,7 @@ where
         (self.pool.state().connections as usize).max(1)
     }
 
-    fn connect_error(&self, _: u16) -> Option<Error> {
+    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
         None
     }
 

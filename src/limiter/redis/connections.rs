@@ -31,9 +31,9 @@ pub(super) trait Connections: Send + Sync {
     fn connection(self: Arc<Self>, hash_slot: u16) -> ConnectionFuture;
     /// The number of connections that the calls of one partition share, at least 1.
     fn size(&self) -> usize;
-    /// Why there is no connection, if the last attempt to connect has failed: load of this process
-    /// cannot cause that.
-    fn connect_error(&self, hash_slot: u16) -> Option<Error>;
+    /// Why there is no connection, if the last attempt to connect has failed, and not before
+    /// `since`: load of this process cannot cause that.
+    fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error>;
     /// The error of a call that got neither a connection nor a reply in time.
     fn no_reply_error(&self, hash_slot: u16) -> Error;
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 #[cfg(feature = "redisson")]
 use super::connections::SharedConnection;
-use super::pool::Pool;
+use super::pool::{MAX_ERROR_AGE, Pool};
 use crate::limiter::grace_period::{GracePeriod, Timers};
 use crate::{Error, ErrorKind};
 
@@ -109,7 +109,9 @@ impl Deadline {
     /// servers count.
     pub(crate) fn missed_error(&self, pool: &Pool, stage: Stage) -> Error {
         let is_busy = self.is_busy(pool);
-        if let Some(error) = pool.connect_error(self.hash_slot) {
+        // A busy process may have had no time for another attempt.
+        let since = self.start.checked_sub(MAX_ERROR_AGE).filter(|_| is_busy);
+        if let Some(error) = pool.connect_error(self.hash_slot, since) {
             return error;
         }
         // A process that was busy at first had little time left to send it again.
@@ -176,7 +178,7 @@ impl Deadline {
 
     /// Lets the runtime read what has arrived. Where no connection can be made, nothing arrives.
     pub(super) async fn catch_up(self, pool: Pool) {
-        match pool.connect_error(self.hash_slot) {
+        match pool.connect_error(self.hash_slot, None) {
             Some(_) => sleep_until(self.at).await,
             None => self.grace_period.catch_up().await,
         }

@@ -72,7 +72,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connections for GivenCon
         1
     }
 
-    fn connect_error(&self, _hash_slot: u16) -> Option<Error> {
+    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
         None
     }
 

@@ -126,7 +126,7 @@ impl OwnPool {
                 };
                 let waited = timeout_at(retry_at, changed).await;
                 if waited.is_err() && Instant::now() >= end.deadline() {
-                    match self.connect_error(0) {
+                    match self.connect_error(0, None) {
                         Some(error) => return Err(error),
                         // This process was paused. Callers have deadlines of their own.
                         None if end.is_late() => {
@@ -153,10 +153,11 @@ impl Connections for OwnPool {
         self.size
     }
 
-    fn connect_error(&self, _: u16) -> Option<Error> {
+    fn connect_error(&self, _: u16, since: Option<Instant>) -> Option<Error> {
         let mut state = self.lock();
         let lost = state.clean(Instant::now());
-        let last_error = state.last_error.clone().filter(|_| !state.attempt_hangs());
+        let is_known = state.failed >= since && !state.attempt_hangs();
+        let last_error = state.last_error.clone().filter(|_| is_known);
         let is_connected = state.entries().any(|entry| entry.connection.is_some());
         drop(state);
         self.report_lost(lost);
@@ -173,7 +174,7 @@ impl Connections for OwnPool {
         if age.is_some_and(|age| age >= MIN_AGE) {
             return Error::new(ErrorKind::Infrastructure, "redis did not answer in time");
         }
-        if let Some(error) = self.connect_error(0) {
+        if let Some(error) = self.connect_error(0, None) {
             return error;
         }
         // Nor does an attempt that has just begun say anything about the server yet.
@@ -226,7 +227,7 @@ impl Drop for ConnectAttempt {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
         let (mut state, now) = (pool.lock(), Instant::now());
-        let PoolState { runtimes, backoff, last_error, last_took, .. } = &mut *state;
+        let PoolState { runtimes, backoff, last_error, failed, last_took, .. } = &mut *state;
         let connections = runtimes.iter_mut().find(|one| one.runtime == self.runtime);
         let Some(entry) = connections.map(|one| &mut one.entries[self.entry]) else { return };
         entry.end_attempt(self.begun);
@@ -249,14 +250,15 @@ impl Drop for ConnectAttempt {
             Some(Err(failure)) => {
                 backoff.record_failure(self.begun);
                 *last_error = Some(no_connection(&failure.address, failure.cause.clone()));
-                *last_took = self.begun.elapsed();
+                (*failed, *last_took) = (Some(now), self.begun.elapsed());
                 ended = Some(Err(failure));
             }
             None if std::thread::panicking() => {
                 backoff.record_failure(self.begun);
                 let message = "a panic ended the attempt to connect to redis";
                 let cause = Error::new(ErrorKind::Configuration, message);
-                *last_error = Some(no_connection(&pool.target.address(), cause));
+                (*last_error, *failed) =
+                    (Some(no_connection(&pool.target.address(), cause)), Some(now));
             }
             // Its runtime ended.
             None => backoff.hold_until(now + INTERRUPTED_PAUSE),

@@ -29,6 +29,10 @@ use crate::{Error, ErrorKind};
 /// No timeout is longer: an instant that far away can still be represented.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 
+/// So long ago at most an attempt to connect failed that says something about the server now, in a
+/// process that is busy: pauses between attempts are shorter.
+pub(super) const MAX_ERROR_AGE: Duration = Duration::from_secs(1);
+
 /// Connections to Redis, shared by every clone and by many limiters.
 ///
 /// It is lazy: it connects when it is first asked, so a server that is away fails decisions and
@@ -250,7 +254,7 @@ impl Pool {
         let (result, is_busy) = watch_timers(begun + MAX_CONNECTION_WAIT, connecting).await;
         result.map_err(|error| {
             let is_known = error.kind() != ErrorKind::Infrastructure
-                || self.connect_error(hash_slot).is_some();
+                || self.connect_error(hash_slot, begun.checked_sub(MAX_ERROR_AGE)).is_some();
             match is_known || !is_busy && !self.liveness.was_busy_since(begun) {
                 true => error,
                 false => too_busy_to_connect(error),
@@ -303,9 +307,10 @@ impl Pool {
         Arc::clone(&self.connections).ready_connection(hash_slot)
     }
 
-    /// Why there is no connection, if the last attempt to connect has failed.
-    pub(super) fn connect_error(&self, hash_slot: u16) -> Option<Error> {
-        self.connections.connect_error(hash_slot)
+    /// Why there is no connection, if the last attempt to connect has failed, and not before
+    /// `since`.
+    pub(super) fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
+        self.connections.connect_error(hash_slot, since)
     }
 
     /// The error of a call that got neither a connection nor a reply in time.

@@ -22,6 +22,8 @@ pub(super) struct PoolState {
     pub(super) backoff: Backoff,
     /// Why the last attempt to connect failed. None after a success.
     pub(super) last_error: Option<Error>,
+    /// When the last attempt failed.
+    pub(super) failed: Option<Instant>,
     /// The time that the last attempt took.
     pub(super) last_took: Duration,
     /// How often the server or the user had changed when this state began.
@@ -71,7 +73,7 @@ impl PoolState {
             // Connecting at once may well succeed, and lead to the same server.
             self.backoff.record_unusable(*since);
             let cause = Error::new(ErrorKind::Infrastructure, *reason);
-            self.last_error = Some(no_connection(address, cause));
+            (self.last_error, self.failed) = (Some(no_connection(address, cause)), Some(*since));
         }
         unusable.or(closed)
     }

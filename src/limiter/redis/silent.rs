@@ -37,7 +37,7 @@ impl Connections for Silent {
         1
     }
 
-    fn connect_error(&self, _: u16) -> Option<Error> {
+    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
         None
     }
 

@@ -143,7 +143,7 @@ impl Cluster {
             if self.nodes.number_of(hash_slot) != Some(number) {
                 return None;
             }
-            if node.pool().connect_error(hash_slot).is_some() {
+            if node.pool().connect_error(hash_slot, None).is_some() {
                 self.refresh();
             }
             select! {
@@ -202,9 +202,9 @@ impl Connections for Cluster {
         1
     }
 
-    fn connect_error(&self, hash_slot: u16) -> Option<Error> {
+    fn connect_error(&self, hash_slot: u16, since: Option<Instant>) -> Option<Error> {
         match self.nodes.of(hash_slot) {
-            Some((_, node)) => node.pool().connect_error(hash_slot),
+            Some((_, node)) => node.pool().connect_error(hash_slot, since),
             None => self.refreshes.has_result().then(|| self.no_node_error()),
         }
     }

@@ -200,7 +200,7 @@ mod tests {
         let pool = Pool::connect("redis-cluster://127.0.0.1:1").expect("an address");
         let cluster = pool.cluster().expect("a cluster");
         let (served, unserved) = (0, HASH_SLOTS - 1);
-        assert!(cluster.connect_error(unserved).is_none());
+        assert!(cluster.connect_error(unserved, None).is_none());
         assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Saturation);
 
         let master = Value::Array(vec![Value::BulkString(b"127.0.0.1".into()), Value::Int(1)]);
@@ -209,8 +209,8 @@ mod tests {
         let map = SlotMap::read(&reply, &cluster.seeds[0]).expect("a map");
         let (runtime, result) = (Handle::current().id(), Some(Ok(map)));
         drop(Attempt { cluster: Arc::downgrade(cluster), runtime, result });
-        assert!(cluster.connect_error(served).is_none());
-        let error = cluster.connect_error(unserved).expect("known to the map");
+        assert!(cluster.connect_error(served, None).is_none());
+        let error = cluster.connect_error(unserved, None).expect("known to the map");
         assert_eq!(error.kind(), ErrorKind::Infrastructure);
         assert!(error.to_string().ends_with("holds the key"), "{error}");
         assert_eq!(cluster.no_reply_error(unserved).kind(), ErrorKind::Infrastructure);

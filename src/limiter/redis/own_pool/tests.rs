@@ -62,10 +62,13 @@ async fn an_attempt_without_an_answer_ends_in_time_and_no_pause_follows() {
     let (pool, _) = silent();
     assert!(pool.next(None).is_err());
     sleep(CONNECT_TIMEOUT + SOON).await;
-    let error = pool.connect_error(0).expect("it has failed");
+    let error = pool.connect_error(0, None).expect("it has failed");
     assert_eq!(error.kind(), ErrorKind::Infrastructure);
     // It began long ago, and says nothing about the server now.
     assert_eq!(pool.lock().backoff.retry_at(Instant::now()), None);
+    let failed = Instant::now() - SOON;
+    assert!(pool.connect_error(0, Some(failed)).is_some());
+    assert!(pool.connect_error(0, Some(failed + 2 * SOON)).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +83,7 @@ async fn a_login_that_changed_is_tried_without_a_pause() {
     for is_tried in [false, true] {
         assert!(pool.next(None).is_err());
         assert_eq!(pool.lock().entries().any(|entry| entry.attempt.is_some()), is_tried);
-        assert_eq!(pool.connect_error(0).is_none(), is_tried);
+        assert_eq!(pool.connect_error(0, None).is_none(), is_tried);
         login.set("app", "two");
     }
 }
@@ -109,14 +112,14 @@ async fn a_failure_before_the_last_connection_counts_no_more() {
     }));
     assert!(pool.next(None).is_err());
     sleep(SOON).await;
-    assert!(pool.connect_error(0).is_some());
+    assert!(pool.connect_error(0, None).is_some());
     sleep(LIFE).await;
     assert!(pool.next(None).is_err());
     sleep(SOON).await;
     assert!(pool.next(None).is_ok());
     sleep(LIFE).await;
     assert!(pool.next(None).is_err());
-    assert!(pool.connect_error(0).is_none());
+    assert!(pool.connect_error(0, None).is_none());
 }
 
 /// Who is on time gives up.

@@ -52,7 +52,7 @@ impl Connections for Fake {
         1
     }
 
-    fn connect_error(&self, _: u16) -> Option<Error> {
+    fn connect_error(&self, _: u16, _: Option<Instant>) -> Option<Error> {
         None
     }
 
