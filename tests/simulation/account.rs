@@ -414,8 +414,8 @@ impl Account {
     }
 
     /// The admission that a mark stands for. Marks of windows are alike, and a server that lost
-    /// charges may give their marks anew: then one that the key's value has seen, and that is not
-    /// settled yet.
+    /// charges may give their marks anew: then one that is not settled yet, and that the key's
+    /// value has seen.
     fn booking_of(
         &self,
         charge: &Charge,
@@ -434,7 +434,7 @@ impl Account {
             one.cost == cost && one.names == charge.keys && one.mark.words() == mark
         };
         let least =
-            |(index, one): &(usize, &Booking)| (!seen.contains(index), one.settlements, -one.taken);
+            |(index, one): &(usize, &Booking)| (one.settlements, !seen.contains(index), -one.taken);
         let bookings = self.bookings.iter().enumerate().rev();
         bookings.filter(own).min_by_key(least).map(|(index, _)| index)
     }

@@ -621,8 +621,11 @@ impl Seen<'_> {
                 let is_beside = *when == *decided && first.number < second.number;
                 let is_beside = is_beside && !may_be_redirected && is_one_connection();
                 let is_behind = *decided < second.asked || is_beside;
+                // In a shadow nobody waits.
+                let has_waited = since_begin(*at) <= first.ended;
                 alike == other
                     && is_behind
+                    && has_waited
                     && earlier < at
                     && !is_freed(second)
                     && !self.is_disturbed(first.asked, second.ended)

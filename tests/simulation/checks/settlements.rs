@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::has_budget;
-use super::{SETTLING, Seen};
+use super::{SETTLING, Seen, since_begin};
 use crate::account::Booking;
 use crate::network::Fault;
 use crate::world::{Fate, Record, Settled};
@@ -75,6 +75,10 @@ impl Seen<'_> {
         let is_told =
             self.has_unique_marks() && !self.plan.limits.iter().any(has_budget) && !self.forgets();
         let Some(Settled::GaveBack(units)) = record.settlement else { return None };
+        // A slot that is yet to come goes back to the line of its process.
+        if record.settled_at.is_some_and(|settled| settled < since_begin(booking.at)) {
+            return None;
+        }
         let back = booking.cost - booking.taken;
         let most = booking.cost - actual.cast_signed().min(booking.cost);
         let is_wrong = back != units.cast_signed() || back > most;

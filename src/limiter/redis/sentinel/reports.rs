@@ -99,7 +99,11 @@ impl Reports {
     /// The primary. None: whatever it was before.
     pub(super) fn choose(&self, now: Instant) -> Option<Host> {
         let mut candidates = self.candidates(now);
-        candidates.retain(|candidate| !self.is_refuted(candidate.host, now));
+        // It says itself whether it is the primary by now, if no other is named.
+        let is_refuted = |candidate: &Candidate<'_>| self.is_refuted(candidate.host, now);
+        if !candidates.iter().all(is_refuted) {
+            candidates.retain(|candidate| !is_refuted(candidate));
+        }
         let Some((followed, followed_epoch)) = &self.followed else {
             let best = candidates.iter().max_by_key(|candidate| (candidate.votes, candidate.epoch));
             return best.map(|candidate| candidate.host.clone());

@@ -111,6 +111,17 @@ fn a_server_that_is_no_primary_is_left_out() {
     assert_eq!(chosen(&reports, now).as_deref(), Some("replica"));
 }
 
+/// It was read-only for a while, and no switch followed.
+#[test]
+fn a_server_that_is_no_primary_is_asked_again_if_no_other_is_named() {
+    let (mut reports, now) = reports([says("one", 5), says("one", 5), says("two", 4)]);
+    reports.follow(&host("one"));
+    reports.refute(&host("one"), now);
+    assert_eq!(chosen(&reports, now), None);
+    reports.record(2, says("one", 5), now);
+    assert_eq!(chosen(&reports, now).as_deref(), Some("one"));
+}
+
 /// The attempt to connect to it ended after a switch that made it a replica.
 #[test]
 fn a_server_that_was_left_out_late_becomes_the_primary_again() {
