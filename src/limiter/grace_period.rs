@@ -40,7 +40,8 @@ const TICK: Duration = Duration::from_millis(1);
 #[cfg(feature = "redis")]
 const LEAD: Duration = Duration::from_millis(2);
 
-/// So many timers are watched in the time of a wait: an attempt to connect takes about as many steps.
+/// So many timers are watched in the time of a wait: an attempt to connect takes about as many
+/// steps.
 #[cfg(feature = "redis")]
 const WATCHED_TIMERS: u32 = 10;
 
