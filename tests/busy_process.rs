@@ -25,7 +25,7 @@ use support::cluster::{Cluster, keys_in};
 use support::faults::{LONG, chain, eventually, size};
 use support::proxy::{Fault, Proxy};
 use support::sentinel::{self, Replicated};
-use support::stats::calls;
+use support::stats::script_calls;
 use support::{Server, free_port};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinSet, yield_now};
@@ -197,7 +197,7 @@ async fn connected(server: &Server) -> Redis<TokenBucket> {
     limiter
 }
 
-/// Blocks this thread until the server has run as many scripts as that, and the timeout has passed.
+/// Blocks this thread until the server has run that many scripts, and the timeout has passed.
 fn block_until(server: &Server, scripts: u64) {
     let begun = std::time::Instant::now();
     std::thread::scope(|scope| {
@@ -205,7 +205,9 @@ fn block_until(server: &Server, scripts: u64) {
             let runtime = Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let mut connection = server.connection().await;
-                while calls(&mut connection, "evalsha").await < scripts {}
+                while script_calls(&mut connection).await < scripts {
+                    assert!(begun.elapsed() < LONG, "never ran: {scripts} scripts");
+                }
             });
         });
     });
