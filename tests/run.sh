@@ -3,7 +3,8 @@
 # wait more than they compute. Takes cargo's options, such as --all-features. TEST_JOBS sets how
 # many run at once. Default: one more than there are cores.
 #
-# A binary that passes gets one line. One that fails gets its whole output, after all have ended.
+# A binary that passes gets one line. One that fails gets its whole output, after all have ended. One
+# that does not end within 15 minutes fails: a test that hangs says so, with its name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +13,7 @@ if [ "${1:-}" = one ]; then
   output=$2 binary=$3
   name=$(basename "$binary") begun=$SECONDS
   name=${name%-*}
-  if "$binary" >"$output/$name" 2>&1; then
+  if timeout --kill-after=10 900 "$binary" >"$output/$name" 2>&1; then
     echo "ok $name, $((SECONDS - begun)) s: $(grep '^test result:' "$output/$name" || echo 'no tests')"
   else
     touch "$output/$name.failed"
