@@ -19,6 +19,11 @@ const fn by(fault: &'static str, target: &'static str, test: &'static str) -> El
 }
 
 pub(super) const ELSEWHERE: &[Elsewhere] = &[
+    by(
+        "charge_that_connects_is_overtaken",
+        "simulation",
+        "strikes::charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers",
+    ),
     unit(
         "silent_server_taken_for_a_silent_connection",
         "limiter::redis::health::tests::a_useless_connection_says_since_when",
@@ -368,6 +373,27 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     unit(
         "process_that_stands_still_until_the_deadline_blames_the_server",
         "limiter::redis::deadline::tests::a_process_that_stands_still_until_the_deadline_is_busy",
+    ),
+    unit(
+        "one_timer_alone_shows_load",
+        "limiter::redis::deadline::tests::a_process_that_has_next_to_no_time_is_busy",
+    ),
+    unit(
+        "server_refuted_late_is_left_out_after_a_switch",
+        "limiter::redis::sentinel::reports::tests::a_server_that_was_left_out_late_becomes_the_primary_again",
+    ),
+    unit(
+        "server_that_was_read_only_is_left_out_though_no_other_is_named",
+        "limiter::redis::sentinel::reports::tests::a_server_that_is_no_primary_is_asked_again_if_no_other_is_named",
+    ),
+    unit(
+        "old_failure_to_connect_blames_the_server",
+        "limiter::redis::own_pool::tests::an_attempt_without_an_answer_ends_in_time_and_no_pause_follows",
+    ),
+    by(
+        "refund_waits_for_the_text_of_its_script",
+        "least_rights",
+        "without_the_right_to_load_scripts_they_are_sent_once",
     ),
     unit(
         "charge_sent_after_its_time",

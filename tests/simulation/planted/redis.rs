@@ -189,10 +189,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "deadline_counted_twice",
         &[edit(
             "limiter/redis/deadline.rs",
-            "        self.grace_period.begin()
-    }",
-            "        self.grace_period.begin() + self.at.saturating_duration_since(self.start)
-    }",
+            "        Timers::until(self.grace_period.begin())",
+            "        Timers::until(self.at + self.at.saturating_duration_since(self.start))",
         )],
     ),
     planted(

@@ -202,8 +202,8 @@ pub(super) const FAULTS: &[Fault] = &[
         "07a63ab grace_period: count no tick of a timer as load",
         &[edit(
             "limiter/grace_period.rs",
-            "        late += tick.elapsed().saturating_sub(2 * TICK);",
-            "        late += tick.elapsed();",
+            "        self.late += self.next.elapsed().saturating_sub(2 * TICK);",
+            "        self.late += self.next.elapsed();",
         )],
     ),
     reverted(
@@ -874,8 +874,8 @@ impl Drop",
         "5d4f553 redis: a refund comes before its caller's next request",
         &[edit(
             "limiter/redis/script.rs",
-            "complete: Script::sent_as_text_first(complete) }",
-            "complete: Script::new(complete) }",
+            "        Self { source, is_known: Arc::default() }",
+            "        Self { source, is_known: Arc::new(AtomicBool::new(true)) }",
         )],
     ),
     reverted(
@@ -940,8 +940,46 @@ impl Drop",
         "redis: see a process that stands still until a deadline",
         &[edit(
             "limiter/redis/deadline.rs",
-            "        if self.half().elapsed() > quarter && GracePeriod::new(self.half()).is_late() {",
-            "        if GracePeriod::new(self.half()).is_late() && self.is_over() {",
+            "        if timers.show_load() {
+            pool.liveness()",
+            "        if was_last && self.grace_period.is_late() {
+            pool.liveness()",
+        )],
+    ),
+    reverted(
+        "one_timer_alone_shows_load",
+        "redis: judge this process by ten timers of a decision's time",
+        &[edit(
+            "limiter/grace_period.rs",
+            "const WATCHED_TIMERS: u32 = 10;",
+            "const WATCHED_TIMERS: u32 = 1;",
+        )],
+    ),
+    reverted(
+        "server_refuted_late_is_left_out_after_a_switch",
+        "sentinel: follow a switch back to a server that was refuted late",
+        &[edit(
+            "limiter/redis/sentinel/reports.rs",
+            ".or_else(epoch_of_other).unwrap_or(0)",
+            ".or_else(|| Some(u64::MAX)).or_else(epoch_of_other).unwrap_or(0)",
+        )],
+    ),
+    reverted(
+        "server_that_was_read_only_is_left_out_though_no_other_is_named",
+        "sentinel: ask a server again that was no primary if no other is named",
+        &[edit(
+            "limiter/redis/sentinel/reports.rs",
+            "        if !candidates.iter().all(is_refuted) {",
+            "        if candidates.iter().any(is_refuted) {",
+        )],
+    ),
+    reverted(
+        "old_failure_to_connect_blames_the_server",
+        "redis: an old failure to connect says nothing of a busy process's attempt",
+        &[edit(
+            "limiter/redis/own_pool.rs",
+            "        let is_known = state.failed >= since && !state.attempt_hangs();",
+            "        let is_known = state.failed >= since.and(None) && !state.attempt_hangs();",
         )],
     ),
     reverted(
