@@ -314,7 +314,7 @@ impl Seen<'_> {
             let least = |one: &&&Booking| {
                 let settlements = i64::from(one.settlements);
                 let settled = if has_settled { -settlements } else { settlements };
-                (at - one.at, settled, one.taken)
+                (at - one.at, settled, record.decided_at != Some(one.now), one.taken)
             };
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
                 return Some(format!("no charge stands for {}", self.shown(record)));
@@ -458,7 +458,8 @@ impl Seen<'_> {
     fn is_kept(&self, one: &Booking) -> bool {
         let is_later = |other: &Booking| other.keys == one.keys && other.now >= one.now;
         let mut all = self.account.bookings.iter();
-        one.at > one.now && all.any(|other| is_later(other) && other.at > one.at)
+        let is_newer = |other: &Booking| (other.at, other.now) > (one.at, one.now);
+        one.at > one.now && all.any(|other| is_later(other) && is_newer(other))
     }
 
     /// True if somebody makes the store forget charges.
@@ -612,11 +613,10 @@ impl Seen<'_> {
             };
             // A server may have turned both away, since the slot moved or it did not know the
             // script: then each goes on alone. Of a cluster, one server at a time learns a script.
-            let forgets_scripts = |kind| kind == StrikeKind::ScriptFlush;
             let mut before = self.strikes.iter().filter(|(begin, _, _)| begin < decided);
             let may_be_redirected = matches!(self.plan.topology, Topology::Cluster { .. })
                 && self.is_first_there(first)
-                || before.any(|(_, _, kind)| moves_slots(*kind) || forgets_scripts(*kind));
+                || before.any(|(_, _, kind)| moves_slots(*kind) || loses_scripts(*kind));
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
                 let is_beside = *when == *decided && first.number < second.number;
                 let is_beside = is_beside && !may_be_redirected && is_one_connection();
@@ -871,6 +871,25 @@ pub fn timeline(seen: &Seen<'_>) -> String {
         let _ = writeln!(text, "{:>12.6} s  {line}", at.as_secs_f64());
         text
     })
+}
+
+/// True if scripts are forgotten by such a strike: another server is asked afterwards, or one that
+/// was started again.
+fn loses_scripts(kind: StrikeKind) -> bool {
+    use StrikeKind::{
+        CrashKeepingData, CrashLosingData, Failover, Loading, ManualFailover, ScriptFlush,
+        SplitBrain,
+    };
+    matches!(
+        kind,
+        CrashKeepingData
+            | CrashLosingData
+            | Failover
+            | Loading
+            | ManualFailover
+            | ScriptFlush
+            | SplitBrain
+    )
 }
 
 /// True if keys of a cluster may have another server since such a strike.
