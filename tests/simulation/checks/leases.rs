@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Seen, since_begin};
+use super::{LATENESS, Seen, since_begin};
 use crate::account::Booking;
 use crate::world::{Fate, Record};
 
@@ -61,10 +61,12 @@ impl Seen<'_> {
             .or_else(|| self.returned(&groups, &elsewhere))
     }
 
-    /// True if the units were taken too long before the caller asked, or after it was answered.
+    /// True if the units were taken too long before the caller asked, or after it was answered. A
+    /// process that stands still reads late when a slot is due, and may keep it for as long.
     fn is_outdated(&self, record: &Record, at: i64) -> bool {
         let at = since_begin(at);
-        !self.has_odd_clocks() && (at + VALIDITY < record.asked || at > record.ended)
+        let late = self.frozen(Duration::ZERO, record.asked).min(LATENESS);
+        !self.has_odd_clocks() && (at + VALIDITY + late < record.asked || at > record.ended)
     }
 
     /// The most units that callers had at once.
