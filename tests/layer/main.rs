@@ -15,9 +15,19 @@ use tower_sluice::{
     RateLimitLayer, Refusal, Respond,
 };
 
+#[cfg(feature = "redis")]
+mod axum;
+#[cfg(all(feature = "axum", feature = "tonic", feature = "redis"))]
+mod client_ip;
+#[cfg(feature = "redis")]
+mod frameworks;
+mod http_responder;
 mod keyless;
 #[path = "../support/strict.rs"]
 mod strict;
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;
 mod waiting;
 
 use strict::Strict;

@@ -15,7 +15,20 @@ use tower_sluice::{
 };
 
 mod acquire;
+mod block;
+#[path = "../support/dice.rs"]
+mod dice;
+mod memory;
+mod own_store;
 mod policies;
+mod settlements;
+mod streams;
+#[path = "../support/strict.rs"]
+mod strict;
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;
+mod waiters;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -73,8 +73,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "units_asked_for_before_a_block_stay_taken",
-        "block",
-        "a_block_gives_back_what_a_lease_asked_for",
+        "limiters",
+        "block::a_block_gives_back_what_a_lease_asked_for",
     ),
     by(
         "held_units_of_a_late_leaver_expire",
@@ -146,13 +146,13 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "panic_while_the_map_is_read_is_the_servers_fault",
-        "connections",
-        "a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
+        "faults",
+        "connections::a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
     ),
     by(
         "panic_before_sentinels_is_their_fault",
-        "connections",
-        "a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
+        "faults",
+        "connections::a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
     ),
     by("late_calls_in_turn_fail_open", "limiters", "limiters_in_turn_get_what_is_left_of_the_time"),
     by(
@@ -212,8 +212,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "demoted_server_connected_to_without_pauses",
-        "connections",
-        "a_demoted_primary_is_infrastructure_and_reconnected_to_with_pauses",
+        "faults",
+        "connections::a_demoted_primary_is_infrastructure_and_reconnected_to_with_pauses",
     ),
     unit(
         "call_without_a_reply_keeps_its_place_in_flight",
@@ -303,8 +303,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "attempt_that_failed_keeps_its_place",
-        "connections",
-        "a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
+        "faults",
+        "connections::a_resolver_that_panics_opens_no_gate_before_a_cluster_or_sentinels",
     ),
     unit(
         "late_timer_not_seen",
@@ -392,8 +392,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "refund_waits_for_the_text_of_its_script",
-        "least_rights",
-        "without_the_right_to_load_scripts_they_are_sent_once",
+        "faults",
+        "least_rights::without_the_right_to_load_scripts_they_are_sent_once",
     ),
     unit(
         "charge_sent_after_its_time",
@@ -408,7 +408,7 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "sentinel",
         "the_primary_is_found_whichever_sentinels_are_dead_or_wrong",
     ),
-    by("lease_outlives_a_block", "block", "a_block_ends_the_lease_of_its_key"),
+    by("lease_outlives_a_block", "limiters", "block::a_block_ends_the_lease_of_its_key"),
     by(
         "breaker_fails_open_for_slowness",
         "breaker",
@@ -445,13 +445,13 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "permits_of_redisson_not_returned_for_a_caller_who_left",
-        "redisson_faults",
-        "a_grant_whose_caller_has_left_is_refunded",
+        "redisson",
+        "faults::a_grant_whose_caller_has_left_is_refunded",
     ),
     by(
         "wait_for_permits_of_redisson_counted_anew",
-        "redisson_waiting",
-        "callers_without_a_permit_give_up_after_max_wait",
+        "redisson",
+        "waiting::callers_without_a_permit_give_up_after_max_wait",
     ),
     by(
         "sentinel_that_refused_and_is_silent_since",
@@ -465,8 +465,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "each_call_in_turn_has_the_whole_time",
-        "all_at_once",
-        "members_in_several_slots_share_one_deadline",
+        "redis",
+        "all_at_once::members_in_several_slots_share_one_deadline",
     ),
     by(
         "map_not_read_when_a_server_cannot_serve",
@@ -483,7 +483,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "limiters",
         "a_reservation_is_settled_by_the_limiter_that_made_it",
     ),
-    by("settlement_refused_by_a_full_queue", "settlements", "a_full_queue_loses_no_settlement"),
+    by(
+        "settlement_refused_by_a_full_queue",
+        "limiters",
+        "settlements::a_full_queue_loses_no_settlement",
+    ),
     unit(
         "slot_of_before_a_reset_looks_like_one_of_after_it",
         "limiter::named::tests::no_charge_finds_a_slot_that_was_given_before_a_reset",

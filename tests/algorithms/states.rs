@@ -1,0 +1,341 @@
+//! What may be found in Redis: what the scripts write is read, anything else is an error and
+//! never an admission.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_sluice::Quota;
+use tower_sluice::algorithm::{InLua, SlidingWindow};
+
+use crate::support::Server;
+use crate::support::script::*;
+
+#[tokio::test]
+async fn broken_keys_fail_their_own_charges_only() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    ask::<()>(&mut connection, "RPUSH list x").await;
+    ask::<()>(&mut connection, "SET corrupt 1.5").await;
+    ask::<()>(&mut connection, "SET kept 5").await;
+    for (cost, max_wait) in [(1, 0), (0, 0), (6, 0)] {
+        let call = Call::bucket(None, &["fine", "list", "corrupt", "list", "fine"]);
+        let call = (0..5).fold(call, |call, _| call.check(cost, max_wait));
+        let (_, entries) = call.on(&mut connection).await;
+        assert_eq!(entries[1], Entry::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert_eq!(entries[2], Entry::Failed(String::from("CORRUPT")), "cost {cost}");
+        assert_eq!(entries[3], Entry::Failed(String::from("WRONGTYPE")), "cost {cost}");
+        assert!([0, 3].contains(&entries[0].outcome()) && [0, 3].contains(&entries[4].outcome()));
+    }
+    assert_eq!(ask::<String>(&mut connection, "GET corrupt").await, "1.5");
+    assert_eq!(ask::<i64>(&mut connection, "LLEN list").await, 1);
+}
+
+#[tokio::test]
+async fn a_failed_write_fails_its_own_charge_only() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let warm = Call::bucket(None, &["known"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(warm.1[0].outcome(), 0);
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
+    let call = Call::bucket(None, &["known", "known", "new"]).check(6, 0).check(0, 0).check(1, 0);
+    let (_, entries) = call.on(&mut connection).await;
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
+    assert_eq!((entries[0].outcome(), entries[1].outcome()), (3, 0));
+    assert_eq!(entries[2], Entry::Failed(String::from("OOM")));
+    assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
+}
+
+// Case 53.
+#[tokio::test]
+async fn only_the_form_that_is_written_is_read() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let texts = [
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "0x10",
+        " 5 ",
+        "",
+        "-1",
+        "9007199254740992",
+        "9007199254740993",
+        "9223372036854775808",
+        "00",
+        "01",
+        "1+1",
+        "1+0/3",
+        "1+3/3",
+        "1+1/0",
+        "1+1/2/3",
+        "1 ",
+        "1\n",
+        "\u{0}",
+        "1:1",
+        "1+01/3",
+    ];
+    let long = "1".repeat(1 << 20);
+    for text in texts.iter().copied().chain([long.as_str()]) {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let (_, entries) = Call::bucket(None, &["k"]).check(1, 0).on(&mut connection).await;
+        assert_eq!(
+            entries[0],
+            Entry::Failed(String::from("CORRUPT")),
+            "{:?}",
+            &text[..text.len().min(30)]
+        );
+    }
+    for text in ["0", "1", "9007199254740991", "1+1/3", "1767225600333333+2/3"] {
+        cmd("SET").arg("k").arg(text).exec_async(&mut connection).await.unwrap();
+        let (_, entries) = Call::bucket(None, &["k"]).check(0, 0).on(&mut connection).await;
+        assert!(matches!(entries[0], Entry::Told { .. }), "{text}");
+    }
+
+    async fn refuse(connection: &mut MultiplexedConnection, algorithm: impl InLua, texts: &[&str]) {
+        for text in texts {
+            cmd("SET").arg("k").arg(*text).exec_async(connection).await.unwrap();
+            let call = Call::new(algorithm.clone(), None, &["k"]).check(1, 0);
+            let (_, entries) = call.on(connection).await;
+            let corrupt = Entry::Failed(String::from("CORRUPT"));
+            assert_eq!(entries[0], corrupt, "{algorithm:?}: {text}");
+        }
+    }
+    refuse(
+        &mut connection,
+        FIXED_WINDOW,
+        &["5", "5:", ":5", "05:1", "5:01", "-5:1", "5:1:1", "5:1.0", "5:9007199254740993"],
+    )
+    .await;
+    refuse(
+        &mut connection,
+        BUDGET,
+        &[
+            "5",
+            "5:5:1",
+            "5:5:1:",
+            "5:5:1:1:1",
+            "05:5:1:1",
+            "5:5:01:1",
+            "5:-5:1:1",
+            "5:5:1:1.5",
+            "5+:5:1:1",
+            "5+1:5:1:1",
+            "5+1/:5:1:1",
+            "5+0/3:5:1:1",
+            "5+3/3:5:1:1",
+            "5+1/03:5:1:1",
+            "5 :5:1:1",
+            "5:5:1:9007199254740992",
+        ],
+    )
+    .await;
+    refuse(
+        &mut connection,
+        SLIDING_WINDOW,
+        &[
+            "5:5",
+            "5:5,",
+            "5:5,1",
+            "0:5,1,1",
+            "5:5,1,,1",
+            "5:5,1,1,",
+            "5:5,01,1",
+            "5:5,-1,1",
+            "5:5,1,nan",
+            "5,5,1,1",
+            "99999999:99999999,1,1",
+            "5:9007199254740992,1,1",
+            "5:5 ,1,1",
+        ],
+    )
+    .await;
+    refuse(
+        &mut connection,
+        SLIDING_COUNTER,
+        &[
+            "5:1:1",
+            "5:1:1:",
+            "5:1:1:4",
+            "5:1:1:05",
+            "5:-1:1:5",
+            "5:1:nan:5",
+            "5:1:1:5:1",
+            "5:1:1:9007199254740992",
+        ],
+    )
+    .await;
+    refuse(
+        &mut connection,
+        SMOOTH_BURSTY,
+        &[
+            "5",
+            "5:5:1/1",
+            "-0:5:1/1:5",
+            "-2:5:1/1:5",
+            "5:5:0/1:5",
+            "5:5:1/0:5",
+            "05:5:1/1:5",
+            "nan:5:1/1:5",
+            "5:5:1/1:9007199254740992",
+            "--1:5:1/1:5",
+        ],
+    )
+    .await;
+    refuse(
+        &mut connection,
+        SMOOTH_WARMING_UP,
+        &[
+            "5",
+            "nan:5:1/1:5",
+            "-nan:5:1/1:5",
+            "inf:5:1/1:5",
+            "1e400:5:1/1:5",
+            "0x10:5:1/1:5",
+            "-1:5:1/1:5",
+            "1.50:5:1/1:5",
+            "9007199254740992:5:1/1:5",
+            "1:5:0/1:5",
+            "+1:5:1/1:5",
+            "1e1:5:1/1:5",
+        ],
+    )
+    .await;
+    let many = [&b"5:5"[..], &b",1".repeat(62)].concat();
+    cmd("SET").arg("k").arg(many).exec_async(&mut connection).await.unwrap();
+    let call = Call::new(SLIDING_WINDOW, None, &["k"]);
+    let (_, entries) = call.check(1, 0).on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
+}
+
+/// States that the scripts write, but no clock or quota of these can have led to: they end, and
+/// admit nothing beyond.
+// Cases 50 and 72.
+#[tokio::test]
+async fn extreme_states_are_answered_all_the_same() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let most = "9007199254740991";
+    let cells = format!("1:{most},{most},{most},{most}");
+    let counter = format!("{most}:{most}:{most}:{most}");
+    let most_once = "9007199254740991:9007199254740991";
+    let two_cells = "100:17672256000001,9007199254740991,9007199254740991";
+    async fn deny(connection: &mut MultiplexedConnection, algorithm: impl InLua, text: &str) {
+        cmd("SET").arg("k").arg(text).exec_async(connection).await.unwrap();
+        let call = Call::new(algorithm.clone(), Some(NOW), &["k"]).check(1, 0);
+        let (_, entries) = call.on(connection).await;
+        assert_eq!(entries[0].outcome(), 2, "{algorithm:?}: {entries:?}");
+    }
+    let tiny = SlidingWindow::new(Quota::new(5, Duration::from_micros(60))).cells(60);
+    deny(&mut connection, SLIDING_WINDOW, &cells).await;
+    deny(&mut connection, tiny, two_cells).await;
+    deny(&mut connection, SLIDING_COUNTER, &counter).await;
+    deny(&mut connection, BUDGET, &format!("{most}:{NOW}:{most}:{most}")).await;
+    deny(&mut connection, BUDGET, &format!("0:{most}:{most}:{most}")).await;
+    deny(&mut connection, FIXED_WINDOW.anchored(), most_once).await;
+}
+
+/// As a cluster's client writes it while a slot moves. A window may hold the epoch's begin.
+// Case 162.
+#[tokio::test]
+async fn a_log_that_stands_for_no_state_is_none_at_any_instant() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    for (now, cost) in [(0, 1), (0, 2), (1, 1), (999_999, 5), (1_000_000, 1), (NOW, 3)] {
+        ask::<()>(&mut connection, "ZADD k 0 00000000000000000000:1").await;
+        let call = Call::new(SLIDING_LOG, Some(now), &["k", "k"]).check(0, 0).check(cost, 0);
+        let (_, entries) = call.on(&mut connection).await;
+        let told = [&entries[0], &entries[1]].map(Entry::numbers);
+        assert_eq!(told, [[0, 0, 5, 0], [0, 0, 5 - cost, 1_000_000]], "{now}");
+        let kept: Vec<String> = ask(&mut connection, "ZRANGE k 0 -1").await;
+        assert_eq!(kept, [format!("{cost:020}:{cost}")], "{now}");
+        ask::<()>(&mut connection, "DEL k").await;
+    }
+}
+
+// Case 53.
+#[tokio::test]
+async fn of_a_log_only_the_form_that_is_written_is_read() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let odd = [
+        ("5", "5:1"),
+        ("5", "0000000000000000000a:1"),
+        ("5", "000000000000000000001:1"),
+        ("5", "00000000000000000005"),
+        ("5", "00000000000000000005:"),
+        ("5", "00000000000000000005:0"),
+        ("5", "00000000000000000005:01"),
+        ("5", "00000000000000000005:-1"),
+        ("5", "00000000000000000005:9007199254740992"),
+        ("5", "00000000000000000005:1:1"),
+        ("-5", "00000000000000000005:1"),
+        ("5.5", "00000000000000000005:1"),
+        ("inf", "00000000000000000005:1"),
+        ("9007199254740992", "00000000000000000005:1"),
+    ];
+    for (score, member) in odd {
+        let mut add = cmd("ZADD");
+        add.arg("k").arg(score).arg(member).exec_async(&mut connection).await.unwrap();
+        for cost in [1, 0, 6] {
+            let call = Call::new(SLIDING_LOG, None, &["k", "fine"]).check(cost, 0).check(0, 0);
+            let (_, entries) = call.on(&mut connection).await;
+            assert_eq!(
+                entries[0],
+                Entry::Failed(String::from("CORRUPT")),
+                "{score} {member} {cost}"
+            );
+            assert_eq!(entries[1].outcome(), 0);
+        }
+        assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1);
+        ask::<()>(&mut connection, "DEL k").await;
+    }
+}
+
+/// A broken member inside a log is found only by a decision that reads it. Even a log that no
+/// script could have written comes to an end.
+#[tokio::test]
+async fn a_log_that_is_broken_inside_admits_nothing_beyond() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let add = async |connection: &mut MultiplexedConnection, at: i64, member: String| {
+        cmd("ZADD").arg("k").arg(at).arg(member).exec_async(connection).await.unwrap();
+    };
+    for total in 1..=100 {
+        // Totals that fall, in a window that holds them all.
+        add(&mut connection, NOW + total, format!("{:020}:1", 1_000 - total)).await;
+    }
+    let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k", "k"]).check(1, 0).check(5, 0);
+    let (_, entries) = call.on(&mut connection).await;
+    assert_eq!([entries[0].outcome(), entries[1].outcome()], [2, 2]);
+    ask::<()>(&mut connection, "DEL k").await;
+    for total in 1..=100 {
+        let member = if total == 96 { String::from("x") } else { format!("{total:020}:1") };
+        add(&mut connection, NOW + total, member).await;
+    }
+    let call = Call::new(SLIDING_LOG, Some(NOW + 100), &["k"]).check(1, 0);
+    let (_, entries) = call.on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Failed(String::from("CORRUPT")));
+    ask::<()>(&mut connection, "DEL k").await;
+    ask::<()>(&mut connection, "SET k 5").await;
+    let (_, entries) = Call::new(SLIDING_LOG, None, &["k"]).check(1, 0).on(&mut connection).await;
+    assert_eq!(entries[0], Entry::Failed(String::from("WRONGTYPE")));
+}
+
+// Case 29.
+#[tokio::test]
+async fn pruning_slips_nothing_past_a_full_memory() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    put_old_log(&mut connection).await;
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 1").await;
+    for _ in 0..100 {
+        let call = Call::new(SLIDING_LOG, Some(NOW), &["k", "new"]).checks(2, 1, 0);
+        let (_, entries) = call.on(&mut connection).await;
+        assert_eq!(entries, ["OOM", "OOM"].map(|code| Entry::Failed(String::from(code))));
+    }
+    ask::<()>(&mut connection, "CONFIG SET maxmemory 0").await;
+    assert_eq!(ask::<i64>(&mut connection, "ZCARD k").await, 1_001);
+    assert!(!ask::<bool>(&mut connection, "EXISTS new").await);
+}

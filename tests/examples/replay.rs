@@ -1,0 +1,423 @@
+//! The replay, as an operator runs it: traffic on standard input, a verdict for each line on
+//! standard output.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::Server;
+use crate::support::files::Files;
+use crate::support::tls::{Authority, TlsServer};
+
+const T0: u64 = 1_767_225_600_000_000;
+
+/// What comes of `traffic` under `options`, words apart by spaces.
+fn replay(options: &str, traffic: &str) -> Output {
+    replay_with(&[], options, traffic)
+}
+
+/// The same, with further variables.
+fn replay_with(variables: &[(&str, &str)], options: &str, traffic: &str) -> Output {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| crate::support::example::built("replay"));
+    let mut command = Command::new(&*BUILT);
+    command.env_remove("REDIS_CA").envs(variables.iter().copied());
+    command.args(options.split(' ')).stdin(Stdio::piped());
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the example");
+    let mut input = child.stdin.take().expect("its input");
+    let traffic = traffic.to_owned();
+    // A replay that stops at a line reads no further, so what follows may not be written.
+    let writer = thread::spawn(move || _ = input.write_all(traffic.as_bytes()));
+    let output = child.wait_with_output().expect("its output");
+    writer.join().expect("written");
+    output
+}
+
+fn told(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn lines(lines: &[Value]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn every_verdict_is_told_with_its_figures() {
+    let traffic = lines(&[
+        json!({"t": T0, "key": "a"}),
+        json!({"t": T0 + 1, "key": "a", "cost": 5, "max_wait": 600_000}),
+        json!({"t": T0 + 1, "key": "a", "cost": 50}),
+        json!({"t": T0 + 2, "key": "a", "op": "peek"}),
+        json!({"t": T0 + 2, "key": "a"}),
+        json!({"t": T0 + 3, "op": "refund", "of": 2}),
+        json!({"t": T0 + 3, "op": "refund", "of": 2}),
+        json!({"t": T0 + 4, "key": "b", "limit": 0}),
+        json!({"t": T0 + 4, "key": "b", "limit": 3, "cost": 3}),
+        json!({"t": T0 + 4, "key": "b", "limit": 3, "cost": 4}),
+        json!({"t": T0 + 4, "key": "c", "period": 10_000_000, "burst": 1}),
+        json!({"t": T0 + 4, "key": "c", "period": 10_000_000, "burst": 1}),
+        json!({"t": T0 + 4, "key": ""}),
+        json!({"t": T0 + 4, "key": "d", "op": "penalize", "cost": 7}),
+        json!({"t": T0 + 4, "key": "d", "op": "reset"}),
+    ]);
+    let output = replay("--algorithm token_bucket --limit 5 --period 1s", &traffic);
+    assert!(output.status.success(), "{}", said(&output));
+    let error = |line: &Value| line["error"].as_str().expect("a reason").to_owned();
+    let mut told = told(&output);
+    assert!(error(&told[7]).contains("quota"), "{}", told[7]);
+    assert!(error(&told[12]).contains("key"), "{}", told[12]);
+    for line in [7, 12] {
+        told[line].as_object_mut().expect("an object").remove("error");
+    }
+    assert_eq!(
+        told,
+        [
+            json!({"line": 1, "verdict": "allow", "wait_us": 0, "remaining": 4, "reset_after_us": 200_000}),
+            json!({"line": 2, "verdict": "wait", "wait_us": 199_999, "remaining": 0, "reset_after_us": 1_199_999}),
+            json!({"line": 3, "verdict": "never", "remaining": 0, "reset_after_us": 1_199_999}),
+            json!({"line": 4, "verdict": "deny", "retry_after_us": 199_998, "remaining": 0, "reset_after_us": 1_199_998}),
+            json!({"line": 5, "verdict": "deny", "retry_after_us": 399_998, "remaining": 0, "reset_after_us": 1_199_998}),
+            json!({"line": 6, "verdict": "done", "refunded": 5, "remaining": 4, "reset_after_us": 199_997}),
+            json!({"line": 7, "verdict": "done", "refunded": 0, "remaining": 4, "reset_after_us": 199_997}),
+            json!({"line": 8, "verdict": "error", "remaining": null, "reset_after_us": null}),
+            json!({"line": 9, "verdict": "allow", "wait_us": 0, "remaining": 0, "reset_after_us": 1_000_000}),
+            json!({"line": 10, "verdict": "never", "remaining": 0, "reset_after_us": 1_000_000}),
+            json!({"line": 11, "verdict": "allow", "wait_us": 0, "remaining": 0, "reset_after_us": 2_000_000}),
+            json!({"line": 12, "verdict": "deny", "retry_after_us": 2_000_000, "remaining": 0, "reset_after_us": 2_000_000}),
+            json!({"line": 13, "verdict": "error", "remaining": null, "reset_after_us": null}),
+            json!({"line": 14, "verdict": "done", "remaining": 0, "reset_after_us": 1_400_000}),
+            json!({"line": 15, "verdict": "done", "remaining": 5, "reset_after_us": 0}),
+        ]
+    );
+}
+
+/// Eight estimates of 1,000 use 100 each. One more is settled twice, and one is never settled.
+#[test]
+fn a_budget_holds_what_a_line_settles() {
+    let hold = |at: u64| json!({"t": at, "key": "a", "cost": 1_000});
+    let settle =
+        |at: u64, of: usize, used: u64| json!({"t": at, "op": "settle", "of": of, "used": used});
+    let mut traffic = vec![hold(T0); 8];
+    traffic.extend((1..=8).map(|of| settle(T0, of, 100)));
+    traffic.push(settle(T0, 8, 0));
+    traffic.push(hold(T0));
+    traffic.push(settle(T0 + 180_000_000, 18, 0));
+    let server = Server::start();
+    let options = "--algorithm budget --max-hold 60s --limit 10000 --period 1d";
+    for options in [options.to_owned(), format!("{options} --redis {}", server.url())] {
+        let output = replay(&options, &lines(&traffic));
+        assert!(output.status.success(), "{}", said(&output));
+        let told = told(&output);
+        let day = 86_400_000_000_u64;
+        let full = |units: u64| day / 10_000 * units;
+        assert_eq!(
+            told[8],
+            json!({"line": 9, "given_back": 900, "remaining": 2_900, "reset_after_us": full(7_100)})
+        );
+        assert_eq!(
+            told[15],
+            json!({"line": 16, "given_back": 900, "remaining": 9_200, "reset_after_us": full(800)})
+        );
+        assert_eq!(
+            told[16],
+            json!({"line": 17, "given_back": 0, "remaining": 9_200, "reset_after_us": full(800)})
+        );
+        assert_eq!(told[17]["remaining"], 8_200);
+        // Its time is over: it counts as spent.
+        assert_eq!(told[18]["given_back"], 0);
+        assert_eq!(told[18]["remaining"], 8_220);
+    }
+}
+
+#[test]
+fn the_summary_counts_what_was_told() {
+    let same = |key: &str| json!({"t": T0, "key": key});
+    let traffic = lines(&[vec![same("much"); 10], vec![same("once"); 1]].concat());
+    let output =
+        replay("--algorithm token_bucket --limit 5 --period 1s --max-wait 500ms", &traffic);
+    let said = said(&output);
+    for line in [
+        "charges                     11           to 2 keys",
+        "admitted at once             6   54.5 %",
+        "delayed                      2   18.2 %  p50 200ms, p99 400ms, longest 400ms",
+        "refused                      3   27.3 %",
+        "  much                                              5            2            3",
+        "  once                                              1            0            0",
+    ] {
+        assert!(said.contains(line), "{line}\n{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_ends_the_replay_and_names_its_line() {
+    let fine = json!({"t": T0, "key": "a"}).to_string();
+    let odd = [
+        ("", "line 2"),
+        ("x", "line 2"),
+        ("{\"t\":1.5,\"key\":\"a\"}", "line 2"),
+        ("{\"t\":-1,\"key\":\"a\"}", "line 2"),
+        ("{\"key\":\"a\"}", "`t`"),
+        (&format!("{{\"t\":{T0}}}"), "no key"),
+        (&format!("{{\"t\":{T0},\"key\":\"a\",\"cost\":-1}}"), "line 2"),
+        (&format!("{{\"t\":{T0},\"key\":\"a\",\"op\":\"take\"}}"), "line 2"),
+        (&format!("{{\"t\":{T0},\"op\":\"refund\"}}"), "\"of\""),
+        (&format!("{{\"t\":{T0},\"op\":\"refund\",\"of\":2}}"), "\"of\""),
+        (&format!("{{\"t\":{T0},\"op\":\"refund\",\"of\":0}}"), "\"of\""),
+        (&format!("{{\"t\":{},\"key\":\"a\"}}", T0 - 1), "before"),
+    ];
+    for (text, reason) in odd {
+        let traffic = format!("{fine}\n{text}\n{fine}\n");
+        let output = replay("--algorithm fixed_window --limit 5 --period 1s", &traffic);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}: {said}");
+        assert!(said.contains("line 2") && said.contains(reason), "{text}: {said}");
+        assert_eq!(said.lines().count(), 1, "{text}: {said}");
+        assert_eq!(told(&output).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    for options in [
+        "--algorithm leaky --limit 5 --period 1s",
+        "--algorithm token_bucket --limit 0 --period 1s",
+        "--algorithm token_bucket --limit 5 --period 0s",
+        "--algorithm token_bucket --limit 5 --period 1 second",
+        "--algorithm token_bucket --limit 5 --period 1s --cells 5",
+        "--algorithm sliding_window --limit 5 --period 1s --cells 61",
+        "--algorithm sliding_window --limit 5 --period 1s --burst 6",
+        "--algorithm smooth_warming_up --limit 5 --period 1s",
+        "--algorithm smooth_warming_up --limit 5 --period 1s --warm-up 1s --cold-factor 0.5",
+        "--algorithm smooth_bursty --limit 5 --period 1s --horizon 366d",
+        "--algorithm smooth_bursty --limit 5 --period 1s --max-wait 1s --cache-ratio 1",
+        "--algorithm token_bucket --limit 5 --period 1s --redis nowhere",
+        "--algorithm redisson --limit 5 --period 1500us",
+        "--algorithm redisson --limit 5 --period 1s --burst 6",
+    ] {
+        let output = replay(options, "");
+        assert_eq!(output.status.code(), Some(2), "{options}: {}", said(&output));
+        assert!(output.stdout.is_empty());
+    }
+    let gone = format!("--redis redis://127.0.0.1:{}", crate::support::NOWHERE);
+    let output = replay(&format!("--algorithm token_bucket --limit 5 --period 1s {gone}"), "");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    // The whole chain, down to what the system says, and each cause once.
+    assert_eq!(said(&output).matches("Connection refused").count(), 1, "{}", said(&output));
+}
+
+/// The sequences of a request that waits for its own debt, with the cache's ratio.
+#[test]
+fn own_debt_waits_as_long_as_the_cache_holds() {
+    let waits = |output: &Output| -> Vec<_> {
+        let ms = |line: &Value| line["wait_us"].as_u64().map(|wait| wait / 1_000);
+        told(output).iter().map(ms).collect()
+    };
+    let own = "--algorithm smooth_bursty --limit 5 --period 1s --own-debt --cache-ratio";
+    let ten = lines(&vec![json!({"t": T0, "key": "a"}); 10]);
+    let output = replay(&format!("{own} 0.6"), &ten);
+    let first = [0, 0, 0, 0, 0, 200, 400, 600].map(Some);
+    assert_eq!(waits(&output), [&first[..], &[None, None]].concat());
+
+    let costs = [(0, 3), (0, 4), (0, 1), (100, 1), (400, 1), (2_000, 6)];
+    let costs = costs.map(|(ms, cost)| json!({"t": T0 + ms * 1_000, "key": "a", "cost": cost}));
+    // The ratio is 0.5 if none is said.
+    let output = replay(own, &lines(&costs));
+    assert_eq!(waits(&output), [Some(0), Some(400), None, Some(500), Some(400), Some(200)]);
+}
+
+/// Lines on the edges: steps of the clock, also back, own quotas, waits, peeks and refunds.
+fn odd_traffic(lines: usize) -> String {
+    let mut dice = fastrand::Rng::with_seed(9);
+    let mut t = T0;
+    let mut text = String::new();
+    for number in 1..=lines {
+        t += [0, 0, 1, 199_999, 200_000, 200_001, 999_999, 1_000_000][dice.usize(..8)];
+        if dice.usize(..40) == 0 {
+            t -= [1, 200_000, 7_200_000_000][dice.usize(..3)];
+        }
+        if dice.usize(..300) == 0 {
+            t += 7_200_000_000;
+        }
+        let key = ["a", "b", "c"][dice.usize(..3)];
+        let mut line = json!({"t": t, "key": key});
+        let mut set = |name: &str, value: u64| line[name] = value.into();
+        match dice.usize(..9) {
+            0 => set("cost", dice.u64(0..8)),
+            1 => set("max_wait", [0, 200_000, 90_000_000][dice.usize(..3)]),
+            2 => set("limit", dice.u64(0..7)),
+            3 => set("period", [500_000, 3_000_000][dice.usize(..2)]),
+            4 => line["op"] = "peek".into(),
+            8 => line["op"] = ["penalize", "penalize", "reset"][dice.usize(..3)].into(),
+            5 if number > 1 => {
+                line["op"] = "refund".into();
+                line["of"] = (number - dice.usize(1..number.min(5))).into();
+            }
+            _ => {}
+        }
+        text.push_str(&format!("{line}\n"));
+    }
+    text
+}
+
+#[test]
+fn memory_and_redis_tell_the_same() {
+    let server = Server::start();
+    let traffic = odd_traffic(1_000);
+    let redis = format!("--allow-clock-steps --redis {}", server.url());
+    let (quota, wait) = ("--limit 5 --period 1s", "--max-wait 300ms");
+    for algorithm in [
+        "token_bucket --burst 7",
+        "budget --burst 7 --max-hold 2s",
+        "fixed_window",
+        "fixed_window --anchored",
+        "sliding_log --horizon 2s",
+        "sliding_window --cells 4",
+        "sliding_counter",
+        "smooth_bursty --max-burst 2s --start empty",
+        "smooth_bursty --own-debt",
+        "smooth_warming_up --warm-up 2s --cold-factor 2.5",
+        "smooth_warming_up --warm-up 2s --own-debt",
+    ] {
+        let options = format!("--algorithm {algorithm} {quota} {wait}");
+        let memory = replay(&format!("{options} --allow-clock-steps"), &traffic);
+        let redis = replay(&format!("{options} {redis}"), &traffic);
+        assert!(memory.status.success() && redis.status.success(), "{}", said(&redis));
+        assert_eq!(told(&memory), told(&redis), "{algorithm}");
+        assert_eq!(said(&memory), said(&redis), "{algorithm}");
+        assert_eq!(told(&memory).len(), 1_000);
+    }
+}
+
+// Case 155.
+#[test]
+fn with_tls_the_authority_is_a_file() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let server = TlsServer::start(&authority.identity(&["localhost"]));
+    let own = files.write("own.pem", &authority.pem());
+    let options = "--algorithm token_bucket --limit 1 --period 1s";
+    let traffic = lines(&[json!({"t": T0, "key": "a"}), json!({"t": T0, "key": "a"})]);
+    let redis = format!("{options} --redis {}", server.url());
+    let decided = replay_with(&[("REDIS_CA", &own)], &redis, &traffic);
+    assert!(decided.status.success(), "{}", said(&decided));
+    assert_eq!(told(&decided), told(&replay(options, &traffic)));
+    // The system does not know the authority.
+    let refused = replay(&redis, &traffic);
+    assert_eq!(refused.status.code(), Some(1));
+    for cause in ["no connection to redis at", "TLS with redis failed", "UnknownIssuer"] {
+        assert_eq!(said(&refused).matches(cause).count(), 1, "{}", said(&refused));
+    }
+}
+
+#[test]
+fn redisson_is_told_as_java_would_be() {
+    let at =
+        |millis: u64, cost: u64| json!({"t": T0 + millis * 1_000 + 999, "key": "a", "cost": cost});
+    let op = |millis: u64, op: &str, cost: u64| {
+        let mut line = at(millis, cost);
+        line["op"] = op.into();
+        line
+    };
+    let traffic = lines(&[
+        at(0, 5),
+        at(300, 5),
+        at(300, 1),
+        op(300, "release", 7),
+        op(400, "available", 1),
+        at(400, 7),
+        at(400, 1),
+        at(1_299, 4),
+        at(1_300, 3),
+        at(1_300, 11),
+        at(1_300, 1 << 32),
+        op(1_300, "penalize", 1),
+        json!({"t": T0 + 1_301_000, "op": "refund", "of": 9}),
+        op(1_302, "release", 99),
+        op(1_302, "release", 99),
+        json!({"t": T0 + 1_302_999, "key": "a", "limit": 5}),
+        op(1_302, "reset", 1),
+    ]);
+    let server = Server::for_redisson();
+    let options = "--algorithm redisson --limit 10 --period 1s --max-wait 60s";
+    for options in [options.to_owned(), format!("{options} --redis {}", server.url())] {
+        let output = replay(&options, &traffic);
+        assert!(output.status.success(), "{}", said(&output));
+        let short: Vec<_> = told(&output)
+            .iter()
+            .map(|line| {
+                let figure = ["retry_after_us", "refunded"].map(|name| line[name].as_u64());
+                let figure = figure.into_iter().flatten().next();
+                (line["verdict"].as_str().unwrap().to_owned(), figure, line["remaining"].as_u64())
+            })
+            .collect();
+        let short: Vec<_> =
+            short.iter().map(|(verdict, a, b)| (verdict.as_str(), *a, *b)).collect();
+        assert_eq!(
+            short,
+            [
+                ("allow", None, Some(5)),
+                ("allow", None, Some(0)),
+                ("deny", Some(700_000), Some(0)),
+                ("done", Some(7), Some(7)),
+                ("done", None, Some(7)),
+                ("allow", None, Some(0)),
+                ("deny", Some(900_000), Some(0)),
+                ("deny", Some(101_000), Some(0)),
+                ("allow", None, Some(0)),
+                ("never", None, Some(0)),
+                ("error", None, None),
+                ("error", None, None),
+                ("done", Some(3), Some(3)),
+                ("done", Some(7), Some(10)),
+                ("done", Some(0), Some(10)),
+                ("error", None, None),
+                ("done", None, Some(10)),
+            ]
+        );
+    }
+    let output =
+        replay("--algorithm token_bucket --limit 5 --period 1s", &lines(&[op(0, "release", 1)]));
+    assert_eq!(told(&output)[0]["verdict"], "error");
+}
+
+#[test]
+fn redisson_tells_the_same_in_memory_and_in_redis() {
+    let mut dice = fastrand::Rng::with_seed(3);
+    let (mut t, mut traffic) = (T0, String::new());
+    for number in 1..=1_500 {
+        t += [0, 0, 1, 333, 1_000, 199_000, 200_000, 999_999, 1_000_000][dice.usize(..9)];
+        if dice.usize(..60) == 0 {
+            t -= [1, 200_000, 7_200_000_000][dice.usize(..3)];
+        }
+        let key = ["a", "b{", "c:d", ""][dice.choose_multiple([0, 0, 0, 1, 1, 2, 3], 1)[0]];
+        let mut line = json!({"t": t, "key": key, "cost": dice.u64(0..8)});
+        match dice.usize(..12) {
+            0 | 1 => line["op"] = ["release", "available"][dice.usize(..2)].into(),
+            2 => line["op"] = ["peek", "penalize", "reset"][dice.usize(..3)].into(),
+            3 => line["limit"] = 3.into(),
+            4 => line["max_wait"] = 90_000_000.into(),
+            5 | 6 if number > 1 => {
+                line["op"] = "refund".into();
+                line["of"] = (number - dice.usize(1..number.min(5))).into();
+            }
+            _ => {}
+        }
+        traffic.push_str(&format!("{line}\n"));
+    }
+    let server = Server::for_redisson();
+    let options = "--algorithm redisson --limit 5 --period 1s --allow-clock-steps";
+    let memory = replay(options, &traffic);
+    let redis = replay(&format!("{options} --redis {}", server.url()), &traffic);
+    assert!(memory.status.success() && redis.status.success(), "{}", said(&redis));
+    assert_eq!(told(&memory), told(&redis));
+    assert_eq!(said(&memory), said(&redis));
+    assert_eq!(told(&memory).len(), 1_500);
+}

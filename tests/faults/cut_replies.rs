@@ -1,0 +1,157 @@
+//! Connections that end within a reply, at each of its bytes: that is the network, and no reply.
+
+use redis::aio::ConnectionManager;
+use tokio::task::JoinSet;
+use tower_sluice::bb8_redis::{RedisConnectionManager, bb8};
+use tower_sluice::{Error, ErrorKind, Limiter, Pool};
+
+use crate::support::cluster::Cluster;
+use crate::support::faults::*;
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::{Server, fake};
+
+/// How many connections are cut side by side.
+const AT_ONCE: usize = 64;
+
+/// More bytes than any conversation of these tests has.
+const ENDLESS: usize = 4_096;
+
+/// The connections over a proxy: of an address of each form, and of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Server,
+    Cluster,
+    Sentinel,
+    Connection,
+    Manager,
+    Bb8,
+}
+
+impl Way {
+    /// A pool of one connection, so that the next call goes over the one that is cut.
+    async fn pool(self, proxy: &Proxy) -> Pool {
+        let url = proxy.url();
+        let client = || redis::Client::open(url.as_str()).expect("an address");
+        match self {
+            Self::Server => one_connection(&url),
+            Self::Cluster => one_connection(&url.replace("redis:", "redis-cluster:")),
+            Self::Sentinel => {
+                let sentinel = fake::sentinel(proxy.port(), 1).await;
+                one_connection(&crate::support::sentinel::url(&[sentinel]))
+            }
+            Self::Connection => {
+                let connection = client().get_multiplexed_async_connection().await;
+                Pool::from_connection(connection.expect("a connection"))
+            }
+            Self::Manager => {
+                let manager = ConnectionManager::new(client()).await;
+                Pool::from_connection(manager.expect("a connection"))
+            }
+            Self::Bb8 => {
+                let manager = RedisConnectionManager::new(url).expect("an address");
+                let pool = bb8::Pool::builder().max_size(1).build(manager).await;
+                Pool::from_bb8(pool.expect("a pool"))
+            }
+        }
+    }
+}
+
+fn one_connection(url: &str) -> Pool {
+    Pool::builder(url).expect("an address").size(1).build().expect("a pool")
+}
+
+/// Checks that each of these errors, each after so many bytes, is of the infrastructure.
+fn all_are_infrastructure(what: &str, errors: &[Error]) {
+    assert!(!errors.is_empty(), "{what}: nothing was cut");
+    let mut others = Vec::new();
+    for (bytes, error) in errors.iter().enumerate() {
+        if error.kind() != ErrorKind::Infrastructure {
+            others.push(format!("{bytes}: {:?} {}", error.kind(), chain(error)));
+        }
+    }
+    println!("fault case=152 cut={what} bytes={} other_kinds={}", errors.len(), others.len());
+    assert!(others.is_empty(), "{what}, cut after these bytes\n{}", others.join("\n"));
+}
+
+// Case 152.
+#[tokio::test]
+async fn a_reply_that_is_cut_is_infrastructure() {
+    let server = Server::for_pool_that_pings();
+    let cluster = Cluster::with(1, 0, 15_000).await;
+    for way in [Way::Server, Way::Cluster, Way::Sentinel, Way::Connection, Way::Manager, Way::Bb8] {
+        let mut errors = Vec::new();
+        loop {
+            let proxy = match way {
+                Way::Cluster => {
+                    let proxy = Proxy::before(cluster.nodes[0].port()).await;
+                    let mut announce = redis::cmd("CONFIG");
+                    announce.arg("SET").arg("cluster-announce-port").arg(proxy.port());
+                    cluster.ask::<()>(0, &mut announce).await;
+                    proxy
+                }
+                _ => Proxy::before(server.port()).await,
+            };
+            let limiter = over(way.pool(&proxy).await).decision_timeout(LONG);
+            limiter.check(&one()).await.expect("nothing is cut");
+            proxy.set(Fault::CutAfter(errors.len()));
+            match limiter.check(&one()).await {
+                Ok(_) => break,
+                // A busy machine.
+                Err(error) if error.kind() == ErrorKind::Saturation => {}
+                Err(error) => errors.push(error),
+            }
+            assert!(errors.len() < ENDLESS, "{way:?}: never decided");
+        }
+        all_are_infrastructure(&format!("{way:?}"), &errors);
+    }
+}
+
+/// The error of the first decision over connections to `port` that are cut after so many bytes, if
+/// there is one.
+async fn greeted(way: Way, port: u16, bytes: usize) -> Option<Error> {
+    let proxy = Proxy::before(port).await;
+    proxy.set(Fault::CutAfter(bytes));
+    let url = match way {
+        Way::Cluster => proxy.url().replace("redis:", "redis-cluster:"),
+        Way::Sentinel => crate::support::sentinel::url(&[proxy.port()]),
+        _ => proxy.url(),
+    };
+    let limiter = over(one_connection(&url));
+    loop {
+        match limiter.check(&one()).await.err() {
+            // An attempt to connect that has just begun.
+            Some(error) if error.kind() == ErrorKind::Saturation => {}
+            error => return error,
+        }
+    }
+}
+
+/// Of a cluster and of sentinels, the first server alone is behind the proxy.
+// Case 152.
+#[tokio::test]
+async fn a_greeting_that_is_cut_is_infrastructure() {
+    let server = Server::start();
+    let cluster = Cluster::with(1, 0, 15_000).await;
+    let ways = [
+        (Way::Server, server.port()),
+        (Way::Cluster, cluster.nodes[0].port()),
+        (Way::Sentinel, fake::sentinel(server.port(), 1).await),
+    ];
+    for (way, port) in ways {
+        let (mut errors, mut is_decided) = (Vec::new(), false);
+        while !is_decided {
+            let mut calls = JoinSet::new();
+            for bytes in errors.len()..errors.len() + AT_ONCE {
+                calls.spawn(async move { (bytes, greeted(way, port, bytes).await) });
+            }
+            let mut batch = calls.join_all().await;
+            batch.sort_by_key(|(bytes, _)| *bytes);
+            let cut = batch.into_iter().map_while(|(_, error)| error);
+            let before = errors.len();
+            errors.extend(cut);
+            is_decided = errors.len() < before + AT_ONCE;
+            assert!(errors.len() < ENDLESS, "{way:?}: never decided");
+        }
+        all_are_infrastructure(&format!("greeting of {way:?}"), &errors);
+    }
+}

@@ -1,0 +1,20 @@
+//! Servers, connections, replies and rights that fail, on real servers.
+
+#![cfg(feature = "redis")]
+
+mod connections;
+mod cut_replies;
+mod durability;
+#[cfg(feature = "redisson")]
+mod error_texts;
+mod given_connection;
+mod given_pools;
+mod least_rights;
+#[cfg(feature = "redisson")]
+mod replies;
+mod rotation;
+mod runtimes;
+mod servers;
+#[path = "../support/mod.rs"]
+mod support;
+mod timed;

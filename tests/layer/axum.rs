@@ -1,0 +1,216 @@
+//! The layer in an axum app, over real sockets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::routing::get;
+use axum::{Extension, Router};
+use http::{Request, Response, StatusCode};
+use tower::ServiceBuilder;
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::{
+    Charge, Decision, DecisionReport, Exempt, HttpResponder, IntoCharge, LimiterExt, Memory, Pool,
+    Quota, RateLimitLayer, Redis, Refusal, Switch, SwitchMode, by_head,
+};
+
+use crate::support::Server;
+use crate::support::faults::eventually;
+use crate::support::http::get as ask;
+
+/// So long that nothing comes back while a test runs.
+const HOURLY: Quota = Quota::per_hour(2);
+
+async fn serve(app: Router) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async { axum::serve(listener, app).await });
+    address
+}
+
+/// A handler that counts how often it is reached.
+fn counting(reached: &Arc<AtomicU64>) -> axum::routing::MethodRouter {
+    let reached = Arc::clone(reached);
+    get(async move || {
+        reached.fetch_add(1, Relaxed);
+        "inner"
+    })
+}
+
+#[tokio::test]
+async fn a_key_closure_over_the_request_limits_each_key() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter =
+        Redis::new("api", TokenBucket::new(HOURLY), pool).decision_timeout(Duration::from_secs(20));
+    let reached = Arc::default();
+    let app = Router::new().route("/", counting(&reached)).layer(RateLimitLayer::new(
+        limiter,
+        |request: &Request<_>| {
+            let key = request.headers().get("x-api-key")?;
+            key.to_str().ok().map(str::to_owned)
+        },
+    ));
+    let address = serve(app).await;
+    for (key, status) in [("a", 200), ("a", 200), ("a", 429), ("b", 200), ("a", 429)] {
+        let answer = ask(address, "/", &[("x-api-key", key)]).await;
+        assert_eq!(answer.status, status, "{key}");
+        assert_eq!(answer.header("retry-after").is_some(), status == 429);
+        assert_eq!(answer.body, if status == 200 { "inner" } else { "" });
+    }
+    assert_eq!(ask(address, "/", &[]).await.status, 400);
+    assert_eq!(reached.load(Relaxed), 3);
+}
+
+#[tokio::test]
+async fn routes_under_one_layer_share_one_limit() {
+    let reached = Arc::default();
+    let limiter = Memory::new("api", TokenBucket::new(HOURLY));
+    let app = Router::new()
+        .route("/a", counting(&reached))
+        .route("/b", counting(&reached))
+        .layer(RateLimitLayer::new(limiter, by_head(|head| head.header("x-api-key"))));
+    let address = serve(app).await;
+    for (path, status) in [("/a", 200), ("/b", 200), ("/a", 429), ("/b", 429)] {
+        assert_eq!(ask(address, path, &[("x-api-key", "k")]).await.status, status, "{path}");
+    }
+    assert_eq!(reached.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_closure_answers_refusals_through_a_service_builder() {
+    let limiter = Memory::new("api", TokenBucket::new(HOURLY)).boxed();
+    let key = |request: &Request<_>| match request.uri().path() {
+        "/health" => Exempt.into_charge(),
+        _ => Charge::new("everyone").cost(2).into_charge(),
+    };
+    let answer = |_request: Request<Body>, refusal: Refusal| {
+        let mut response = Response::new(Body::from(refusal.to_string()));
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response
+    };
+    let reached = Arc::default();
+    let stack = ServiceBuilder::new().layer(RateLimitLayer::new(limiter, key).respond(answer));
+    let app = Router::new()
+        .route("/", counting(&reached))
+        .route("/health", counting(&reached))
+        .layer(stack);
+    let address = serve(app).await;
+    assert_eq!(ask(address, "/", &[]).await.status, 200);
+    let refused = ask(address, "/", &[]).await;
+    assert_eq!((refused.status, refused.body.as_str()), (418, "rate limit exceeded"));
+    assert_eq!(ask(address, "/health", &[]).await.status, 200);
+    assert_eq!(reached.load(Relaxed), 2);
+}
+
+/// A handler that takes the report is reached by every request that passes.
+#[tokio::test]
+async fn a_handler_may_take_the_report_of_every_request() {
+    let switch = Switch::new();
+    let limiter = Memory::new("api", TokenBucket::new(HOURLY)).switch(&switch);
+    let key = by_head(|head| match head.uri().path() {
+        "/exempt" => Exempt.into_charge(),
+        _ => head.header("x-user").into_charge(),
+    });
+    let shown = async |Extension(report): Extension<DecisionReport>| {
+        format!("{:?} {:?} {:?}", report.origin(), report.limiter(), report.remaining())
+    };
+    let app = Router::new()
+        .route("/", get(shown))
+        .route("/exempt", get(shown))
+        .layer(RateLimitLayer::new(limiter, key).respond(HttpResponder::new().text()));
+    let address = serve(app).await;
+    for (mode, path, user, status, body) in [
+        (SwitchMode::On, "/", Some("alice"), 200, "Local Some(\"api\") Some(1)"),
+        (SwitchMode::On, "/exempt", None, 200, "Exempt None None"),
+        (SwitchMode::On, "/", None, 400, "request has no key to limit by"),
+        (SwitchMode::Off, "/", None, 200, "Off None None"),
+        (SwitchMode::Shadow, "/", None, 200, "Shadow None None"),
+        (SwitchMode::Off, "/exempt", None, 200, "Exempt None None"),
+    ] {
+        switch.set(mode);
+        let headers: Vec<_> = user.map(|user| ("x-user", user)).into_iter().collect();
+        let answer = ask(address, path, &headers).await;
+        assert_eq!((answer.status, answer.body.as_str()), (status, body), "{mode:?} {path}");
+    }
+}
+
+#[tokio::test]
+async fn an_undecided_request_is_503_and_goes_nowhere() {
+    let pool = Pool::connect(&format!("redis://127.0.0.1:{}", crate::support::NOWHERE)).unwrap();
+    let limiter = Redis::new("api", TokenBucket::new(HOURLY), pool);
+    let reached = Arc::default();
+    let app = Router::new()
+        .route("/", counting(&reached))
+        .layer(RateLimitLayer::new(limiter, |_: &Request<_>| "everyone"));
+    let answer = ask(serve(app).await, "/", &[]).await;
+    assert_eq!((answer.status, answer.header("cache-control")), (503, Some("no-store")));
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(reached.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_route_is_metered_in_bytes_to_the_last_one() {
+    const REQUESTS: usize = 1_000;
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let quota = Quota::new(1, Duration::from_secs(3_600)).burst(10_000);
+    let limiter = Redis::new("bytes", TokenBucket::new(quota), pool)
+        .decision_timeout(Duration::from_secs(20));
+    let bytes = |_: &Decision, response: &Response<Body>| {
+        http_body::Body::size_hint(response.body()).exact()
+    };
+    let app = Router::new().route("/", get(async || "7 bytes")).layer(
+        // One byte is charged at first, the others once the response is there.
+        RateLimitLayer::new(limiter.clone(), by_head(|_| Some("all"))).actual_cost(bytes),
+    );
+    let address = serve(app).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for part in 0..10 {
+        asking.spawn(async move {
+            for _ in 0..REQUESTS / 10 {
+                assert_eq!(ask(address, "/", &[]).await.body, "7 bytes", "{part}");
+            }
+        });
+    }
+    asking.join_all().await;
+    // Nobody waited for the last ones to arrive.
+    let left = async || limiter.peek("all").await.unwrap().remaining();
+    eventually("the last charges", async || left().await <= Some(3_000)).await;
+    assert_eq!(left().await, Some(3_000));
+    // What is owed closes the gate.
+    let owing = limiter.penalize(Charge::new("all").cost(3_001)).await.unwrap();
+    assert!(owing.retry_after().is_some());
+    assert_eq!(ask(address, "/", &[]).await.status, 429);
+}
+
+#[tokio::test]
+async fn only_failed_logins_count() {
+    let limiter = || Memory::new("logins", FixedWindow::new(Quota::per_hour(2)));
+    let failed = |_: &Decision, response: &Response<_>| match response.status() {
+        StatusCode::UNAUTHORIZED => None,
+        _ => Some(0),
+    };
+    let right = |_: &Decision, response: &Response<_>| response.status().is_success();
+    let app = || {
+        let app = Router::new().route("/right", get(async || "welcome"));
+        app.route("/wrong", get(async || StatusCode::UNAUTHORIZED))
+    };
+    let layer = || RateLimitLayer::new(Arc::new(limiter()), by_head(|_| Some("alice")));
+    for app in [app().layer(layer().actual_cost(failed)), app().layer(layer().refund_if(right))] {
+        let address = serve(app).await;
+        for (path, status) in [
+            ("/right", 200),
+            ("/right", 200),
+            ("/right", 200),
+            ("/wrong", 401),
+            ("/right", 200),
+            ("/wrong", 401),
+            ("/right", 429),
+        ] {
+            assert_eq!(ask(address, path, &[]).await.status, status, "{path}");
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! What a layer settles once a request is answered, with time paused where no Redis is asked.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::{BoxError, Layer, Service, ServiceExt};
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::future::Settlement;
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    AllInTurn, Breaker, Charge, Decision, Error, ErrorKind, FailOpen, Global, Limiter, LimiterExt,
+    Memory, Operation, Outcome, Quota, Raise, RateLimitLayer, Refusal, Reservation, Respond,
+    Switch,
+};
+
+#[cfg(feature = "redis")]
+use tower_sluice::{AllAtOnce, Pool, Redis};
+
+use crate::strict::Strict;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A cost that is computed from a request, such as its `Content-Length`, may come to 0.
+// Case 150.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_cost_is_0_pays_1() {
+    let limiter = Arc::new(Memory::new("bytes", TokenBucket::new(Quota::per_hour(10))));
+    let key = |request: &&str| Charge::new("alice").cost(request.len() as u64);
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), key).respond(Raise);
+    let gate = layer.layer(Strict::default());
+    gate.clone().oneshot("ten bytes!").await.unwrap();
+    gate.clone().oneshot("").await.unwrap_err();
+    tokio::time::advance(HOUR / 10).await;
+    gate.clone().oneshot("").await.unwrap();
+    assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(0));
+
+    // A peek is asked for, and the key may have nothing left.
+    let peek = |_: &&str| Charge::new("alice").cost(8).peek();
+    let layer = RateLimitLayer::new(Arc::clone(&limiter), peek).respond(Raise);
+    layer.layer(Strict::default()).oneshot("").await.unwrap();
+    // Without a layer a cost of 0 peeks.
+    assert!(limiter.check(&Charge::new("alice").cost(0)).await.unwrap().is_admitted());
+    assert!(limiter.acquire(Charge::new("alice").cost(0)).await.is_ok());
+}
+
+/// What is to be given back or taken is, and what was refused or failed is not asked about.
+#[tokio::test(start_paused = true)]
+async fn an_answered_request_is_settled() {
+    let limiter = (0..6).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let limiter = limiter.deny(SECOND).wait(SECOND);
+    let settle = |decision: &Decision, response: &&'static str| {
+        assert!(decision.is_admitted());
+        match *response {
+            "free" => Some(0),
+            "cheap" => Some(1),
+            "dear" => Some(43),
+            "as charged" => Some(2),
+            _ => None,
+        }
+    };
+    let key = |_: &&'static str| Charge::new("alice").cost(2);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).actual_cost(settle);
+    let mut gate = layer.max_wait(SECOND).layer(Strict::default());
+    for request in ["free", "dear", "as charged", "usual", "cheap", "fail", "refused", "dear"] {
+        let answer = gate.call(request).await;
+        assert_eq!(answer.is_ok(), !["fail", "refused"].contains(&request), "{request}");
+    }
+    assert_eq!(limiter.refunds(), [0]);
+    assert_eq!(limiter.settlements(), [(0, 0), (1, 43), (2, 2), (4, 1), (7, 43)]);
+}
+
+/// A limiter that cannot take more would lose what a response cost, so no request passes.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_is_an_error_before_the_first_request() {
+    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let take = |_: &Decision, _: &&'static str| 41;
+    let inner = Strict::default();
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).actual_cost(take);
+    for _ in 0..2 {
+        let error = layer.layer(inner.clone()).oneshot("hello").await.unwrap_err();
+        let Some(Refusal::Undecided(error)) = error.downcast_ref() else { panic!("{error}") };
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+    }
+    assert_eq!((inner.polled(), inner.called()), (0, 0));
+
+    // A peek takes nothing that could be settled.
+    let peek = |_: &&'static str| Charge::new("all").peek();
+    let layer = RateLimitLayer::new(admits, peek).respond(Raise).actual_cost(take);
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!(inner.called(), 1);
+
+    // A responder that settles nothing takes no more.
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise);
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!(inner.called(), 2);
+
+    let refunds = |_: &Decision, _: &&'static str| true;
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).refund_if(refunds);
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!(inner.called(), 3);
+
+    // A closure around a limiter hands no settlement on.
+    let wrapped = Scripted::new().allow();
+    let wrapper = |charge: &Charge| wrapped.check(charge);
+    let layer = RateLimitLayer::new(wrapper, Global).respond(Raise).refund_if(refunds);
+    layer.layer(inner.clone()).oneshot("hello").await.unwrap();
+    assert_eq!((inner.called(), wrapped.settlements()), (4, vec![]));
+}
+
+/// A responder whose callers wait for 5 ms, and which changes each response.
+struct Hurried;
+
+impl Respond<&'static str, &'static str, BoxError> for Hurried {
+    type Error = BoxError;
+
+    fn reject(&self, _: &'static str, refusal: Refusal) -> Result<&'static str, BoxError> {
+        Err(refusal.into())
+    }
+
+    fn max_wait(&self, _: &&'static str) -> Option<Duration> {
+        Some(Duration::from_millis(5))
+    }
+
+    fn annotate(&self, _: &mut Decision, response: &mut &'static str) {
+        *response = "annotated";
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_leaves_the_rest_to_the_responder() {
+    let limiter = Scripted::new().allow();
+    let layer = RateLimitLayer::new(limiter.clone(), Global)
+        .max_wait(SECOND)
+        .respond(Hurried)
+        .refund_if(|_: &Decision, _: &&'static str| false);
+    assert_eq!(layer.layer(Strict::default()).oneshot("hello").await.unwrap(), "annotated");
+    assert_eq!(limiter.charges()[0].get_max_wait(), Some(Duration::from_millis(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_needs_no_more_than_a_condition() {
+    let limiter = Scripted::new().allow().allow();
+    let free = |_: &Decision, response: &&'static str| *response == "free";
+    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise).refund_if(free);
+    for request in ["dear", "free"] {
+        layer.layer(Strict::default()).oneshot(request).await.unwrap();
+    }
+    assert_eq!((limiter.refunds(), limiter.settlements().len()), (vec![1], 1));
+}
+
+/// A response that shows abuse costs more than it was charged, and no other does.
+#[tokio::test(start_paused = true)]
+async fn a_penalty_is_taken_on_a_condition() {
+    let limiter = (0..3).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let abuse = |_: &Decision, response: &&'static str| *response == "not found";
+    let key = |_: &&'static str| Charge::new("alice").cost(2);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).penalize_if(9, abuse);
+    let gate = layer.layer(Strict::default());
+    for request in ["found", "not found", "fail"] {
+        let _ = gate.clone().oneshot(request).await;
+    }
+    assert_eq!(limiter.settlements(), [(1, 11)]);
+
+    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).penalize_if(1, abuse);
+    let refused = layer.layer(Strict::default()).oneshot("found").await.unwrap_err();
+    let why = refused.downcast_ref::<Refusal>();
+    assert!(matches!(why, Some(Refusal::Undecided(e)) if e.kind() == ErrorKind::Configuration));
+}
+
+/// A login that succeeds clears the failures before it, for its own key and through every wrapper.
+#[tokio::test(start_paused = true)]
+async fn a_reset_clears_the_key_before_the_response_is_there() {
+    let window = || Memory::new("logins", FixedWindow::new(Quota::per_hour(3)));
+    let wrapped = window().timeout(SECOND).deny_cache().or_else(FailOpen);
+    for limiter in
+        [window().boxed(), wrapped.boxed(), window().lease(2).switch(&Switch::new()).boxed()]
+    {
+        let success = |_: &Decision, response: &&'static str| *response == "right";
+        let key = |_: &&'static str| Charge::new("alice");
+        let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).reset_if(success);
+        let mut gate = layer.layer(Strict::default());
+        limiter.acquire("bob").await.unwrap();
+        for _ in 0..2 {
+            gate.call("wrong").await.unwrap();
+            gate.call("wrong").await.unwrap();
+            gate.call("right").await.unwrap();
+        }
+        for _ in 0..3 {
+            gate.call("wrong").await.unwrap();
+        }
+        gate.call("right").await.unwrap_err();
+        assert_eq!(limiter.peek("bob").await.unwrap().remaining(), Some(2));
+    }
+}
+
+/// A reset is asked with the charge of the request, and settles it: no other hook is asked.
+#[tokio::test(start_paused = true)]
+async fn a_reset_comes_before_all_that_settles() {
+    let limiter = (0..4).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let success = |_: &Decision, response: &&'static str| *response == "right";
+    let cost = |_: &Decision, _: &&'static str| 7;
+    let key = |_: &&'static str| Charge::new("alice").cost(2);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise);
+    let gate = layer.reset_if(success).actual_cost(cost).layer(Strict::default());
+    for request in ["wrong", "right", "fail"] {
+        let _ = gate.clone().oneshot(request).await;
+    }
+    let operations = limiter.operations();
+    assert_eq!(operations.len(), 1);
+    assert_eq!((operations[0].0, operations[0].1.key()), (Operation::Reset, "alice"));
+    assert_eq!(limiter.settlements(), [(0, 7)]);
+
+    // One that cannot reset refunds.
+    let inner = limiter.clone();
+    let unable = NoResets(inner);
+    let layer = RateLimitLayer::new(unable, key).respond(Raise).reset_if(success);
+    assert_eq!(layer.layer(Strict::default()).oneshot("right").await.unwrap(), "right");
+    assert_eq!(limiter.settlements(), [(0, 7), (3, 0)]);
+
+    // What took nothing resets nothing.
+    let away = Scripted::new().fail(ErrorKind::Infrastructure);
+    let layer = RateLimitLayer::new(away.clone().or_else(FailOpen), key).respond(Raise);
+    layer.reset_if(success).layer(Strict::default()).oneshot("right").await.unwrap();
+    assert!(away.operations().is_empty());
+}
+
+/// A limiter that settles, and has no operations.
+struct NoResets(Scripted);
+
+impl Limiter for NoResets {
+    type Future = <Scripted as Limiter>::Future;
+
+    fn check(&self, charge: &Charge) -> Self::Future {
+        self.0.check(charge)
+    }
+
+    fn settle(&self, reservation: Reservation, actual: u64) -> Result<Settlement, Reservation> {
+        self.0.settle(reservation, actual)
+    }
+}
+
+/// Another process sees the reset of a login, and a store that is away holds up no response.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_reset_is_seen_by_every_process() {
+    let server = crate::support::Server::start();
+    let limiter = || {
+        let pool = Pool::connect(&server.url()).unwrap();
+        Redis::new("logins", TokenBucket::new(Quota::per_day(5)), pool)
+            .decision_timeout(20 * SECOND)
+    };
+    let (mine, other) = (limiter(), limiter());
+    let success = |_: &Decision, response: &&'static str| *response == "right";
+    let layer = RateLimitLayer::new(mine, Global).respond(Raise).reset_if(success);
+    let gate = layer.layer(Strict::default());
+    for (request, left) in [("wrong", 4), ("wrong", 3), ("right", 5), ("wrong", 4)] {
+        gate.clone().oneshot(request).await.unwrap();
+        assert_eq!(other.peek("global").await.unwrap().remaining(), Some(left));
+    }
+}
+
+/// Before a limiter that cannot take more, such as Redisson's, a part is refunded all the same.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_did_not_use_is_refunded_and_no_more_is_taken() {
+    let limiter = (0..4).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let used = |decision: &Decision, response: &&'static str| {
+        assert_eq!(decision.reservation().map(Reservation::cost), Some(5));
+        (*response != "unknown").then_some(response.len() as u64)
+    };
+    let key = |_: &&'static str| Charge::new("alice").cost(5);
+    let layer = RateLimitLayer::new(limiter.clone(), key).respond(Raise).refund_unused(used);
+    for request in ["", "two", "much too long", "unknown"] {
+        layer.layer(Strict::default()).oneshot(request).await.unwrap();
+    }
+    assert_eq!(limiter.settlements(), [(0, 0), (1, 3), (2, 5)]);
+
+    let admits = |_: &Charge| ready(Ok::<_, Error>(Decision::new(Outcome::Allow)));
+    let used = |_: &Decision, _: &&'static str| 41;
+    let layer = RateLimitLayer::new(admits, Global).respond(Raise).refund_unused(used);
+    layer.layer(Strict::default()).oneshot("hello").await.unwrap();
+}
+
+/// A client whose connection was refused has cost its supplier nothing.
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_is_refunded_on_demand() {
+    for (condition, refunds) in [(true, vec![0]), (false, vec![])] {
+        let limiter = Scripted::new().allow().allow();
+        let failed = move |error: &BoxError| {
+            assert_eq!(error.to_string(), "the inner service failed");
+            condition
+        };
+        let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise);
+        let gate = layer.refund_on_error(failed).layer(Strict::default());
+        gate.clone().oneshot("fail").await.unwrap_err();
+        gate.oneshot("hello").await.unwrap();
+        assert_eq!(limiter.refunds(), refunds);
+    }
+}
+
+/// Each setter adds to those before it. The later one is asked first.
+#[tokio::test(start_paused = true)]
+async fn settings_of_what_a_request_cost_add_up() {
+    let limiter = (0..5).fold(Scripted::new(), |limiter, _| limiter.allow());
+    let dear = |_: &Decision, response: &&'static str| (*response == "dear").then_some(9);
+    let free = |_: &Decision, response: &&'static str| *response == "free";
+    let used = |_: &Decision, response: &&'static str| (*response == "used").then_some(9);
+    let layer = RateLimitLayer::new(limiter.clone(), Global).respond(Raise).actual_cost(dear);
+    let layer = layer.refund_if(free).refund_on_error(|_: &BoxError| true).refund_unused(used);
+    let gate = layer.layer(Strict::default());
+    for request in ["dear", "free", "usual", "fail", "used"] {
+        let _ = gate.clone().oneshot(request).await;
+    }
+    assert_eq!(limiter.settlements(), [(0, 9), (1, 0), (3, 0), (4, 1)]);
+}
+
+/// What a fallback admitted is not charged to the limiter that was away.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_takes_from_the_limiter_that_decided() {
+    let settle = |_: &Decision, _: &&'static str| 41;
+    let keys = |charge: &Charge| [charge.clone(), Charge::new("all")];
+    // `AllInTurn` asks its second member twice for a decision: a peek, and a charge.
+    for (asks, in_turn) in [(1, false), (2, true)] {
+        let away = |decisions: usize| {
+            let times = 0..decisions * asks;
+            times.fold(Scripted::new(), |limiter, _| limiter.fail(ErrorKind::Infrastructure))
+        };
+        let [first, second, third] = [2, 1, 0].map(|n| away(n).allow().allow());
+        let chain = first.clone().or_else(second.clone()).or_else(third.clone()).timeout(SECOND);
+        let everybody = Scripted::new().allow().allow().allow();
+        let limiter = match in_turn {
+            true => AllInTurn::new([everybody.boxed(), chain.boxed()], keys).boxed(),
+            false => chain.boxed(),
+        };
+        let layer = RateLimitLayer::new(limiter.clone(), Global);
+        let gate = layer.respond(Raise).actual_cost(settle).layer(Strict::default());
+        let taken = || [&first, &second, &third].map(|limiter| limiter.settlements().len());
+        for expected in [[0, 0, 1], [0, 1, 1], [1, 1, 1]] {
+            gate.clone().oneshot("hello").await.unwrap();
+            assert_eq!(taken(), expected, "in turn: {in_turn}");
+        }
+    }
+}
+
+/// What is left of 20 after a charge of 8 was settled to each of these costs.
+async fn left_after_settling<L: Limiter>(limiter: L) -> [u64; 4] {
+    let mut left = [0; 4];
+    for (at, (key, actual)) in
+        [("none", 0), ("less", 3), ("same", 8), ("more", 13)].into_iter().enumerate()
+    {
+        let mut decision = limiter.check(&Charge::new(key).cost(8)).await.unwrap();
+        assert!(limiter.settle(decision.take_reservation().unwrap(), actual).is_ok());
+        let expected = 20 - actual;
+        // It happens off the path: in Redis a little later.
+        for _ in 0..10_000 {
+            left[at] = limiter.peek(key).await.unwrap().remaining().unwrap();
+            if left[at] == expected {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    left
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_is_settled_to_less_and_to_more_in_memory() {
+    let quota = Quota::per_day(20);
+    let expected = [20, 17, 12, 7];
+    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
+    assert_eq!(left_after_settling(Memory::new("bucket", bucket)).await, expected);
+    assert_eq!(left_after_settling(Memory::new("window", window)).await, expected);
+    assert_eq!(left_after_settling(Memory::new("both", (bucket, window))).await, expected);
+    assert_eq!(left_after_settling(Memory::new("log", SlidingLog::new(quota))).await, expected);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_charge_is_settled_to_less_and_to_more_in_redis() {
+    let server = crate::support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let quota = Quota::per_day(20);
+    let expected = [20, 17, 12, 7];
+    let (bucket, window) = (TokenBucket::new(quota), FixedWindow::new(quota));
+    let patient = 20 * SECOND;
+    let of_bucket = Redis::new("bucket", bucket, pool.clone()).decision_timeout(patient);
+    assert_eq!(left_after_settling(of_bucket).await, expected);
+    let of_window = Redis::new("window", window, pool.clone()).decision_timeout(patient);
+    assert_eq!(left_after_settling(of_window).await, expected);
+    let of_both = Redis::new("both", (bucket, window), pool.clone()).decision_timeout(patient);
+    assert_eq!(left_after_settling(of_both).await, expected);
+    let of_log = Redis::new("log", SlidingLog::new(quota), pool).decision_timeout(patient);
+    assert_eq!(left_after_settling(of_log).await, expected);
+}
+
+/// As many are sent as charges were admitted, and a lost one would be units that nobody pays.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_full_queue_loses_no_settlement() {
+    let server = crate::support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(1_000)), pool)
+        .decision_timeout(20 * SECOND)
+        .queue_capacity(1);
+    let mut reservations = Vec::new();
+    for _ in 0..20 {
+        let mut decision = limiter.check(&Charge::new("alice")).await.unwrap();
+        reservations.extend(decision.take_reservation());
+    }
+    // None of them is sent before this task yields.
+    for reservation in reservations {
+        assert!(limiter.settle(reservation, 11).is_ok());
+    }
+    let begun = tokio::time::Instant::now();
+    while limiter.peek("alice").await.unwrap().remaining() != Some(1_000 - 20 * 11) {
+        assert!(begun.elapsed() < 20 * SECOND);
+    }
+}
+
+/// A caller who asks again at once finds what was refunded: a bucket that holds one is full again.
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refund_comes_before_the_next_request_of_its_caller() {
+    let server = crate::support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let bucket = TokenBucket::new(Quota::per_day(1));
+    let limiter = Redis::new("bucket", bucket, pool).decision_timeout(20 * SECOND);
+    for request in 0..1_000 {
+        let mut decision = limiter.check(&Charge::new("alice")).await.unwrap();
+        assert!(decision.is_admitted(), "request {request}");
+        limiter.settle(decision.take_reservation().unwrap(), 0).unwrap();
+    }
+}
+
+/// Nothing can be sent, so nothing is lost in silence.
+#[cfg(feature = "redis")]
+#[test]
+fn outside_of_a_runtime_a_reservation_comes_back() {
+    let server = crate::support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter = Redis::new("bucket", TokenBucket::new(Quota::per_day(20)), pool);
+    let limiter = limiter.decision_timeout(20 * SECOND);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut decision = runtime.block_on(limiter.check(&Charge::new("alice"))).unwrap();
+    let reservation = decision.take_reservation().unwrap();
+    let reservation = limiter.settle(reservation, 11).expect_err("nothing can be sent");
+    runtime.block_on(async { assert!(limiter.settle(reservation, 11).is_ok()) });
+}
+
+/// What settling 10 units at 4 gives back, where nobody else has asked; and what settling the first
+/// of two does.
+async fn given_back<L: Limiter>(limiter: L) -> [u64; 2] {
+    let taken = async |key: &str| {
+        let mut decision = limiter.check(&Charge::new(key).cost(10)).await.expect("a decision");
+        decision.take_reservation().expect("taken")
+    };
+    let alone = taken("alone").await;
+    let alone = limiter.settle(alone, 4).expect("its own").await.expect("an answer");
+    let first = taken("two").await;
+    drop(taken("two").await);
+    [alone, limiter.settle(first, 4).expect("its own").await.expect("an answer")]
+}
+
+#[tokio::test]
+async fn a_settlement_says_what_it_gave_back_in_memory() {
+    // A bucket gives back only what no later charge was decided on.
+    let bucket = || Memory::new("bucket", TokenBucket::new(Quota::per_hour(1_000)));
+    let window = || Memory::new("window", FixedWindow::new(Quota::per_hour(1_000)));
+    assert_eq!(given_back(bucket()).await, [6, 0]);
+    assert_eq!(given_back(window()).await, [6, 6]);
+    let around = window().timeout(HOUR).breaker(Breaker::default()).or_else(FailOpen);
+    let around = around.deny_cache().shadow().switch(&Switch::new()).inspect(|_, _| {}).boxed();
+    assert_eq!(given_back(around).await, [6, 6]);
+    assert_eq!(given_back(bucket().or_else(window())).await, [6, 0]);
+    // The most that one of them gave back.
+    let both = |charge: &Charge| [charge.clone(), charge.clone()];
+    let in_turn = AllInTurn::new([bucket().boxed(), window().boxed()], both);
+    assert_eq!(given_back(in_turn).await, [6, 6]);
+    // Units that are put back into a lease are there for the next.
+    assert_eq!(given_back(window().lease(100)).await, [6, 6]);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_settlement_says_what_it_gave_back_in_redis() {
+    let server = crate::support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let quota = Quota::per_hour(1_000);
+    let bucket = |name| Redis::new(name, TokenBucket::new(quota), pool.clone());
+    let window = |name| Redis::new(name, FixedWindow::new(quota), pool.clone());
+    assert_eq!(given_back(bucket("bucket")).await, [6, 0]);
+    assert_eq!(given_back(window("window")).await, [6, 6]);
+    let both = |charge: &Charge| [charge.clone(), charge.clone()];
+    let at_once = AllAtOnce::new((window("one"), window("other")), both);
+    assert_eq!(given_back(at_once).await, [6, 6]);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_settlement_that_no_store_answers_says_so() {
+    let mut server = crate::support::Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let limiter = Redis::new("window", FixedWindow::new(Quota::per_hour(1_000)), pool);
+    let taken = limiter.check(&"alice".into()).await.unwrap().take_reservation().unwrap();
+    server.kill();
+    let error = limiter.settle(taken, 0).expect("its own").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Infrastructure, "{error}");
+}

@@ -1,0 +1,497 @@
+//! The cost of a stream is counted as it passes, and settled when it ends, fails or is left: over
+//! real sockets, by HTTP/1, HTTP/2 and gRPC. Or its handler settles it.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Extension;
+use axum::response::sse::{Event, Sse};
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tower::{BoxError, Layer, ServiceExt, service_fn};
+use tower_sluice::algorithm::{FixedWindow, TokenBucket};
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    ByHead, Charge, CountBytes, CountedBody, Decision, ErrorKind, FailOpen, Head, HttpResponder,
+    Limiter, LimiterExt, Memory, Quota, RateLimitLayer, SettleHandle, Unsettled, by_head,
+};
+
+/// The most that a request may use, of 10,000 an hour.
+const MOST: u64 = 1_000;
+
+fn limiter() -> Memory<FixedWindow> {
+    Memory::new("tokens", FixedWindow::new(Quota::new(10_000, Duration::from_secs(3_600_000))))
+}
+
+type ByAlice = ByHead<fn(Head<'_>) -> Charge>;
+
+fn layer<L: Limiter>(limiter: L) -> RateLimitLayer<L, ByAlice, HttpResponder> {
+    let key: fn(Head<'_>) -> Charge = |_| Charge::new("alice").cost(MOST);
+    RateLimitLayer::new(limiter, by_head(key))
+}
+
+async fn used(limiter: &impl Limiter) -> u64 {
+    10_000 - limiter.peek("alice").await.expect("a decision").remaining().expect("known")
+}
+
+/// Waits until a settlement that nobody awaits has arrived.
+async fn uses(limiter: &impl Limiter, units: u64) {
+    while used(limiter).await != units {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The events in a frame.
+fn events(frame: &Frame<Bytes>) -> u64 {
+    let data = frame.data_ref().map_or(&b""[..], |data| data);
+    data.windows(5).filter(|window| window == b"data:").count() as u64
+}
+
+/// A body of these frames; `None` fails.
+#[derive(Default)]
+struct Frames(Vec<Option<Frame<Bytes>>>);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.0.is_empty() {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(self.0.remove(0).ok_or_else(|| "the body failed".into())))
+    }
+}
+
+fn data(text: &'static str) -> Option<Frame<Bytes>> {
+    Some(Frame::data(Bytes::from_static(text.as_bytes())))
+}
+
+/// Counts the data and the trailers of a body that is read to an end, or dropped after so many
+/// frames.
+async fn settled(frames: fn() -> Vec<Option<Frame<Bytes>>>, read: usize) -> Vec<(usize, u64)> {
+    let limiter = Scripted::new().allow();
+    let units = |frame: &Frame<Bytes>| match frame.data_ref() {
+        Some(data) => data.len() as u64,
+        None => 100,
+    };
+    let inner = service_fn(move |_: Request<()>| async move {
+        Ok::<_, Infallible>(Response::new(Frames(frames())))
+    });
+    let service = layer(limiter.clone()).count_body(units).layer(inner);
+    let mut body = service.oneshot(Request::new(())).await.unwrap().into_body();
+    for _ in 0..read {
+        if !matches!(body.frame().await, Some(Ok(_))) {
+            // It has ended or failed, so it is settled already.
+            return limiter.settlements();
+        }
+        assert!(limiter.settlements().is_empty());
+    }
+    drop(body);
+    limiter.settlements()
+}
+
+#[tokio::test]
+async fn a_body_is_settled_once_when_it_ends_fails_or_is_dropped() {
+    let whole = || {
+        let trailers = Frame::trailers(HeaderMap::new());
+        vec![data("hello"), data("you"), Some(trailers)]
+    };
+    assert_eq!(settled(whole, usize::MAX).await, [(0, 108)]);
+    assert_eq!(settled(whole, 3).await, [(0, 108)]);
+    assert_eq!(settled(whole, 2).await, [(0, 8)]);
+    assert_eq!(settled(whole, 0).await, [(0, 0)]);
+    assert_eq!(settled(|| vec![data("hello"), None, data("you")], usize::MAX).await, [(0, 5)]);
+    assert_eq!(settled(Vec::new, usize::MAX).await, [(0, 0)]);
+}
+
+/// A body whose end is known settles with its last frame: a server need not ask again.
+#[tokio::test]
+async fn a_whole_body_is_settled_with_its_last_frame() {
+    let limiter = limiter();
+    let inner = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    });
+    let service = layer(limiter.clone()).count_body(CountBytes).layer(inner);
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(5));
+    let mut body = response.into_body();
+    assert_eq!(used(&limiter).await, MOST);
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(used(&limiter).await, 5);
+}
+
+#[tokio::test]
+async fn a_body_of_a_request_that_took_nothing_passes_as_it_is() {
+    let away = Scripted::new().fail(ErrorKind::Infrastructure);
+    let never = |_: &Frame<Bytes>| -> u64 { panic!("counted") };
+    let inner = || {
+        service_fn(async |_: Request<()>| {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+        })
+    };
+    let service = layer(away.clone().or_else(FailOpen)).count_body(never).layer(inner());
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+
+    let service = layer(Scripted::new().never()).count_body(never).layer(inner());
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
+
+    // A limiter that cannot take more than a body is charged passes no request.
+    let closure = |_: &Charge| std::future::ready(Ok(Decision::admitted()));
+    let service = layer(closure).count_body(never).layer(inner());
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+/// A bucket owes what a body cost beyond its charge.
+#[tokio::test(start_paused = true)]
+async fn more_than_was_charged_is_taken() {
+    let limiter = Memory::new("bytes", TokenBucket::new(Quota::per_hour(10)));
+    let inner = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello, you")))
+    });
+    let layer = RateLimitLayer::new(limiter.clone(), by_head(|_| Some("alice")));
+    let service = layer.count_body(CountBytes).layer(inner);
+    let response = service.clone().oneshot(Request::new(())).await.unwrap();
+    response.into_body().collect().await.unwrap();
+    assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(0));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+/// The use that a handler makes of its handle.
+#[derive(Clone, Copy)]
+enum Handler {
+    LeavesIt,
+    Settles,
+    SettlesLater,
+    Drops,
+}
+
+/// A service that settles 120 units, or leaves that to the layer. A task settles when it is told.
+async fn handled(
+    handler: Handler,
+    counts: bool,
+) -> (Memory<FixedWindow>, Option<tokio::task::JoinHandle<u64>>) {
+    let limiter = limiter();
+    let (tasks, mut task) = mpsc::unbounded_channel();
+    let inner = service_fn(move |request: Request<()>| {
+        let tasks = tasks.clone();
+        async move {
+            let handle = request.extensions().get::<SettleHandle>().expect("added").clone();
+            assert!(request.extensions().get::<tower_sluice::DecisionReport>().is_some());
+            match handler {
+                Handler::LeavesIt => {}
+                Handler::Settles => {
+                    let unsettled = handle.take().expect("it took units");
+                    assert_eq!(unsettled.cost(), MOST);
+                    assert!(handle.take().is_none());
+                    assert_eq!(unsettled.settle(120).await.unwrap(), MOST - 120);
+                }
+                Handler::SettlesLater => {
+                    let unsettled = handle.take().expect("it took units");
+                    let settles = async move { unsettled.settle(120).await.unwrap() };
+                    tasks.send(tokio::spawn(settles)).expect("a test");
+                }
+                Handler::Drops => drop(handle.take()),
+            }
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+        }
+    });
+    let layer = layer(limiter.clone());
+    let five = |_: &Decision, _: &Response<Full<Bytes>>| 5;
+    match counts {
+        false => {
+            let service = layer.actual_cost(five).settle_in_handler().layer(inner);
+            service.oneshot(Request::new(())).await.unwrap();
+        }
+        true => {
+            let service = layer.settle_in_handler().count_body(CountBytes).layer(inner);
+            let response = service.oneshot(Request::new(())).await.unwrap();
+            response.into_body().collect().await.unwrap();
+        }
+    }
+    (limiter, task.recv().await)
+}
+
+#[tokio::test]
+async fn a_handler_settles_in_place_of_the_layer() {
+    for counts in [false, true] {
+        assert_eq!(used(&handled(Handler::LeavesIt, counts).await.0).await, 5);
+        assert_eq!(used(&handled(Handler::Settles, counts).await.0).await, 120);
+        assert_eq!(used(&handled(Handler::Drops, counts).await.0).await, MOST);
+        let (limiter, task) = handled(Handler::SettlesLater, counts).await;
+        assert_eq!(task.expect("a task").await.unwrap(), MOST - 120);
+        assert_eq!(used(&limiter).await, 120);
+    }
+}
+
+/// After the response nothing is left in the handle, and what it settles with has to fit.
+#[tokio::test]
+async fn a_handle_is_empty_once_the_layer_has_settled() {
+    let (handles, mut handle) = mpsc::unbounded_channel();
+    let inner = service_fn(move |request: Request<()>| {
+        let handles = handles.clone();
+        async move {
+            handles.send(request.extensions().get::<SettleHandle>().cloned()).expect("a test");
+            match request.uri().path() {
+                "/fails" => Err(BoxError::from("failed")),
+                _ => Ok(Response::new(Full::<Bytes>::default())),
+            }
+        }
+    });
+    let limiter = limiter();
+    let layer = layer(limiter.clone()).refund_on_error(|_: &BoxError| true).settle_in_handler();
+    for (path, left) in [("/", MOST), ("/fails", MOST)] {
+        let request = Request::builder().uri(path).body(()).unwrap();
+        let _ = layer.layer(inner.clone()).oneshot(request).await;
+        let handle = handle.recv().await.flatten().expect("a handle");
+        assert!(handle.take().is_none());
+        assert_eq!(used(&limiter).await, left);
+    }
+
+    // What the limiter cannot settle is an error, and stays charged.
+    let limiter = Memory::new("javas", FixedWindow::new(Quota::per_hour(10)));
+    let inner = limiter.clone();
+    let closure = move |charge: &Charge| inner.check(charge);
+    let settles = service_fn(async |request: Request<()>| {
+        let handle = request.extensions().get::<SettleHandle>().expect("a handle");
+        let unsettled: Unsettled = handle.take().expect("it took units");
+        let error = unsettled.settle(0).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let layer = RateLimitLayer::new(closure, by_head(|_| Some("alice"))).settle_in_handler();
+    layer.layer(settles).oneshot(Request::new(())).await.unwrap();
+    assert_eq!(limiter.peek("alice").await.unwrap().remaining(), Some(9));
+}
+
+async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async { axum::serve(listener, app).await });
+    address
+}
+
+/// A handler that streams the events that a test sends. Each request hands the test a sender.
+fn events_app() -> (Router, mpsc::UnboundedReceiver<mpsc::Sender<&'static str>>) {
+    let (senders, sender) = mpsc::unbounded_channel();
+    let handler = async move || {
+        let (sender, receiver) = mpsc::channel(1);
+        senders.send(sender).expect("a test");
+        let event = |text| Ok::<_, Infallible>(Event::default().data(text));
+        Sse::new(ReceiverStream::new(receiver).map(event))
+    };
+    (Router::new().route("/", get(handler)), sender)
+}
+
+/// A client that leaves in the middle pays for the events that it was sent, and one that stays for
+/// all.
+#[tokio::test]
+async fn server_sent_events_over_http_1() {
+    let limiter = limiter();
+    let (app, mut senders) = events_app();
+    let address = serve(app.layer(layer(limiter.clone()).count_body(events))).await;
+
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    let sender = senders.recv().await.unwrap();
+    let mut received = Vec::new();
+    for count in 1..=3 {
+        sender.send("token").await.unwrap();
+        while received.windows(5).filter(|window| window == b"data:").count() < count {
+            assert!(client.read_buf(&mut received).await.unwrap() > 0);
+        }
+        assert_eq!(used(&limiter).await, MOST);
+    }
+    drop(client);
+    sender.closed().await;
+    uses(&limiter, 3).await;
+
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let request = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let sender = senders.recv().await.unwrap();
+    for _ in 0..5 {
+        sender.send("token").await.unwrap();
+    }
+    drop(sender);
+    client.read_to_end(&mut received).await.unwrap();
+    uses(&limiter, 3 + 5).await;
+}
+
+#[tokio::test]
+async fn server_sent_events_over_http_2() {
+    let limiter = limiter();
+    let (app, mut senders) = events_app();
+    let address = serve(app.layer(layer(limiter.clone()).count_body(events))).await;
+    let client: Client<_, Empty<Bytes>> =
+        Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let uri: http::Uri = format!("http://{address}/").parse().unwrap();
+
+    // Two streams of one connection; one of them is left.
+    let (one, other) = (client.get(uri.clone()), client.get(uri));
+    let (one, other) = tokio::join!(one, other);
+    let (mut one, mut other) = (one.unwrap().into_body(), other.unwrap().into_body());
+    let senders = [senders.recv().await.unwrap(), senders.recv().await.unwrap()];
+    for sender in &senders {
+        for _ in 0..2 {
+            sender.send("token").await.unwrap();
+        }
+    }
+    for body in [&mut one, &mut other] {
+        let mut seen = 0;
+        while seen < 2 {
+            seen += events(&body.frame().await.unwrap().unwrap());
+        }
+    }
+    drop(one);
+    // It is not known which of them is whose.
+    let [first, second] = senders;
+    let (left, stays) = tokio::select! {
+        () = first.closed() => (first, second),
+        () = second.closed() => (second, first),
+    };
+    assert!(left.is_closed());
+    uses(&limiter, MOST + 2).await;
+    stays.send("token").await.unwrap();
+    drop(stays);
+    other.collect().await.unwrap();
+    uses(&limiter, 3 + 2).await;
+}
+
+/// A call that streams: a message is a frame, and its status is in the trailers.
+#[tokio::test]
+async fn a_stream_of_grpc_is_counted_to_its_trailers() {
+    let limiter = limiter();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (mut reporter, health) = tonic_health::server::health_reporter();
+    let units = |frame: &Frame<Bytes>| match frame.trailers_ref() {
+        Some(trailers) => {
+            assert_eq!(trailers["grpc-status"], "0");
+            50
+        }
+        None => 1,
+    };
+    let limit = layer(limiter.clone()).count_body(units);
+    let server = tonic::transport::Server::builder().layer(limit).add_service(health);
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+    let mut client = HealthClient::new(channel.connect().await.unwrap());
+    reporter.set_service_status("all", ServingStatus::Serving).await;
+    let request = || HealthCheckRequest { service: "all".to_owned() };
+
+    // A client that leaves after a message.
+    let mut stream = client.watch(request()).await.unwrap().into_inner();
+    stream.message().await.unwrap().expect("a status");
+    assert_eq!(used(&limiter).await, MOST);
+    drop(stream);
+    uses(&limiter, 1).await;
+
+    // A stream that ends.
+    let mut stream = client.watch(request()).await.unwrap().into_inner();
+    stream.message().await.unwrap().expect("a status");
+    reporter.set_service_status("all", ServingStatus::NotServing).await;
+    stream.message().await.unwrap().expect("another status");
+    reporter.clear_service_status("all").await;
+    assert!(stream.message().await.unwrap().is_none());
+    uses(&limiter, 1 + 2 + 50).await;
+}
+
+/// The bytes of an upload are counted around the body of the request.
+#[tokio::test]
+async fn an_upload_is_counted_as_it_is_read() {
+    let limiter = limiter();
+    let count = |request: Request<Body>, next: middleware::Next| async move {
+        let unsettled = request.extensions().get::<SettleHandle>().and_then(SettleHandle::take);
+        let counted = |body| Body::new(CountedBody::new(body, CountBytes, unsettled));
+        next.run(request.map(counted)).await
+    };
+    let read = async |body: Bytes| body.len().to_string();
+    let app = Router::new()
+        .route("/", post(read))
+        .layer(middleware::from_fn(count))
+        .layer(layer(limiter.clone()).settle_in_handler());
+    let address = serve(app).await;
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let request = Request::post(format!("http://{address}/")).body(Full::from(vec![7; 3_000]));
+    let response = client.request(request.unwrap()).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "3000");
+    uses(&limiter, 3_000).await;
+}
+
+/// With axum the handle is an extension, and a task settles what the stream has used.
+#[tokio::test]
+async fn a_handler_of_axum_settles_from_a_task() {
+    let limiter = limiter();
+    let handler = async |Extension(handle): Extension<SettleHandle>| {
+        let unsettled = handle.take();
+        tokio::spawn(async move {
+            if let Some(unsettled) = unsettled {
+                unsettled.settle(42);
+            }
+        });
+        "hello"
+    };
+    let app = Router::new().route("/", get(handler));
+    let address = serve(app.layer(layer(limiter.clone()).settle_in_handler())).await;
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let response = client.get(format!("http://{address}/").parse().unwrap()).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+    uses(&limiter, 42).await;
+}
+
+/// Over Redis a stream that is left is settled for every process.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_stream_is_settled_in_redis() {
+    use tower_sluice::{Pool, Redis};
+    let server = crate::support::Server::start();
+    let limiter = || {
+        let quota = Quota::new(10_000, Duration::from_secs(3_600_000));
+        Redis::new("tokens", FixedWindow::new(quota), Pool::connect(&server.url()).unwrap())
+            .decision_timeout(Duration::from_secs(20))
+    };
+    let (mine, other) = (limiter(), limiter());
+    let (app, mut senders) = events_app();
+    let address = serve(app.layer(layer(mine).count_body(events))).await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
+    let sender = senders.recv().await.unwrap();
+    sender.send("token").await.unwrap();
+    let mut received = Vec::new();
+    while !received.windows(5).any(|window| window == b"data:") {
+        assert!(client.read_buf(&mut received).await.unwrap() > 0);
+    }
+    assert_eq!(used(&other).await, MOST);
+    drop(client);
+    sender.closed().await;
+    uses(&other, 1).await;
+}

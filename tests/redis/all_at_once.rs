@@ -1,0 +1,380 @@
+//! Limiters over different keys: per user and for everybody, all or nothing.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::redisson::{Rate, Redisson};
+use tower_sluice::{
+    AllAtOnce, AllInTurn, Charge, Decision, ErrorKind, FailOpen, Limiter, LimiterExt, Memory,
+    Origin, Outcome, Pool, Quota, Redis,
+};
+
+use crate::support::Server;
+use crate::support::faults::eventually;
+use crate::support::proxy::{Fault, Proxy};
+
+const PATIENT: Duration = Duration::from_secs(20);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn user(pool: &Pool, limit: u64) -> Redis<TokenBucket> {
+    let quota = Quota::new(limit, 300 * HOUR);
+    Redis::new("user", TokenBucket::new(quota), pool.clone()).decision_timeout(PATIENT)
+}
+
+fn everybody(pool: &Pool, limit: u64) -> Redis<SlidingLog> {
+    let quota = Quota::new(limit, 300 * HOUR);
+    Redis::new("everybody", SlidingLog::new(quota), pool.clone()).decision_timeout(PATIENT)
+}
+
+fn keys(charge: &Charge) -> [Charge; 2] {
+    [charge.clone(), Charge::new("all")]
+}
+
+// Case 113.
+#[tokio::test]
+async fn one_call_decides_for_both_and_names_who_refuses() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let (user, everybody) = (user(&pool, 3), everybody(&pool, 4));
+    let both = AllAtOnce::new((user.clone(), everybody.clone()), keys);
+
+    let mut first = both.check(&Charge::new("alice").cost(3)).await.unwrap();
+    assert_eq!((first.limiter(), first.remaining()), (Some("user"), Some(0)));
+    let refused = both.check(&Charge::new("alice")).await.unwrap();
+    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("user")));
+    let refused = both.check(&Charge::new("bob").cost(2)).await.unwrap();
+    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("everybody")));
+
+    // The members' own keys, in which a refusal left nothing.
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(0));
+    assert_eq!(user.peek("bob").await.unwrap().remaining(), Some(3));
+    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(1));
+
+    // What was reserved together comes back together.
+    assert!(both.refund(first.take_reservation().unwrap()).is_ok());
+    let left = async || both.peek("alice").await.unwrap().remaining();
+    eventually("the refund", async || left().await == Some(3)).await;
+    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(4));
+
+    let owing = both.penalize(Charge::new("alice").cost(2)).await.unwrap();
+    assert_eq!((owing.limiter(), owing.remaining()), (Some("user"), Some(1)));
+    assert_eq!(both.reset("alice").await.unwrap().remaining(), Some(3));
+    assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(4));
+
+    let plan =
+        |charge: &Charge| [charge.clone().quota(Quota::new(100, 300 * HOUR)), Charge::new("all")];
+    let planned = AllAtOnce::new((user.clone(), everybody.clone()), plan);
+    let refused = planned.check(&Charge::new("carol").cost(5)).await.unwrap();
+    assert_eq!(refused.limiter(), Some("everybody"));
+}
+
+/// Many users in one batch see what each other take of what all share.
+// Case 113.
+#[tokio::test]
+async fn a_crowd_takes_exactly_what_there_is_and_nobody_pays_for_a_refusal() {
+    const USERS: usize = 300;
+    for clustered in [false, true] {
+        let server = Server::start();
+        let mut pool = Pool::connect(&server.url()).unwrap();
+        if clustered {
+            pool = pool.clustered();
+        }
+        let (user, everybody) = (user(&pool, 5), everybody(&pool, 50));
+        let both = AllAtOnce::new((user.clone(), everybody.clone()), keys);
+        let mut asking = JoinSet::new();
+        for number in 0..USERS {
+            let both = both.clone();
+            asking.spawn(async move {
+                let charge = Charge::new(number.to_string());
+                (number, both.check(&charge).await.unwrap().is_admitted())
+            });
+        }
+        let verdicts = asking.join_all().await;
+        assert_eq!(verdicts.iter().filter(|(_, admitted)| *admitted).count(), 50, "{clustered}");
+        assert_eq!(everybody.peek("all").await.unwrap().remaining(), Some(0));
+        for (number, admitted) in verdicts {
+            let left = if admitted { 4 } else { 5 };
+            // In turn, what a refused user took comes back a moment later.
+            let is_back =
+                async || user.peek(number.to_string()).await.unwrap().remaining() == Some(left);
+            assert!(clustered || is_back().await, "user {number}");
+            eventually("what a refused user took", is_back).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn waits_are_reserved_in_both_or_in_none() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let one = Redis::new("one", TokenBucket::new(Quota::new(1, HOUR / 120)), pool.clone());
+    let other = Redis::new("other", FixedWindow::new(Quota::new(2, HOUR)).anchored(), pool.clone());
+    let both =
+        AllAtOnce::new((one.decision_timeout(PATIENT), other.decision_timeout(PATIENT)), keys);
+    let ask = async || {
+        let charge = Charge::new("alice").max_wait(Duration::from_secs(60));
+        both.check(&charge).await.unwrap()
+    };
+    assert_eq!(ask().await.outcome(), Outcome::Allow);
+    let reserved = ask().await;
+    assert!(matches!(reserved.outcome(), Outcome::Wait(wait) if wait > Duration::from_secs(20)));
+    // The window is full for an hour: nothing is reserved in the bucket either.
+    let refused = ask().await;
+    assert_eq!((refused.is_admitted(), refused.limiter()), (false, Some("other")));
+    let again = ask().await;
+    assert_eq!(again.remaining(), refused.remaining());
+    assert!(again.reset_after() <= refused.reset_after());
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_are_errors() {
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let same = AllAtOnce::new((user(&pool, 3), user(&pool, 3)), |charge: &Charge| {
+        [charge.clone(), charge.clone()]
+    });
+    let kind = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().kind();
+    assert_eq!(kind(same.check(&Charge::new("alice")).await), ErrorKind::Request);
+    let empty = AllAtOnce::new((user(&pool, 3), everybody(&pool, 3)), |charge: &Charge| {
+        [charge.clone(), Charge::new("")]
+    });
+    assert_eq!(kind(empty.check(&Charge::new("alice")).await), ErrorKind::Request);
+    let two = (Quota::per_second(1), Quota::per_second(2));
+    let many = AllAtOnce::new((user(&pool, 3), everybody(&pool, 3)), move |charge: &Charge| {
+        [charge.clone().quota(two), Charge::new("all")]
+    });
+    assert_eq!(kind(many.check(&Charge::new("alice")).await), ErrorKind::Configuration);
+}
+
+#[test]
+#[should_panic(expected = "limiters over one pool")]
+fn members_share_a_pool() {
+    let pools = [1, 2].map(|port| Pool::connect(&format!("redis://127.0.0.1:{port}")).unwrap());
+    let _ = AllAtOnce::new((user(&pools[0], 3), everybody(&pools[1], 3)), keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_turn_a_later_refusal_gives_back_and_so_does_who_hangs_up() {
+    let user = Arc::new(Memory::new("user", TokenBucket::new(Quota::new(3, 300 * HOUR))));
+    let slow = |_: &Charge| async {
+        tokio::time::sleep(PATIENT).await;
+        Ok(Decision::new(Outcome::Deny { retry_after: None }))
+    };
+    let all = AllInTurn::new([Arc::clone(&user).boxed(), slow.boxed()], keys);
+    assert!(!all.check(&Charge::new("alice")).await.unwrap().is_admitted());
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+
+    let hung_up = tokio::time::timeout(PATIENT / 2, all.check(&Charge::new("alice"))).await;
+    assert!(hung_up.is_err());
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+
+    // Nobody waits in turn, however patient.
+    let ready = |_: &Charge| std::future::ready(Ok(Decision::new(Outcome::Allow)));
+    let all = AllInTurn::new([Arc::clone(&user).boxed(), ready.boxed()], keys);
+    let patient = Charge::new("alice").cost(3).max_wait(400 * HOUR);
+    let mut admitted = all.check(&patient).await.unwrap();
+    assert!(matches!(all.check(&patient).await.unwrap().outcome(), Outcome::Deny { .. }));
+    assert!(all.refund(admitted.take_reservation().unwrap()).is_ok());
+    assert_eq!(user.peek("alice").await.unwrap().remaining(), Some(3));
+}
+
+/// A member that states no cost takes the charge's; one that states a cost takes that; a
+/// peek takes nothing.
+#[tokio::test]
+async fn the_cost_that_a_member_states_is_the_cost_that_it_takes() {
+    type Keys = fn(&Charge) -> [Charge; 2];
+    let unstated: Keys = |charge| [charge.clone(), Charge::new("all")];
+    let stated: Keys = |charge| [charge.clone(), Charge::new("all").cost(2)];
+    let alike: Keys = |charge| [charge.clone().cost(4), Charge::new("all").cost(4)];
+
+    let server = Server::start();
+    let pool = Pool::connect(&server.url()).unwrap();
+    let members = |pool: &Pool| (user(pool, 1_000), everybody(pool, 1_000));
+    let (user, everybody) = members(&pool);
+    let taken = async || {
+        let peeks = [user.peek("alice").await.unwrap(), everybody.peek("all").await.unwrap()];
+        peeks.map(|peek| 1_000 - peek.remaining().unwrap())
+    };
+    let mut wrong = Vec::new();
+    for (stated, keys, [one, other]) in
+        [("none", unstated, [3, 3]), ("one", stated, [3, 2]), ("both", alike, [4, 4])]
+    {
+        let limiters = [
+            ("AllAtOnce", AllAtOnce::new(members(&pool), keys).boxed()),
+            ("AllAtOnce in turn", AllAtOnce::new(members(&pool.clone().clustered()), keys).boxed()),
+            (
+                "AllInTurn",
+                AllInTurn::new([user.clone().boxed(), everybody.clone().boxed()], keys).boxed(),
+            ),
+        ];
+        for (name, limiter) in limiters {
+            let charge = Charge::new("alice").cost(3);
+            for act in ["check", "peek", "penalize", "settle", "refund"] {
+                let before = taken().await;
+                let mut expected = [before[0] + one, before[1] + other];
+                match act {
+                    "check" => assert!(limiter.check(&charge).await.unwrap().is_admitted()),
+                    "penalize" => drop(limiter.penalize(charge.clone()).await.unwrap()),
+                    "settle" => {
+                        let reservation = limiter.check(&charge).await.unwrap().take_reservation();
+                        let reservation = reservation.unwrap();
+                        assert_eq!(reservation.cost(), 3, "{name}, {stated} stated");
+                        assert!(limiter.settle(reservation, 5).is_ok());
+                        // Members that state a cost of their own keep it.
+                        expected[0] += if stated == "both" { 0 } else { 2 };
+                        expected[1] += if stated == "none" { 2 } else { 0 };
+                    }
+                    "refund" => {
+                        let reservation = limiter.check(&charge).await.unwrap().take_reservation();
+                        assert!(limiter.refund(reservation.unwrap()).is_ok());
+                        expected = before;
+                    }
+                    _ => {
+                        limiter.peek(charge.clone()).await.unwrap();
+                        expected = before;
+                    }
+                }
+                let settled = async {
+                    while taken().await != expected {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                if tokio::time::timeout(Duration::from_secs(5), settled).await.is_err() {
+                    let after = taken().await;
+                    let by = [after[0] - before[0], after[1] - before[1]];
+                    wrong.push(format!("{name}, {stated} stated: {act} took {by:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Keys are often API keys, and logs are read by many.
+// Case 127.
+#[tokio::test]
+async fn debug_output_of_no_public_type_over_redis_shows_a_key() {
+    fn hides(value: &dyn Debug) {
+        let printed = format!("{value:?} {value:#?}");
+        assert!(!printed.contains("sk_live"), "{printed}");
+    }
+    // The keys of two formats.
+    let server = Server::with(&[]);
+    let pool = Pool::connect(&server.url()).unwrap();
+    let charge = Charge::new("sk_live_4242");
+    let one = user(&pool, 3);
+    let both = AllAtOnce::new((one.clone(), everybody(&pool, 3)), keys);
+    for mut decision in [one.check(&charge).await.unwrap(), both.check(&charge).await.unwrap()] {
+        hides(&decision);
+        hides(&decision.take_reservation().unwrap());
+    }
+    hides(&one);
+    hides(&both);
+    hides(&one.check(&charge));
+    hides(&both.check(&charge));
+    hides(&both.peek("sk_live_4242").await);
+
+    let redisson =
+        Redisson::new(pool).decision_timeout(PATIENT).default_rate(Rate::overall(3, HOUR));
+    hides(&redisson.check(&charge).await.unwrap());
+    let named = redisson.rate_limiter("sk_live_4242").unwrap();
+    hides(&named);
+    hides(&named.try_acquire(1).await.unwrap().unwrap());
+    hides(&redisson);
+}
+
+/// Five calls do not fit into the time for a decision. The store answers each of them, only late.
+// Case 133.
+#[tokio::test]
+async fn in_turn_late_replies_never_open_the_gate() {
+    const LATE: Duration = Duration::from_millis(100);
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let mut gates = Vec::new();
+    for _ in 0..10 {
+        let pool = Pool::connect(&proxy.url()).unwrap();
+        let team = Redis::new("team", TokenBucket::new(Quota::per_day(90)), pool.clone());
+        let team = team.decision_timeout(PATIENT).boxed();
+        let members = [user(&pool, 90).boxed(), team, everybody(&pool, 90).boxed()];
+        let all = AllInTurn::new(members, |charge: &Charge| {
+            [charge.clone(), Charge::new("team"), Charge::new("all")]
+        });
+        assert!(all.check(&Charge::new("alice")).await.unwrap().is_admitted());
+        gates.push(all.timeout(LATE * 7 / 2).or_else(FailOpen));
+    }
+    proxy.set(Fault::Delay(LATE));
+    let mut asking = JoinSet::new();
+    for gate in gates {
+        asking.spawn(async move { gate.check(&Charge::new("alice")).await });
+    }
+    let answers = asking.join_all().await;
+    let unasked = |decision: &Decision| decision.origin() == Origin::FailOpen;
+    let opened = answers.iter().flatten().filter(|decision| unasked(decision)).count();
+    println!("fault case=133 decisions=10 unasked={opened}");
+    assert_eq!(opened, 0);
+    assert!(answers.iter().flatten().next().is_none());
+    let kind = |answer: Result<Decision, tower_sluice::Error>| answer.unwrap_err().kind();
+    assert!(answers.into_iter().all(|answer| kind(answer) == ErrorKind::Saturation));
+}
+
+/// One of them alone answers in time, and both together do not.
+#[tokio::test]
+async fn members_in_several_slots_share_one_deadline() {
+    const LATE: Duration = Duration::from_millis(150);
+    let server = Server::start();
+    let proxy = Proxy::before(server.port()).await;
+    let pool = Pool::connect(&proxy.url()).unwrap().clustered();
+    let both = |timeout: Duration| {
+        let (user, everybody) = (user(&pool, 90), everybody(&pool, 90));
+        let members = (user.decision_timeout(timeout), everybody.decision_timeout(timeout));
+        AllAtOnce::new(members, keys)
+    };
+    assert!(both(PATIENT).check(&Charge::new("alice")).await.unwrap().is_admitted());
+    proxy.set(Fault::Delay(LATE));
+    let error = both(LATE * 5 / 3).check(&Charge::new("alice")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Saturation);
+}
+
+/// What asking in turn costs on a busy key:
+/// `cargo test --release --test together -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measure, not a promise"]
+async fn what_is_lost_in_turn() {
+    let server = Server::start();
+    let mut asking = JoinSet::new();
+    for task in 0..8_u64 {
+        let pool = Pool::connect(&server.url()).unwrap().clustered();
+        let many = user(&pool, 1_000_000);
+        let quota = Quota::per_second(2_000);
+        let scarce =
+            Redis::new("scarce", TokenBucket::new(quota), pool.clone()).decision_timeout(PATIENT);
+        let both =
+            AllAtOnce::new((many, scarce), |charge: &Charge| [charge.clone(), Charge::new("all")]);
+        asking.spawn(async move {
+            let mut admitted = 0_u64;
+            for number in 0..4_000 {
+                let charge = Charge::new(if task % 2 == 0 { "hot" } else { "warm" });
+                let decision = both.check(&charge).await.unwrap();
+                admitted += u64::from(decision.is_admitted());
+                if number % 64 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            admitted
+        });
+    }
+    let admitted: u64 = asking.join_all().await.into_iter().sum();
+    let pool = Pool::connect(&server.url()).unwrap();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let mut taken = 0;
+    for key in ["hot", "warm"] {
+        taken += 1_000_000 - user(&pool, 1_000_000).peek(key).await.unwrap().remaining().unwrap();
+    }
+    println!(
+        "in turn: admitted={admitted} of 32000, taken={taken}, lost={:.1} % of admissions",
+        (taken - admitted) as f64 * 100.0 / admitted as f64
+    );
+}

@@ -1,0 +1,173 @@
+//! Expiry collects garbage and never decides: every key lives as long as its effect,
+//! and not for ever.
+
+use std::time::Duration;
+
+use redis::cmd;
+use tower_sluice::Quota;
+use tower_sluice::algorithm::{InLua, TokenBucket};
+
+use crate::for_each_script;
+use crate::support::script::{Call, Form, NOW, SLIDING_LOG, ask};
+use crate::support::stats::calls;
+use crate::support::{Server, expires};
+
+/// How long an era of a budget is, in µs; 0 where nothing is held.
+fn era<A: InLua>(algorithm: &A) -> i64 {
+    let rule = algorithm.rule(algorithm.quota()).expect("a rule");
+    if A::holds(&rule) { 60_000_000 } else { 0 }
+}
+
+// Case 56.
+#[tokio::test]
+async fn every_key_outlives_its_effect_and_none_is_kept_for_ever() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    for_each_script!(|algorithm| {
+        let era = era(&algorithm);
+        // More than the burst would have to be settled first.
+        for charges in 1..if era > 0 { 6 } else { 20 } {
+            let key = format!("{algorithm:?} {charges}");
+            let keys = vec![key.as_str(); charges];
+            let call = Call::new(algorithm, None, &keys).checks(charges, 1, 60_000_000);
+            let (now, entries) = call.on(&mut connection).await;
+            let last = entries.last().expect("an entry");
+            let reset_after = last.numbers()[3];
+            assert!(last.outcome() < 2, "{entries:?}");
+            // A refund, and what is left to wait for after it.
+            let refund = Call::new(algorithm, None, &[&key, &key]);
+            let refund = refund.ask(Form::refund(1, &last.mark())).check(0, 0);
+            let (later, back) = refund.on(&mut connection).await;
+            let reset_after_refund = back[1].numbers()[3];
+            let expiry = expires(&mut connection, &key).await;
+            if format!("{algorithm:?}") == format!("{SLIDING_LOG:?}") && charges == 1 {
+                assert_eq!(expiry, -2, "nothing is left of an emptied log");
+                continue;
+            }
+            assert!(expiry * 1_000 >= later + reset_after_refund, "{key}: {expiry}");
+            let held_until = if era > 0 && charges > 1 { now - now % era + 2 * era } else { now };
+            assert!(expiry * 1_000 >= held_until, "{key}: {expiry}");
+            let latest = held_until + reset_after + 10_002_000;
+            assert!(expiry * 1_000 <= latest, "{key}: {expiry}");
+        }
+        // Where the caller gives the time, the server's clock says nothing: an hour more.
+        let call = Call::new(algorithm, Some(NOW), &["given"]).check(2, 0);
+        let (_, entries) = call.on(&mut connection).await;
+        let [0, _, _, reset_after] = entries[0].numbers() else { panic!("{entries:?}") };
+        let left: i64 = ask(&mut connection, "PTTL given").await;
+        let hour = 3_600_000 + reset_after / 1_000;
+        let latest = hour + 2 * era / 1_000 + 2;
+        assert!((hour - 60_000..=latest).contains(&left), "{algorithm:?}: {left}");
+        assert!(ask::<bool>(&mut connection, "DEL given").await);
+    });
+}
+
+/// What one step of the diet must keep: no key expires before its state is old.
+// Case 56.
+#[tokio::test]
+async fn an_expiry_that_is_left_alone_still_outlives_its_effect() {
+    const SPARE: i64 = 10_000_000;
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let mut left_alone = 0;
+    // From both edges of a stretch, under quotas whose steps stay in it, touch its
+    // end, or cross many.
+    for limit in [1_000_000, 1_000, 50, 1] {
+        for (case, offset) in [0, 1, SPARE / 2, SPARE - 2, SPARE - 1].into_iter().enumerate() {
+            let key = format!("{limit} {case}");
+            let (seconds, _): (i64, i64) = ask(&mut connection, "TIME").await;
+            let begin = (seconds * 1_000_000 / SPARE + 2) * SPARE;
+            let full = begin + offset;
+            let mut set = cmd("SET");
+            set.arg(&key).arg(full).arg("PXAT").arg((full + SPARE + 999) / 1_000);
+            set.exec_async(&mut connection).await.unwrap();
+            for step in 0..30 {
+                // Changing quotas, and a clock that steps: none, all, or a part of the charges
+                // bring their own.
+                let quota = |limit| Quota::per_second(limit).burst(1_000_000);
+                let own = quota([limit, 7, 1_000][step % 3]);
+                let before = expires(&mut connection, &key).await;
+                let call = Call::new(TokenBucket::new(quota(limit)), None, &[&key, &key]);
+                let (_, entries) = call
+                    .check(1, 60_000_000)
+                    .check_under(own, 1, 60_000_000)
+                    .on(&mut connection)
+                    .await;
+                let text: String = cmd("GET").arg(&key).query_async(&mut connection).await.unwrap();
+                let expiry = expires(&mut connection, &key).await;
+                let (whole, part) = text.split_once('+').unwrap_or((&text, ""));
+                let old = whole.parse::<i64>().unwrap() + i64::from(!part.is_empty());
+                assert!(
+                    expiry * 1_000 >= old,
+                    "{key}, step {step}: {text} expires at {expiry}, {entries:?}"
+                );
+                left_alone += u32::from(expiry == before);
+            }
+        }
+    }
+    assert!(left_alone > 100, "{left_alone}");
+    assert!(calls(&mut connection, "incrby").await > 100);
+}
+
+/// The same in the server's own time: `cargo test --test redis expiry:: -- --ignored`.
+// Cases 56 and 89.
+#[tokio::test]
+#[ignore = "waits until ten thousand keys have expired"]
+async fn ten_thousand_keys_expire_and_none_too_soon() {
+    const KEYS: usize = 10_000;
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let names: Vec<_> = (0..KEYS).map(|key| format!("k{key}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    // From 1 ms to 4 s of debt, half of it added in place.
+    let mut old = vec![0; KEYS];
+    for round in 0..2 {
+        for (chunk, keys) in names.chunks(500).enumerate() {
+            let bucket = TokenBucket::new(Quota::per_second(1_000).burst(1_000_000));
+            let mut call = Call::new(bucket, None, keys);
+            for key in 0..keys.len() {
+                call = call.check(1 + (chunk * 500 + key + round) as i64 % 2_000, 60_000_000);
+            }
+            let (now, entries) = call.on(&mut connection).await;
+            for (key, entries) in entries.iter().enumerate() {
+                let [0, _, _, reset_after] = entries.numbers() else { panic!("{entries:?}") };
+                old[chunk * 500 + key] = now + reset_after;
+            }
+        }
+    }
+    assert!(calls(&mut connection, "incrby").await > KEYS as u64 / 4);
+    let mut gone = vec![false; KEYS];
+    while gone.iter().any(|gone| !gone) {
+        for (chunk, keys) in names.chunks(500).enumerate() {
+            let (values, (seconds, micros)): (Vec<Option<String>>, (i64, i64)) = redis::pipe()
+                .cmd("MGET")
+                .arg(keys)
+                .cmd("TIME")
+                .query_async(&mut connection)
+                .await
+                .unwrap();
+            for (key, value) in values.iter().enumerate() {
+                let key = chunk * 500 + key;
+                if value.is_none() && !gone[key] {
+                    assert!(seconds * 1_000_000 + micros >= old[key], "k{key} is gone too soon");
+                    gone[key] = true;
+                }
+            }
+        }
+    }
+}
+
+// Case 55.
+#[tokio::test]
+async fn a_lost_expiry_comes_back_with_the_next_full_write() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let hour = Quota::new(1, Duration::from_secs(10)).burst(5);
+    let hour = TokenBucket::new(hour).horizon(Duration::from_secs(3_600));
+    let call = |keys| Call::new(hour, None, keys);
+    call(&["k"]).check(1, 0).on(&mut connection).await;
+    assert!(ask::<bool>(&mut connection, "PERSIST k").await);
+    // Ten seconds a unit: every charge crosses a multiple of what is kept to spare.
+    call(&["k"]).check(1, 0).on(&mut connection).await;
+    assert!(ask::<i64>(&mut connection, "PTTL k").await > 0);
+}

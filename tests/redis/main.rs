@@ -1,0 +1,19 @@
+//! A limiter over Redis: its calls, its keys and what it answers.
+
+#![cfg(feature = "redis")]
+
+#[cfg(feature = "redisson")]
+mod all_at_once;
+mod batcher;
+mod batches;
+mod decisions;
+#[path = "../support/dice.rs"]
+mod dice;
+mod estimates;
+mod expiry;
+mod partial_refunds;
+#[cfg(feature = "redisson")]
+mod several_keys;
+#[path = "../support/mod.rs"]
+mod support;
+mod tuples;

@@ -1,0 +1,204 @@
+//! A shadow: it decides as its inner limiter does, and refuses nobody.
+
+use std::time::Duration;
+
+use http::{Request, Response};
+use tokio::time::{Instant, advance};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
+use tower_sluice::testing::Scripted;
+use tower_sluice::{
+    AllInTurn, Boxed, Charge, Decision, ErrorKind, Limiter, LimiterExt, Memory, Origin, Outcome,
+    Quota, RateLimitLayer, by_head,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn one() -> Charge {
+    Charge::new("key")
+}
+
+/// What a decision in shadow would have been.
+fn verdict(decision: &Decision) -> Result<Outcome, ErrorKind> {
+    decision.shadowed().expect("a decision in shadow").map_err(|error| error.kind())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_is_decided_is_admitted_at_once_and_said() {
+    let inner = Scripted::new()
+        .allow()
+        .wait(HOUR)
+        .deny(HOUR)
+        .never()
+        .retry(HOUR)
+        .fail(ErrorKind::Infrastructure)
+        .fail(ErrorKind::Request);
+    let limiter = inner.shadow();
+    let expected = [
+        (Ok(Outcome::Allow), Origin::Local),
+        (Ok(Outcome::Wait(HOUR)), Origin::Local),
+        (Ok(Outcome::Deny { retry_after: Some(HOUR) }), Origin::Local),
+        (Ok(Outcome::Deny { retry_after: None }), Origin::Local),
+        (Ok(Outcome::Retry(HOUR)), Origin::Local),
+        (Err(ErrorKind::Infrastructure), Origin::Shadow),
+        (Err(ErrorKind::Request), Origin::Shadow),
+    ];
+    let begun = Instant::now();
+    for (shadowed, origin) in expected {
+        let decision = limiter.acquire(one().max_wait(HOUR)).await.unwrap();
+        assert_eq!((decision.outcome(), decision.waited()), (Outcome::Allow, Duration::ZERO));
+        assert_eq!((verdict(&decision), decision.origin()), (shadowed, origin));
+        assert_eq!(decision.retry_after(), None);
+        // What was reserved stays taken, and can be settled.
+        let is_taken = matches!(shadowed, Ok(Outcome::Allow | Outcome::Wait(_)));
+        assert_eq!(decision.reservation().is_some(), is_taken);
+        assert!(format!("{decision:?}").contains("shadowed: Some("));
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    let counts = limiter.clone().counts();
+    assert_eq!((counts.admitted, counts.delayed, counts.refused, counts.undecided), (1, 1, 3, 2));
+}
+
+/// `AllInTurn` peeks at its members before it charges them.
+#[tokio::test(start_paused = true)]
+async fn a_charge_counts_once_and_a_peek_does_not() {
+    let quota = || Memory::new("quota", TokenBucket::new(Quota::per_hour(2)));
+    let (first, second) = (quota().shadow(), quota().shadow());
+    let members = [first.clone().boxed(), second.clone().boxed()];
+    let limiter = AllInTurn::new(members, |charge| [charge.clone(), charge.clone()]);
+    for _ in 0..5 {
+        assert!(limiter.check(&one()).await.unwrap().is_admitted());
+    }
+    for shadow in [&first, &second] {
+        shadow.peek("key").await.unwrap();
+        assert_eq!((shadow.counts().admitted, shadow.counts().refused), (2, 3));
+    }
+}
+
+/// Random charges of two keys, asked of a limiter and of its twin in shadow.
+async fn same_verdicts(plain: Boxed, shadow: Boxed, seed: u64) {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    for call in 0..2_000 {
+        let key = ["alice", "bob"][dice.usize(..2)];
+        let wait = Duration::from_millis(100) * dice.u32(..4);
+        let charge = Charge::new(key).cost(dice.u64(..4)).max_wait(wait);
+        let mut expected = plain.check(&charge).await.unwrap();
+        let mut decision = shadow.check(&charge).await.unwrap();
+        assert_eq!(verdict(&decision), Ok(expected.outcome()), "call {call} of seed {seed}");
+        assert_eq!(decision.remaining(), expected.remaining());
+        if dice.u8(..3) == 0 {
+            let refunds = [expected.take_reservation(), decision.take_reservation()];
+            for (limiter, refund) in [&plain, &shadow].into_iter().zip(refunds) {
+                if let Some(refund) = refund {
+                    limiter.refund(refund).unwrap();
+                }
+            }
+        }
+        advance(Duration::from_millis(dice.u64(..120))).await;
+    }
+}
+
+// Case 122.
+#[tokio::test(start_paused = true)]
+async fn verdicts_are_those_without_the_shadow() {
+    let quota = || Quota::per_second(10).burst(5);
+    for seed in 1..=5 {
+        let bucket = || Memory::new("api", TokenBucket::new(quota()));
+        same_verdicts(bucket().boxed(), bucket().shadow().boxed(), seed).await;
+        let log = || Memory::new("api", SlidingLog::new(Quota::per_second(10)));
+        same_verdicts(log().boxed(), log().shadow().boxed(), seed).await;
+        let cached = || Memory::new("api", TokenBucket::new(quota())).deny_cache();
+        same_verdicts(cached().boxed(), cached().shadow().boxed(), seed).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_refuses_and_delays_nobody() {
+    let limiter = Memory::new("api", TokenBucket::new(Quota::per_hour(1))).shadow();
+    let layer = RateLimitLayer::new(limiter, by_head(|head| head.header("x-user"))).max_wait(HOUR);
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, tower::BoxError>(Response::new("")) });
+    let begun = Instant::now();
+    for _ in 0..100 {
+        let request = Request::builder().header("x-user", "alice").body(()).unwrap();
+        let response = layer.layer(inner).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+/// A limiter that cannot take more makes a layer refuse. In shadow it does not.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_cannot_settle_refuses_nobody() {
+    let closure = |_: &Charge| std::future::ready(Ok(Decision::new(Outcome::Allow)));
+    let layer = RateLimitLayer::new(closure.shadow(), by_head(|head| head.header("x-user")))
+        .actual_cost(|_: &Decision, _: &Response<&'static str>| 7);
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, tower::BoxError>(Response::new("")) });
+    let request = Request::builder().header("x-user", "alice").body(()).unwrap();
+    assert_eq!(layer.layer(inner).oneshot(request).await.unwrap().status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settlements_and_operations_are_the_inner_limiters() {
+    let limiter = Memory::new("api", FixedWindow::new(Quota::per_hour(2))).shadow();
+    let mut first = limiter.check(&one()).await.unwrap();
+    limiter.settle(first.take_reservation().unwrap(), 2).unwrap();
+    let refused = limiter.check(&one()).await.unwrap();
+    assert!(matches!(verdict(&refused), Ok(Outcome::Deny { .. })));
+    let estimate = limiter.estimate("key").await.unwrap();
+    assert!(!estimate.is_admitted() && estimate.shadowed().is_none());
+    limiter.reset("key").await.unwrap();
+    assert_eq!(verdict(&limiter.check(&one()).await.unwrap()), Ok(Outcome::Allow));
+    assert_eq!(limiter.penalize("key").await.unwrap().remaining(), Some(0));
+}
+
+/// A new limit in shadow, beside one that counts.
+#[tokio::test(start_paused = true)]
+async fn a_member_in_shadow_is_reported() {
+    let counts = Memory::new("counts", TokenBucket::new(Quota::per_hour(3)));
+    let watched = Memory::new("watched", TokenBucket::new(Quota::per_hour(1))).shadow();
+    let limiter = AllInTurn::new([counts.boxed(), watched.boxed()], |charge| {
+        [charge.clone(), Charge::new("all")]
+    });
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let decision = limiter.check(&one()).await.unwrap();
+        let shadowed = decision.shadowed().and_then(Result::ok);
+        seen.push((decision.is_admitted(), matches!(shadowed, Some(Outcome::Deny { .. }))));
+    }
+    assert_eq!(seen, [(true, false), (true, true), (true, true), (false, false)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_shadows_the_inner_one_says_what_would_have_been() {
+    let limiter = Scripted::new().deny(SECOND).shadow().shadow();
+    let decision = limiter.check(&one()).await.unwrap();
+    assert_eq!(verdict(&decision), Ok(Outcome::Deny { retry_after: Some(SECOND) }));
+}
+
+// Case 122.
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_redis_exactly_the_limit_would_have_passed() {
+    use crate::support::Server;
+    use crate::support::faults::LONG;
+    use tokio::task::JoinSet;
+    use tower_sluice::{Pool, Redis};
+
+    let server = Server::start();
+    let window = FixedWindow::new(Quota::new(1_000, 365 * 24 * HOUR));
+    let pool = Pool::connect(&server.url()).expect("an address");
+    let limiter = Redis::new("shadow", window, pool).decision_timeout(LONG).shadow();
+    let mut tasks = JoinSet::new();
+    for _ in 0..64 {
+        let limiter = limiter.clone();
+        tasks.spawn(async move {
+            for _ in 0..50 {
+                assert!(limiter.check(&one()).await.unwrap().is_admitted());
+            }
+        });
+    }
+    tasks.join_all().await;
+    let counts = limiter.counts();
+    assert_eq!((counts.admitted, counts.refused, counts.undecided), (1_000, 2_200, 0));
+}
