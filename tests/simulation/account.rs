@@ -5,7 +5,7 @@
 //! values to replicas and to other nodes of a cluster, and knows what a failover has lost.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
@@ -173,6 +173,8 @@ pub struct Booking {
     pub settlements: u32,
     /// A settlement failed, and may have given back its units of some of its keys.
     pub was_settled_in_part: bool,
+    /// The units that a refund of a charge gave back of it, which a failover had lost.
+    pub given_for_lost: i64,
     mark: Mark,
 }
 
@@ -413,6 +415,35 @@ impl Account {
         self.nodes.get(&version?)?.before
     }
 
+    /// The admissions that the value of a charge's first key has seen.
+    fn seen_by(&self, charge: &Charge, works: &Works) -> BTreeSet<usize> {
+        let work = &works[&charge.keys[0]];
+        let mut seen: BTreeSet<usize> = work.bookings.iter().copied().collect();
+        let mut next = work.before;
+        while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
+            seen.extend(&node.bookings);
+            next = node.before;
+        }
+        seen
+    }
+
+    /// Notes that a refund of an admission gave back units of others, since the value of the key
+    /// never saw it: a window holds units, and not whose they are.
+    fn give_for_lost(&mut self, lost: usize, mut units: i64, charge: &Charge, works: &Works) {
+        let seen = self.seen_by(charge, works);
+        if seen.contains(&lost) {
+            return;
+        }
+        for index in seen.into_iter().rev() {
+            let one = &mut self.bookings[index];
+            if one.names == charge.keys {
+                let given = units.min(one.taken - one.given_for_lost);
+                one.given_for_lost += given;
+                units -= given;
+            }
+        }
+    }
+
     /// The admission that a mark stands for. Marks of windows are alike, and a server that lost
     /// charges may give their marks anew: then one that is not settled yet, and that the key's
     /// value has seen.
@@ -423,13 +454,7 @@ impl Account {
         cost: i64,
         mark: &[String],
     ) -> Option<usize> {
-        let work = &works[&charge.keys[0]];
-        let mut seen: HashSet<usize> = work.bookings.iter().copied().collect();
-        let mut next = work.before;
-        while let Some(node) = next.and_then(|version| self.nodes.get(&version)) {
-            seen.extend(&node.bookings);
-            next = node.before;
-        }
+        let seen = self.seen_by(charge, works);
         let own = |(_, one): &(usize, &Booking)| {
             one.cost == cost && one.names == charge.keys && one.mark.words() == mark
         };
@@ -504,6 +529,7 @@ impl Account {
                         taken,
                         settlements,
                         was_settled_in_part: false,
+                        given_for_lost: 0,
                         mark,
                     });
                 } else if let Verdict::Deny(_) | Verdict::Never = said.verdict {
@@ -531,6 +557,7 @@ impl Account {
                     return Err(format!("once: {charge:?}: given back twice"));
                 }
                 if back > 0 {
+                    self.give_for_lost(index, back, charge, works);
                     self.free(charge);
                 }
                 keep(charge, state, back > 0, works);

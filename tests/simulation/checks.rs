@@ -25,6 +25,10 @@ use super::world::{Fate, Record, Settled, TIMEOUT};
 /// How long after the last fault everything is decided again.
 const RECOVERY: Duration = SECOND;
 
+/// The same behind sentinels, where one is asked before the server that it names: an attempt to
+/// connect to it that met a silence takes a second.
+const RECOVERY_BY_SENTINELS: Duration = Duration::from_millis(1_500);
+
 /// The grace beyond a deadline, in which this process finds out whose fault a missing answer is.
 const GRACE: Duration = Duration::from_millis(60);
 
@@ -108,7 +112,11 @@ impl Seen<'_> {
 
     /// True if what begins and ends at such instants may be felt in a stretch.
     fn is_felt(&self, begin: Duration, end: Duration, from: Duration, until: Duration) -> bool {
-        begin <= until && end + RECOVERY + self.frozen(end, from) >= from
+        let recovery = match self.plan.topology {
+            Topology::Sentinels { .. } => RECOVERY_BY_SENTINELS,
+            _ => RECOVERY,
+        };
+        begin <= until && end + recovery + self.frozen(end, from) >= from
     }
 
     /// True if no charge fails for a strike of this kind.
@@ -816,7 +824,7 @@ fn excess(bookings: &[&Booking], algorithm: AnyAlgorithm) -> Option<String> {
     for (index, last) in taken.iter().enumerate() {
         let mut units = 0;
         for (begin, first) in taken[..=index].iter().enumerate().rev() {
-            units += first.taken;
+            units += first.taken - first.given_for_lost;
             match most(last.at - first.at) {
                 Some(most) if units > most => {
                     return Some(format!("{units} units, not {most}: {:?}", &taken[begin..=index]));
