@@ -449,7 +449,9 @@ impl Seen<'_> {
                 && let Some(count) = missing.get_mut(&(ask.key, ask.cost.cast_signed()))
             {
                 let until = self.after(at, SETTLING);
-                *count += i64::from(!self.is_disturbed(at, until));
+                // Its answer may be too late to say that the slot has moved.
+                let is_late = self.frozen(at, until) >= LATENESS;
+                *count += i64::from(!is_late && !self.is_disturbed(at, until));
             }
         }
         for one in &self.account.bookings {
