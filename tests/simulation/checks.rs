@@ -38,6 +38,9 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 /// Timers of a process that is on time fire that much later, and answers take as long.
 const SLOT_GRACE: Duration = Duration::from_millis(20);
 
+/// An answer of a server that is well is read so soon.
+const READ: Duration = Duration::from_millis(1);
+
 /// An answer may be so late, and is awaited still.
 const LATENESS: Duration = Duration::from_millis(300);
 
@@ -630,7 +633,8 @@ impl Seen<'_> {
             let is_overtaking = |(other, when, earlier, second): &&(_, Duration, i64, &Record)| {
                 let is_beside = *when == *decided && first.number < second.number;
                 let is_beside = is_beside && !may_be_redirected && is_one_connection();
-                let is_behind = *decided < second.asked || is_beside;
+                // Until the answer is read, the process does not know that one waits.
+                let is_behind = *decided + READ < second.asked || is_beside;
                 // In a shadow nobody waits.
                 let has_waited = since_begin(*at) <= first.ended;
                 alike == other
