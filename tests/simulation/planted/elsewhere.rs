@@ -36,26 +36,26 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "oldest_epoch_followed",
         "limiter::redis::sentinel::reports::tests::a_switch_that_no_other_sentinel_hears_of_is_none",
     ),
-    by("lease_outlives_a_reset", "lease", "ending::reset_forgets_leased_units"),
+    by("lease_outlives_a_reset", "wrappers", "lease::ending::reset_forgets_leased_units"),
     by(
         "waiter_for_a_refill_never_answered",
-        "lease",
-        "waiting::an_error_goes_to_all_that_wait_and_valid_units_are_spent_on",
+        "wrappers",
+        "lease::waiting::an_error_goes_to_all_that_wait_and_valid_units_are_spent_on",
     ),
     by(
         "grant_of_a_waiter_who_left_lost",
-        "lease",
-        "waiting::who_leaves_takes_nothing_and_keeps_nobody_waiting",
+        "wrappers",
+        "lease::waiting::who_leaves_takes_nothing_and_keeps_nobody_waiting",
     ),
     by(
         "lease_takes_more_for_nothing",
-        "lease",
-        "settling::more_is_taken_from_the_lease_and_else_of_the_inner_limiter",
+        "wrappers",
+        "lease::settling::more_is_taken_from_the_lease_and_else_of_the_inner_limiter",
     ),
     by(
         "deny_cache_repeats_for_too_long",
-        "deny_cache",
-        "bounds::a_refusal_that_is_over_makes_room_before_others",
+        "wrappers",
+        "deny_cache::bounds::a_refusal_that_is_over_makes_room_before_others",
     ),
     unit(
         "probe_of_a_caller_who_left_never_ends",
@@ -188,7 +188,11 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
         "wrong_sentinel_believed_when_it_comes_back",
         "limiter::redis::sentinel::reports::tests::at_the_start_most_votes_win",
     ),
-    by("retry_of_a_member_repeated", "deny_cache", "repeats::a_retry_of_a_member_is_not_repeated"),
+    by(
+        "retry_of_a_member_repeated",
+        "wrappers",
+        "deny_cache::repeats::a_retry_of_a_member_is_not_repeated",
+    ),
     unit(
         "silence_begins_before_the_last_reply",
         "limiter::redis::health::tests::a_silence_begins_after_the_last_reply",
@@ -237,8 +241,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "short_caller_of_a_lease_waits_for_a_long_refill",
-        "lease",
-        "waiting::who_has_less_time_than_a_refill_asks_alone",
+        "wrappers",
+        "lease::waiting::who_has_less_time_than_a_refill_asks_alone",
     ),
     unit(
         "turned_away_by_a_cluster_in_a_busy_process_fails_open",
@@ -283,23 +287,23 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "try_again_is_an_error",
-        "cluster",
-        "moving::a_tuple_whose_keys_are_split_waits_for_those_that_still_move",
+        "topology",
+        "cluster::moving::a_tuple_whose_keys_are_split_waits_for_those_that_still_move",
     ),
     by(
         "cluster_leaves_the_server_that_lives",
-        "cluster",
-        "lost::what_a_replaced_master_still_admits_reaches_nobody",
+        "topology",
+        "cluster::lost::what_a_replaced_master_still_admits_reaches_nobody",
     ),
     by(
         "map_read_once_and_never_again",
-        "cluster",
-        "lost::a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted",
+        "topology",
+        "cluster::lost::a_master_that_dies_harms_its_own_slots_until_its_replica_is_promoted",
     ),
     by(
         "old_primary_not_left",
-        "sentinel",
-        "left::what_a_replaced_primary_still_admits_reaches_nobody",
+        "topology",
+        "sentinel::left::what_a_replaced_primary_still_admits_reaches_nobody",
     ),
     by(
         "attempt_that_failed_keeps_its_place",
@@ -405,14 +409,14 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "demoted_primary_taken_again",
-        "sentinel",
-        "the_primary_is_found_whichever_sentinels_are_dead_or_wrong",
+        "topology",
+        "sentinel::the_primary_is_found_whichever_sentinels_are_dead_or_wrong",
     ),
     by("lease_outlives_a_block", "limiters", "block::a_block_ends_the_lease_of_its_key"),
     by(
         "breaker_fails_open_for_slowness",
-        "breaker",
-        "failures::slow_calls_open_it_and_fail_open_does_not_admit",
+        "wrappers",
+        "breaker::failures::slow_calls_open_it_and_fail_open_does_not_admit",
     ),
     by(
         "backstop_taken_for_a_fault_of_the_server",
@@ -455,8 +459,8 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "sentinel_that_refused_and_is_silent_since",
-        "sentinel",
-        "watching::a_sentinel_that_refused_to_answer_and_is_silent_since_is_away",
+        "topology",
+        "sentinel::watching::a_sentinel_that_refused_to_answer_and_is_silent_since_is_away",
     ),
     by(
         "late_calls_of_policies_in_turn_fail_open",
@@ -470,13 +474,13 @@ pub(super) const ELSEWHERE: &[Elsewhere] = &[
     ),
     by(
         "map_not_read_when_a_server_cannot_serve",
-        "cluster",
-        "map::a_master_that_cannot_serve_its_slots_is_left_for_the_one_that_does",
+        "topology",
+        "cluster::map::a_master_that_cannot_serve_its_slots_is_left_for_the_one_that_does",
     ),
     by(
         "slot_waits_for_a_refund_that_was_sent_again",
-        "cluster",
-        "moving::a_refund_that_is_sent_again_leaves_its_slot_open",
+        "topology",
+        "cluster::moving::a_refund_that_is_sent_again_leaves_its_slot_open",
     ),
     by(
         "limiter_settles_what_its_fallback_decided",

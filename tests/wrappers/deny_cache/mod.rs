@@ -6,9 +6,6 @@ mod histories;
 #[cfg(feature = "redis")]
 mod over_redis;
 mod repeats;
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 

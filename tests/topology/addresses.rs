@@ -1,12 +1,9 @@
 //! What an address leads to: a pool never uses servers of another kind than its address says.
 
-#![cfg(feature = "redis")]
-
-mod support;
-
-use support::Server;
-use support::faults::*;
 use tower_sluice::{ErrorKind, Pool};
+
+use crate::support::Server;
+use crate::support::faults::*;
 
 // Case 41.
 #[tokio::test]

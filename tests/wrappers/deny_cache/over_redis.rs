@@ -3,10 +3,10 @@
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, FailOpen, Limiter, LimiterExt, Origin, Outcome, Pool, Quota, Redis};
 
-use super::support::Server;
-use super::support::faults::eventually;
-use super::support::stats::script_calls;
 use super::{HOUR, one, refused_from_cache};
+use crate::support::Server;
+use crate::support::faults::eventually;
+use crate::support::stats::script_calls;
 
 /// Long enough for the slowest machine: no test here is about speed.
 const PATIENT: std::time::Duration = std::time::Duration::from_secs(20);

@@ -1,11 +1,7 @@
 //! Random histories: every decision is that of the limiter without a cache. Time is paused.
 
-#[path = "../support/dice.rs"]
-mod dice;
-
 use std::time::Duration;
 
-use dice::{Dice, step};
 use tokio::time::{Instant, advance};
 use tower_sluice::algorithm::{
     Algorithm, Budget, FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty,
@@ -16,6 +12,7 @@ use tower_sluice::{
 };
 
 use super::SECOND;
+use crate::dice::{Dice, step};
 
 const START: Duration = Duration::from_secs(1_767_225_600);
 const KEYS: [&str; 3] = ["a", "b", "c"];

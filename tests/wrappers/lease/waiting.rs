@@ -9,9 +9,9 @@ use tokio_test::{assert_pending, task};
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Quota};
 
+use super::recorder::Recorder;
+use super::{SECOND, VALIDITY, check, leased, taken, warm_up};
 use crate::dice::Dice;
-use crate::recorder::Recorder;
-use crate::{SECOND, VALIDITY, check, leased, taken, warm_up};
 
 #[tokio::test(start_paused = true)]
 async fn many_tasks_share_a_refill() {

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Charge, Lease, Limiter, LimiterExt, Pool, Quota, Redis};
 
-use crate::check;
+use super::check;
 use crate::support::Server;
 use crate::support::faults::eventually;
 use crate::support::stats::script_calls;

@@ -1,9 +1,5 @@
 //! Leases: fewer calls, the same units, and a bound that is wider by the validity of a lease.
 
-#[allow(dead_code, reason = "each test binary uses a part")]
-#[path = "../support/dice.rs"]
-mod dice;
-
 mod bound;
 mod demand;
 mod ending;
@@ -11,9 +7,6 @@ mod ending;
 mod over_redis;
 mod recorder;
 mod settling;
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 mod waiting;
 
 use std::time::Duration;

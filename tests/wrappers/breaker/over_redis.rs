@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use tower_sluice::FailOpen;
 use tower_sluice::Origin;
 
-use super::support::Server;
-use super::support::faults::{D, LONG, SLACK, until_decided, yearly};
 use super::*;
+use crate::support::Server;
+use crate::support::faults::{D, LONG, SLACK, until_decided, yearly};
 
 /// How long each decision took, and whether Redis made it.
 #[derive(Default)]

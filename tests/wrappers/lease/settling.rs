@@ -3,7 +3,7 @@
 use tokio::time::sleep;
 use tower_sluice::{Charge, Limiter, LimiterExt, Reservation};
 
-use crate::{Inner, SECOND, VALIDITY, check, leased, taken, warm_up};
+use super::{Inner, SECOND, VALIDITY, check, leased, taken, warm_up};
 
 const LIMIT: u64 = 1_000_000;
 

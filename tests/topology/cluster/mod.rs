@@ -1,31 +1,28 @@
 //! A real cluster: every charge is decided by the master of its slot, and counted once, also while
 //! slots move and masters die.
 
-#![cfg(feature = "redis")]
-
 mod buckets;
 mod lost;
 mod map;
 mod moving;
 #[cfg(feature = "redisson")]
 mod redisson;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::collections::HashSet;
 use std::slice::from_ref;
 use std::time::Duration;
 
 use redis::cmd;
-use support::cluster::{Cluster, SLOTS, keys_in, slot_of};
-use support::faults::{LONG, MILLION, eventually, kind, over, run, trouble};
-use support::stats::script_calls;
-use support::{NOWHERE, stats};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower_sluice::algorithm::{FixedWindow, SlidingLog, TokenBucket};
 use tower_sluice::{AllAtOnce, Charge, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+
+use crate::support::cluster::{Cluster, SLOTS, keys_in, slot_of};
+use crate::support::faults::{LONG, MILLION, eventually, kind, over, run, trouble};
+use crate::support::stats::script_calls;
+use crate::support::{NOWHERE, stats};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -116,7 +113,7 @@ fn each_runtime_has_connections_of_its_own() {
 
 #[tokio::test]
 async fn a_cluster_address_of_a_plain_server_gets_no_connection() {
-    let server = support::Server::start();
+    let server = crate::support::Server::start();
     let pool = Pool::connect(&format!("redis-cluster://127.0.0.1:{}", server.port())).unwrap();
     let error = pool.ready().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration, "{error:?}");

@@ -14,7 +14,7 @@ use crate::dice::Dice;
 use model::{Anchored, Both, Bucket, Bursty, Cells, Counter, Grant, Log, Model, Window};
 
 #[allow(dead_code, unused_imports, reason = "the oracle uses all of it")]
-#[path = "../support/trial/model/mod.rs"]
+#[path = "../../support/trial/model/mod.rs"]
 mod model;
 
 const START: Duration = Duration::from_secs(1_767_225_600);

@@ -1,11 +1,7 @@
 //! The primary that sentinels name: found, followed through failovers under load, and left for
 //! good.
 
-#![cfg(feature = "redis")]
-
 mod left;
-#[path = "../support/mod.rs"]
-mod support;
 mod watching;
 #[cfg(feature = "rustls")]
 mod with_tls;
@@ -15,14 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::faults::*;
-use support::proxy::{Fault, Proxy};
-use support::sentinel::{Replicated, SERVICE, Sentinel, url};
-use support::{NOWHERE, Server, fake, stats};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower_sluice::algorithm::FixedWindow;
 use tower_sluice::{Decision, Error, ErrorKind, Limiter, LimiterExt, Pool, Quota, Redis};
+
+use crate::support::faults::*;
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::sentinel::{Replicated, SERVICE, Sentinel, url};
+use crate::support::{NOWHERE, Server, fake, stats};
 
 /// What an error of `ready` says, which must be of kind configuration.
 async fn refused(pool: Pool) -> String {

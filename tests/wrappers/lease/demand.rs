@@ -6,8 +6,8 @@ use tokio::time::{advance, sleep};
 use tower_sluice::algorithm::{FixedWindow, TokenBucket};
 use tower_sluice::{Charge, Limiter, LimiterExt, Memory, Quota};
 
-use crate::recorder::Recorder;
-use crate::{SECOND, check, leased, taken};
+use super::recorder::Recorder;
+use super::{SECOND, check, leased, taken};
 
 #[tokio::test(start_paused = true)]
 async fn cold_keys_cost_what_they_cost_without_a_lease() {

@@ -5,9 +5,6 @@ mod failures;
 #[cfg(feature = "redis")]
 mod over_redis;
 mod probes;
-#[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

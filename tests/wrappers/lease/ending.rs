@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep};
 use tokio_test::{assert_pending, task};
 use tower_sluice::{Charge, Error, ErrorKind, Limiter, LimiterExt, Memory, Operation, Quota};
 
-use crate::{SECOND, VALIDITY, check, leased, taken, warm_up};
+use super::{SECOND, VALIDITY, check, leased, taken, warm_up};
 
 const LIMIT: u64 = 1_000_000;
 
