@@ -72,8 +72,12 @@ impl Seen<'_> {
             is_of_key && (other.at, other.cost) == (booking.at, booking.cost)
         };
         let is_only = self.account.bookings.iter().filter(is_alike).count() == 1;
-        let is_told =
-            self.has_unique_marks() && !self.plan.limits.iter().any(has_budget) && !self.forgets();
+        let has_budget = self.plan.limits.iter().any(has_budget);
+        let is_told = self.has_unique_marks() && !has_budget && !self.forgets();
+        // Which of the earlier slots is its own then, is a guess.
+        if self.tells_no_slot(record) {
+            return None;
+        }
         let Some(Settled::GaveBack(units)) = record.settlement else { return None };
         // A slot that is yet to come goes back to the line of its process.
         if record.settled_at.is_some_and(|settled| settled < since_begin(booking.at)) {
