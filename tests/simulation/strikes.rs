@@ -143,6 +143,34 @@ fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
     LocalSet::new().block_on(&runtime.expect("a runtime"), world);
 }
 
+/// Nobody needed a connection since the server was struck: what is given back makes one.
+#[test]
+fn units_come_back_also_where_no_connection_is_left() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let world = async {
+        let network = Network::start(8);
+        let servers = Servers::start(&Topology::One, &network, 8);
+        let pool = servers.pool(&network.dialer()).build().expect("a pool");
+        let limiter = Redis::new("api", TokenBucket::new(Quota::per_day(5)), pool);
+        let mut taken = Vec::new();
+        for key in ["a", "b"] {
+            let mut decision = limiter.check(&key.into()).await.expect("a decision");
+            taken.extend(decision.take_reservation());
+        }
+        let strike = Strike { kind: StrikeKind::CrashKeepingData, place: 0, lasting: LASTING };
+        servers.strike(&strike).await;
+        let [first, second] = taken.try_into().expect("two reservations");
+        let settlement = limiter.settle(first, 0).expect("its own reservation");
+        assert_eq!(settlement.await.expect("a refund"), 1);
+        servers.strike(&strike).await;
+        drop(limiter.settle(second, 0).expect("its own reservation"));
+        sleep(RECOVERY).await;
+        let left = limiter.check(&Charge::new("b").cost(0)).await.expect("a decision");
+        assert_eq!(left.remaining(), Some(5));
+    };
+    LocalSet::new().block_on(&runtime.expect("a runtime"), world);
+}
+
 /// Those who ask before there is a connection wait for the same one.
 #[test]
 fn charges_that_wait_for_a_connection_are_decided_in_the_order_of_their_callers() {
