@@ -328,6 +328,10 @@ impl Seen<'_> {
                 (at - one.at, settled, record.decided_at != Some(one.now), one.taken)
             };
             let Some(one) = open.iter().filter(is_own).min_by_key(least).copied() else {
+                let went_on = |one: &Booking| has_settled && self.went_to_the_line(record, one);
+                if self.account.bookings.iter().any(|one| is_own(&&one) && went_on(one)) {
+                    continue;
+                }
                 return Some(format!("no charge stands for {}", self.shown(record)));
             };
             if let Some(wrong) = self.settled_wrongly(record, one) {

@@ -64,6 +64,13 @@ impl Seen<'_> {
             || self.plan.is_flooded
     }
 
+    /// True if the caller settled before its process knew that the slot had come: the slot goes to
+    /// the next who waits there. The process waits from the moment at which it read the answer.
+    pub(super) fn went_to_the_line(&self, record: &Record, booking: &Booking) -> bool {
+        let (begun, slot) = (since_begin(booking.now), since_begin(booking.at));
+        record.settled_at.is_some_and(|settled| settled < slot + self.frozen(begun, settled))
+    }
+
     /// What a charge says that is a settled caller's alone, unless it is what the caller settled.
     pub(super) fn settled_wrongly(&self, record: &Record, booking: &Booking) -> Option<String> {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return None };
@@ -79,8 +86,7 @@ impl Seen<'_> {
             return None;
         }
         let Some(Settled::GaveBack(units)) = record.settlement else { return None };
-        // A slot that is yet to come goes back to the line of its process.
-        if record.settled_at.is_some_and(|settled| settled < since_begin(booking.at)) {
+        if self.went_to_the_line(record, booking) {
             return None;
         }
         let back = booking.cost - booking.taken;
