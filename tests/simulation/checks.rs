@@ -38,8 +38,8 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(60);
 /// Timers of a process that is on time fire that much later, and answers take as long.
 const SLOT_GRACE: Duration = Duration::from_millis(20);
 
-/// An answer of a server that is well is read so soon.
-const READ: Duration = Duration::from_millis(1);
+/// An answer of a server that is well is read so soon, also one that arrives in two slow pieces.
+const READ: Duration = Duration::from_millis(13);
 
 /// An answer may be so late, and is awaited still.
 const LATENESS: Duration = Duration::from_millis(300);
