@@ -645,6 +645,7 @@ impl Seen<'_> {
                     && is_behind
                     && has_waited
                     && earlier < at
+                    && second.ended <= first.ended
                     && !is_freed(second)
                     && !self.is_disturbed(first.asked, second.ended)
             };
