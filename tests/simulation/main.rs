@@ -59,7 +59,7 @@ use std::time::Duration;
 use plan::Plan;
 use servers::Topology;
 
-/// How many worlds run, unless `SEEDS` says another number.
+/// The number of worlds that run, unless `SEEDS` says another number.
 const DEFAULT_SEEDS: u64 = 150;
 
 fn number(variable: &str, default: u64) -> u64 {
