@@ -22,7 +22,7 @@ use super::policies::{Table, taken_by_no_table};
 use super::servers::{StrikeKind, Topology};
 use super::world::{Fate, Record, Settled, TIMEOUT};
 
-/// How long after the last fault everything is decided again.
+/// The longest time after the last fault until everything is decided again.
 const RECOVERY: Duration = SECOND;
 
 /// The same behind sentinels, where one is asked before the server that it names: an attempt to
@@ -44,7 +44,7 @@ const READ: Duration = Duration::from_millis(13);
 /// An answer may be so late, and is awaited still.
 const LATENESS: Duration = Duration::from_millis(300);
 
-/// How late a settlement may reach a server that is well.
+/// The longest time that a settlement takes to reach a server that is well.
 const SETTLING: Duration = Duration::from_millis(500);
 
 /// All that was seen of a world.
@@ -56,13 +56,13 @@ pub struct Seen<'a> {
     /// Strikes on servers: begin, end, kind.
     pub strikes: &'a [(Duration, Duration, StrikeKind)],
     pub freezes: &'a [(Duration, Duration)],
-    /// When the switches were turned.
+    /// The modes of the switches, each with the instant at which it was set.
     pub modes: &'a [(Duration, SwitchMode)],
-    /// When tables of policies came into force.
+    /// The tables of policies, each with the instant at which it came into force.
     pub tables: &'a [At<Table>],
-    /// What each process counted in its shadow.
+    /// The counts that each process made in its shadow.
     pub shadow_counts: &'a [ShadowCounts],
-    /// When clients dialled, and which host.
+    /// The hosts that clients dialled, each with the instant.
     pub dials: &'a [(Duration, String)],
     pub open_connections: usize,
     pub tasks: usize,
@@ -555,7 +555,8 @@ impl Seen<'_> {
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
     }
 
-    /// What the store refused to the caller's keys at the instant that it was told.
+    /// Returns the refusals of the caller's keys by the store, at the instant that the caller was
+    /// told.
     fn refusals_of(&self, record: &Record) -> impl Iterator<Item = &Refusal> {
         let labels = [self.ask(record).key, EVERYBODY];
         let now = record.decided_at.unwrap_or(0);
@@ -666,8 +667,8 @@ impl Seen<'_> {
         })
     }
 
-    /// When the slot of an admission was reserved: before it was asked for, if it was at hand. A
-    /// reset by its own process voids what is at hand.
+    /// Returns the instant at which the slot of an admission was reserved: before it was asked for,
+    /// if it was at hand. A reset by its own process voids what is at hand.
     fn reserved(&self, record: &Record, at: i64) -> Duration {
         let ask = self.ask(record);
         let is_its = |one: &&Booking| one.at == at && one.label("api") == ask.key;
@@ -683,7 +684,7 @@ impl Seen<'_> {
         if is_void { record.asked } else { reserved.min(record.asked) }
     }
 
-    /// Who waits goes at its slot: not before it, and not long after it.
+    /// A caller that waits goes at its slot: not before it, and not long after it.
     fn slot(&self) -> Option<String> {
         // In a shadow nobody waits.
         let waits = !self.plan.stack.is_shadow && self.plan.stack.switches.is_empty();
@@ -702,7 +703,7 @@ impl Seen<'_> {
         self.records.iter().find(is_wrong).map(|record| self.shown(record))
     }
 
-    /// What fails is the store's fault, or load, unless a server says otherwise.
+    /// A failure is the store's fault, or load, unless a server says otherwise.
     fn kind(&self) -> Option<String> {
         use StrikeKind::{DialerPanics, Login, OutOfMemory};
         let is_odd = |kind| matches!(kind, OutOfMemory | Login | DialerPanics);

@@ -60,7 +60,7 @@ use plan::Plan;
 use servers::Topology;
 use world::Report;
 
-/// How many worlds run, unless `SEEDS` says another number.
+/// The number of worlds that run, unless `SEEDS` says another number.
 const DEFAULT_SEEDS: u64 = 150;
 
 /// Seeds that broke a promise, or a check of it, until that was mended.

@@ -19,26 +19,26 @@ use super::network::{Host, Network};
 use super::server::{Mode, Role, Server};
 use super::servers::{ANYWHERE, Servers, Strike, StrikeKind, Topology};
 
-/// How long all strikes and their healing take at most.
+/// The longest time that all strikes and their healing take.
 const MOST: Duration = Duration::from_secs(60);
 
-/// How long after a strike everything is decided again.
+/// The longest time after a strike until everything is decided again.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// How often each of several callers asks.
+/// The pause of each of several callers between two charges.
 const PACE: Duration = Duration::from_millis(20);
 
-/// How long a strike lasts, or how far a clock steps.
+/// The time that a strike lasts, or by which a clock steps.
 const LASTING: Duration = Duration::from_millis(300);
 
-/// What a limiter that is asked all the time did about a strike.
+/// The decisions and failures, around a strike, of a limiter that is asked all the time.
 #[derive(Default)]
 struct Outcome {
     /// Charges that failed from the strike on until a second after it.
     failed: usize,
     /// Charges that were decided meanwhile.
     decided: usize,
-    /// What each server did.
+    /// The book of each server.
     books: Vec<Vec<Event>>,
 }
 

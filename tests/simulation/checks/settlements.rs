@@ -71,7 +71,8 @@ impl Seen<'_> {
         record.settled_at.is_some_and(|settled| settled < slot + self.frozen(begun, settled))
     }
 
-    /// What a charge says that is a settled caller's alone, unless it is what the caller settled.
+    /// Returns the fault of a charge that is a settled caller's alone, and that is not what the
+    /// caller settled.
     pub(super) fn settled_wrongly(&self, record: &Record, booking: &Booking) -> Option<String> {
         let Fate::Admitted { settled: Some(actual), .. } = record.fate else { return None };
         let is_alike = |other: &&Booking| {
