@@ -82,8 +82,9 @@ impl Seen<'_> {
         let is_only = self.account.bookings.iter().filter(is_alike).count() == 1;
         let has_budget = self.plan.limits.iter().any(has_budget);
         let is_told = self.has_unique_marks() && !has_budget && !self.forgets();
-        // Which of the earlier slots is its own then, is a guess.
-        if self.tells_no_slot(record) {
+        // Which of the earlier slots is its own then, is a guess, and so is which of two charges
+        // with one mark it settled: a server that lost one gave its mark anew.
+        if self.tells_no_slot(record) || self.account.has_twin(booking) {
             return None;
         }
         let Some(Settled::GaveBack(units)) = record.settlement else { return None };
