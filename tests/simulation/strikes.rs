@@ -25,6 +25,9 @@ const MOST: Duration = Duration::from_secs(60);
 /// The longest time after a strike until everything is decided again.
 const RECOVERY: Duration = Duration::from_secs(1);
 
+/// The pause after a failure takes at least as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
 /// The pause of each of several callers between two charges.
 const PACE: Duration = Duration::from_millis(20);
 
@@ -128,7 +131,7 @@ fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
     let world = async {
         let network = Network::start(7);
         let servers = Servers::start(&Topology::One, &network, 7);
-        let pool = servers.pool(&network.dialer()).build().expect("a pool");
+        let pool = servers.pool(&network.dialer()).size(1).build().expect("a pool");
         let limiter = Redis::new("api", TokenBucket::new(Quota::per_second(1_000)), pool);
         limiter.acquire("a").await.expect("a decision");
         let strike = Strike { kind: StrikeKind::ReadOnly, place: 0, lasting: LASTING };
@@ -138,7 +141,9 @@ fn an_idle_process_is_decided_at_once_when_the_server_is_well() {
         });
         let ((), _) = (struck, refused.expect_err("it takes no writes"));
         sleep(RECOVERY).await;
+        let asked = Instant::now();
         limiter.acquire("a").await.expect("a decision");
+        assert!(asked.elapsed() < FIRST_PAUSE, "{:?}", asked.elapsed());
     };
     LocalSet::new().block_on(&runtime.expect("a runtime"), world);
 }
