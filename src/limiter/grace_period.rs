@@ -225,6 +225,24 @@ mod tests {
         unless_busy(deadline, attempt).await.expect_err("no connection").kind()
     }
 
+    /// It is awake when the last timer is due.
+    #[cfg(feature = "redis")]
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_runs_now_and_then_is_too_busy() {
+        let step = Duration::from_millis(5);
+        for (stands_still, is_busy) in [(4 * step, true), (step / 5, false)] {
+            let deadline = Instant::now() + 20 * step;
+            let attempt = async {
+                while Instant::now() < deadline {
+                    sleep(step).await;
+                    advance(stands_still).await;
+                }
+                sleep(step).await;
+            };
+            assert_eq!(watch_timers(deadline, attempt).await.1, is_busy, "{stands_still:?}");
+        }
+    }
+
     /// A timer fires in the tick after its instant, which is much of a short time to connect.
     #[tokio::test(start_paused = true)]
     async fn a_short_time_to_connect_is_no_load() {
