@@ -13,6 +13,7 @@ local instant_N
 do
   --@ paste fit
   --@ paste reply
+  $reply = $values
 end
 --@ if holds
 if unsettled_N then

@@ -2,7 +2,7 @@
 -- At 0 stands the longest block of this charge.
 blocked_at[0] = 0
 --@ each
---@ paste no_reply
+$reply = $zeros
 if op == 'block' then
   blocked_at[slot_N], kept_N = math.max(blocked_at[slot_N] or 0, now + back), true
 elseif op == 'unblock' and blocked_at[slot_N] then
@@ -67,6 +67,7 @@ elseif op == 'penalize' then
     --@ paste cost
     --@ paste fit
     --@ paste reply
+    $reply = $values
     fits_at = math.max(fits_at, instant_N)
   end
   --@ end
@@ -89,6 +90,7 @@ elseif op == 'penalize' then
       --@ paste cost
       --@ paste fit
       --@ paste reply
+      $reply = $values
       wait = math.max(wait, instant_N - now)
     end
     --@ end

@@ -1,6 +1,7 @@
 -- A charge fits, or would fit at a later instant.
 --@ paste fit
 --@ paste reply
+$reply = $values
 if instant then
   wait = instant - now
   --@ if complete

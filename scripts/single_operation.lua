@@ -1,5 +1,5 @@
 -- One charge of a complete script, under one quota.
---@ paste no_reply
+$reply = $zeros
 if op == 'block' then
   blocked, kept = math.max(blocked or 0, now + back), true
 elseif op == 'unblock' and blocked then
@@ -42,6 +42,7 @@ elseif op == 'penalize' then
     --@ paste fit
   end
   --@ paste reply
+  $reply = $values
   wait, cost = instant - now, amount
 elseif op == 'reset' then
   -- Whatever the key holds, it holds it no more.

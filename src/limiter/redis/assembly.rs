@@ -104,43 +104,30 @@ impl Assembly<'_> {
 
     /// Expands the lines of a template, for one quota or outside of all.
     fn expand(&mut self, lines: &[&str], indent: &str, member: Option<&Member>) {
-        // Whether the branches around a line are taken.
-        let mut taken: Vec<bool> = Vec::new();
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {
             rest = after;
-            let is_taken = taken.iter().all(|taken| *taken);
             let Some((space, directive)) = line.split_once("--@ ") else {
-                if is_taken && !line.trim_start().starts_with("--") {
-                    self.push(&format!("{indent}{line}"), member);
-                }
+                self.push(&format!("{indent}{line}"), member);
                 continue;
             };
-            let indent = format!("{indent}{space}");
+            let deeper = format!("{indent}{space}");
             match directive.split_once(' ').unwrap_or((directive, "")) {
                 ("each", _) => {
-                    let end = matching_end(rest);
-                    if is_taken {
-                        let members = self.members;
-                        let block: Vec<_> = rest[..end]
-                            .iter()
-                            .map(|line| line.strip_prefix(space).unwrap_or(line))
-                            .collect();
-                        members.iter().for_each(|one| self.expand(&block, &indent, Some(one)));
-                    }
-                    rest = &rest[end + 1..];
+                    let (block, _, after) = split_block(rest);
+                    rest = after;
+                    let members = self.members;
+                    members.iter().for_each(|one| self.expand(block, indent, Some(one)));
                 }
-                ("if", flag) => taken.push(is_taken && self.holds(flag, member)),
-                ("else", _) => {
-                    let is_outer_taken = taken.iter().rev().skip(1).all(|taken| *taken);
-                    let last = taken.last_mut().expect("a branch is open");
-                    *last = is_outer_taken && !*last;
+                ("if", flag) => {
+                    let (block, otherwise, after) = split_block(rest);
+                    rest = after;
+                    let taken = if self.holds(flag, member) { block } else { otherwise };
+                    self.expand(taken, indent, member);
                 }
-                ("end", _) => _ = taken.pop().expect("a branch is open"),
-                _ if !is_taken => {}
-                ("include", name) => self.include(name, &indent, member),
+                ("include", name) => self.include(name, &deeper, member),
                 ("paste", name) => {
-                    self.paste(name, &indent, member.expect("a section is of one quota"));
+                    self.paste(name, &deeper, member.expect("a section is of one quota"));
                 }
                 (other, _) => panic!("no directive is called {other}"),
             }
@@ -162,22 +149,14 @@ impl Assembly<'_> {
 
     /// Writes a section, whose names are those of one quota.
     fn paste(&mut self, name: &str, indent: &str, member: &Member) {
-        if let Some(section) = member.section(name) {
-            for line in &section.lines {
-                self.text.extend([indent, &member.numbered(line), "\n"]);
-            }
+        for line in member.section(name).map_or(&[][..], |section| &section.lines) {
+            self.text.extend([indent, &member.numbered(line), "\n"]);
         }
-        let values = match name {
-            "reply" => member.values(),
-            "no_reply" => vec!["0"; member.list("reply").len()].join(", "),
-            _ => return,
-        };
-        self.text.extend([indent, &member.elements(), " = ", &values, "\n"]);
     }
 
     /// Writes a line of a template, whose placeholders are replaced.
     fn push(&mut self, line: &str, member: Option<&Member>) {
-        if line.trim().is_empty() {
+        if line.trim().is_empty() || line.trim_start().starts_with("--") {
             return;
         }
         let replaced = each_word(line, |word, _| {
@@ -200,18 +179,22 @@ impl Assembly<'_> {
     }
 }
 
-/// Where the block ends that the lines before these have opened.
-fn matching_end(lines: &[&str]) -> usize {
-    let mut depth = 1;
-    lines
-        .iter()
-        .position(|line| {
-            match line.trim_start().strip_prefix("--@ ").and_then(|text| text.split(' ').next()) {
-                Some("each" | "if") => depth += 1,
-                Some("end") => depth -= 1,
-                _ => {}
-            }
-            depth == 0
-        })
-        .expect("each block has an end")
+/// Splits the lines after `--@ each` or `--@ if` into the block, its `--@ else`, and what follows
+/// its `--@ end`.
+fn split_block<'a, 'b>(lines: &'a [&'b str]) -> (&'a [&'b str], &'a [&'b str], &'a [&'b str]) {
+    let (mut depth, mut otherwise) = (1, None);
+    for (place, line) in lines.iter().enumerate() {
+        match line.trim_start().strip_prefix("--@ ").and_then(|text| text.split(' ').next()) {
+            Some("each" | "if") => depth += 1,
+            Some("else") if depth == 1 => otherwise = Some(place),
+            Some("end") => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let middle = otherwise.unwrap_or(place);
+            let other = lines.get(middle + 1..place).unwrap_or_default();
+            return (&lines[..middle], other, &lines[place + 1..]);
+        }
+    }
+    panic!("a block has no end");
 }
