@@ -10,7 +10,8 @@ use crate::algorithm::ScriptPart;
 pub(super) const HEAD: &str = include_str!("../../../scripts/head.lua");
 
 /// The templates, by the name that others include them under.
-const TEMPLATES: [(&str, &str); 10] = [
+const TEMPLATES: [(&str, &str); 11] = [
+    ("contract", include_str!("../../../scripts/contract.lua")),
     ("call", include_str!("../../../scripts/call.lua")),
     ("single", include_str!("../../../scripts/single.lua")),
     ("single_check", include_str!("../../../scripts/single_check.lua")),
@@ -32,8 +33,20 @@ pub(super) enum Kind {
     Complete,
 }
 
-/// The text of a script for the algorithms of `parts`, one for each quota.
+/// The text of a script for the algorithms of `parts`, one for each quota, as Redis gets it:
+/// without comments and blank lines.
 pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
+    let text = commented(parts, kind);
+    let is_code = |line: &&str| !line.is_empty() && !is_comment(line);
+    text.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("--")
+}
+
+/// The text of a script with the comments of its templates and sections.
+pub(super) fn commented(parts: &[ScriptPart], kind: Kind) -> String {
     let mut members: Vec<_> = parts.iter().map(Member::new).collect();
     let (mut arguments, mut elements) = (0, 1);
     let is_single = members.len() == 1;
@@ -47,18 +60,14 @@ pub(super) fn assemble(parts: &[ScriptPart], kind: Kind) -> String {
         elements += member.list("reply").len();
     }
     let mut assembly =
-        Assembly { members: &members, kind, arguments, elements, text: String::from(HEAD) };
-    let mut defined = Vec::new();
-    for member in &members {
-        if !defined.contains(&member.name)
-            && let Some(helpers) = member.section("helpers")
-        {
-            assembly.push_lines(&helpers.lines);
-        }
-        defined.push(member.name);
-    }
+        Assembly { members: &members, kind, arguments, elements, text: String::new() };
     let only = is_single.then_some(&members[0]);
+    assembly.push_once("about");
+    assembly.include("contract", "", only);
+    assembly.text.extend(["\n", HEAD, "\n"]);
+    assembly.push_once("helpers");
     assembly.include("call", "", only);
+    assembly.text.push('\n');
     assembly.include(if is_single { "single" } else { "several" }, "", only);
     assembly.text
 }
@@ -90,9 +99,15 @@ struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    fn push_lines(&mut self, lines: &[&str]) {
-        for line in lines {
-            self.text.extend([line, "\n"]);
+    /// Writes a section of each algorithm, once.
+    fn push_once(&mut self, section: &str) {
+        for (place, member) in self.members.iter().enumerate() {
+            if self.members[..place].iter().all(|earlier| earlier.name != member.name)
+                && let Some(section) = member.section(section)
+            {
+                section.lines.iter().for_each(|line| self.text.extend([*line, "\n"]));
+                self.text.push('\n');
+            }
         }
     }
 
@@ -137,6 +152,7 @@ impl Assembly<'_> {
     fn holds(&self, flag: &str, member: Option<&Member>) -> bool {
         let is_text = |member: &Member| member.section("read").is_some();
         match flag {
+            "several" => self.members.len() > 1,
             "complete" => self.kind == Kind::Complete,
             "text" => member.is_some_and(is_text),
             "any_text" => self.members.iter().any(is_text),
@@ -147,18 +163,18 @@ impl Assembly<'_> {
         }
     }
 
-    /// Writes a section, whose names are those of one quota.
+    /// Writes a section under its name. Its variables are those of one quota.
     fn paste(&mut self, name: &str, indent: &str, member: &Member) {
-        for line in member.section(name).map_or(&[][..], |section| &section.lines) {
-            self.text.extend([indent, &member.numbered(line), "\n"]);
+        let Some(section) = member.section(name) else { return };
+        self.text.extend([indent, "-- [", name, "]\n"]);
+        for line in &section.lines {
+            let line = if is_comment(line) { (*line).to_owned() } else { member.numbered(line) };
+            self.text.extend([indent, &line, "\n"]);
         }
     }
 
     /// Writes a line of a template, whose placeholders are replaced.
     fn push(&mut self, line: &str, member: Option<&Member>) {
-        if line.trim().is_empty() || line.trim_start().starts_with("--") {
-            return;
-        }
         let replaced = each_word(line, |word, _| {
             Some(match word {
                 "ARGUMENTS" => self.arguments.to_string(),
@@ -175,7 +191,7 @@ impl Assembly<'_> {
                 _ => return member.and_then(|member| placeholder(word, member)),
             })
         });
-        self.text.extend([&replaced, "\n"]);
+        self.text.extend([replaced.trim_end(), "\n"]);
     }
 }
 

@@ -29,16 +29,23 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(part: &ScriptPart) -> Self {
-        let mut sections: Vec<Section> = Vec::new();
+        let mut sections = vec![Section { name: "about", list: Vec::new(), lines: Vec::new() }];
+        // Comments right above a heading are of its section.
+        let mut above = Vec::new();
         for line in part.script.lines() {
+            let section = sections.last_mut().expect("a section");
             if let Some(heading) = line.strip_prefix("--@ ") {
                 let (name, list) = heading.split_once(' ').unwrap_or((heading, ""));
                 let list = list.split(',').map(str::trim).filter(|name| !name.is_empty());
-                sections.push(Section { name, list: list.collect(), lines: Vec::new() });
-            } else if let Some(section) = sections.last_mut()
-                && !line.is_empty()
-                && !line.starts_with("--")
-            {
+                let lines = std::mem::take(&mut above);
+                while section.lines.last().is_some_and(|line| line.is_empty()) {
+                    section.lines.pop();
+                }
+                sections.push(Section { name, list: list.collect(), lines });
+            } else if line.starts_with("--") {
+                above.push(line);
+            } else {
+                section.lines.append(&mut above);
                 section.lines.push(line);
             }
         }
