@@ -55,6 +55,7 @@ if denominator ~= unit_denominator then
   denominator = unit_denominator
 end
 begin = begin - begin % max_hold
+-- Three turns at most: after two of them, nothing is held.
 while begin + max_hold <= now do
   if current == 0 and former == 0 then
     begin = now - now % max_hold

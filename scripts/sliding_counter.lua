@@ -63,6 +63,7 @@ if cost <= limit then
     local from = latest > now and latest or now
     local window = from - from % period
     instant = nil
+    -- Three turns at most: two windows after the latest one, nothing counts.
     while not instant do
       -- The units of this window, and of the one before it.
       local here, before = 0, 0

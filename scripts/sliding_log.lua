@@ -261,8 +261,7 @@ if log.last and log.last.at > now + horizon then
   log, clamped = { last = full, added = true, wiped = true }, true
 end
 
--- At the newest member's instant or now; or when a member leaves the window that
--- makes room.
+-- Now, or at the newest member's instant; or when enough members have left the window.
 --@ fit
 if cost <= limit then
   instant = now

@@ -101,8 +101,8 @@ if newest and not list then
   list = listed(counts, 1, cells + 1)
 end
 
--- From the newest cell on, until enough cells have left the period that ends with a
--- cell.
+-- The first cell, not before the newest one or now, whose period has room.
+-- One turn for each cell at most, and there are 60.
 --@ fit
 if cost <= limit then
   instant = now

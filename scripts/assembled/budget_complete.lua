@@ -212,7 +212,7 @@ while last < #KEYS do
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
           if op == 'settle' then
-            -- What was not used is given back.
+            -- What was not used is given back: below 0, if more was used than taken.
             a, back = a + 1, ARGV[a + 2] - back
           end
           a = a + 1
@@ -253,6 +253,7 @@ while last < #KEYS do
           denominator = unit_denominator
         end
         begin = begin - begin % max_hold
+        -- Three turns at most: after two of them, nothing is held.
         while begin + max_hold <= now do
           if current == 0 and former == 0 then
             begin = now - now % max_hold

@@ -211,6 +211,7 @@ while last < #KEYS do
             local from = latest > now and latest or now
             local window = from - from % period
             instant = nil
+            -- Three turns at most: two windows after the latest one, nothing counts.
             while not instant do
               -- The units of this window, and of the one before it.
               local here, before = 0, 0

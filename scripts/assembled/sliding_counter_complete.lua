@@ -183,7 +183,7 @@ while last < #KEYS do
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
           if op == 'settle' then
-            -- What was not used is given back.
+            -- What was not used is given back: below 0, if more was used than taken.
             a, back = a + 1, ARGV[a + 2] - back
           end
           a = a + 1
@@ -316,6 +316,7 @@ while last < #KEYS do
               local from = latest > now and latest or now
               local window = from - from % period
               instant = nil
+              -- Three turns at most: two windows after the latest one, nothing counts.
               while not instant do
                 -- The units of this window, and of the one before it.
                 local here, before = 0, 0
@@ -369,6 +370,7 @@ while last < #KEYS do
                 local from = latest > now and latest or now
                 local window = from - from % period
                 instant = nil
+                -- Three turns at most: two windows after the latest one, nothing counts.
                 while not instant do
                   -- The units of this window, and of the one before it.
                   local here, before = 0, 0
@@ -413,6 +415,7 @@ while last < #KEYS do
               local from = latest > now and latest or now
               local window = from - from % period
               instant = nil
+              -- Three turns at most: two windows after the latest one, nothing counts.
               while not instant do
                 -- The units of this window, and of the one before it.
                 local here, before = 0, 0

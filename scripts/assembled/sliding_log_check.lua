@@ -378,8 +378,7 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
         -- [fit]
-        -- At the newest member's instant or now; or when a member leaves the window that
-        -- makes room.
+        -- Now, or at the newest member's instant; or when enough members have left the window.
         if cost <= limit then
           instant = now
           if log and log.last then

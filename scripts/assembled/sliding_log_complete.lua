@@ -377,7 +377,7 @@ while last < #KEYS do
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
           if op == 'settle' then
-            -- What was not used is given back.
+            -- What was not used is given back: below 0, if more was used than taken.
             a, back = a + 1, ARGV[a + 2] - back
           end
           a = a + 1
@@ -452,8 +452,7 @@ while last < #KEYS do
           most = limit
           cost = 0
           -- [fit]
-          -- At the newest member's instant or now; or when a member leaves the window that
-          -- makes room.
+          -- Now, or at the newest member's instant; or when enough members have left the window.
           if cost <= limit then
             instant = now
             if log and log.last then
@@ -479,8 +478,7 @@ while last < #KEYS do
             kept, cost, instant = true, 0, nil
             -- The answer is that of a peek after it.
             -- [fit]
-            -- At the newest member's instant or now; or when a member leaves the window that
-            -- makes room.
+            -- Now, or at the newest member's instant; or when enough members have left the window.
             if cost <= limit then
               instant = now
               if log and log.last then
@@ -513,8 +511,7 @@ while last < #KEYS do
         elseif not blocked then
           -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
           -- [fit]
-          -- At the newest member's instant or now; or when a member leaves the window that
-          -- makes room.
+          -- Now, or at the newest member's instant; or when enough members have left the window.
           if cost <= limit then
             instant = now
             if log and log.last then

@@ -244,8 +244,8 @@ while last < #KEYS do
         local wait, instant = 0, nil
         -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
         -- [fit]
-        -- From the newest cell on, until enough cells have left the period that ends with a
-        -- cell.
+        -- The first cell, not before the newest one or now, whose period has room.
+        -- One turn for each cell at most, and there are 60.
         if cost <= limit then
           instant = now
           if newest then

@@ -234,7 +234,7 @@ while last < #KEYS do
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
           if op == 'settle' then
-            -- What was not used is given back.
+            -- What was not used is given back: below 0, if more was used than taken.
             a, back = a + 1, ARGV[a + 2] - back
           end
           a = a + 1
@@ -340,8 +340,8 @@ while last < #KEYS do
           most = limit
           cost = 0
           -- [fit]
-          -- From the newest cell on, until enough cells have left the period that ends with a
-          -- cell.
+          -- The first cell, not before the newest one or now, whose period has room.
+          -- One turn for each cell at most, and there are 60.
           if cost <= limit then
             instant = now
             if newest then
@@ -383,8 +383,8 @@ while last < #KEYS do
             kept, cost, instant = true, 0, nil
             -- The answer is that of a peek after it.
             -- [fit]
-            -- From the newest cell on, until enough cells have left the period that ends with a
-            -- cell.
+            -- The first cell, not before the newest one or now, whose period has room.
+            -- One turn for each cell at most, and there are 60.
             if cost <= limit then
               instant = now
               if newest then
@@ -415,8 +415,8 @@ while last < #KEYS do
         elseif not blocked then
           -- A check. `instant` is the earliest at which the cost fits, or nil if it never does.
           -- [fit]
-          -- From the newest cell on, until enough cells have left the period that ends with a
-          -- cell.
+          -- The first cell, not before the newest one or now, whose period has room.
+          -- One turn for each cell at most, and there are 60.
           if cost <= limit then
             instant = now
             if newest then

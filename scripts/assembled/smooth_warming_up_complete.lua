@@ -244,7 +244,7 @@ while last < #KEYS do
         if op == 'refund' or op == 'settle' then
           back = ARGV[a + 1] + 0
           if op == 'settle' then
-            -- What was not used is given back.
+            -- What was not used is given back: below 0, if more was used than taken.
             a, back = a + 1, ARGV[a + 2] - back
           end
           a = a + 1

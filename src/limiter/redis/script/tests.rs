@@ -5,7 +5,7 @@
 //! UPDATE=1 cargo test --lib assembled_scripts
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 use std::{env, fs};
@@ -91,7 +91,7 @@ fn assembled_scripts_are_what_redis_gets() {
         }
     }
     let written = files(&folder);
-    let mut stale: Vec<_> = made.keys().chain(written.keys()).collect();
+    let mut stale: BTreeSet<_> = made.keys().chain(written.keys()).collect();
     stale.retain(|name| made.get(*name) != written.get(*name));
     assert!(
         stale.is_empty(),
